@@ -1,0 +1,42 @@
+/** Regions and sizes that can be asked for. One machine is one region; an operator's list replaces these later. */
+import * as Schema from "effect/Schema"
+
+export const regions = ["local"] as const
+/** A region id. Whether it is available is checked against {@link regions} by the kinds that need one. */
+export const Region = Schema.Literals(regions).annotate({
+  identifier: "Region",
+  description: "Region id; a machine that runs alone offers `local`"
+})
+export const defaultRegion = regions[0]
+
+const MiB = 1024 * 1024
+
+export interface CacheSize {
+  readonly memoryMb: number
+}
+/** Memory is what the server may use for data (`maxmemory`), in MiB. */
+export const cacheSizes = {
+  "cache-n1": { memoryMb: 256 },
+  "cache-s1": { memoryMb: 1024 },
+  "cache-s2": { memoryMb: 4096 }
+} as const satisfies Record<string, CacheSize>
+export const CacheSku = Schema.Literals(["cache-n1", "cache-s1", "cache-s2"]).annotate({
+  identifier: "CacheSku"
+})
+
+export interface DatabaseSize {
+  /** Bytes of `shared_buffers`. */
+  readonly sharedBuffers: number
+  /** Bytes of `work_mem`, for each sort or hash. */
+  readonly workMem: number
+  readonly maxConnections: number
+}
+/** `db-n1` is made to idle in a few tens of megabytes, so that many small databases fit on one machine. */
+export const databaseSizes = {
+  "db-n1": { sharedBuffers: 8 * MiB, workMem: 2 * MiB, maxConnections: 25 },
+  "db-s1": { sharedBuffers: 128 * MiB, workMem: 4 * MiB, maxConnections: 60 },
+  "db-s2": { sharedBuffers: 512 * MiB, workMem: 8 * MiB, maxConnections: 120 }
+} as const satisfies Record<string, DatabaseSize>
+export const DatabaseSku = Schema.Literals(["db-n1", "db-s1", "db-s2"]).annotate({
+  identifier: "DatabaseSku"
+})

@@ -1,0 +1,44 @@
+/** `Database`: a Postgres server of its own for one environment. */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { DatabaseSku, Region } from "./catalog.ts"
+import { defineKind } from "./kind.ts"
+
+export const DatabaseSpec = Schema.Struct({
+  sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1"))),
+  region: Region,
+  /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
+  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1)))
+}).annotate({ identifier: "DatabaseSpec" })
+export type DatabaseSpec = typeof DatabaseSpec.Type
+
+export const DatabaseStatus = Schema.Struct({
+  host: Schema.String,
+  port: Schema.Int,
+  dbName: Schema.String,
+  user: Schema.String,
+  /** Version of the server program, such as `PostgreSQL 18.4`. */
+  server: Schema.String,
+  certificateExpiresAt: Schema.String
+}).annotate({ identifier: "DatabaseStatus" })
+export type DatabaseStatus = typeof DatabaseStatus.Type
+
+export const Database = defineKind({
+  name: "Database",
+  summary: "A Postgres server of its own, with TLS and write-ahead log archiving.",
+  scope: "environment",
+  spec: DatabaseSpec,
+  status: DatabaseStatus,
+  immutable: ["region"],
+  internal: ["credentialVersion"],
+  after: ["Environment"],
+  singleton: true,
+  deleteRole: "owner",
+  reasons: {
+    ServerStarting: "The server process was started and does not answer yet",
+    ServerDown: "The server process is gone; it is started again",
+    Recovering: "The server replays its log after a crash",
+    ArchivingFailing: "Finished log segments cannot be archived"
+  },
+  deadlineSeconds: 600
+})

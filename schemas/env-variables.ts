@@ -1,0 +1,36 @@
+/** `EnvVariables`: the sealed variables of one environment. */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { defineKind } from "./kind.ts"
+import { VariableKey } from "./names.ts"
+
+/** The one name that the resource has in its environment. */
+export const envVariablesName = "variables"
+/** Secret field under which the value of one variable is sealed. */
+export const variableField = (key: string): string => `variable/${key}`
+
+export const EnvVariablesSpec = Schema.Struct({
+  /** For each key the keyed fingerprint of its value, so that a change is seen without knowing the value. */
+  variables: Schema.Record(VariableKey, Schema.String).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+}).annotate({ identifier: "EnvVariablesSpec" })
+export type EnvVariablesSpec = typeof EnvVariablesSpec.Type
+
+export const EnvVariablesStatus = Schema.Struct({ count: Schema.Int }).annotate({
+  identifier: "EnvVariablesStatus"
+})
+export type EnvVariablesStatus = typeof EnvVariablesStatus.Type
+
+export const EnvVariables = defineKind({
+  name: "EnvVariables",
+  summary: "The encrypted variables of one environment.",
+  scope: "environment",
+  spec: EnvVariablesSpec,
+  status: EnvVariablesStatus,
+  immutable: [],
+  internal: [],
+  after: ["Environment"],
+  singleton: true,
+  deleteRole: "admin",
+  reasons: { Unreadable: "A sealed value cannot be opened with the keys at hand" },
+  deadlineSeconds: 300
+})

@@ -1,0 +1,43 @@
+/**
+ * What the rest of the system needs to know about a kind of resource, as data.
+ *
+ * A kind says what its specification looks like, where it lives, what may not change, what it depends on and
+ * how it appears in a manifest. It does no I/O. How the kind becomes real is told by its reconciler.
+ */
+import type * as Schema from "effect/Schema"
+
+/** Specifications and status are plain JSON: the stored form is the form the program works with. */
+export type Json = Schema.Json
+
+export type Scope = "organization" | "project" | "environment"
+export type Role = "member" | "admin" | "owner"
+
+export interface Kind<out Name extends string = string, out Spec = unknown, out Status = unknown> {
+  readonly name: Name
+  /** Opens the kind's page of the documentation: one sentence. */
+  readonly summary: string
+  /** What the resource lives in: an organization, a project, or one environment of a project. */
+  readonly scope: Scope
+  /** Decoding fills in every default, so that what is stored is complete. */
+  readonly spec: Schema.Codec<Spec, unknown>
+  readonly status: Schema.Codec<Status, unknown>
+  /** Top-level fields of the specification that can only change by replacing the resource. */
+  readonly immutable: ReadonlyArray<string>
+  /** Top-level fields of the specification that the platform sets: no manifest, plan or export shows them. */
+  readonly internal: ReadonlyArray<string>
+  /** Kinds that must exist and be ready first, when both are created by one plan. */
+  readonly after: ReadonlyArray<string>
+  /** Whether its scope can hold only one. */
+  readonly singleton: boolean
+  /** Who may delete it; a plan that deletes needs the same role. */
+  readonly deleteRole: Role
+  /** Reasons of conditions that only this kind gives, each with its meaning. */
+  readonly reasons: Readonly<Record<string, string>>
+  /** How long, in seconds, a phase that is not final may take before the resource counts as stalled. */
+  readonly deadlineSeconds: number
+}
+
+/** Keeps the literal name and the two types while checking the shape. */
+export const defineKind = <const Name extends string, Spec, Status>(
+  kind: Kind<Name, Spec, Status>
+): Kind<Name, Spec, Status> => kind

@@ -1,0 +1,64 @@
+/** The identifiers that users choose, with the one pattern each must match everywhere it is accepted. */
+import * as Schema from "effect/Schema"
+
+const pattern = (regex: RegExp, expected: string) =>
+  Schema.String.check(Schema.isPattern(regex, { expected }))
+
+/** Resource names: 2 to 62 characters. */
+export const Name = pattern(
+  /^[a-z][a-z0-9-]{1,61}$/,
+  "2 to 62 lowercase letters, digits or dashes, starting with a letter"
+).annotate({
+  identifier: "Name",
+  description: "Name of a resource, unique among its kind in one environment"
+})
+
+/** Environment slugs: 1 to 39 characters. */
+export const EnvironmentSlug = pattern(
+  /^[a-z][a-z0-9-]{0,38}$/,
+  "1 to 39 lowercase letters, digits or dashes, starting with a letter"
+).annotate({
+  identifier: "EnvironmentSlug",
+  description: "Slug of an environment; `production` is the default"
+})
+
+export const OrganizationSlug = pattern(
+  /^[a-z][a-z0-9-]{1,38}$/,
+  "2 to 39 lowercase letters, digits or dashes, starting with a letter"
+).annotate({ identifier: "OrganizationSlug" })
+
+export const VariableKey = pattern(
+  /^[A-Z][A-Z0-9_]{0,63}$/,
+  "1 to 64 uppercase letters, digits or underscores, starting with a letter"
+).annotate({ identifier: "VariableKey", description: "Name of an environment variable" })
+
+export const Uid = pattern(
+  /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/,
+  "a UUID in lowercase"
+).annotate({ identifier: "Uid", description: "Identifier of a record (UUID version 7)" })
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** True for text that a path parameter must read as an id, never as a slug. */
+export const looksLikeUid = (text: string): boolean => uuid.test(text)
+
+/** Slugs that would collide with path segments or carry a meaning of their own. */
+export const reservedSlugs: ReadonlySet<string> = new Set([
+  "admin",
+  "api",
+  "auth",
+  "docs",
+  "health",
+  "manifest",
+  "me",
+  "new",
+  "resources",
+  "settings",
+  "spec",
+  "svc",
+  "system",
+  "v1"
+])
+
+/** Environments every project has; they are never declared and never deleted by themselves. */
+export const implicitEnvironments = ["production", "preview"] as const
+export const defaultEnvironment = "production"

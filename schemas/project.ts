@@ -1,0 +1,46 @@
+/** `Project`: a container of environments. It is ready as soon as it exists. */
+import * as Schema from "effect/Schema"
+import { defineKind } from "./kind.ts"
+
+export const GitSource = Schema.Struct({
+  repo: Schema.String.check(
+    Schema.isPattern(/^[\w.-]+\/[\w.-]+$/, {
+      expected: "`<owner>/<name>` of word characters, dots and dashes"
+    })
+  ),
+  ref: Schema.optionalKey(Schema.NonEmptyString.check(Schema.isMaxLength(255)))
+}).annotate({ identifier: "GitSource" })
+
+export const RuntimeClass = Schema.Literals(["scale-to-zero", "always-on"]).annotate({
+  identifier: "RuntimeClass"
+})
+
+export const ProjectSpec = Schema.Struct({
+  name: Schema.NonEmptyString.check(Schema.isMaxLength(100)),
+  runtimeClass: RuntimeClass,
+  /** Where an always-on project computes; absent for a project that scales to zero. */
+  region: Schema.optionalKey(Schema.NonEmptyString.check(Schema.isMaxLength(64))),
+  git: Schema.optionalKey(GitSource)
+}).annotate({ identifier: "ProjectSpec" })
+export type ProjectSpec = typeof ProjectSpec.Type
+
+export const ContainerStatus = Schema.Struct({
+  /** How many living resources it holds directly. */
+  children: Schema.Int
+}).annotate({ identifier: "ContainerStatus" })
+export type ContainerStatus = typeof ContainerStatus.Type
+
+export const Project = defineKind({
+  name: "Project",
+  summary: "A container of environments, with the source and the runtime of one application.",
+  scope: "organization",
+  spec: ProjectSpec,
+  status: ContainerStatus,
+  immutable: [],
+  internal: [],
+  after: [],
+  singleton: false,
+  deleteRole: "owner",
+  reasons: {},
+  deadlineSeconds: 3600
+})

@@ -1,0 +1,222 @@
+/**
+ * How a kind of resource becomes real: three functions about the outside world, and nothing else.
+ *
+ * A reconciler is level-triggered. It gets the resource as it is now, never the event that woke it, and it
+ * never branches on "the first time": it compares what is there with what was asked for and takes the
+ * smallest step. Running it again is always safe, because
+ *
+ * - `observe` looks and never touches;
+ * - `converge` derives every outside name from `resource.uid`, so that a repeated step finds what an earlier,
+ *   interrupted one made;
+ * - `remove` takes away what it finds, and finding nothing is success.
+ *
+ * The engine composes the three: it observes, and when something differs takes one step and observes again;
+ * what it records is always an observation. Order, retries, backoff, deadlines, conditions, events, drift
+ * reports, pausing, adoption and deletion are the engine's and work alike for every kind.
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import type { Kind } from "#schemas/kind.ts"
+
+/** A resource as the engine hands it to its reconciler. */
+export interface Resource<out Spec = unknown, out Status = unknown> {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  readonly projectId: string | null
+  readonly environment: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Spec
+  readonly generation: number
+  /** What the last observation stored; `null` before the first. Never the base of a comparison. */
+  readonly status: Status | null
+  readonly deleting: boolean
+  /** Fencing number of this run: higher than every earlier run's. Far ends that we own refuse lower ones. */
+  readonly fence: bigint
+}
+
+/** One way in which what is there departs from what was asked for. Neither part may hold a secret. */
+export interface Difference {
+  /** JSON Pointer into the specification, such as `/sku`, or a word for the whole such as `/process`. */
+  readonly field: string
+  /** A sentence: what is there and what should be. */
+  readonly message: string
+}
+
+export type Observation<Status> =
+  | { readonly _tag: "Absent" }
+  | {
+      readonly _tag: "Present"
+      readonly status: Status
+      /** Whether users can rely on it now. */
+      readonly ready: boolean
+      readonly differences: ReadonlyArray<Difference>
+      /** Why it is not ready: a reason of the kind and a sentence. */
+      readonly reason?: string
+      readonly message?: string
+      /** When it is on its way by itself: how soon to look again. */
+      readonly pollAfter?: Duration.Input
+    }
+
+export const absent: { readonly _tag: "Absent" } = { _tag: "Absent" }
+
+/** Something went wrong that may go right later: tried again with exponential backoff and full jitter. */
+export class Retryable extends Schema.TaggedError<Retryable>()("Retryable", {
+  /** A sentence that names what was attempted on what. Shown to users: no secrets. */
+  message: Schema.String,
+  /** A reason of the kind or of the engine. */
+  reason: Schema.optionalKey(Schema.String),
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
+
+/** The specification cannot be satisfied: not tried again until it changes or somebody asks. */
+export class Terminal extends Schema.TaggedError<Terminal>()("Terminal", {
+  message: Schema.String,
+  reason: Schema.optionalKey(Schema.String),
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
+
+/** Another resource must change first; the engine wakes this one when it does. */
+export class Waiting extends Schema.TaggedError<Waiting>()("Waiting", {
+  message: Schema.String,
+  reason: Schema.optionalKey(Schema.String),
+  /** Identifier of the resource that is waited for. */
+  on: Schema.String
+}) {}
+
+export type ReconcileError = Retryable | Terminal | Waiting
+
+/** The three functions of a kind. */
+export interface Reconciler<in Spec, in out Status> {
+  readonly observe: (resource: Resource<Spec, Status>) => Effect.Effect<Observation<Status>, ReconcileError>
+  readonly converge: (
+    resource: Resource<Spec, Status>,
+    observation: Observation<Status>
+  ) => Effect.Effect<void, ReconcileError>
+  readonly remove: (
+    resource: Resource<Spec, Status>,
+    observation: Observation<Status>
+  ) => Effect.Effect<void, ReconcileError>
+}
+
+export interface RegistrationOptions {
+  /** How often a ready resource is looked at again. The engine adds jitter. */
+  readonly driftInterval: Duration.Input
+  /** How many may be worked on at once in one process. */
+  readonly concurrency: number
+}
+
+/** A reconciler whose types are closed over: decoding and encoding happen at its border. */
+export interface Registration extends RegistrationOptions {
+  readonly kind: Kind
+  readonly reconciler: Reconciler<unknown, unknown>
+}
+
+/** Every registered kind. The engine reads it once, when it starts. */
+export class Registry extends Context.Service<
+  Registry,
+  {
+    readonly registrations: ReadonlyMap<string, Registration>
+    readonly register: (registration: Registration) => Effect.Effect<void>
+  }
+>()("svc/engine/Registry") {
+  static readonly layer = Layer.sync(Registry, () => {
+    const registrations = new Map<string, Registration>()
+    return Registry.of({
+      registrations,
+      register: (registration) =>
+        Effect.suspend(() => {
+          if (registrations.has(registration.kind.name)) {
+            return Effect.die(new Error(`The kind ${registration.kind.name} has two reconcilers`))
+          }
+          registrations.set(registration.kind.name, registration)
+          return Effect.void
+        })
+    })
+  })
+}
+
+/**
+ * Registers the reconciler of a kind. `make` takes the adapters it needs from the context, so the compiler
+ * checks in `main.ts` that all of them are there.
+ *
+ * @example
+ * export const layer = register(Cache, { driftInterval: "1 minute", concurrency: 8 },
+ *   Effect.gen(function* () {
+ *     const servers = yield* RedisServers
+ *     return { observe: ..., converge: ..., remove: ... }
+ *   }))
+ */
+export const register = <Name extends string, Spec, Status, E, R>(
+  kind: Kind<Name, Spec, Status>,
+  options: RegistrationOptions,
+  make: Effect.Effect<Reconciler<Spec, Status>, E, R>
+): Layer.Layer<never, E, R | Registry> =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const registry = yield* Registry
+      yield* registry.register({ ...options, kind, reconciler: closeOver(kind, yield* make) })
+    })
+  )
+
+/** Decodes the stored specification and status on the way in and encodes the status on the way out. */
+const closeOver = <Spec, Status>(
+  kind: Kind<string, Spec, Status>,
+  reconciler: Reconciler<Spec, Status>
+): Reconciler<unknown, unknown> => {
+  const decodeSpec = Schema.decodeUnknownEffect(kind.spec)
+  const decodeStatus = Schema.decodeUnknownEffect(kind.status)
+  const encodeStatus = Schema.encodeEffect(kind.status)
+
+  const decode = Effect.fnUntraced(function* (resource: Resource) {
+    const spec = yield* Effect.mapError(
+      decodeSpec(resource.spec),
+      (error) =>
+        new Terminal({
+          message: `The stored specification is not valid: ${error.message}`,
+          reason: "InvalidSpec"
+        })
+    )
+    // A status that no longer decodes is as good as none: the next observation replaces it.
+    const status =
+      resource.status === null
+        ? null
+        : yield* Effect.catch(decodeStatus(resource.status), () => Effect.succeed(null))
+    return { ...resource, spec, status }
+  })
+  const decodeObservation = (
+    observation: Observation<unknown>
+  ): Effect.Effect<Observation<Status>, ReconcileError> =>
+    observation._tag === "Absent"
+      ? Effect.succeed(absent)
+      : Effect.matchEffect(decodeStatus(observation.status), {
+          onFailure: () => Effect.die(new Error(`${kind.name}: an observation does not decode`)),
+          onSuccess: (status) => Effect.succeed({ ...observation, status })
+        })
+
+  return {
+    observe: (resource) =>
+      Effect.flatMap(decode(resource), (decoded) =>
+        Effect.flatMap(
+          reconciler.observe(decoded),
+          (observation): Effect.Effect<Observation<unknown>> =>
+            observation._tag === "Absent"
+              ? Effect.succeed(absent)
+              : Effect.map(Effect.orDie(encodeStatus(observation.status)), (status) => ({
+                  ...observation,
+                  status
+                }))
+        )
+      ),
+    converge: Effect.fnUntraced(function* (resource, observation) {
+      yield* reconciler.converge(yield* decode(resource), yield* decodeObservation(observation))
+    }),
+    remove: Effect.fnUntraced(function* (resource, observation) {
+      yield* reconciler.remove(yield* decode(resource), yield* decodeObservation(observation))
+    })
+  }
+}

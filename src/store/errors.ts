@@ -1,0 +1,28 @@
+/** What can go wrong in the store. Causes are kept for logs; messages are for people and hold no secret. */
+import * as Schema from "effect/Schema"
+
+export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", {
+  message: Schema.String
+}) {}
+
+/** The name is in use in the same scope. */
+export class NameTaken extends Schema.TaggedError<NameTaken>()("NameTaken", {
+  message: Schema.String
+}) {}
+
+/** The record changed since the caller read it. */
+export class RevisionConflict extends Schema.TaggedError<RevisionConflict>()("RevisionConflict", {
+  message: Schema.String
+}) {}
+
+/** The resource is protected against deletion, or its scope is being deleted. */
+export class Refused extends Schema.TaggedError<Refused>()("Refused", {
+  message: Schema.String,
+  code: Schema.String
+}) {}
+
+/** The state store did not answer, or answered something it never should. The operation may be repeated. */
+export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
+  message: Schema.String,
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
