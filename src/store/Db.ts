@@ -1,0 +1,150 @@
+/**
+ * Connections to the state store, and how a failure of it looks to the rest of the program.
+ *
+ * There are two pools because there are two kinds of reader. Requests run as `svc_api`: row-level security shows
+ * them one organization. The engine and the housekeeping run as `svc_engine`, which sees all of them.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import * as Reactivity from "effect/reactivity/Reactivity"
+import * as SqlError from "effect/sql/SqlError"
+import type { Fragment } from "effect/sql/Statement"
+import * as Stream from "effect/Stream"
+import { StoreUnavailable } from "./errors.ts"
+
+export type Sql = PgClient.PgClient
+
+export interface DbOptions {
+  readonly url: Redacted.Redacted
+  /** Off: requests run as `svc_engine` as well, and only the queries themselves keep tenants apart. */
+  readonly rowSecurity?: boolean
+  readonly apiConnections?: number
+  readonly engineConnections?: number
+}
+
+export class Db extends Context.Service<
+  Db,
+  {
+    /** For requests: under row-level security. Statements from many fibers share its connections. */
+    readonly api: Sql
+    /** For the engine and for housekeeping: sees every organization. */
+    readonly engine: Sql
+  }
+>()("svc/store/Db") {
+  static readonly layer = (options: DbOptions) => Layer.effect(Db, make(options)).pipe(Layer.provide(Reactivity.layer))
+}
+
+const make = Effect.fnUntraced(function* (options: DbOptions) {
+  const open = (
+    role: string,
+    settings: { readonly maxConnections: number; readonly multiplex: boolean }
+  ): Effect.Effect<Sql, SqlError.SqlError, Scope.Scope | Reactivity.Reactivity> =>
+    PgClient.make({
+      url: options.url,
+      applicationName: "svc",
+      connectTimeout: "5 seconds",
+      minConnections: 1,
+      idleTimeout: "1 minute",
+      ...settings,
+      startupParameters: {
+        role,
+        statement_timeout: "30s",
+        lock_timeout: "10s",
+        idle_in_transaction_session_timeout: "60s",
+        timezone: "UTC"
+      }
+    })
+  return Db.of({
+    api: yield* open(options.rowSecurity === false ? "svc_engine" : "svc_api", {
+      maxConnections: options.apiConnections ?? 8,
+      multiplex: true
+    }),
+    engine: yield* open("svc_engine", { maxConnections: options.engineConnections ?? 8, multiplex: false })
+  })
+})
+
+/**
+ * Names the organization for row-level security, inside the statement that needs it: `where ${inOrg(sql, orgId)}`.
+ *
+ * The uncorrelated subselect is planned as a one-time filter above every scan of its query level, so the setting
+ * is made before the first row is looked at, and being local it ends with the statement. Were it ever evaluated
+ * later, the policies would hide every row: it fails closed. Each query level (each CTE) that touches a table
+ * needs its own.
+ */
+export const inOrg = (sql: Sql, orgId: string): Fragment =>
+  sql`(select set_config('svc.org_id', ${orgId}, true)) is not null`
+
+/** Server shutdown, crash and "too many connections" come back as unknown errors: they are worth another try. */
+const isTransient = (error: SqlError.SqlError): boolean => {
+  if (error.isRetryable) return true
+  const cause = error.reason.cause
+  const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : undefined
+  return typeof code === "string" && /^(57P0|53300|08)/.test(code)
+}
+
+const lost = (error: SqlError.SqlError): StoreUnavailable =>
+  new StoreUnavailable({ message: `The state store did not answer as it should: ${error.message}`, cause: error })
+
+/** A connection that is lost inside a transaction surfaces as a defect: give it back as the error it is. */
+const asError = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E | SqlError.SqlError, R> =>
+  Effect.catchDefect(self, (defect) => (SqlError.isSqlError(defect) ? Effect.fail(defect) : Effect.die(defect)))
+
+const backoff = Schedule.exponential("20 millis").pipe(Schedule.jittered)
+
+/** Turns every failure of a statement into `StoreUnavailable`. Unique violations are mapped before, where they mean something. */
+export const orUnavailable = <A, E, R>(
+  self: Effect.Effect<A, E | SqlError.SqlError, R>
+): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StoreUnavailable, R> =>
+  Effect.catchIf(asError(self), SqlError.isSqlError, (error) => Effect.fail(lost(error))) as Effect.Effect<
+    A,
+    Exclude<E, SqlError.SqlError> | StoreUnavailable,
+    R
+  >
+
+/** Like {@link orUnavailable}, and tries again a few times when trying again may help: for what may be repeated. */
+export const repeatable = <A, E, R>(
+  self: Effect.Effect<A, E | SqlError.SqlError, R>
+): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StoreUnavailable, R> =>
+  orUnavailable(
+    Effect.retry(asError(self), {
+      times: 4,
+      schedule: backoff,
+      while: (error) => SqlError.isSqlError(error) && isTransient(error)
+    })
+  )
+
+/** Runs `self` in a transaction of `sql`. Not repeated by itself: the caller knows whether it may be. */
+export const transaction = <A, E, R>(
+  sql: Sql,
+  self: Effect.Effect<A, E, R>
+): Effect.Effect<A, E | SqlError.SqlError, R> => asError(sql.withTransaction(self))
+
+/** Name of the violated constraint, if that is what the error is. */
+export const violatedUnique = (error: SqlError.SqlError): string | undefined =>
+  error.reason._tag === "UniqueViolation" ? error.reason.constraint : undefined
+
+/**
+ * Notifications as a stream that reconnects for ever. It emits `undefined` on every (re)connection: anything may
+ * have happened while nobody listened.
+ */
+export const notifications = (sql: Sql, channel: string): Stream.Stream<string | undefined> =>
+  Stream.unwrap(
+    Effect.map(sql.listen(channel), (queue) =>
+      Stream.fromQueue(queue).pipe(
+        Stream.map((notification): string | undefined => notification.payload),
+        Stream.prepend([undefined])
+      )
+    )
+  ).pipe(
+    Stream.scoped,
+    Stream.retry(
+      Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)
+    ),
+    Stream.orDie
+  )
+
