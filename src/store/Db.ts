@@ -9,12 +9,12 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
+import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import * as Reactivity from "effect/reactivity/Reactivity"
+import * as Stream from "effect/Stream"
 import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
-import * as Stream from "effect/Stream"
 import { StoreUnavailable } from "./errors.ts"
 
 export type Sql = PgClient.PgClient
@@ -36,7 +36,8 @@ export class Db extends Context.Service<
     readonly engine: Sql
   }
 >()("svc/store/Db") {
-  static readonly layer = (options: DbOptions) => Layer.effect(Db, make(options)).pipe(Layer.provide(Reactivity.layer))
+  static readonly layer = (options: DbOptions) =>
+    Layer.effect(Db, make(options)).pipe(Layer.provide(Reactivity.layer))
 }
 
 const make = Effect.fnUntraced(function* (options: DbOptions) {
@@ -87,12 +88,21 @@ const isTransient = (error: SqlError.SqlError): boolean => {
   return typeof code === "string" && /^(57P0|53300|08)/.test(code)
 }
 
-const lost = (error: SqlError.SqlError): StoreUnavailable =>
-  new StoreUnavailable({ message: `The state store did not answer as it should: ${error.message}`, cause: error })
+const lost = (error: SqlError.SqlError): StoreUnavailable => {
+  // The driver's own message says only that a query failed; what the server said is in the cause.
+  const { cause } = error.reason
+  const said = cause instanceof Error ? cause.message : error.message
+  return new StoreUnavailable({
+    message: `The state store did not answer as it should: ${said}`,
+    cause: error
+  })
+}
 
 /** A connection that is lost inside a transaction surfaces as a defect: give it back as the error it is. */
 const asError = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  Effect.catchDefect(self, (defect) => (SqlError.isSqlError(defect) ? Effect.fail(defect) : Effect.die(defect)))
+  Effect.catchDefect(self, (defect) =>
+    SqlError.isSqlError(defect) ? Effect.fail(defect) : Effect.die(defect)
+  )
 
 const backoff = Schedule.exponential("20 millis").pipe(Schedule.jittered)
 
@@ -147,4 +157,3 @@ export const notifications = (sql: Sql, channel: string): Stream.Stream<string |
     ),
     Stream.orDie
   )
-

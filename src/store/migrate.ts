@@ -10,8 +10,8 @@ import * as fs from "node:fs/promises"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import * as Reactivity from "effect/reactivity/Reactivity"
+import * as Schedule from "effect/Schedule"
 import { orUnavailable } from "./Db.ts"
 import { StoreUnavailable } from "./errors.ts"
 
@@ -30,43 +30,60 @@ const load = Effect.promise(async () => {
 })
 
 /** Answers the names of the migrations it applied. `url` must be able to create tables and, the first time, roles. */
-export const migrate = Effect.fn("migrate")(function* (url: Redacted.Redacted) {
-  const files = yield* load
-  const sql = yield* PgClient.makeClient({ url, applicationName: "svc-migrate", connectTimeout: "5 seconds" }).pipe(
-    // The server may still be starting.
-    Effect.retry({ times: 20, schedule: Schedule.spaced("250 millis"), while: (error) => error.isRetryable })
-  )
-  return yield* sql.withTransaction(
-    Effect.gen(function* () {
-      yield* sql`select pg_advisory_xact_lock(${lockId}::bigint)`
-      const [version] = yield* sql<{ readonly number: number }>`
+export const migrate = Effect.fn("migrate")(
+  function* (url: Redacted.Redacted) {
+    const files = yield* load
+    const sql = yield* PgClient.makeClient({
+      url,
+      applicationName: "svc-migrate",
+      connectTimeout: "5 seconds"
+    }).pipe(
+      // The server may still be starting.
+      Effect.retry({
+        times: 20,
+        schedule: Schedule.spaced("250 millis"),
+        while: (error) => error.isRetryable
+      })
+    )
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql`select pg_advisory_xact_lock(${lockId}::bigint)`
+        const [version] = yield* sql<{ readonly number: number }>`
         select current_setting('server_version_num')::int as number`
-      if (version === undefined || version.number < 150_000) {
-        return yield* new StoreUnavailable({ message: "The state store needs Postgres 15 or newer" })
-      }
-      yield* sql`
+        if (version === undefined || version.number < 150_000) {
+          return yield* new StoreUnavailable({ message: "The state store needs Postgres 15 or newer" })
+        }
+        yield* sql`
         create table if not exists schema_migration (
           name text primary key, digest text not null, applied_at timestamptz not null default now())`
-      const applied = new Map(
-        (yield* sql<{ readonly name: string; readonly digest: string }>`select name, digest from schema_migration`).map(
-          (row): [string, string] => [row.name, row.digest]
+        const applied = new Map(
+          (yield* sql<{
+            readonly name: string
+            readonly digest: string
+          }>`select name, digest from schema_migration`).map((row): [string, string] => [
+            row.name,
+            row.digest
+          ])
         )
-      )
-      const pending = files.filter((file) => !applied.has(file.name))
-      const changed = files.find((file) => applied.has(file.name) && applied.get(file.name) !== file.digest)
-      if (changed !== undefined) {
-        return yield* new StoreUnavailable({
-          message: `Migration ${changed.name} was changed after the store applied it; restore the file or use the release that made the store`
-        })
-      }
-      // The wire protocol takes one statement at a time; a function that executes its argument takes a script.
-      yield* sql`
+        const pending = files.filter((file) => !applied.has(file.name))
+        const changed = files.find((file) => applied.has(file.name) && applied.get(file.name) !== file.digest)
+        if (changed !== undefined) {
+          return yield* new StoreUnavailable({
+            message: `Migration ${changed.name} was changed after the store applied it; restore the file or use the release that made the store`
+          })
+        }
+        // The wire protocol takes one statement at a time; a function that executes its argument takes a script.
+        yield* sql`
         create function pg_temp.run_script(script text) returns void language plpgsql as 'begin execute script; end'`
-      for (const file of pending) {
-        yield* sql`select pg_temp.run_script(${file.script})`
-        yield* sql`insert into schema_migration (name, digest) values (${file.name}, ${file.digest})`
-      }
-      return pending.map((file) => file.name)
-    })
-  )
-}, orUnavailable, Effect.scoped, Effect.provide(Reactivity.layer))
+        for (const file of pending) {
+          yield* sql`select pg_temp.run_script(${file.script})`
+          yield* sql`insert into schema_migration (name, digest) values (${file.name}, ${file.digest})`
+        }
+        return pending.map((file) => file.name)
+      })
+    )
+  },
+  orUnavailable,
+  Effect.scoped,
+  Effect.provide(Reactivity.layer)
+)

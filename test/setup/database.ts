@@ -16,7 +16,9 @@ export const emptyDatabase = Effect.gen(function* () {
     Effect.scoped(
       Effect.flatMap(PgClient.makeClient({ url: Redacted.make(server.href) }), (sql) => sql.unsafe(statement))
     ).pipe(Effect.provide(Reactivity.layer), Effect.orDie)
-  yield* Effect.acquireRelease(admin(`create database ${name}`), () => admin(`drop database if exists ${name} with (force)`))
+  yield* Effect.acquireRelease(admin(`create database ${name}`), () =>
+    admin(`drop database if exists ${name} with (force)`)
+  )
   const url = new URL(server)
   url.pathname = `/${name}`
   return Redacted.make(url.href)

@@ -22,14 +22,18 @@ const freePort = () =>
     server.once("error", reject)
     server.listen(0, "127.0.0.1", () => {
       const address = server.address()
-      server.close(() => (address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no port"))))
+      server.close(() =>
+        address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no port"))
+      )
     })
   })
 
 export default async function setup(project: TestProject): Promise<(() => void) | undefined> {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
   if (major < 22 || (major === 22 && minor < 19)) {
-    throw new Error(`Tests need Node 22.19 or newer and run on ${process.version}: start them with "npm test"`)
+    throw new Error(
+      `Tests need Node 22.19 or newer and run on ${process.version}: start them with "npm test"`
+    )
   }
   const outside = process.env["SVC_TEST_DATABASE_URL"]
   if (outside !== undefined && outside !== "") {
@@ -44,7 +48,11 @@ export default async function setup(project: TestProject): Promise<(() => void) 
   const owner = process.getuid?.() === 0 ? { uid: systemId("-u"), gid: systemId("-g") } : {}
   if (owner.uid !== undefined) fs.chownSync(base, owner.uid, owner.gid)
   const run = (program: string, args: ReadonlyArray<string>) =>
-    execFileSync(path.join(bin, program), args, { ...owner, cwd: base, stdio: ["ignore", "ignore", "inherit"] })
+    execFileSync(path.join(bin, program), args, {
+      ...owner,
+      cwd: base,
+      stdio: ["ignore", "ignore", "inherit"]
+    })
   run("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
   const port = await freePort()
   fs.appendFileSync(

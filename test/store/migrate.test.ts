@@ -6,7 +6,9 @@ import { emptyDatabase } from "#test/setup/database.ts"
 it.live("several processes that start at once apply each migration once", () =>
   Effect.gen(function* () {
     const url = yield* emptyDatabase
-    const applied = yield* Effect.all([migrate(url), migrate(url), migrate(url)], { concurrency: "unbounded" })
+    const applied = yield* Effect.all([migrate(url), migrate(url), migrate(url)], {
+      concurrency: "unbounded"
+    })
     assert.deepStrictEqual(applied.flat().sort(), ["0001_core.sql", "0002_row_security.sql"])
     assert.deepStrictEqual(yield* migrate(url), [])
   })

@@ -78,7 +78,8 @@ create table resource (
   deletion_requested_at timestamptz,
   -- A deleted row stays as a tombstone, so that followers of the feed learn of it; it is pruned later.
   deleted_at timestamptz,
-  created_at timestamptz not null default now(),
+  -- Milliseconds, like the cursors that are made of it.
+  created_at timestamptz(3) not null default now(),
   updated_at timestamptz not null default now(),
   primary key (org_id, uid)
 ) with (fillfactor = 80);
@@ -109,8 +110,9 @@ create table work (
   lease_until timestamptz,
   waiting_on uuid,
   last_error text,
-  -- Set by "retry now" and echoed in the status once a reconcile that began later has ended.
+  -- Set by "retry now"; it moves to handled_retry when a reconcile that began later has ended.
   retry_token text,
+  handled_retry text,
   primary key (org_id, uid)
 ) with (
   fillfactor = 50,

@@ -1,0 +1,234 @@
+/** Reading and writing resources of one organization. Every statement carries the organization. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { Condition, Phase } from "#schemas/condition.ts"
+import { looksLikeUid } from "#schemas/names.ts"
+import { type Change, type Written, writeChanges } from "./changes.ts"
+import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
+import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "./errors.ts"
+import { KeyRing } from "./KeyRing.ts"
+import type { Actor, ResourceRecord } from "./records.ts"
+
+export interface ListFilter {
+  readonly kind?: string
+  readonly projectId?: string
+  readonly environment?: string
+  readonly phase?: Phase
+  readonly ready?: boolean
+}
+
+/** Position in a list ordered by creation: everything after it comes next. */
+export interface ListCursor {
+  readonly createdAt: string
+  readonly uid: string
+}
+
+/** A project and one of its environments, as named in a path. */
+export interface Place {
+  readonly projectId: string
+  readonly project: string
+  /** Absent when the project has no such environment. */
+  readonly environmentUid: string | null
+}
+
+export interface ResourceEvent {
+  readonly id: string
+  readonly type: string
+  readonly reason: string
+  readonly message: string
+  readonly actor: string | null
+  readonly generation: number | null
+  readonly count: number
+  readonly firstAt: Date
+  readonly lastAt: Date
+}
+
+export class Resources extends Context.Service<
+  Resources,
+  {
+    /** All changes or none, in one statement together with history, audit and queue. */
+    readonly write: (
+      orgId: string,
+      changes: ReadonlyArray<Change>,
+      actor: Actor
+    ) => Effect.Effect<
+      ReadonlyArray<Written>,
+      NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable
+    >
+    readonly get: (
+      orgId: string,
+      uid: string
+    ) => Effect.Effect<Option.Option<ResourceRecord>, StoreUnavailable>
+    /** The resources of a kind in a project, or in one environment of it, ordered by name. */
+    readonly listKind: (
+      orgId: string,
+      kind: string,
+      projectId: string,
+      environment?: string
+    ) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** Oldest first, at most `limit`. */
+    readonly list: (
+      orgId: string,
+      filter: ListFilter,
+      limit: number,
+      after?: ListCursor
+    ) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** Everything that lives in the organization, for exports and plans. */
+    readonly all: (orgId: string) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** Looks up a project by id or slug, and an environment of it. None: there is no such project. */
+    readonly place: (
+      orgId: string,
+      project: string,
+      environment: string
+    ) => Effect.Effect<Option.Option<Place>, StoreUnavailable>
+    /** Newest first, at most `limit`, older than event `before`. */
+    readonly events: (
+      orgId: string,
+      uid: string,
+      limit: number,
+      before?: string
+    ) => Effect.Effect<ReadonlyArray<ResourceEvent>, StoreUnavailable>
+    /** Turns protection against deletion on or off. False: no such resource. */
+    readonly protect: (
+      orgId: string,
+      uid: string,
+      on: boolean,
+      actor: Actor
+    ) => Effect.Effect<boolean, StoreUnavailable>
+  }
+>()("svc/store/Resources") {
+  static readonly layer = Layer.effect(
+    Resources,
+    Effect.gen(function* () {
+      const { api: sql } = yield* Db
+      const ring = yield* KeyRing
+      return Resources.of({
+        write: (orgId, changes, actor) => writeChanges(sql, ring, orgId, changes, actor),
+        get: Effect.fn("Resources.get")(function* (orgId, uid) {
+          const [row] = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}`)
+          return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
+        }),
+        // Index: resource_identity.
+        listKind: Effect.fn("Resources.listKind")(function* (orgId, kind, projectId, environment) {
+          const rows = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.kind = ${kind} and r.project_id = ${projectId}::uuid
+              and (${environment ?? null}::text is null or r.environment = ${environment ?? null}::text)
+              and r.deleted_at is null and ${inOrg(sql, orgId)}
+            order by r.name, r.environment`)
+          return yield* Effect.forEach(rows, toRecord)
+        }),
+        // Index: resource_listing.
+        list: Effect.fn("Resources.list")(function* (orgId, filter, limit, after) {
+          const ready = filter.ready === undefined ? null : filter.ready ? "true" : "false"
+          const rows = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
+              and (${after?.uid ?? null}::uuid is null
+                or (r.created_at, r.uid) > (${after?.createdAt ?? null}::timestamptz, ${after?.uid ?? null}::uuid))
+              and (${filter.kind ?? null}::text is null or r.kind = ${filter.kind ?? null}::text)
+              and (${filter.projectId ?? null}::uuid is null
+                or r.project_id = ${filter.projectId ?? null}::uuid or r.uid = ${filter.projectId ?? null}::uuid)
+              and (${filter.environment ?? null}::text is null or r.environment = ${filter.environment ?? null}::text)
+              and (${filter.phase ?? null}::text is null or r.phase = ${filter.phase ?? null}::text)
+              and (${ready}::text is null
+                or (r.conditions @> '[{"type": "Ready", "status": "true"}]') = (${ready}::text = 'true'))
+            order by r.created_at, r.uid limit ${limit}::int`)
+          return yield* Effect.forEach(rows, toRecord)
+        }),
+        all: Effect.fn("Resources.all")(function* (orgId) {
+          const rows = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
+            order by r.created_at, r.uid`)
+          return yield* Effect.forEach(rows, toRecord)
+        }),
+        place: Effect.fn("Resources.place")(function* (orgId, project, environment) {
+          const [row] = yield* repeatable(sql<Place>`
+            select p.uid as "projectId", p.name as project, e.uid as "environmentUid"
+            from resource p
+            left join resource e on e.org_id = ${orgId}::uuid and e.kind = 'Environment' and e.project_id = p.uid
+              and e.environment is null and e.name = ${environment} and e.deleted_at is null
+            where p.org_id = ${orgId}::uuid and p.kind = 'Project' and p.deleted_at is null and ${inOrg(sql, orgId)}
+              and ${
+                looksLikeUid(project)
+                  ? sql`p.uid = ${project}::uuid`
+                  : sql`p.project_id is null and p.environment is null and p.name = ${project}`
+              }`)
+          return Option.fromUndefinedOr(row)
+        }),
+        events: Effect.fn("Resources.events")(function* (orgId, uid, limit, before) {
+          return yield* repeatable(sql<ResourceEvent>`
+            select id::text as id, type, reason, message, actor, generation, count,
+              first_at as "firstAt", last_at as "lastAt"
+            from resource_event
+            where org_id = ${orgId}::uuid and uid = ${uid}::uuid and ${inOrg(sql, orgId)}
+              and (${before ?? null}::bigint is null or id < ${before ?? null}::bigint)
+            order by id desc limit ${limit}::int`)
+        }),
+        protect: Effect.fn("Resources.protect")(function* (orgId, uid, on, actor) {
+          const message = on ? "Protected against deletion" : "Protection against deletion removed"
+          const rows = yield* orUnavailable(sql`
+            with changed as (
+              update resource set protected = ${on}, revision = nextval('resource_revision'),
+                txid = pg_current_xact_id(), updated_at = now()
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and deleted_at is null and ${inOrg(sql, orgId)}
+              returning uid, generation
+            ), history as (
+              insert into resource_event (org_id, uid, type, reason, message, actor, generation)
+              select ${orgId}::uuid, uid, 'Normal', ${on ? "Protected" : "Unprotected"}::text, ${message}::text,
+                ${actor.principal}::text, generation
+              from changed where ${inOrg(sql, orgId)}
+            ), audited as (
+              insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
+              select ${orgId}::uuid, ${actor.principal}::text, ${actor.credential}::text, ${actor.operation}::text,
+                uid::text, ${actor.requestId}::text, ${actor.address}::text, ${actor.outcome}::int
+              from changed where ${inOrg(sql, orgId)}
+            )
+            select uid, pg_notify('svc_change', ${orgId}::text) from changed`)
+          return rows.length > 0
+        })
+      })
+    })
+  )
+}
+
+/** A row of {@link source} with the columns of {@link columns}. */
+export type Row = Omit<ResourceRecord, "phase" | "conditions"> & {
+  readonly phase: string
+  readonly conditions: unknown
+}
+
+export const columns = (sql: Sql) => sql`
+  r.org_id as "orgId", r.uid, r.kind, r.project_id as "projectId",
+  case when r.kind = 'Project' then r.name else p.name end as project,
+  r.environment, r.name, r.parent_uid as "parentUid", r.spec, r.generation, r.status,
+  r.observed_generation as "observedGeneration", r.phase, r.phase_since as "phaseSince", r.conditions,
+  r.revision::text as revision, r.protected, r.managed_by as "managedBy",
+  r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt", r.updated_at as "updatedAt",
+  coalesce(w.attempt, 0) as attempt, w.due_at as "nextAttemptAt", w.last_error as "lastError",
+  w.handled_retry as "handledRetry"`
+
+export const source = (sql: Sql) => sql`
+  resource r
+  left join work w on w.org_id = r.org_id and w.uid = r.uid
+  left join resource p on p.org_id = r.org_id and p.uid = r.project_id`
+
+const decodeStatusColumns = Schema.decodeUnknownEffect(
+  Schema.Struct({ phase: Phase, conditions: Schema.Array(Condition) })
+)
+
+/** The engine alone writes these columns: one that does not decode is a fault of the program. */
+export const toRecord = (row: Row): Effect.Effect<ResourceRecord> =>
+  Effect.map(
+    Effect.orDie(decodeStatusColumns({ phase: row.phase, conditions: row.conditions })),
+    (decoded) => ({
+      ...row,
+      ...decoded
+    })
+  )

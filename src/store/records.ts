@@ -1,0 +1,57 @@
+/** The shape in which resources leave the store. */
+import type { Condition, Phase } from "#schemas/condition.ts"
+import type { Json } from "#schemas/kind.ts"
+
+export interface ResourceRecord {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  readonly projectId: string | null
+  /** Slug of the project that it is in; a project's own slug for a project. */
+  readonly project: string | null
+  readonly environment: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Json
+  readonly generation: number
+  readonly status: Json | null
+  readonly observedGeneration: number
+  readonly phase: Phase
+  readonly phaseSince: Date
+  readonly conditions: ReadonlyArray<Condition>
+  /** Store-wide change number; opaque and compared for equality only. */
+  readonly revision: string
+  readonly protected: boolean
+  readonly managedBy: "api" | "manifest"
+  readonly deletionRequestedAt: Date | null
+  readonly createdAt: Date
+  readonly updatedAt: Date
+  /** Consecutive tries without success. */
+  readonly attempt: number
+  readonly nextAttemptAt: Date | null
+  readonly lastError: string | null
+  /** Token of the last "retry now" that was carried out. */
+  readonly handledRetry: string | null
+}
+
+/** `project/environment/kind/name`, without the parts that the kind's scope does not have. */
+export const addressOf = (
+  record: Pick<ResourceRecord, "project" | "environment" | "kind" | "name">
+): string =>
+  [record.kind === "Project" ? null : record.project, record.environment, record.kind, record.name]
+    .filter((part) => part !== null)
+    .join("/")
+
+/** Who asked for a change, for the history of the resource and the audit log. */
+export interface Actor {
+  /** `user:<id>`, `key:<id>` or `system`. */
+  readonly principal: string
+  /** `session`, `key` or `none`. */
+  readonly credential: string
+  /** Operation id, such as `caches.create`. */
+  readonly operation: string
+  readonly requestId: string
+  readonly address: string | null
+  /** HTTP status that success answers with. */
+  readonly outcome: number
+}
