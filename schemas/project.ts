@@ -24,10 +24,8 @@ export const ProjectSpec = Schema.Struct({
 }).annotate({ identifier: "ProjectSpec" })
 export type ProjectSpec = typeof ProjectSpec.Type
 
-export const ContainerStatus = Schema.Struct({
-  /** How many living resources it holds directly. */
-  children: Schema.Int
-}).annotate({ identifier: "ContainerStatus" })
+/** A container has nothing of its own to report: its phase and conditions say it all. */
+export const ContainerStatus = Schema.Struct({}).annotate({ identifier: "ContainerStatus" })
 export type ContainerStatus = typeof ContainerStatus.Type
 
 export const Project = defineKind({

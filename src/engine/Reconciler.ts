@@ -19,7 +19,10 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import type { Difference } from "#schemas/difference.ts"
 import type { Kind } from "#schemas/kind.ts"
+
+export type { Difference }
 
 /** A resource as the engine hands it to its reconciler. */
 export interface Resource<out Spec = unknown, out Status = unknown> {
@@ -37,14 +40,6 @@ export interface Resource<out Spec = unknown, out Status = unknown> {
   readonly deleting: boolean
   /** Fencing number of this run: higher than every earlier run's. Far ends that we own refuse lower ones. */
   readonly fence: bigint
-}
-
-/** One way in which what is there departs from what was asked for. Neither part may hold a secret. */
-export interface Difference {
-  /** JSON Pointer into the specification, such as `/sku`, or a word for the whole such as `/process`. */
-  readonly field: string
-  /** A sentence: what is there and what should be. */
-  readonly message: string
 }
 
 export type Observation<Status> =

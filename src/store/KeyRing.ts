@@ -4,7 +4,7 @@
  * The place where a value belongs (organization, resource, field) is authenticated with it, so that a row copied
  * to another tenant does not open. A ring that lacks the key of a stored value stops the start, not the request.
  */
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto"
+import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Context from "effect/Context"
@@ -147,9 +147,3 @@ const keyFile = (file: string) =>
         message: `Cannot read or make the key file ${file}: ${cause instanceof Error ? cause.message : String(cause)}`
       })
   })
-
-/** Keyed digest of a value: tells whether it changed without telling what it is. */
-export const fingerprintWith =
-  (key: Redacted.Redacted) =>
-  (value: string): string =>
-    createHmac("sha256", Redacted.value(key)).update(value).digest("base64url").slice(0, 22)

@@ -5,6 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
+import { Difference } from "#schemas/difference.ts"
 import { looksLikeUid } from "#schemas/names.ts"
 import { type Change, type Written, writeChanges } from "./changes.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
@@ -199,16 +200,17 @@ export class Resources extends Context.Service<
 }
 
 /** A row of {@link source} with the columns of {@link columns}. */
-export type Row = Omit<ResourceRecord, "phase" | "conditions"> & {
+export type Row = Omit<ResourceRecord, "phase" | "conditions" | "differences"> & {
   readonly phase: string
   readonly conditions: unknown
+  readonly differences: unknown
 }
 
 export const columns = (sql: Sql) => sql`
   r.org_id as "orgId", r.uid, r.kind, r.project_id as "projectId",
   case when r.kind = 'Project' then r.name else p.name end as project,
   r.environment, r.name, r.parent_uid as "parentUid", r.spec, r.generation, r.status,
-  r.observed_generation as "observedGeneration", r.phase, r.phase_since as "phaseSince", r.conditions,
+  r.observed_generation as "observedGeneration", r.phase, r.phase_since as "phaseSince", r.conditions, r.differences,
   r.revision::text as revision, r.protected, r.managed_by as "managedBy",
   r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt", r.updated_at as "updatedAt",
   coalesce(w.attempt, 0) as attempt, w.due_at as "nextAttemptAt", w.last_error as "lastError",
@@ -220,13 +222,15 @@ export const source = (sql: Sql) => sql`
   left join resource p on p.org_id = r.org_id and p.uid = r.project_id`
 
 const decodeStatusColumns = Schema.decodeUnknownEffect(
-  Schema.Struct({ phase: Phase, conditions: Schema.Array(Condition) })
+  Schema.Struct({ phase: Phase, conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
 )
 
 /** The engine alone writes these columns: one that does not decode is a fault of the program. */
 export const toRecord = (row: Row): Effect.Effect<ResourceRecord> =>
   Effect.map(
-    Effect.orDie(decodeStatusColumns({ phase: row.phase, conditions: row.conditions })),
+    Effect.orDie(
+      decodeStatusColumns({ phase: row.phase, conditions: row.conditions, differences: row.differences })
+    ),
     (decoded) => ({
       ...row,
       ...decoded

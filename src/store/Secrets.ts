@@ -44,9 +44,12 @@ export class Secrets extends Context.Service<
       prefix: string
     ) => Effect.Effect<ReadonlyMap<string, Redacted.Redacted>, StoreUnavailable>
     readonly write: (ref: SecretRef, value: Redacted.Redacted) => Effect.Effect<void, StoreUnavailable>
-    /** Removes the secrets whose field begins with `prefix` and is not in `keep`; answers how many went. */
+    /**
+     * Removes the secrets whose field begins with `prefix` and is not in `keep`; answers how many went. Does nothing
+     * once the resource has another generation than the one `keep` was made from, and spares values written since.
+     */
     readonly prune: (
-      ref: Omit<SecretRef, "field">,
+      ref: Omit<SecretRef, "field"> & { readonly generation: number },
       prefix: string,
       keep: ReadonlyArray<string>
     ) => Effect.Effect<number, StoreUnavailable>
@@ -92,6 +95,8 @@ export class Secrets extends Context.Service<
           const rows = yield* repeatable(sql`
             delete from secret
             where org_id = ${ref.orgId} and uid = ${ref.uid} and starts_with(field, ${prefix})
+              and updated_at <= (select r.updated_at from resource r
+                where r.org_id = ${ref.orgId} and r.uid = ${ref.uid} and r.generation = ${ref.generation}::int)
               and not exists (select from jsonb_array_elements_text(${sql.json(keep)}) as kept where kept = field)
             returning field`)
           return rows.length

@@ -1,5 +1,6 @@
 /** The shape in which resources leave the store. */
 import type { Condition, Phase } from "#schemas/condition.ts"
+import type { Difference } from "#schemas/difference.ts"
 import type { Json } from "#schemas/kind.ts"
 
 export interface ResourceRecord {
@@ -19,6 +20,8 @@ export interface ResourceRecord {
   readonly phase: Phase
   readonly phaseSince: Date
   readonly conditions: ReadonlyArray<Condition>
+  /** How what is there departed from the specification when it was last looked at. */
+  readonly differences: ReadonlyArray<Difference>
   /** Store-wide change number; opaque and compared for equality only. */
   readonly revision: string
   readonly protected: boolean

@@ -69,6 +69,8 @@ create table resource (
   phase text not null default 'pending',
   phase_since timestamptz not null default now(),
   conditions jsonb not null default '[]',
+  -- How what is there departed from the specification when it was last looked at.
+  differences jsonb not null default '[]',
   -- Order of the change feed: a reader that has seen everything up to (txid, revision) and reads only
   -- transactions older than every running one never misses a late commit.
   revision bigint not null default nextval('resource_revision'),
@@ -119,7 +121,7 @@ create table work (
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0
 );
-create index work_rank on work (rank);
+create index work_claim on work (kind, rank);
 create index work_waiting on work (waiting_on) where waiting_on is not null;
 
 create table pause (

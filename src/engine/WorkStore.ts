@@ -1,0 +1,160 @@
+/**
+ * What the engine needs of the store, and nothing more. Postgres keeps it in production; a model in memory keeps
+ * it in the simulation, and one suite of tests holds for both.
+ *
+ * Time is the store's time: processes never compare their clocks.
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type { Condition, Phase } from "#schemas/condition.ts"
+import type { Difference } from "#schemas/difference.ts"
+import type { Json } from "#schemas/kind.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+
+/**
+ * The right to reconcile one resource for a while. Tokens rise; a write that carries an old one has no effect, so
+ * a process that slept through its lease changes nothing (a fencing token).
+ */
+export interface Lease {
+  readonly orgId: string
+  readonly uid: string
+  readonly token: bigint
+}
+
+export interface Paused {
+  readonly by: string
+  readonly reason: string
+  /** Milliseconds from now until it ends by itself; null: until somebody resumes. */
+  readonly endsIn: number | null
+}
+
+export interface Reported {
+  readonly conditions: ReadonlyArray<Condition>
+  readonly differences: ReadonlyArray<Difference>
+}
+
+/** A resource under lease, as it is now. */
+export interface Claimed extends Lease {
+  readonly kind: string
+  readonly projectId: string | null
+  readonly environment: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Json
+  readonly generation: number
+  readonly status: Json | null
+  readonly observedGeneration: number
+  readonly phase: Phase
+  /** Milliseconds that the phase has lasted. */
+  readonly phaseAge: number
+  /**
+   * Ready at this generation, with no difference, no warning and nobody's request pending: when the next look finds
+   * the same status, nothing needs to be written but the time of the look after it.
+   */
+  readonly settled: boolean
+  /** What was last reported; only needed when something has to be reported again. */
+  readonly reported: Effect.Effect<Reported>
+  readonly deleting: boolean
+  /** Consecutive tries without success before this one. */
+  readonly attempt: number
+  /** Milliseconds that it was due before it was claimed. */
+  readonly lateBy: number
+  readonly retryToken: string | null
+  readonly paused: Paused | null
+  /** While deleting: what it still contains. */
+  readonly children: { readonly count: number; readonly notDeleting: number; readonly first: string } | null
+  /** Highest revision given out when it was loaded: what it may wait for changed since when it is above this. */
+  readonly seenRevision: bigint
+  /** The store's clock when it was loaded, in milliseconds since 1970. */
+  readonly now: number
+}
+
+/** 0: somebody asked. 1: another try. 2: a routine look. */
+export type Priority = 0 | 1 | 2
+/** How long, in milliseconds, work of each priority yields to work of a higher one. Age lifts it above. */
+export const priorityPenalty: Readonly<Record<Priority, number>> = { 0: 0, 1: 10_000, 2: 60_000 }
+
+export interface EngineEvent {
+  readonly type: "Normal" | "Warning" | "Outside"
+  readonly reason: string
+  readonly message: string
+}
+
+/** What a reconcile found and when to look again. */
+export interface Recorded {
+  readonly lease: Lease
+  /** Milliseconds until the next look. */
+  readonly dueIn: number
+  readonly priority: Priority
+  readonly attempt: number
+  readonly waitingOn: string | null
+  readonly seenRevision: bigint
+  readonly lastError: string | null
+  /** The "retry now" that this run carried out. */
+  readonly handledRetry: string | null
+  /** Absent: the resource is as it was, and only its turn is over. */
+  readonly change: StatusChange | undefined
+}
+
+export interface StatusChange {
+  readonly status: Json | null
+  readonly phase: Phase
+  readonly conditions: ReadonlyArray<Condition>
+  readonly differences: ReadonlyArray<Difference>
+  readonly observedGeneration: number
+  /** Whether the run knew that deletion was asked for. */
+  readonly deleting: boolean
+  /** The real thing is gone and so is the row. */
+  readonly gone: boolean
+  readonly events: ReadonlyArray<EngineEvent>
+}
+
+/** How many of a kind may be claimed now, and which organizations have their share already. */
+export interface KindRoom {
+  readonly kind: string
+  readonly room: number
+  readonly fullOrgs: ReadonlyArray<string>
+}
+
+export interface QueueStats {
+  readonly kind: string
+  readonly depth: number
+  readonly due: number
+  readonly oldestDueMs: number
+}
+
+export class WorkStore extends Context.Service<
+  WorkStore,
+  {
+    /** Leases what is due, in the order of rank within each kind, and loads it. */
+    readonly claim: (
+      rooms: ReadonlyArray<KindRoom>,
+      leaseMs: number
+    ) => Effect.Effect<ReadonlyArray<Claimed>, StoreUnavailable>
+    /** Leases one resource whether due or not; none when it is leased already or does not exist. */
+    readonly claimOne: (
+      orgId: string,
+      uid: string,
+      leaseMs: number
+    ) => Effect.Effect<Option.Option<Claimed>, StoreUnavailable>
+    /** Extends leases; answers the ones that still hold. */
+    readonly heartbeat: (
+      leases: ReadonlyArray<Lease>,
+      leaseMs: number
+    ) => Effect.Effect<ReadonlyArray<Lease>, StoreUnavailable>
+    /** Writes results and gives the leases back; answers the leases that still held. The others wrote nothing. */
+    readonly record: (
+      results: ReadonlyArray<Recorded>
+    ) => Effect.Effect<ReadonlyArray<Lease>, StoreUnavailable>
+    /** Gives leases back unused: the resources are due at once. */
+    readonly release: (leases: ReadonlyArray<Lease>) => Effect.Effect<void, StoreUnavailable>
+    /** Asks for the deletion of what a deleting resource still contains. */
+    readonly cascade: (orgId: string, uid: string) => Effect.Effect<void, StoreUnavailable>
+    /** Milliseconds until something of these kinds is due, if anything is scheduled. */
+    readonly nextDueIn: (
+      kinds: ReadonlyArray<string>
+    ) => Effect.Effect<Option.Option<number>, StoreUnavailable>
+    readonly stats: Effect.Effect<ReadonlyArray<QueueStats>, StoreUnavailable>
+  }
+>()("svc/engine/WorkStore") {}

@@ -1,0 +1,293 @@
+/**
+ * The loop: claim what is due, reconcile each in a fiber of its own, record results in batches, keep the leases
+ * alive, and give everything back when the process stops.
+ *
+ * Level-triggered: a wake-up only says "look". A reconcile that ends without waiting costs no more than its fiber;
+ * results of many are written in one statement.
+ */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Queue from "effect/Queue"
+import * as Schedule from "effect/Schedule"
+import * as Stream from "effect/Stream"
+import * as metrics from "./metrics.ts"
+import { EngineOptions } from "./options.ts"
+import { Registry } from "./Reconciler.ts"
+import { reconcile } from "./reconcile.ts"
+import { type Claimed, type KindRoom, type Lease, type Recorded, WorkStore } from "./WorkStore.ts"
+
+/** Announcements of work: each element means "something may be due". */
+export class WorkSignal extends Context.Service<WorkSignal, Stream.Stream<unknown>>()(
+  "svc/engine/WorkSignal"
+) {}
+
+/** Runs reconciles in this process. Everything but `runOne` happens by itself. */
+export class Worker extends Context.Service<
+  Worker,
+  {
+    /**
+     * Reconciles one resource now, whether due or not, and answers once the result is stored. False: somebody else
+     * is at it, or it does not exist.
+     */
+    readonly runOne: (orgId: string, uid: string) => Effect.Effect<boolean>
+  }
+>()("svc/engine/Worker") {}
+
+interface Running {
+  readonly claimed: Claimed
+  fiber: Fiber.Fiber<void> | undefined
+  /** Counts against the room of its kind until the reconcile has ended. */
+  busy: boolean
+  readonly done: Deferred.Deferred<void>
+}
+
+/** A record statement takes at most this many results. */
+const batchSize = 500
+
+/** Failures of the store end no loop: they are logged, and the loop goes on after a pause. */
+const persistent = <A, E, R>(label: string, self: Effect.Effect<A, E, R>): Effect.Effect<A, never, R> =>
+  self.pipe(
+    Effect.tapCause((cause) =>
+      Cause.hasInterruptsOnly(cause)
+        ? Effect.void
+        : Effect.logWarning(`the engine could not ${label}; trying again`, cause)
+    ),
+    Effect.retry(
+      Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)
+    ),
+    Effect.orDie
+  )
+
+export const layer = Layer.effect(
+  Worker,
+  Effect.gen(function* () {
+    const store = yield* WorkStore
+    const { registrations } = yield* Registry
+    const options = yield* EngineOptions
+    const signal = yield* WorkSignal
+    const runFork = Effect.runForkWith(yield* Effect.context<never>())
+
+    /** Every lease this process holds, until its result is stored. */
+    const running = new Map<string, Running>()
+    const results: Array<Recorded> = []
+    const wake = yield* Queue.sliding<void>(1)
+    const flush = yield* Queue.sliding<void>(1)
+    const poke = Queue.offer(wake, undefined)
+    let busy = 0
+    let accepting = true
+
+    const forget = (entry: Running) => {
+      if (running.get(entry.claimed.uid) !== entry) return
+      running.delete(entry.claimed.uid)
+      Deferred.doneUnsafe(entry.done, Exit.void)
+    }
+    const finished = (entry: Running) => {
+      if (!entry.busy) return
+      entry.busy = false
+      busy--
+      Queue.offerUnsafe(wake, undefined)
+    }
+
+    const start = (claimed: Claimed): Running => {
+      const registration = registrations.get(claimed.kind)!
+      const entry: Running = { claimed, fiber: undefined, busy: true, done: Deferred.makeUnsafe() }
+      running.set(claimed.uid, entry)
+      busy++
+      metrics.started(claimed)
+      const startedAt = performance.now()
+      entry.fiber = runFork(
+        Effect.matchCause(reconcile(registration, claimed, options), {
+          onSuccess: (result) => {
+            metrics.ended(claimed.kind, result, performance.now() - startedAt)
+            results.push(result.recorded)
+            finished(entry)
+            Queue.offerUnsafe(flush, undefined)
+          },
+          // Only interruption comes here: the lease was lost, or the process stops and gives it back itself.
+          onFailure: () => finished(entry)
+        })
+      )
+      return entry
+    }
+
+    const rooms = (): ReadonlyArray<KindRoom> => {
+      const perKind = new Map<string, Map<string, number>>()
+      for (const { claimed, busy: counts } of running.values()) {
+        if (!counts) continue
+        const orgs = perKind.get(claimed.kind) ?? new Map<string, number>()
+        perKind.set(claimed.kind, orgs.set(claimed.orgId, (orgs.get(claimed.orgId) ?? 0) + 1))
+      }
+      const free = options.concurrency - busy
+      const list: Array<KindRoom> = []
+      for (const { kind, concurrency } of registrations.values()) {
+        const orgs = perKind.get(kind.name) ?? new Map<string, number>()
+        const held = [...orgs.values()].reduce((sum, n) => sum + n, 0)
+        const room = Math.min(free, batchSize, concurrency - held)
+        const share = orgShare(concurrency)
+        const fullOrgs = [...orgs].filter(([, n]) => n >= share).map(([org]) => org)
+        if (room > 0) list.push({ kind: kind.name, room, fullOrgs })
+      }
+      return list
+    }
+    const orgShare = (concurrency: number) => Math.max(1, Math.ceil(concurrency * options.orgShare))
+
+    /** Splits a claim: what is over an organization's share goes back, so that others find room next time. */
+    const withinShare = (claimed: ReadonlyArray<Claimed>) => {
+      const held = new Map<string, number>()
+      for (const entry of running.values()) {
+        if (!entry.busy) continue
+        const key = `${entry.claimed.kind} ${entry.claimed.orgId}`
+        held.set(key, (held.get(key) ?? 0) + 1)
+      }
+      const mine: Array<Claimed> = []
+      const surplus: Array<Claimed> = []
+      for (const one of claimed) {
+        const key = `${one.kind} ${one.orgId}`
+        const n = held.get(key) ?? 0
+        // A lease that expired and came back to this very process: the old run must end first.
+        if (running.has(one.uid) || n >= orgShare(registrations.get(one.kind)?.concurrency ?? 1))
+          surplus.push(one)
+        else {
+          held.set(key, n + 1)
+          mine.push(one)
+        }
+      }
+      return { mine, surplus }
+    }
+
+    const claimRound = Effect.gen(function* () {
+      const wanted = results.length < 4 * batchSize ? rooms() : []
+      const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
+      const { mine, surplus } = withinShare(claimed)
+      for (const one of mine) start(one)
+      for (const one of mine) {
+        // Cascades that a concurrent creation slipped past.
+        if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
+      }
+      if (surplus.length > 0) yield* store.release(surplus)
+      const full = wanted.some((room) => claimed.filter((one) => one.kind === room.kind).length >= room.room)
+      if (full && surplus.length === 0) return
+      const next = yield* store.nextDueIn(wanted.map((room) => room.kind))
+      // What is due and could not be claimed now is in somebody's hands or over a share: a short pause, not none.
+      const pause = Math.min(
+        options.pollMs,
+        Math.max(
+          5,
+          Option.getOrElse(next, () => options.pollMs)
+        )
+      )
+      yield* Effect.timeoutOption(Queue.take(wake), wanted.length === 0 ? options.pollMs : pause)
+    })
+
+    const recordRound = Effect.gen(function* () {
+      if (results.length === 0) yield* Queue.take(flush)
+      const batch = results.slice(0, batchSize)
+      if (batch.length === 0) return
+      const kept = yield* store.record(batch)
+      results.splice(0, batch.length)
+      const tokens = new Set(kept.map((lease) => lease.token))
+      for (const { lease } of batch) {
+        if (!tokens.has(lease.token)) metrics.fenced()
+        const entry = running.get(lease.uid)
+        if (entry !== undefined && entry.claimed.token === lease.token) forget(entry)
+      }
+      metrics.recorded(batch.length)
+    })
+
+    let lastHeartbeat = yield* Clock.currentTimeMillis
+    const drop = (entry: Running) => {
+      entry.fiber?.interruptUnsafe()
+      finished(entry)
+      forget(entry)
+    }
+    const heartbeat = Effect.gen(function* () {
+      const entries = [...running.values()]
+      const before = yield* Clock.currentTimeMillis
+      const kept = yield* store.heartbeat(
+        entries.map((entry) => entry.claimed),
+        options.leaseMs
+      )
+      lastHeartbeat = before
+      const tokens = new Set(kept.map((lease) => lease.token))
+      for (const entry of entries) {
+        // Recorded meanwhile, or lost: in the second case whatever it still does must not be recorded.
+        if (!tokens.has(entry.claimed.token) && running.get(entry.claimed.uid) === entry && entry.busy) {
+          metrics.leaseLost()
+          drop(entry)
+        }
+      }
+    }).pipe(
+      // Without the store nobody extends the leases: after their time this process must not act any more.
+      Effect.tapError(() =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) =>
+          Effect.sync(() => {
+            if (now - lastHeartbeat <= options.leaseMs) return
+            for (const entry of running.values()) if (entry.busy) drop(entry)
+          })
+        )
+      )
+    )
+
+    const releaseAll = Effect.suspend(() => {
+      const leases: ReadonlyArray<Lease> = [...running.values()].map((entry) => entry.claimed)
+      return Effect.timeoutOption(store.release(leases), "5 seconds").pipe(
+        Effect.catchCause((cause) =>
+          Effect.logWarning("leases could not be given back; they end by themselves", cause)
+        )
+      )
+    })
+
+    // Finalizers run in reverse: claiming stops first, then the drain runs while heartbeat and recorder live.
+    yield* Effect.forkScoped(
+      Effect.repeat(persistent("extend its leases", heartbeat), Schedule.spaced(options.heartbeatMs))
+    )
+    yield* Effect.forkScoped(Effect.forever(persistent("record results", recordRound)))
+    yield* Effect.addFinalizer(() =>
+      Effect.gen(function* () {
+        accepting = false
+        const ends = Effect.forEach([...running.values()], (entry) => Deferred.await(entry.done), {
+          discard: true
+        })
+        yield* Effect.timeoutOption(ends, options.drainMs)
+        const fibers = [...running.values()].flatMap((entry) =>
+          entry.fiber === undefined ? [] : [entry.fiber]
+        )
+        yield* Fiber.interruptAll(fibers)
+        yield* releaseAll
+      })
+    )
+    yield* Effect.forkScoped(Stream.runForEach(signal, () => poke))
+    yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
+
+    return Worker.of({
+      runOne: (orgId, uid) =>
+        Effect.gen(function* () {
+          if (!accepting || running.has(uid)) return false
+          const claimed = yield* store.claimOne(orgId, uid, options.leaseMs)
+          if (Option.isNone(claimed)) return false
+          if (!registrations.has(claimed.value.kind) || running.has(uid)) {
+            yield* store.release([claimed.value])
+            return false
+          }
+          yield* Deferred.await(start(claimed.value).done)
+          return true
+        }).pipe(
+          Effect.catchCause((cause) =>
+            Cause.hasInterruptsOnly(cause)
+              ? Effect.failCause(cause as Cause.Cause<never>)
+              : Effect.as(
+                  Effect.logWarning("a reconcile on request could not run; the engine takes it up", cause),
+                  false
+                )
+          )
+        )
+    })
+  })
+)

@@ -1,0 +1,69 @@
+/** Building conditions: the engine alone decides them, for every kind alike. */
+import type { Condition, ConditionType } from "#schemas/condition.ts"
+
+export interface ConditionInput {
+  readonly type: ConditionType
+  readonly status: Condition["status"]
+  readonly reason: string
+  readonly message: string
+}
+
+export const findCondition = (
+  conditions: ReadonlyArray<Condition>,
+  type: ConditionType
+): Condition | undefined => conditions.find((condition) => condition.type === type)
+
+/**
+ * The next conditions, stamped. The time of transition moves only when the status does. A condition that is
+ * false for a normal reason and was never there stays away: nobody needs to read that nothing is stalled.
+ */
+export const nextConditions = (
+  previous: ReadonlyArray<Condition>,
+  inputs: ReadonlyArray<ConditionInput>,
+  generation: number,
+  now: number
+): ReadonlyArray<Condition> => {
+  const at = new Date(now).toISOString()
+  return inputs.flatMap((input) => {
+    const before = findCondition(previous, input.type)
+    const optional = input.type !== "Ready" && input.type !== "Synced"
+    if (before === undefined && optional && input.status === "false") return []
+    return [
+      {
+        ...input,
+        lastTransitionAt: before?.status === input.status ? before.lastTransitionAt : at,
+        observedGeneration: generation
+      }
+    ]
+  })
+}
+
+/** What changed between two sets, for the history: one entry for each status or reason that moved. */
+export const transitions = (
+  previous: ReadonlyArray<Condition>,
+  next: ReadonlyArray<Condition>
+): ReadonlyArray<Condition> =>
+  next.filter((condition) => {
+    const before = findCondition(previous, condition.type)
+    return before?.status !== condition.status || before.reason !== condition.reason
+  })
+
+const isBad = (condition: Condition): boolean =>
+  condition.type === "Ready" || condition.type === "Synced"
+    ? condition.status === "false"
+    : condition.status === "true"
+
+export const eventType = (condition: Condition): "Normal" | "Warning" =>
+  isBad(condition) && !normalReasons.has(condition.reason) ? "Warning" : "Normal"
+
+/** Not being ready for one of these reasons is no cause for concern. */
+const normalReasons: ReadonlySet<string> = new Set([
+  "Pending",
+  "Progressing",
+  "WaitingForDependency",
+  "WaitingForChildren",
+  "Deleting",
+  "PausedByUser",
+  "ServerStarting",
+  "Recovering"
+])

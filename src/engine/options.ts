@@ -1,0 +1,48 @@
+/** The engine's times and bounds. Each says which trouble it prevents. */
+import * as Context from "effect/Context"
+
+export interface EngineOptions {
+  /** How many reconciles run at once in this process: bounds memory and open connections. */
+  readonly concurrency: number
+  /** Share of a kind's room that one organization may hold: one tenant's slow servers leave room for others. */
+  readonly orgShare: number
+  /** Milliseconds a lease lasts without a heartbeat: how long work rests after a crash. */
+  readonly leaseMs: number
+  /** Milliseconds between heartbeats: three may fail before a lease ends. */
+  readonly heartbeatMs: number
+  /** Milliseconds between looks at the queue when nothing announces work: a lost notification costs this much. */
+  readonly pollMs: number
+  /** Milliseconds that running reconciles get to end when the process stops. */
+  readonly drainMs: number
+  /** First and longest delay of the backoff, in milliseconds. */
+  readonly backoffMs: readonly [number, number]
+  /** Tries in a row without progress after which a resource counts as stalled and is tried rarely. */
+  readonly stallAfter: number
+  /** Milliseconds between the tries of a stalled resource, with jitter. */
+  readonly stalledRetryMs: number
+  /** Milliseconds until a waiting resource looks again even if nobody woke it. */
+  readonly waitMs: number
+  /** Steps in one reconcile: a reconciler that never ends must not hold its room for ever. */
+  readonly maxSteps: number
+  /** Milliseconds one reconcile may take before it is interrupted and counted as failed. */
+  readonly runMs: number
+}
+
+export const defaults: EngineOptions = {
+  concurrency: 512,
+  orgShare: 0.75,
+  leaseMs: 30_000,
+  heartbeatMs: 8_000,
+  pollMs: 5_000,
+  drainMs: 10_000,
+  backoffMs: [1_000, 300_000],
+  stallAfter: 8,
+  stalledRetryMs: 900_000,
+  waitMs: 15_000,
+  maxSteps: 20,
+  runMs: 120_000
+}
+
+export const EngineOptions = Context.Reference<EngineOptions>("svc/engine/EngineOptions", {
+  defaultValue: () => defaults
+})

@@ -1,0 +1,224 @@
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as environment from "#reconcilers/environment.ts"
+import * as project from "#reconcilers/project.ts"
+import { Engine } from "#src/engine/Engine.ts"
+import { defaults, EngineOptions } from "#src/engine/options.ts"
+import { Registry, Retryable, Terminal } from "#src/engine/Reconciler.ts"
+import * as Worker from "#src/engine/Worker.ts"
+import type { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
+import * as Work from "#src/store/Work.ts"
+import { testDb } from "#test/setup/database.ts"
+import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
+import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
+
+const fast = { ...defaults, pollMs: 200, backoffMs: [20, 100], stallAfter: 4, stalledRetryMs: 300 } as const
+
+const EngineLive = (world: World, options: EngineOptions = fast) =>
+  Engine.layer.pipe(
+    Layer.provideMerge(Worker.layer),
+    Layer.provide(Layer.mergeAll(toyLayer(world), project.layer, environment.layer)),
+    Layer.provide(Registry.layer),
+    Layer.provide(Work.layer),
+    Layer.provide(Work.signal),
+    Layer.provide(Layer.succeed(EngineOptions, options))
+  )
+
+const Store = Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+
+const withEngine = <A, E>(body: (world: World) => Effect.Effect<A, E, Engine | Resources | Db>) =>
+  Effect.suspend(() => {
+    const world = makeWorld()
+    return body(world).pipe(Effect.provide(EngineLive(world)), Effect.provide(Store))
+  })
+
+const eventually = <A, E, R>(label: string, self: Effect.Effect<A, E, R>, holds: (value: A) => boolean) =>
+  Effect.gen(function* () {
+    for (;;) {
+      const value = yield* self
+      if (holds(value)) return value
+      yield* Effect.sleep(20)
+    }
+  }).pipe(
+    Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
+  )
+
+const record = Effect.fn(function* (orgId: string, uid: string) {
+  return Option.getOrUndefined(yield* (yield* Resources).get(orgId, uid))
+})
+
+it.live("what is written becomes real, and a second look changes nothing", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const engine = yield* Engine
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      yield* resources.write(org.id, [change], actor)
+      const settled = yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      assert.strictEqual(settled._tag, "Settled")
+      assert.strictEqual(world.things.get(change.uid), 3)
+      const before = yield* record(org.id, change.uid)
+      assert.strictEqual(before?.phase, "ready")
+      assert.deepStrictEqual(before?.status, { size: 3 })
+      world.log.length = 0
+      const again = yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      assert.strictEqual(again._tag, "Settled")
+      assert.deepStrictEqual(
+        world.log.map((entry) => entry.what),
+        ["observe"]
+      )
+      assert.strictEqual((yield* record(org.id, change.uid))?.revision, before?.revision)
+    })
+  )
+)
+
+it.live("a changed specification is acted on at once, without a call", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      yield* resources.write(org.id, [change], actor)
+      yield* eventually("made", record(org.id, change.uid), (row) => row?.phase === "ready")
+      yield* resources.write(org.id, [{ action: "update", uid: change.uid, spec: { size: 5 } }], actor)
+      const row = yield* eventually(
+        "changed",
+        record(org.id, change.uid),
+        (now) => now?.observedGeneration === 2
+      )
+      assert.strictEqual(row?.phase, "ready")
+      assert.strictEqual(world.things.get(change.uid), 5)
+    })
+  )
+)
+
+it.live("failures back off, say why, stall, and recover by themselves", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      world.behave = (what) =>
+        what === "converge" ? Effect.fail(new Retryable({ message: "The far end is on fire" })) : Effect.void
+      yield* resources.write(org.id, [change], actor)
+      const stalled = yield* eventually("stalled", record(org.id, change.uid), (row) =>
+        Boolean(
+          row?.conditions.some((condition) => condition.type === "Stalled" && condition.status === "true")
+        )
+      )
+      assert.strictEqual(stalled?.lastError, "The far end is on fire")
+      assert.isAtLeast(stalled?.attempt ?? 0, fast.stallAfter)
+      const ready = stalled?.conditions.find((condition) => condition.type === "Ready")
+      assert.strictEqual(ready?.reason, "ReconcileFailed")
+      const events = yield* resources.events(org.id, change.uid, 50)
+      const failure = events.find((event) => event.message === "The far end is on fire")
+      assert.isAtLeast(failure?.count ?? 0, 2, "repeats are folded into a count")
+      world.behave = () => Effect.void
+      const row = yield* eventually("recovered", record(org.id, change.uid), (now) => now?.phase === "ready")
+      assert.strictEqual(row?.attempt, 0)
+      assert.isNull(row?.lastError ?? null)
+    })
+  )
+)
+
+it.live("what cannot be satisfied is not tried again until the specification changes", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      world.behave = (what, resource) =>
+        what === "converge" && resource.spec.size === 3
+          ? Effect.fail(new Terminal({ message: "Three is not a size" }))
+          : Effect.void
+      yield* resources.write(org.id, [change], actor)
+      const failed = yield* eventually("failed", record(org.id, change.uid), (row) => row?.phase === "failed")
+      assert.isAbove(failed!.nextAttemptAt!.getTime(), Date.now() + 86_400_000)
+      yield* resources.write(org.id, [{ action: "update", uid: change.uid, spec: { size: 4 } }], actor)
+      yield* eventually("ready", record(org.id, change.uid), (row) => row?.phase === "ready")
+    })
+  )
+)
+
+it.live("drift is reported and repaired", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const engine = yield* Engine
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      yield* resources.write(org.id, [change], actor)
+      yield* eventually("made", record(org.id, change.uid), (row) => row?.phase === "ready")
+      world.things.set(change.uid, 9)
+      yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      yield* eventually(
+        "repaired",
+        Effect.sync(() => world.things.get(change.uid)),
+        (size) => size === 3
+      )
+      const events = yield* eventually("told", resources.events(org.id, change.uid, 50), (list) =>
+        list.some((event) => event.reason === "DriftRepaired")
+      )
+      const found = events.find((event) => event.reason === "DriftFound")
+      assert.include(found?.message ?? "", "is 9 and should be 3")
+    })
+  )
+)
+
+it.live("a container goes last, and only when what it holds is seen to be gone", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const place = yield* makeProject(org.id, "shop")
+      const changes = [cacheChange(place, "one", { size: 1 }), cacheChange(place, "two", { size: 2 })]
+      yield* resources.write(org.id, changes, actor)
+      yield* eventually(
+        "made",
+        Effect.sync(() => world.things.size),
+        (size) => size === 2
+      )
+      let open = false
+      world.behave = (what) =>
+        what === "remove" && !open ? Effect.fail(new Retryable({ message: "Not yet" })) : Effect.void
+      yield* resources.write(org.id, [{ action: "delete", uid: place.projectId }], actor)
+      const waiting = yield* eventually("waiting", record(org.id, place.production), (row) =>
+        Boolean(row?.conditions.some((condition) => condition.reason === "WaitingForChildren"))
+      )
+      assert.strictEqual(waiting?.phase, "deleting")
+      open = true
+      yield* eventually("gone", resources.all(org.id), (rows) => rows.length === 0)
+      assert.strictEqual(world.things.size, 0)
+    })
+  )
+)
+
+it.live("stopping gives leases back, so that the next process goes on at once", () =>
+  Effect.gen(function* () {
+    const org = yield* makeOrganization()
+    const resources = yield* Resources
+    const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+    const stuck = makeWorld()
+    stuck.behave = () => Effect.never
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* Layer.build(EngineLive(stuck, { ...fast, drainMs: 50 }))
+        yield* resources.write(org.id, [change], actor)
+        yield* eventually(
+          "started",
+          Effect.sync(() => stuck.log.length),
+          (n) => n > 0
+        )
+      })
+    )
+    const world = makeWorld()
+    yield* Effect.gen(function* () {
+      yield* eventually("taken over", record(org.id, change.uid), (row) => row?.phase === "ready")
+    }).pipe(Effect.provide(EngineLive(world)))
+  }).pipe(Effect.provide(Store))
+)
