@@ -103,6 +103,8 @@ export interface StatusChange {
   readonly conditions: ReadonlyArray<Condition>
   readonly differences: ReadonlyArray<Difference>
   readonly observedGeneration: number
+  /** There is nothing to do and nothing to report until somebody changes something, here or out there. */
+  readonly settled: boolean
   /** Whether the run knew that deletion was asked for. */
   readonly deleting: boolean
   /** The real thing is gone and so is the row. */

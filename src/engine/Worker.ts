@@ -16,6 +16,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
+import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as metrics from "./metrics.ts"
 import { EngineOptions } from "./options.ts"
@@ -80,6 +81,8 @@ export const layer = Layer.effect(
     const wake = yield* Queue.sliding<void>(1)
     const flush = yield* Queue.sliding<void>(1)
     const poke = Queue.offer(wake, undefined)
+    const turn = yield* Semaphore.make(1)
+    const idle = yield* Semaphore.make(1)
     let busy = 0
     let accepting = true
 
@@ -95,11 +98,16 @@ export const layer = Layer.effect(
       Queue.offerUnsafe(wake, undefined)
     }
 
-    const start = (claimed: Claimed): Running => {
-      const registration = registrations.get(claimed.kind)!
+    /** Takes a lease into account; from here on heartbeats keep it. */
+    const admit = (claimed: Claimed): Running => {
       const entry: Running = { claimed, fiber: undefined, busy: true, done: Deferred.makeUnsafe() }
       running.set(claimed.uid, entry)
       busy++
+      return entry
+    }
+    const start = (entry: Running): void => {
+      const { claimed } = entry
+      const registration = registrations.get(claimed.kind)!
       metrics.started(claimed)
       const startedAt = performance.now()
       entry.fiber = runFork(
@@ -114,7 +122,6 @@ export const layer = Layer.effect(
           onFailure: () => finished(entry)
         })
       )
-      return entry
     }
 
     const rooms = (): ReadonlyArray<KindRoom> => {
@@ -163,18 +170,29 @@ export const layer = Layer.effect(
     }
 
     const claimRound = Effect.gen(function* () {
-      const wanted = results.length < 4 * batchSize ? rooms() : []
-      const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
-      const { mine, surplus } = withinShare(claimed)
-      for (const one of mine) start(one)
-      for (const one of mine) {
-        // Cascades that a concurrent creation slipped past.
+      // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
+      const { wanted, claimed, entries, surplus } = yield* turn.withPermit(
+        Effect.gen(function* () {
+          const wanted = results.length < 4 * batchSize ? rooms() : []
+          const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
+          const { mine, surplus } = withinShare(claimed)
+          return { wanted, claimed, surplus, entries: mine.map(admit) }
+        })
+      )
+      yield* Effect.yieldNow
+      for (const entry of entries) start(entry)
+      for (const { claimed: one } of entries) {
+        // Creations that slipped past the deletion of what contains them.
         if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
       }
       if (surplus.length > 0) yield* store.release(surplus)
       const full = wanted.some((room) => claimed.filter((one) => one.kind === room.kind).length >= room.room)
-      if (full && surplus.length === 0) return
-      const next = yield* store.nextDueIn(wanted.map((room) => room.kind))
+      if (!full || surplus.length > 0) yield* idle.withPermit(rest(wanted.map((room) => room.kind)))
+    })
+
+    /** Waits for an announcement, for the next thing to become due, or for the safety net. */
+    const rest = Effect.fnUntraced(function* (kinds: ReadonlyArray<string>) {
+      const next = yield* store.nextDueIn(kinds)
       // What is due and could not be claimed now is in somebody's hands or over a share: a short pause, not none.
       const pause = Math.min(
         options.pollMs,
@@ -183,7 +201,7 @@ export const layer = Layer.effect(
           Option.getOrElse(next, () => options.pollMs)
         )
       )
-      yield* Effect.timeoutOption(Queue.take(wake), wanted.length === 0 ? options.pollMs : pause)
+      yield* Effect.timeoutOption(Queue.take(wake), kinds.length === 0 ? options.pollMs : pause)
     })
 
     const recordRound = Effect.gen(function* () {
@@ -264,7 +282,7 @@ export const layer = Layer.effect(
       })
     )
     yield* Effect.forkScoped(Stream.runForEach(signal, () => poke))
-    yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
+    for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
 
     return Worker.of({
       runOne: (orgId, uid) =>
@@ -276,7 +294,9 @@ export const layer = Layer.effect(
             yield* store.release([claimed.value])
             return false
           }
-          yield* Deferred.await(start(claimed.value).done)
+          const entry = admit(claimed.value)
+          start(entry)
+          yield* Deferred.await(entry.done)
           return true
         }).pipe(
           Effect.catchCause((cause) =>

@@ -26,7 +26,7 @@ export const nextConditions = (
   const at = new Date(now).toISOString()
   return inputs.flatMap((input) => {
     const before = findCondition(previous, input.type)
-    const optional = input.type !== "Ready" && input.type !== "Synced"
+    const optional = !isGood(input.type)
     if (before === undefined && optional && input.status === "false") return []
     return [
       {
@@ -48,10 +48,11 @@ export const transitions = (
     return before?.status !== condition.status || before.reason !== condition.reason
   })
 
+/** Whether "true" is the good status of a condition. */
+export const isGood = (type: ConditionType): boolean => type === "Ready" || type === "Synced"
+
 const isBad = (condition: Condition): boolean =>
-  condition.type === "Ready" || condition.type === "Synced"
-    ? condition.status === "false"
-    : condition.status === "true"
+  condition.status === (isGood(condition.type) ? "false" : "true")
 
 export const eventType = (condition: Condition): "Normal" | "Warning" =>
   isBad(condition) && !normalReasons.has(condition.reason) ? "Warning" : "Normal"

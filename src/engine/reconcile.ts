@@ -10,7 +10,14 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
 import type { Phase } from "#schemas/condition.ts"
-import { type ConditionInput, eventType, findCondition, nextConditions, transitions } from "./conditions.ts"
+import {
+  type ConditionInput,
+  eventType,
+  findCondition,
+  isGood,
+  nextConditions,
+  transitions
+} from "./conditions.ts"
 import type { EngineOptions } from "./options.ts"
 import { type OutsideCall, OutsideLog } from "./outside.ts"
 import type { Difference, Observation, ReconcileError, Registration, Resource } from "./Reconciler.ts"
@@ -534,6 +541,9 @@ const report = Effect.fnUntraced(function* (
           verdict.outcome === "retryable" || verdict.outcome === "paused"
             ? claimed.observedGeneration
             : claimed.generation,
+        settled:
+          verdict.outcome === "ready" &&
+          conditions.every((condition) => condition.status === (isGood(condition.type) ? "true" : "false")),
         deleting: claimed.deleting,
         gone: verdict.outcome === "deleted",
         events

@@ -57,7 +57,9 @@ const make = Effect.fnUntraced(function* (options: DbOptions) {
         statement_timeout: "30s",
         lock_timeout: "10s",
         idle_in_transaction_session_timeout: "60s",
-        timezone: "UTC"
+        timezone: "UTC",
+        // Hot rows are in memory: the default, made for spinning disks, makes the planner read whole tables instead.
+        random_page_cost: "1.1"
       }
     })
   return Db.of({

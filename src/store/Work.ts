@@ -68,9 +68,11 @@ export const layer = Layer.effect(
             cross join lateral (
               select org_id, uid, due_at from work
               where kind = k.kind and rank <= now() + interval '60 seconds' and due_at <= now()
-                and org_id <> all (k."fullOrgs")
+                and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
             ) w
+            -- Bounds one claim, and tells the planner that it is few rows among many.
+            limit 1000
           )
           ${take(sql, leaseMs)}
           from due where w.org_id = due.org_id and w.uid = due.uid
@@ -198,23 +200,35 @@ const nothingReported = { conditions: [], differences: [] }
  * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
  * so a change that was folded into the claim is never overlooked.
  */
-const loader = (sql: Sql) =>
-  Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
+const loader = (sql: Sql) => {
+  const reportedNow = (orgId: string, uid: string) =>
+    Effect.flatMap(
+      repeatable(sql`
+        select conditions, differences from resource where org_id = ${orgId}::uuid and uid = ${uid}::uuid`),
+      ([row]) => decodeReported(row ?? nothingReported)
+    ).pipe(Effect.orDie)
+  return Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
     if (leases.length === 0) return []
     const rows = yield* orUnavailable(sql<LoadedRow>`
       select r.uid, r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
         r.generation, r.status, r.observed_generation as "observedGeneration", r.phase,
         (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
-        s.settled, jsonb_build_object('conditions', r.conditions, 'differences', r.differences) as reported,
+        r.settled and r.phase = 'ready' and r.observed_generation = r.generation
+          and r.deletion_requested_at is null as settled,
+        case when not r.settled then
+          jsonb_build_object('conditions', r.conditions, 'differences', r.differences) end as reported,
         r.deletion_requested_at is not null as deleting,
-        (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
-            'endsIn', extract(epoch from p.until - now()) * 1000)
-          from pause p
-          where (p.until is null or p.until > now()) and (p.scope = 'all' or p.org_id = r.org_id and (
-            p.scope = 'organization' or p.scope = 'kind' and p.target = r.kind
-            or p.scope = 'resource' and p.target = r.uid::text
-            or p.scope = 'project' and p.target in (r.project_id::text, r.uid::text)))
-          limit 1) as paused,
+        -- Asked once for the whole statement: usually nothing is paused anywhere.
+        case when (select exists (select from pause)) then
+          (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
+              'endsIn', extract(epoch from p.until - now()) * 1000)
+            from pause p
+            where (p.until is null or p.until > now()) and (p.scope = 'all' or p.org_id = r.org_id and (
+              p.scope = 'organization' or p.scope = 'kind' and p.target = r.kind
+              or p.scope = 'resource' and p.target = r.uid::text
+              or p.scope = 'project' and p.target in (r.project_id::text, r.uid::text)))
+            limit 1)
+        end as paused,
         case when r.deletion_requested_at is not null then
           (select jsonb_build_object('count', count(*),
               'notDeleting', count(*) filter (where c.deletion_requested_at is null),
@@ -227,14 +241,7 @@ const loader = (sql: Sql) =>
         string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
         string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[]
       ) as l(org_id, uid)
-      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null
-      cross join lateral (
-        select r.phase = 'ready' and r.observed_generation = r.generation and r.deletion_requested_at is null
-          and r.differences = '[]'
-          and not jsonb_path_exists(r.conditions,
-            '$[*] ? (@.type == "Ready" && @.status != "true" || @.type == "Synced" && @.status != "true"
-              || @.type != "Ready" && @.type != "Synced" && @.status != "false")') as settled
-      ) s`)
+      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null`)
     const byUid = new Map(rows.map((row): [string, LoadedRow] => [row.uid, row]))
     const claimed: Array<Claimed> = []
     for (const lease of leases) {
@@ -247,11 +254,16 @@ const loader = (sql: Sql) =>
         token: BigInt(lease.token),
         seenRevision: BigInt(row.seenRevision),
         phase: yield* decodePhase(row.phase),
-        reported: Effect.orDie(decodeReported(row.reported ?? nothingReported))
+        // What is settled is reported again only when something is found: it is read then.
+        reported:
+          row.reported === null
+            ? reportedNow(lease.orgId, lease.uid)
+            : Effect.orDie(decodeReported(row.reported))
       })
     }
     return claimed
   })
+}
 
 /** Nothing changed: only the queue entry is written. */
 const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
@@ -291,6 +303,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     conditions: result.change?.conditions,
     differences: result.change?.differences,
     observed: result.change?.observedGeneration,
+    settled: result.change?.settled,
     deleting: result.change?.deleting,
     gone: result.change?.gone
   }))
@@ -302,7 +315,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
         ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, waiting_on uuid,
         seen bigint, last_error text, handled text, status jsonb, phase text, conditions jsonb, differences jsonb,
-        observed int, deleting boolean, gone boolean)
+        observed int, settled boolean, deleting boolean, gone boolean)
     ),
     kept as (
       update work w set
@@ -335,7 +348,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     changed as (
       update resource r set
         status = i.status, conditions = i.conditions, differences = i.differences,
-        observed_generation = i.observed,
+        observed_generation = i.observed, settled = i.settled,
         -- Deletion may have been asked for meanwhile; the next run, which is due already, knows of it.
         phase = case when r.deletion_requested_at is not null and not i.deleting then r.phase else i.phase end,
         phase_since = case when r.phase = i.phase or r.deletion_requested_at is not null and not i.deleting

@@ -71,6 +71,8 @@ create table resource (
   conditions jsonb not null default '[]',
   -- How what is there departed from the specification when it was last looked at.
   differences jsonb not null default '[]',
+  -- The last look found nothing to do and left nothing to report.
+  settled boolean not null default false,
   -- Order of the change feed: a reader that has seen everything up to (txid, revision) and reads only
   -- transactions older than every running one never misses a late commit.
   revision bigint not null default nextval('resource_revision'),

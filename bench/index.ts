@@ -1,0 +1,18 @@
+/** `npm run bench [name ...]`: every figure is a ratio to a peer or a limit that was measured in the same run. */
+import { startPostgres } from "#test/setup/postgres.ts"
+import { type Figure, print } from "./figures.ts"
+
+const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArray<Figure>>>> = {
+  noop: async () => (await import("./noop.ts")).noop
+}
+
+const wanted = process.argv.slice(2)
+for (const [name, load] of Object.entries(benches)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue
+  const server = await startPostgres({ durable: true })
+  try {
+    print(name, await (await load())(server.url))
+  } finally {
+    server.stop()
+  }
+}

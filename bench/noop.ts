@@ -1,0 +1,184 @@
+/**
+ * No-op reconciles per second: claim, load, decode, observe, record, fenced. Against graphile-worker's no-op jobs
+ * (tuned as its documentation's performance page says: local queue, batched completion) and against the bare SQL
+ * of leasing in batches from Node, on the same server in the same run.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
+import { run } from "graphile-worker"
+import postgres from "postgres"
+import { defaults, EngineOptions } from "#src/engine/options.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import * as Worker from "#src/engine/Worker.ts"
+import { Db } from "#src/store/Db.ts"
+import { migrate } from "#src/store/migrate.ts"
+import * as Work from "#src/store/Work.ts"
+import { makeWorld, toyLayer } from "#test/setup/toy-kind.ts"
+import type { Figure } from "./figures.ts"
+
+const count = 60_000
+
+/** Fills the store with resources that are ready already: what remains is looking. */
+export const seed = async (sql: postgres.Sql, resources: number): Promise<string> => {
+  const org = randomUUIDv7()
+  await sql`insert into organization (id, name, slug, billing_status) values (${org}, 'bench', ${`bench-${org.slice(-12)}`}, 'active')`
+  const parent = randomUUIDv7()
+  await sql`
+    with ids as (
+      select gen_random_uuid() as uid, i from generate_series(1, ${resources}) i
+    ), made as (
+      insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, status, phase,
+        observed_generation, settled, managed_by, conditions)
+      select ${org}, uid, 'Cache', ${parent}, 'production', 'cache-' || i, ${parent}, '{"size": 1}', '{"size": 1}', 'ready', 1, true, 'api',
+        '[{"type": "Ready", "status": "true", "reason": "Converged", "message": "Ready", "lastTransitionAt": "2026-01-01T00:00:00.000Z", "observedGeneration": 1},
+          {"type": "Synced", "status": "true", "reason": "Converged", "message": "What is there matches", "lastTransitionAt": "2026-01-01T00:00:00.000Z", "observedGeneration": 1}]'
+      from ids
+    )
+    insert into work (org_id, uid, kind, due_at, rank) select ${org}, uid, 'Cache', 'infinity', 'infinity' from ids`
+  await sql`vacuum analyze resource`
+  await sql`vacuum analyze work`
+  return org
+}
+
+const makeDue = (sql: postgres.Sql) => sql`update work set due_at = now(), rank = now()`
+/** Due or leased. By the index, so that asking costs the run nothing. */
+const busy = async (sql: postgres.Sql): Promise<boolean> => {
+  const [row] = await sql<[{ busy: boolean }]>`
+    select exists (select from work where kind = 'Cache' and rank < now() + interval '95 seconds') as busy`
+  return row.busy
+}
+
+const timed = async (work: () => Promise<unknown>): Promise<number> => {
+  const before = performance.now()
+  await work()
+  return (performance.now() - before) / 1000
+}
+const poll = async (done: () => Promise<boolean>): Promise<void> => {
+  while (!(await done())) await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+export const engineRate = async (url: string, sql: postgres.Sql): Promise<number> => {
+  const world = makeWorld()
+  const looksAtOnce = { ...world, log: { push: () => 0 } as unknown as typeof world.log }
+  const [{ uids }] = await sql<
+    [{ uids: ReadonlyArray<string> }]
+  >`select array_agg(uid::text) as uids from work`
+  for (const uid of uids) looksAtOnce.things.set(uid, 1)
+  await makeDue(sql)
+  const engine = Worker.layer.pipe(
+    Layer.provide(toyLayer(looksAtOnce, { driftInterval: "1 hour", concurrency: 2_000 } as never)),
+    Layer.provide(Registry.layer),
+    Layer.provide(Work.layer),
+    Layer.provide(Work.signal),
+    Layer.provide(Db.layer({ url: Redacted.make(url) })),
+    Layer.provide(Layer.succeed(EngineOptions, { ...defaults, concurrency: 2_000, orgShare: 1 }))
+  )
+  const seconds = await timed(() =>
+    Effect.runPromise(
+      Effect.scoped(
+        Effect.andThen(
+          Layer.build(engine),
+          Effect.promise(() => busy(sql)).pipe(
+            Effect.repeat({ until: (is) => !is, schedule: Schedule.spaced("10 millis") })
+          )
+        )
+      )
+    )
+  )
+  return uids.length / seconds
+}
+
+/** The floor: two statements for each batch, driven from Node by postgres.js, two batches under way. */
+const bareRate = async (sql: postgres.Sql, resources: number): Promise<number> => {
+  await makeDue(sql)
+  const lane = async () => {
+    for (;;) {
+      const rows = await sql<Array<{ uid: string; token: string }>>`
+        update work w set lease_token = nextval('lease_token'), lease_until = now() + interval '30 s',
+          due_at = now() + interval '30 s', rank = now() + interval '90 s'
+        from (select org_id, uid from work where kind = 'Cache' and rank <= now() and due_at <= now()
+          order by rank limit 500 for update skip locked) due
+        where w.org_id = due.org_id and w.uid = due.uid
+        returning w.uid, w.lease_token::text as token`
+      if (rows.length === 0) return
+      await sql`
+        update work w set lease_token = null, lease_until = null, due_at = now() + interval '1 h', rank = now() + interval '1 h'
+        from unnest(${rows.map((row) => row.uid)}::uuid[], ${rows.map((row) => row.token)}::bigint[]) l(uid, token)
+        where w.org_id = (select org_id from work limit 1) and w.uid = l.uid and w.lease_token = l.token`
+    }
+  }
+  const seconds = await timed(() => Promise.all([lane(), lane()]))
+  return resources / seconds
+}
+
+const graphileRate = async (url: string, jobs: number): Promise<number> => {
+  let done = 0
+  const runner = await run({
+    connectionString: url,
+    concurrency: 24,
+    taskList: {
+      noop: () => {
+        done++
+      }
+    },
+    noHandleSignals: true,
+    preset: {
+      worker: {
+        connectionString: url,
+        maxPoolSize: 10,
+        concurrentJobs: 24,
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+        localQueue: { size: 500 },
+        pollInterval: 2_000
+      }
+    }
+  })
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  try {
+    // Warm first, as a server that has run for a while.
+    await sql`select graphile_worker.add_job('noop') from generate_series(1, 1000)`
+    await poll(async () => done >= 1_000)
+    done = 0
+    await sql`select graphile_worker.add_jobs(array(select json_populate_record(null::graphile_worker.job_spec, '{"identifier": "noop", "payload": {}}') from generate_series(1, ${jobs})))`
+    const seconds = await timed(() => poll(async () => done >= jobs))
+    return jobs / seconds
+  } finally {
+    await runner.stop()
+    await sql.end()
+  }
+}
+
+export const noop = async (url: string): Promise<ReadonlyArray<Figure>> => {
+  await Effect.runPromise(migrate(Redacted.make(url)))
+  const sql = postgres(url, { max: 4, onnotice: () => {} })
+  await seed(sql, count)
+  const engine: Array<number> = []
+  const bare: Array<number> = []
+  const graphile: Array<number> = []
+  for (let round = 0; round < 3; round++) {
+    bare.push(await bareRate(sql, count))
+    engine.push(await engineRate(url, sql))
+    graphile.push(await graphileRate(url, count))
+    await sql`vacuum work`
+  }
+  await sql.end()
+  const median = (values: ReadonlyArray<number>) =>
+    [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!
+  const [e, b, g] = [median(engine), median(bare), median(graphile)]
+  return [
+    { name: "no-op reconciles", value: e, unit: "/s", note: engine.map(Math.round).join(" ") },
+    {
+      name: "graphile-worker no-op jobs (tuned)",
+      value: g,
+      unit: "/s",
+      note: graphile.map(Math.round).join(" ")
+    },
+    { name: "bare lease SQL from Node", value: b, unit: "/s", note: bare.map(Math.round).join(" ") },
+    { name: "reconciles / graphile-worker", value: e / g, unit: "x", aim: ">= 1" },
+    { name: "reconciles / bare lease SQL", value: e / b, unit: "x", aim: ">= 0.6" }
+  ]
+}

