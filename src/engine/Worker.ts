@@ -169,26 +169,35 @@ export const layer = Layer.effect(
       return { mine, surplus }
     }
 
-    const claimRound = Effect.gen(function* () {
-      // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
-      const { wanted, claimed, entries, surplus } = yield* turn.withPermit(
-        Effect.gen(function* () {
-          const wanted = results.length < 4 * batchSize ? rooms() : []
-          const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
-          const { mine, surplus } = withinShare(claimed)
-          return { wanted, claimed, surplus, entries: mine.map(admit) }
-        })
-      )
-      yield* Effect.yieldNow
-      for (const entry of entries) start(entry)
-      for (const { claimed: one } of entries) {
-        // Creations that slipped past the deletion of what contains them.
-        if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
-      }
-      if (surplus.length > 0) yield* store.release(surplus)
-      const full = wanted.some((room) => claimed.filter((one) => one.kind === room.kind).length >= room.room)
-      if (!full || surplus.length > 0) yield* idle.withPermit(rest(wanted.map((room) => room.kind)))
-    })
+    // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
+    const claimSome = turn.withPermit(
+      Effect.gen(function* () {
+        const wanted = results.length < 4 * batchSize ? rooms() : []
+        const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
+        const { mine, surplus } = withinShare(claimed)
+        return { wanted, claimed, surplus, entries: mine.map(admit) }
+      })
+    )
+    // Not to be interrupted between taking a lease and starting what holds it.
+    const startSome = Effect.uninterruptible(
+      Effect.gen(function* () {
+        const { wanted, claimed, entries, surplus } = yield* claimSome
+        yield* Effect.yieldNow
+        for (const entry of entries) start(entry)
+        for (const { claimed: one } of entries) {
+          // Creations that slipped past the deletion of what contains them.
+          if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
+        }
+        if (surplus.length > 0) yield* store.release(surplus)
+        const more = wanted.some(
+          (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
+        )
+        return { kinds: wanted.map((room) => room.kind), more: more && surplus.length === 0 }
+      })
+    )
+    const claimRound = Effect.flatMap(startSome, ({ kinds, more }) =>
+      more ? Effect.void : idle.withPermit(rest(kinds))
+    )
 
     /** Waits for an announcement, for the next thing to become due, or for the safety net. */
     const rest = Effect.fnUntraced(function* (kinds: ReadonlyArray<string>) {
