@@ -1,0 +1,318 @@
+/**
+ * What every reconciler must keep true, whatever its kind, proved on the real thing:
+ *
+ * - a step taken twice leaves what one leaves;
+ * - a control plane that dies after any outside write is followed by one that ends in the same state;
+ * - looking writes nothing, and a ready resource is left alone;
+ * - removal takes everything away, from every half-made state and when it is interrupted itself;
+ * - a departure in each field is seen and repaired;
+ * - a run with a lower fence than one before it changes nothing.
+ *
+ * The suite drives the registered reconciler as the engine does: look, take one step, look again. Every run
+ * has a control plane of its own over one outside, so each of them is a restart as well.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import { type OutsideEffect, OutsideHook } from "#src/engine/outside.ts"
+import {
+  type Observation,
+  type ReconcileError,
+  type Reconciler,
+  Registry,
+  type Resource
+} from "#src/engine/Reconciler.ts"
+
+export interface Subject<World, Spec, E> {
+  readonly name: string
+  readonly kind: string
+  /** The outside: folders, sealed secrets. It outlives control planes; closing its scope ends what runs in it. */
+  readonly world: Effect.Effect<World, E, Scope.Scope>
+  /** A control plane over that outside with the kind registered. Built anew for every run. */
+  readonly layer: (world: World) => Layer.Layer<Registry, E>
+  /** A new resource with a `uid` of its own, its secrets stored. The suite sets `fence` and `deleting`. */
+  readonly makeResource: (world: World) => Effect.Effect<Resource<Spec>, E>
+  /** What is there, in words that two equal resources share: without identifiers, ports, process ids, times. */
+  readonly snapshot: (world: World, resource: Resource<Spec>) => Effect.Effect<unknown, E>
+  /** What is left of the resource outside: files, processes, reservations. Empty once it is removed. */
+  readonly remains: (world: World, resource: Resource<Spec>) => Effect.Effect<ReadonlyArray<string>, E>
+  /** Changes that a user may ask for; each gets a world of its own. */
+  readonly changes: ReadonlyArray<{
+    readonly name: string
+    readonly apply: (world: World, resource: Resource<Spec>) => Effect.Effect<Resource<Spec>, E>
+  }>
+  /** Ways in which what is there can depart from a ready resource by itself. */
+  readonly drifts: ReadonlyArray<{
+    readonly name: string
+    /** Field of the difference that must be reported; `absent` when nothing is left to be seen. */
+    readonly field: string
+    readonly disturb: (world: World, resource: Resource<Spec>) => Effect.Effect<void, E>
+  }>
+  /** Milliseconds until a resource must have settled. */
+  readonly settleMs?: number
+  /** Milliseconds that one test may take. */
+  readonly timeoutMs?: number
+}
+
+type Target = Reconciler<unknown, unknown>
+
+export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
+  const settleMs = subject.settleMs ?? 30_000
+  const timeout = subject.timeoutMs ?? 240_000
+  let fence = 0n
+
+  /** One run of one control plane over the world, with the next fence. */
+  const run = <A, E2, R>(
+    world: World,
+    resource: Resource<Spec>,
+    body: (target: Target, resource: Resource<Spec>) => Effect.Effect<A, E2, R>
+  ) =>
+    Effect.gen(function* () {
+      const registration = (yield* Registry).registrations.get(subject.kind)
+      if (registration === undefined) return yield* Effect.die(`${subject.kind} is not registered`)
+      return yield* body(registration.reconciler, { ...resource, fence: ++fence })
+    }).pipe(Effect.provide(subject.layer(world), { local: true }))
+
+  const settle = (world: World, resource: Resource<Spec>, repeat = 1) =>
+    run(world, resource, (target, current) => reachGoal(target, current, repeat, settleMs))
+
+  /** Settles while the control plane dies after its n-th outside write; answers the name of that write. */
+  const settleUntilCrash = (world: World, resource: Resource<Spec>, n: number) =>
+    Effect.gen(function* () {
+      const crash = crashAfter(n)
+      const exit = yield* Effect.exit(
+        settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook))
+      )
+      assert.isTrue(Exit.isFailure(exit) && crash.hit() !== undefined, `there is no outside write ${n}`)
+      return `a crash after outside write ${n}, ${crash.hit()}`
+    })
+
+  /** Names of the outside writes that settling takes. */
+  const writesOf = (world: World, resource: Resource<Spec>) =>
+    Effect.gen(function* () {
+      const writes: Array<string> = []
+      yield* settle(world, resource).pipe(Effect.provideService(OutsideHook, recordWrites(writes)))
+      return writes
+    })
+
+  const gone = Effect.fnUntraced(function* (world: World, resource: Resource<Spec>, after: string) {
+    yield* settle(world, { ...resource, deleting: true })
+    assert.deepStrictEqual(yield* subject.remains(world, resource), [], `left behind after ${after}`)
+  })
+
+  const test = <E2>(name: string, body: (world: World) => Effect.Effect<void, E | E2, Scope.Scope>) =>
+    it.live(name, () => Effect.flatMap(subject.world, body), timeout)
+
+  describe(subject.name, () => {
+    test("a step taken twice leaves what one leaves", (world) =>
+      Effect.gen(function* () {
+        const once = yield* subject.makeResource(world)
+        const twice = yield* subject.makeResource(world)
+        yield* settle(world, once)
+        yield* settle(world, twice, 2)
+        assert.deepStrictEqual(yield* subject.snapshot(world, twice), yield* subject.snapshot(world, once))
+        yield* settle(world, { ...twice, deleting: true }, 2)
+        assert.deepStrictEqual(yield* subject.remains(world, twice), [])
+      }))
+
+    test("looking writes nothing, and a ready resource is left alone", (world) =>
+      Effect.gen(function* () {
+        const resource = yield* subject.makeResource(world)
+        assert.isNotEmpty(yield* writesOf(world, resource))
+        const before = yield* subject.snapshot(world, resource)
+        assert.deepStrictEqual(yield* writesOf(world, resource), [])
+        assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
+      }))
+
+    test("a crash after any outside write of its creation is made good by the next run", (world) =>
+      Effect.gen(function* () {
+        const undisturbed = yield* subject.makeResource(world)
+        const writes = yield* writesOf(world, undisturbed)
+        const expected = yield* subject.snapshot(world, undisturbed)
+        for (let n = 1; n <= writes.length; n++) {
+          const resource = yield* subject.makeResource(world)
+          const crash = yield* settleUntilCrash(world, resource, n)
+          yield* settle(world, resource)
+          assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
+          yield* gone(world, resource, crash)
+        }
+      }))
+
+    test("removal works from every half-made state", (world) =>
+      Effect.gen(function* () {
+        const never = yield* subject.makeResource(world)
+        yield* gone(world, never, "nothing was made")
+        const undisturbed = yield* subject.makeResource(world)
+        const writes = yield* writesOf(world, undisturbed)
+        assert.isNotEmpty(yield* subject.remains(world, undisturbed), "a ready resource has remains")
+        for (let n = 1; n <= writes.length; n++) {
+          const resource = yield* subject.makeResource(world)
+          yield* gone(world, resource, yield* settleUntilCrash(world, resource, n))
+        }
+        yield* gone(world, undisturbed, "an undisturbed creation")
+      }))
+
+    test("a crash after any outside write of its removal is made good by the next run", (world) =>
+      Effect.gen(function* () {
+        const undisturbed = yield* subject.makeResource(world)
+        yield* settle(world, undisturbed)
+        const writes = yield* writesOf(world, { ...undisturbed, deleting: true })
+        for (let n = 1; n <= writes.length; n++) {
+          const resource = yield* subject.makeResource(world)
+          yield* settle(world, resource)
+          const crash = yield* settleUntilCrash(world, { ...resource, deleting: true }, n)
+          yield* gone(world, resource, crash)
+        }
+      }))
+
+    for (const change of subject.changes) {
+      test(`${change.name}: arrives, twice as once, and after a crash at any outside write`, (world) =>
+        Effect.gen(function* () {
+          const prepared = Effect.gen(function* () {
+            const resource = yield* subject.makeResource(world)
+            yield* settle(world, resource)
+            return yield* change.apply(world, resource)
+          })
+          const undisturbed = yield* prepared
+          const before = yield* subject.snapshot(world, undisturbed)
+          const writes = yield* writesOf(world, undisturbed)
+          const expected = yield* subject.snapshot(world, undisturbed)
+          assert.notDeepEqual(expected, before, "the change can be seen")
+          const twice = yield* prepared
+          yield* settle(world, twice, 2)
+          assert.deepStrictEqual(yield* subject.snapshot(world, twice), expected)
+          for (let n = 1; n <= writes.length; n++) {
+            const resource = yield* prepared
+            const crash = yield* settleUntilCrash(world, resource, n)
+            yield* settle(world, resource)
+            assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
+            yield* gone(world, resource, crash)
+          }
+        }))
+    }
+
+    for (const drift of subject.drifts) {
+      test(`drift is seen and repaired: ${drift.name}`, (world) =>
+        Effect.gen(function* () {
+          const resource = yield* subject.makeResource(world)
+          yield* settle(world, resource)
+          const before = yield* subject.snapshot(world, resource)
+          yield* drift.disturb(world, resource)
+          const seen = yield* run(world, resource, look)
+          const fields =
+            seen._tag === "Absent" ? ["absent"] : seen.differences.map((difference) => difference.field)
+          assert.include(fields, drift.field)
+          assert.isNotEmpty(yield* writesOf(world, resource), "repairing it takes a write")
+          assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
+        }))
+    }
+
+    test("a run with a lower fence changes and removes nothing", (world) =>
+      Effect.gen(function* () {
+        const resource = yield* subject.makeResource(world)
+        yield* settle(world, resource)
+        const stale = fence - 1n
+        const [change] = subject.changes
+        const changed = change === undefined ? resource : yield* change.apply(world, resource)
+        const before = yield* subject.snapshot(world, resource)
+        yield* run(world, changed, (target, current) =>
+          Effect.gen(function* () {
+            const observation = yield* look(target, current)
+            const late = { ...current, fence: stale }
+            const converged = yield* Effect.exit(target.converge(late, observation))
+            assert.isTrue(Exit.isFailure(converged), "a late step is refused")
+            const removed = yield* Effect.exit(target.remove({ ...late, deleting: true }, observation))
+            assert.isTrue(Exit.isFailure(removed), "a late removal is refused")
+          })
+        )
+        assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
+        yield* settle(world, changed)
+      }))
+  })
+}
+
+/** Looking may not write, so a write here fails the test whatever else happens. */
+const look = (target: Target, resource: Resource): Effect.Effect<Observation<unknown>, ReconcileError> =>
+  Effect.gen(function* () {
+    const outer = yield* OutsideHook
+    return yield* target.observe(resource).pipe(
+      Effect.provideService(OutsideHook, {
+        before: (name, effect) =>
+          effect === "write"
+            ? Effect.die(new Error(`observe made the outside write ${name}`))
+            : (outer?.before(name, effect) ?? Effect.void),
+        after: (name, effect) => outer?.after(name, effect) ?? Effect.void
+      })
+    )
+  })
+
+/** Until a resource is ready, or absent when it is deleted. `repeat` takes every step that many times. */
+const reachGoal = Effect.fnUntraced(function* (
+  target: Target,
+  resource: Resource,
+  repeat: number,
+  settleMs: number
+) {
+  const deadline = (yield* Clock.currentTimeMillis) + settleMs
+  let trouble = "it made no progress"
+  while ((yield* Clock.currentTimeMillis) < deadline) {
+    const attempt = yield* Effect.result(
+      Effect.gen(function* () {
+        const observation = yield* look(target, resource)
+        if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
+        if (observation._tag === "Present" && !resource.deleting && observation.differences.length === 0) {
+          trouble = observation.message ?? "it is not ready and nothing differs"
+          const poll = Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? 200))
+          yield* Effect.sleep(Math.min(poll, 200))
+          return false
+        }
+        const step = resource.deleting ? target.remove : target.converge
+        for (let i = 0; i < repeat; i++) yield* step(resource, observation)
+        trouble =
+          observation._tag === "Absent"
+            ? "it is absent"
+            : observation.differences.map(({ field, message }) => `${field}: ${message}`).join("; ")
+        return false
+      })
+    )
+    if (attempt._tag === "Success") {
+      if (attempt.success) return
+      continue
+    }
+    if (attempt.failure._tag === "Terminal") return yield* attempt.failure
+    trouble = attempt.failure.message
+    yield* Effect.sleep("100 millis")
+  }
+  return yield* Effect.die(new Error(`not settled after ${settleMs} ms: ${trouble}`))
+})
+
+const isReady = (observation: Observation<unknown>): boolean =>
+  observation._tag === "Present" && observation.ready && observation.differences.length === 0
+
+/** Dies right after the n-th outside write, as a control plane that is killed before it records anything. */
+const crashAfter = (n: number) => {
+  let count = 0
+  let hit: string | undefined
+  const hook: OutsideHook = {
+    before: () => Effect.void,
+    after: (name, effect) =>
+      Effect.suspend(() => {
+        if (effect !== "write" || ++count !== n) return Effect.void
+        hit = name
+        return Effect.die(new Error(`crash after outside write ${n} (${name})`))
+      })
+  }
+  return { hook, hit: () => hit }
+}
+
+const recordWrites = (writes: Array<string>): OutsideHook => ({
+  before: () => Effect.void,
+  after: (name: string, effect: OutsideEffect) =>
+    Effect.sync(() => {
+      if (effect === "write") writes.push(name)
+    })
+})
