@@ -1,0 +1,38 @@
+/**
+ * The declaration of what stands before every operation that takes a credential: who is calling, may they, and
+ * does what the path names exist. `gate.ts` does it.
+ */
+import * as Context from "effect/Context"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import type { Role } from "#schemas/kind.ts"
+import type { Place } from "#src/store/Resources.ts"
+import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import type { CredentialKind } from "./definition/operation.ts"
+
+export interface Caller {
+  readonly credential: CredentialKind
+  readonly credentialId: string
+  readonly userId: string | null
+  /** For the history and the audit log. */
+  readonly actor: Actor
+}
+
+/** What the path names, looked up and checked against its parents and the caller's organization. */
+export interface Scope {
+  readonly caller: Caller
+  readonly orgId: string
+  readonly orgSlug: string
+  readonly role: Role
+  readonly billingActive: boolean
+  /** Present for operations whose target is a project or an environment. */
+  readonly place: Place | undefined
+  /** The environment of the query; `production` where the operation needs one. */
+  readonly environment: string | undefined
+  /** Present for operations whose target is a resource. */
+  readonly record: ResourceRecord | undefined
+}
+
+/** Set by the gate for the handler of the same request. */
+export class RequestScope extends Context.Service<RequestScope, Scope>()("svc/api/RequestScope") {}
+
+export class Gate extends HttpApiMiddleware.Service<Gate, { provides: RequestScope }>()("svc/api/Gate") {}

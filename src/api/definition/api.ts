@@ -1,0 +1,41 @@
+/** Every operation there is. The server, the clients, the specification and the documentation come from here. */
+import * as HttpApi from "effect/http-api/HttpApi"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Gate } from "../Gate.ts"
+import { Caches } from "./caches.ts"
+import { Database } from "./database.ts"
+import { Env } from "./env.ts"
+import { Manifest } from "./manifest.ts"
+import { Environments, Projects } from "./projects.ts"
+import { Resources } from "./resources.ts"
+import { Me, System } from "./system.ts"
+
+export class Api extends HttpApi.make("svc")
+  .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
+  .middleware(Gate)
+  .add(System)
+  .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
+  .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
+  .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
+  .annotateMerge(
+    OpenApi.annotations({
+      title: "svc control plane",
+      version: "1",
+      description:
+        "Resources are stored as desired state and converged by reconcile loops. Errors are problem details (RFC 9457).",
+      transform: (document) => ({
+        ...document,
+        components: {
+          ...(typeof document["components"] === "object" ? document["components"] : {}),
+          securitySchemes: {
+            key: {
+              type: "http",
+              scheme: "bearer",
+              description: "Organization API key: svc_ and 40 hex digits"
+            },
+            session: { type: "apiKey", in: "cookie", name: "svc_session", description: "Signed-in session" }
+          }
+        }
+      })
+    })
+  ) {}

@@ -1,0 +1,128 @@
+/** Caches: Redis-compatible servers of an environment. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { CacheEvictionPolicy, CachePersistence } from "#schemas/cache.ts"
+import { CacheSku, Region } from "#schemas/catalog.ts"
+import { Name } from "#schemas/names.ts"
+import {
+  caCertificateUrl,
+  Deleted,
+  environmentQuery,
+  idempotencyKey,
+  ifMatch,
+  projectParams,
+  ServiceStatus,
+  Timestamp,
+  withEtag
+} from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const CacheView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  environment: Schema.String,
+  status: ServiceStatus,
+  region: Schema.String,
+  sku: Schema.String,
+  memoryMb: Schema.Int,
+  persistence: Schema.String,
+  evictionPolicy: Schema.String,
+  host: Schema.NullOr(Schema.String).annotate({ description: "null until the server was started once" }),
+  port: Schema.NullOr(Schema.Int),
+  tls: Schema.Boolean,
+  createdAt: Timestamp
+}).annotate({ identifier: "Cache" })
+
+export const CacheCredentials = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  status: ServiceStatus,
+  connectionString: Schema.NullOr(Schema.String).annotate({
+    description:
+      "`rediss://` URL with the password, shown this once; null when the server is not ready yet: rotate then"
+  }),
+  caCertificateUrl
+}).annotate({ identifier: "CacheCredentials" })
+
+const base = "/v1/orgs/:orgId/projects/:projectId/caches"
+const one = `${base}/:cacheId` as const
+const params = { ...projectParams, cacheId: Schema.String }
+const cache = { type: "resource", param: "cacheId", kind: "Cache" } as const
+
+export const Caches = HttpApiGroup.make("caches").add(
+  HttpApiEndpoint.get("list", base, {
+    params: projectParams,
+    query: environmentQuery,
+    success: Schema.Array(CacheView),
+    error: problems()
+  }).annotateMerge(
+    operation("caches.list", "read", "member", "List caches by name", { target: { type: "project" } })
+  ),
+  HttpApiEndpoint.post("create", base, {
+    params: projectParams,
+    query: environmentQuery,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      name: Name,
+      sku: CacheSku,
+      region: Region,
+      persistence: Schema.optionalKey(CachePersistence),
+      evictionPolicy: Schema.optionalKey(CacheEvictionPolicy)
+    }),
+    success: CacheCredentials.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("caches.create", "write", "admin", "Create a cache", {
+      billing: true,
+      target: { type: "environment" }
+    })
+  ),
+  HttpApiEndpoint.get("get", one, {
+    params,
+    success: withEtag(CacheView),
+    error: problems()
+  }).annotateMerge(operation("caches.get", "read", "member", "Read a cache", { target: cache })),
+  HttpApiEndpoint.patch("update", one, {
+    params,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      sku: Schema.optionalKey(CacheSku),
+      persistence: Schema.optionalKey(CachePersistence),
+      evictionPolicy: Schema.optionalKey(CacheEvictionPolicy)
+    }),
+    success: withEtag(CacheView),
+    error: bodyProblems(402, 412)
+  }).annotateMerge(
+    operation("caches.update", "write", "admin", "Change size, eviction or persistence of a cache", {
+      billing: true,
+      target: cache
+    })
+  ),
+  HttpApiEndpoint.post("rotateCredentials", `${one}/credentials/rotate`, {
+    params,
+    headers: idempotencyKey,
+    success: CacheCredentials,
+    error: problems(402, 409)
+  }).annotateMerge(
+    operation("caches.rotateCredentials", "write", "admin", "Replace the password of a cache", {
+      sensitive: true,
+      billing: true,
+      target: cache
+    })
+  ),
+  HttpApiEndpoint.delete("delete", one, {
+    params,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("caches.delete", "destructive", "owner", "Delete a cache and its data", {
+      sensitive: true,
+      target: cache
+    })
+  )
+)

@@ -1,0 +1,89 @@
+/** The database of an environment: one Postgres server each. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { Region } from "#schemas/catalog.ts"
+import {
+  caCertificateUrl,
+  Deleted,
+  environmentQuery,
+  idempotencyKey,
+  ifMatch,
+  projectParams,
+  ServiceStatus,
+  withEtag
+} from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const DatabaseView = Schema.Struct({
+  status: ServiceStatus,
+  region: Schema.String,
+  host: Schema.NullOr(Schema.String).annotate({ description: "null until the server was started once" }),
+  port: Schema.NullOr(Schema.Int),
+  dbName: Schema.NullOr(Schema.String),
+  user: Schema.NullOr(Schema.String)
+}).annotate({ identifier: "Database" })
+
+const connectionString = Schema.NullOr(Schema.String).annotate({
+  description:
+    "`postgres://` URL with the password, shown this once; null when the server is not ready yet: rotate then"
+})
+export const DatabaseProvisioned = Schema.Struct({
+  status: ServiceStatus,
+  connectionString,
+  caCertificateUrl
+}).annotate({ identifier: "DatabaseProvisioned" })
+export const DatabaseCredentials = Schema.Struct({ connectionString, caCertificateUrl }).annotate({
+  identifier: "DatabaseCredentials"
+})
+
+const base = "/v1/orgs/:orgId/projects/:projectId/database"
+const place = { params: projectParams, query: environmentQuery } as const
+const target = { type: "environment" } as const
+
+export const Database = HttpApiGroup.make("database").add(
+  HttpApiEndpoint.get("get", base, {
+    ...place,
+    success: withEtag(DatabaseView),
+    error: problems()
+  }).annotateMerge(
+    operation("database.get", "read", "member", "Read the database of an environment", { target })
+  ),
+  HttpApiEndpoint.post("provision", base, {
+    ...place,
+    headers: idempotencyKey,
+    payload: [HttpApiSchema.NoContent, Schema.Struct({ region: Schema.optionalKey(Region) })],
+    success: DatabaseProvisioned.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("database.provision", "write", "admin", "Provision the database of an environment", {
+      billing: true,
+      target
+    })
+  ),
+  HttpApiEndpoint.post("rotatePassword", `${base}/rotate`, {
+    ...place,
+    headers: idempotencyKey,
+    success: DatabaseCredentials,
+    error: problems(409)
+  }).annotateMerge(
+    operation("database.rotatePassword", "write", "admin", "Replace the password of the database", {
+      sensitive: true,
+      target
+    })
+  ),
+  HttpApiEndpoint.delete("delete", base, {
+    ...place,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("database.delete", "destructive", "owner", "Delete the database and its data", {
+      sensitive: true,
+      target
+    })
+  )
+)

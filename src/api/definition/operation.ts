@@ -1,0 +1,103 @@
+/**
+ * What is known of an operation besides its path and its types. Authorization, rate limits, the audit log, the
+ * specification and the command line all read it from here; there is no second list.
+ *
+ * Deny by default: an endpoint without this annotation stops the server from starting.
+ */
+import * as Context from "effect/Context"
+import * as OpenApi from "effect/http-api/OpenApi"
+import type { Role } from "#schemas/kind.ts"
+
+export type Risk = "read" | "write" | "destructive" | "dangerous"
+/** How a caller proves who it is. More kinds join here and in `src/access/`. */
+export type CredentialKind = "session" | "key"
+
+/** What a path names beyond its organization. It is looked up before the request's body is read. */
+export type Target =
+  /** Nothing but the organization. */
+  | { readonly type: "organization" }
+  /** `{projectId}`, and the environment of the query if one is given. */
+  | { readonly type: "project" }
+  /** `{projectId}` and the environment of the query, `production` when it names none. */
+  | { readonly type: "environment" }
+  /** A resource by its id; of this kind in `{projectId}`, or of any kind in the organization. */
+  | { readonly type: "resource"; readonly param: string; readonly kind?: string }
+
+export interface Operation {
+  readonly id: string
+  readonly risk: Risk
+  /** Elevated blast radius. */
+  readonly sensitive: boolean
+  /** Lowest role in the addressed organization; null: whoever is authenticated. */
+  readonly role: Role | null
+  /** Whether the organization's billing must be active (402 otherwise). */
+  readonly billing: boolean
+  /** Empty: the operation is public. */
+  readonly credentials: ReadonlyArray<CredentialKind>
+  readonly target: Target | null
+}
+
+export const Operation = Context.Reference<Operation | undefined>("svc/api/Operation", {
+  defaultValue: () => undefined
+})
+
+const both: ReadonlyArray<CredentialKind> = ["key", "session"]
+
+interface Traits {
+  readonly sensitive?: boolean
+  readonly billing?: boolean
+  readonly credentials?: ReadonlyArray<CredentialKind>
+  readonly target?: Target
+}
+
+/**
+ * Annotates an endpoint: `.annotateMerge(operation("caches.create", "write", "admin", "Create a cache", { billing: true }))`.
+ * By default an operation takes keys and sessions and its path names an organization only.
+ */
+export const operation = (
+  id: string,
+  risk: Risk,
+  role: Role,
+  summary: string,
+  traits: Traits = {}
+): Context.Context<never> =>
+  annotate(
+    {
+      id,
+      risk,
+      role,
+      sensitive: traits.sensitive ?? false,
+      billing: traits.billing ?? false,
+      credentials: traits.credentials ?? both,
+      target: traits.target ?? { type: "organization" }
+    },
+    summary
+  )
+
+/** An operation that anybody may call. */
+export const publicOperation = (id: string, summary: string): Context.Context<never> =>
+  annotate(
+    { id, risk: "read", role: null, sensitive: false, billing: false, credentials: [], target: null },
+    summary
+  )
+
+/** An operation that answers about the caller and addresses no organization. */
+export const callerOperation = (id: string, summary: string): Context.Context<never> =>
+  annotate(
+    { id, risk: "read", role: null, sensitive: false, billing: false, credentials: both, target: null },
+    summary
+  )
+
+const annotate = (meta: Operation, summary: string): Context.Context<never> =>
+  OpenApi.annotations({
+    identifier: meta.id,
+    summary,
+    override: {
+      "x-risk": meta.risk,
+      "x-sensitive": meta.sensitive,
+      "x-role": meta.role,
+      "x-billing": meta.billing,
+      "x-credentials": meta.credentials,
+      security: meta.credentials.map((kind) => ({ [kind]: [] }))
+    }
+  }).pipe(Context.add(Operation, meta))

@@ -1,0 +1,125 @@
+/** Projects and their environments. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { EnvironmentSlug, Name } from "#schemas/names.ts"
+import { GitSource, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
+import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const ProjectView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  slug: Schema.String,
+  runtimeClass: RuntimeClass,
+  region: Schema.NullOr(Schema.String),
+  git: Schema.NullOr(GitSource),
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "Project" })
+
+const { name, runtimeClass, region, git } = ProjectSpec.fields
+
+const base = "/v1/orgs/:orgId/projects"
+const one = `${base}/:projectId` as const
+const target = { type: "project" } as const
+
+export const Projects = HttpApiGroup.make("projects").add(
+  HttpApiEndpoint.get("list", base, {
+    params: orgParams,
+    success: Schema.Array(ProjectView),
+    error: problems()
+  }).annotateMerge(operation("projects.list", "read", "member", "List projects by slug")),
+  HttpApiEndpoint.post("create", base, {
+    params: orgParams,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      name,
+      slug: Name,
+      runtimeClass: Schema.optionalKey(RuntimeClass),
+      region,
+      git
+    }),
+    success: ProjectView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation(
+      "projects.create",
+      "write",
+      "admin",
+      "Create a project with its production and preview environments",
+      {
+        billing: true
+      }
+    )
+  ),
+  HttpApiEndpoint.get("get", one, {
+    params: projectParams,
+    success: withEtag(ProjectView),
+    error: problems()
+  }).annotateMerge(operation("projects.get", "read", "member", "Read a project", { target })),
+  HttpApiEndpoint.patch("update", one, {
+    params: projectParams,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      name: Schema.optionalKey(name),
+      runtimeClass: Schema.optionalKey(runtimeClass),
+      region: Schema.optionalKey(Schema.NullOr(Schema.NonEmptyString.check(Schema.isMaxLength(64)))),
+      git: Schema.optionalKey(Schema.NullOr(GitSource))
+    }),
+    success: withEtag(ProjectView),
+    error: bodyProblems(412)
+  }).annotateMerge(operation("projects.update", "write", "admin", "Change a project", { target })),
+  HttpApiEndpoint.delete("delete", one, {
+    params: projectParams,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("projects.delete", "destructive", "owner", "Delete a project and everything in it", {
+      sensitive: true,
+      target
+    })
+  )
+)
+
+export const EnvironmentView = Schema.Struct({
+  id: Schema.String,
+  slug: Schema.String,
+  implicit: Schema.Boolean.annotate({
+    description: "Every project has it; it is never declared and never deleted alone"
+  }),
+  createdAt: Timestamp
+}).annotate({ identifier: "Environment" })
+
+const environments = `${one}/environments` as const
+
+export const Environments = HttpApiGroup.make("environments").add(
+  HttpApiEndpoint.get("list", environments, {
+    params: projectParams,
+    success: Schema.Array(EnvironmentView),
+    error: problems()
+  }).annotateMerge(operation("environments.list", "read", "member", "List environments by slug", { target })),
+  HttpApiEndpoint.post("create", environments, {
+    params: projectParams,
+    headers: idempotencyKey,
+    payload: Schema.Struct({ slug: EnvironmentSlug }),
+    success: EnvironmentView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("environments.create", "write", "admin", "Create an environment", { billing: true, target })
+  ),
+  HttpApiEndpoint.delete("delete", `${environments}/:environmentId`, {
+    params: { ...projectParams, environmentId: Schema.String.annotate({ description: "Id or slug" }) },
+    success: Deleted,
+    error: problems(409)
+  }).annotateMerge(
+    operation("environments.delete", "destructive", "owner", "Delete an environment and everything in it", {
+      sensitive: true,
+      target
+    })
+  )
+)

@@ -1,0 +1,40 @@
+/** About the service and about the caller. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { callerOperation, publicOperation } from "./operation.ts"
+import { problems } from "./problem.ts"
+
+export const System = HttpApiGroup.make("system").add(
+  HttpApiEndpoint.get("health", "/v1/health", {
+    success: Schema.Struct({ ok: Schema.Boolean, service: Schema.String })
+  }).annotateMerge(publicOperation("system.health", "Whether the service answers and reaches its store")),
+  HttpApiEndpoint.get("spec", "/v1/spec", {
+    success: Schema.Json.annotate({ description: "OpenAPI 3.1 document" })
+  }).annotateMerge(publicOperation("system.spec", "Describe every operation")),
+  HttpApiEndpoint.get("caCertificate", "/v1/ca.pem", {
+    success: Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/x-pem-file" }))
+  }).annotateMerge(
+    publicOperation(
+      "system.caCertificate",
+      "Certificate of the authority that signs the certificates of managed servers"
+    )
+  )
+)
+
+export const CallerView = Schema.Struct({
+  credential: Schema.Literals(["session", "key"]),
+  credentialId: Schema.String,
+  userId: Schema.NullOr(Schema.String),
+  organizations: Schema.Array(
+    Schema.Struct({ id: Schema.String, slug: Schema.String, name: Schema.String, role: Schema.String })
+  )
+}).annotate({ identifier: "Caller" })
+
+export const Me = HttpApiGroup.make("me").add(
+  HttpApiEndpoint.get("get", "/v1/me", { success: CallerView, error: problems() }).annotateMerge(
+    callerOperation("me.get", "Who the credential belongs to and what it may do where")
+  )
+)
