@@ -4,6 +4,9 @@ import * as Schema from "effect/Schema"
 import { DatabaseSku, Region } from "./catalog.ts"
 import { defineKind } from "./kind.ts"
 
+/** Name of a database that was provisioned without one. */
+export const defaultDatabaseName = "main"
+
 export const DatabaseSpec = Schema.Struct({
   sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1"))),
   region: Region,

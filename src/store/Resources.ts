@@ -70,6 +70,16 @@ export class Resources extends Context.Service<
       projectId: string,
       environment?: string
     ) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** Ordered by slug. */
+    readonly listProjects: (orgId: string) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** The one resource with this name in its place; `null` where the kind's scope has no such part. */
+    readonly find: (
+      orgId: string,
+      kind: string,
+      projectId: string | null,
+      environment: string | null,
+      name: string
+    ) => Effect.Effect<Option.Option<ResourceRecord>, StoreUnavailable>
     /** Oldest first, at most `limit`. */
     readonly list: (
       orgId: string,
@@ -123,6 +133,24 @@ export class Resources extends Context.Service<
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name, r.environment`)
           return yield* Effect.forEach(rows, toRecord)
+        }),
+        // Index: resource_identity.
+        listProjects: Effect.fn("Resources.listProjects")(function* (orgId) {
+          const rows = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.kind = 'Project' and r.deleted_at is null and ${inOrg(sql, orgId)}
+            order by r.name`)
+          return yield* Effect.forEach(rows, toRecord)
+        }),
+        // Index: resource_identity.
+        find: Effect.fn("Resources.find")(function* (orgId, kind, projectId, environment, name) {
+          const [row] = yield* repeatable(sql<Row>`
+            select ${columns(sql)} from ${source(sql)}
+            where r.org_id = ${orgId}::uuid and r.kind = ${kind} and r.name = ${name}
+              and r.project_id is not distinct from ${projectId}::uuid
+              and r.environment is not distinct from ${environment}::text
+              and r.deleted_at is null and ${inOrg(sql, orgId)}`)
+          return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
         }),
         // Index: resource_listing.
         list: Effect.fn("Resources.list")(function* (orgId, filter, limit, after) {

@@ -1,13 +1,13 @@
 /** Every operation there is. The server, the clients, the specification and the documentation come from here. */
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Gate } from "../Gate.ts"
 import { Caches } from "./caches.ts"
 import { Database } from "./database.ts"
 import { Env } from "./env.ts"
 import { Manifest } from "./manifest.ts"
 import { Environments, Projects } from "./projects.ts"
 import { Resources } from "./resources.ts"
+import { Gate } from "./scope.ts"
 import { Me, System } from "./system.ts"
 
 export class Api extends HttpApi.make("svc")

@@ -1,13 +1,13 @@
 /**
  * The declaration of what stands before every operation that takes a credential: who is calling, may they, and
- * does what the path names exist. `gate.ts` does it.
+ * does what the path names exist. `src/api/gate.ts` does it.
  */
 import * as Context from "effect/Context"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
 import type { Place } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
-import type { CredentialKind } from "./definition/operation.ts"
+import type { CredentialKind } from "./operation.ts"
 
 export interface Caller {
   readonly credential: CredentialKind

@@ -1,0 +1,143 @@
+/**
+ * Whose credential is this, and what may it do in the addressed organization? Asked on every request, in one round
+ * trip, so that a revoked key, a removed member or a changed role counts from the next request on.
+ */
+import { createHash } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as FiberSet from "effect/FiberSet"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import type { Role } from "#schemas/kind.ts"
+import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+
+export interface Credential {
+  readonly kind: "session" | "key"
+  /** SHA-256 of the token. Tokens are random, so a fast digest keeps them, and the look-up leaks nothing by time. */
+  readonly digest: Buffer
+}
+
+export interface Identity {
+  readonly credentialId: string
+  readonly userId: string | null
+  readonly lastUsedAt: Date | null
+  /** The addressed organization; null when there is none for this credential. */
+  readonly organization: {
+    readonly id: string
+    readonly slug: string
+    readonly role: Role
+    readonly billingStatus: string
+  } | null
+}
+
+export const sessionCookie = "svc_session"
+const keyForm = /^svc_[0-9a-f]{40}$/
+const sessionForm = /^svcs_[0-9a-f]{64}$/
+
+export const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest()
+
+/**
+ * Reads the credential of a request: `Authorization: Bearer ...` before the cookie. Whatever does not have the form
+ * of a token is no credential; it never gets further.
+ */
+export const credentialOf = (
+  authorization: string | undefined,
+  cookie: string | undefined
+): Option.Option<Credential> => {
+  const bearer = /^Bearer ([\x21-\x7e]{1,200})$/i.exec(authorization ?? "")?.[1]
+  if (bearer !== undefined) {
+    if (keyForm.test(bearer)) return Option.some({ kind: "key", digest: digestOf(bearer) })
+    // The operator's command line presents its session this way; a browser uses the cookie.
+    if (sessionForm.test(bearer)) return Option.some({ kind: "session", digest: digestOf(bearer) })
+    return Option.none()
+  }
+  if (authorization === undefined && cookie !== undefined && sessionForm.test(cookie)) {
+    return Option.some({ kind: "session", digest: digestOf(cookie) })
+  }
+  return Option.none()
+}
+
+interface AccessRow {
+  readonly credential_id: string
+  readonly user_id: string | null
+  readonly last_used_at: Date | null
+  readonly org_id: string | null
+  readonly org_slug: string
+  readonly role: Role
+  readonly billing_status: string
+}
+
+export class Access extends Context.Service<
+  Access,
+  {
+    /** None: the credential does not hold. `addressed` is an organization's id or slug. */
+    readonly identify: (
+      credential: Credential,
+      addressed: string | null
+    ) => Effect.Effect<Option.Option<Identity>, StoreUnavailable>
+    /** The organizations a credential reaches. */
+    readonly organizations: (
+      credential: Credential["kind"],
+      credentialId: string,
+      userId: string | null
+    ) => Effect.Effect<
+      ReadonlyArray<{
+        readonly id: string
+        readonly slug: string
+        readonly name: string
+        readonly role: string
+      }>,
+      StoreUnavailable
+    >
+    /** Notes that the credential was used, in the background and at most once a minute. */
+    readonly used: (credential: Credential["kind"], identity: Identity) => Effect.Effect<void>
+  }
+>()("svc/access/Access") {
+  static readonly layer = Layer.effect(
+    Access,
+    Effect.gen(function* () {
+      const { api: sql, engine } = yield* Db
+      const background = yield* FiberSet.make()
+      return Access.of({
+        identify: Effect.fnUntraced(function* (credential, addressed) {
+          const [row] = yield* repeatable(sql<AccessRow>`
+            select * from svc_access(${credential.kind}, ${credential.digest}, ${addressed}::text)`)
+          if (row === undefined) return Option.none()
+          return Option.some({
+            credentialId: row.credential_id,
+            userId: row.user_id,
+            lastUsedAt: row.last_used_at,
+            organization:
+              row.org_id === null
+                ? null
+                : { id: row.org_id, slug: row.org_slug, role: row.role, billingStatus: row.billing_status }
+          })
+        }),
+        organizations: (credential, credentialId, userId) =>
+          repeatable(
+            credential === "key"
+              ? engine`select o.id, o.slug, o.name, k.role from api_key k join organization o on o.id = k.org_id
+                  where k.id = ${credentialId}::uuid`
+              : engine`select o.id, o.slug, o.name, m.role from member m join organization o on o.id = m.org_id
+                  where m.user_id = ${userId}::uuid order by o.slug`
+          ),
+        used: (credential, identity) =>
+          identity.lastUsedAt !== null && Date.now() - identity.lastUsedAt.getTime() < 60_000
+            ? Effect.void
+            : Effect.asVoid(
+                FiberSet.run(
+                  background,
+                  orUnavailable(
+                    sql`select svc_credential_used(${credential}, ${identity.credentialId}::uuid)`
+                  ).pipe(
+                    Effect.catch((error) =>
+                      Effect.logDebug("the use of a credential could not be noted", error)
+                    )
+                  )
+                )
+              )
+      })
+    })
+  )
+}

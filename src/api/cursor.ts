@@ -1,0 +1,56 @@
+/** Opaque positions in lists: authenticated, so that nobody can forge one, and bound to the list they came from. */
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import { PlatformSecrets } from "#src/store/Secrets.ts"
+import { invalid, type Problem } from "./problem.ts"
+
+export class Cursors extends Context.Service<
+  Cursors,
+  {
+    readonly encode: (list: string, position: ReadonlyArray<string>) => string
+    readonly decode: (
+      list: string,
+      cursor: string | undefined
+    ) => Effect.Effect<ReadonlyArray<string> | undefined, Problem>
+  }
+>()("svc/api/Cursors") {
+  static readonly layer = Layer.effect(
+    Cursors,
+    Effect.gen(function* () {
+      const platform = yield* PlatformSecrets
+      const key = yield* platform.ensure(
+        "cursor-key",
+        Effect.sync(() => Redacted.make(randomBytes(32).toString("base64")))
+      )
+      const sign = (list: string, text: string) =>
+        createHmac("sha256", Redacted.value(key))
+          .update(JSON.stringify([list, text]))
+          .digest()
+          .subarray(0, 16)
+      return Cursors.of({
+        encode: (list, position) => {
+          const text = position.join(" ")
+          return Buffer.concat([sign(list, text), Buffer.from(text)]).toString("base64url")
+        },
+        decode: (list, cursor) => {
+          if (cursor === undefined) return Effect.succeed(undefined)
+          const bytes = Buffer.from(cursor, "base64url")
+          const text = bytes.subarray(16).toString("utf8")
+          return bytes.length > 16 && timingSafeEqual(bytes.subarray(0, 16), sign(list, text))
+            ? Effect.succeed(text.split(" "))
+            : Effect.fail(
+                invalid([
+                  {
+                    pointer: "/query/cursor",
+                    message: "is not a cursor that this list gave out; start without one"
+                  }
+                ])
+              )
+        }
+      })
+    })
+  )
+}

@@ -1,0 +1,106 @@
+/** Handlers of `database.*`: the one database of an environment. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { defaultRegion } from "#schemas/catalog.ts"
+import { DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#schemas/database.ts"
+import { AppConfig } from "#src/config.ts"
+import { Engine } from "#src/engine/Engine.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { caCertificateUrl, newPassword, passwordField, rotate, whenReady } from "./credentials.ts"
+import { Api } from "./definition/api.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./gate.ts"
+import { fromStore, notFound, problem } from "./problem.ts"
+import { databaseView, etagOf, serviceStatus } from "./views.ts"
+import { remove, stored } from "./writing.ts"
+
+const decodeSpec = Schema.decodeUnknownEffect(DatabaseSpec)
+const decodeStatus = Schema.decodeUnknownEffect(DatabaseStatus)
+
+const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =>
+  Effect.map(
+    Effect.orDie(decodeStatus(record.status)),
+    ({ user, host, port, dbName }) =>
+      `postgres://${user}:${Redacted.value(password)}@${host}:${port}/${dbName}?sslmode=verify-full`
+  )
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "database",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    yield* Engine
+    yield* AppConfig
+
+    const find = Effect.gen(function* () {
+      const { orgId, place, environment } = yield* RequestScope
+      const records = resources.listKind(orgId, "Database", place?.projectId ?? "", environment)
+      return (yield* Effect.mapError(records, fromStore))[0]
+    })
+    const theDatabase = Effect.flatMap(find, (record) =>
+      record === undefined ? Effect.fail(notFound("database in this environment")) : Effect.succeed(record)
+    )
+
+    return handlers.handleAll(
+      guard(Api.groups.database)({
+        get: Effect.fnUntraced(function* () {
+          const record = yield* theDatabase
+          return HttpApiSchema.withHeaders({
+            body: yield* databaseView(record),
+            headers: { etag: etagOf(record) }
+          })
+        }),
+        provision: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, place, environment, caller } = yield* RequestScope
+          if ((yield* find) !== undefined) {
+            return yield* problem(409, "database_exists", "The environment already has a database")
+          }
+          const uid = randomUUIDv7()
+          const password = newPassword()
+          yield* stored(
+            resources.write(
+              orgId,
+              [
+                {
+                  action: "create",
+                  uid,
+                  kind: "Database",
+                  projectId: place?.projectId ?? null,
+                  environment: environment ?? null,
+                  name: defaultDatabaseName,
+                  parentUid: place?.environmentUid ?? null,
+                  spec: yield* Effect.orDie(decodeSpec({ region: defaultRegion, ...payload })),
+                  managedBy: "api",
+                  secrets: { [passwordField]: password }
+                }
+              ],
+              { ...caller.actor, outcome: 201 }
+            )
+          )
+          const ready = yield* whenReady(orgId, uid)
+          return {
+            status: ready === undefined ? ("provisioning" as const) : serviceStatus(ready),
+            connectionString: ready === undefined ? null : yield* connectionString(ready, password),
+            caCertificateUrl: yield* caCertificateUrl
+          }
+        }),
+        rotatePassword: Effect.fnUntraced(function* () {
+          const before = yield* theDatabase
+          const { record, password } = yield* rotate(before, yield* Effect.orDie(decodeSpec(before.spec)))
+          return {
+            connectionString: yield* connectionString(record, password),
+            caCertificateUrl: yield* caCertificateUrl
+          }
+        }),
+        delete: Effect.fnUntraced(function* ({ headers }) {
+          return yield* remove(yield* theDatabase, headers["if-match"])
+        })
+      })
+    )
+  })
+)

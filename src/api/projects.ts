@@ -1,0 +1,181 @@
+/** Handlers of `projects.*` and `environments.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { implicitEnvironments, looksLikeUid, reservedSlugs } from "#schemas/names.ts"
+import { ProjectSpec } from "#schemas/project.ts"
+import type { CreateChange } from "#src/store/changes.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { Api } from "./definition/api.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./gate.ts"
+import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { environmentView, etagOf, projectView } from "./views.ts"
+import { checkIfMatch, remove, stored } from "./writing.ts"
+
+/** A project and the environments that every project has. */
+export const newProject = (
+  slug: string,
+  spec: typeof ProjectSpec.Type,
+  managedBy: "api" | "manifest"
+): ReadonlyArray<CreateChange> => {
+  const uid = randomUUIDv7()
+  const base = { action: "create", environment: null, managedBy } as const
+  return [
+    { ...base, uid, kind: "Project", projectId: null, name: slug, parentUid: null, spec },
+    ...implicitEnvironments.map((name) => newEnvironment(uid, name, managedBy))
+  ]
+}
+
+export const newEnvironment = (
+  projectId: string,
+  name: string,
+  managedBy: "api" | "manifest"
+): CreateChange => ({
+  action: "create",
+  uid: randomUUIDv7(),
+  kind: "Environment",
+  projectId,
+  environment: null,
+  name,
+  parentUid: projectId,
+  spec: {},
+  managedBy
+})
+
+const decodeSpec = Schema.decodeUnknownEffect(ProjectSpec)
+
+const theProject = Effect.gen(function* () {
+  const { orgId, place } = yield* RequestScope
+  const resources = yield* Resources
+  const found = yield* Effect.mapError(resources.get(orgId, place?.projectId ?? ""), fromStore)
+  return Option.isSome(found) ? found.value : yield* notFound("project")
+})
+
+export const layerProjects = HttpApiBuilder.group(
+  Api,
+  "projects",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    return handlers.handleAll(
+      guard(Api.groups.projects)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const records = yield* Effect.mapError(resources.listProjects(orgId), fromStore)
+          return yield* Effect.forEach(records, projectView)
+        }),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const { slug, ...rest } = payload
+          if (reservedSlugs.has(slug) || looksLikeUid(slug)) {
+            return yield* invalid([
+              { pointer: "/slug", message: `"${slug}" is reserved; choose another slug` }
+            ])
+          }
+          const spec = { runtimeClass: "scale-to-zero" as const, ...rest }
+          const changes = newProject(slug, spec, "api")
+          const [written] = yield* stored(resources.write(orgId, changes, { ...caller.actor, outcome: 201 }))
+          const at = written?.createdAt.toISOString() ?? ""
+          return {
+            id: written?.uid ?? "",
+            slug,
+            name: spec.name,
+            runtimeClass: spec.runtimeClass,
+            region: spec.region ?? null,
+            git: spec.git ?? null,
+            createdAt: at,
+            updatedAt: at
+          }
+        }),
+        get: Effect.fnUntraced(function* () {
+          const record = yield* theProject
+          return HttpApiSchema.withHeaders({
+            body: yield* projectView(record),
+            headers: { etag: etagOf(record) }
+          })
+        }),
+        update: Effect.fnUntraced(function* ({ payload, headers }) {
+          const { orgId, caller } = yield* RequestScope
+          const record = yield* theProject
+          yield* checkIfMatch(headers["if-match"], record)
+          const current = yield* Effect.orDie(decodeSpec(record.spec))
+          // null takes a field away; what is left out stays.
+          const merged = Object.fromEntries(
+            Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
+          )
+          const spec = yield* Effect.orDie(decodeSpec(merged))
+          yield* stored(
+            resources.write(
+              orgId,
+              [
+                {
+                  action: "update",
+                  uid: record.uid,
+                  spec,
+                  expectedRevision: record.revision,
+                  managedBy: "api"
+                }
+              ],
+              caller.actor
+            )
+          )
+          const after = yield* theProject
+          return HttpApiSchema.withHeaders({
+            body: yield* projectView(after),
+            headers: { etag: etagOf(after) }
+          })
+        }),
+        delete: Effect.fnUntraced(function* ({ headers }) {
+          return yield* remove(yield* theProject, headers["if-match"])
+        })
+      })
+    )
+  })
+)
+
+export const layerEnvironments = HttpApiBuilder.group(
+  Api,
+  "environments",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const list = Effect.gen(function* () {
+      const { orgId, place } = yield* RequestScope
+      return yield* Effect.mapError(
+        resources.listKind(orgId, "Environment", place?.projectId ?? ""),
+        fromStore
+      )
+    })
+    return handlers.handleAll(
+      guard(Api.groups.environments)({
+        list: () => Effect.map(list, (records) => records.map(environmentView)),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, place, caller } = yield* RequestScope
+          const change = newEnvironment(place?.projectId ?? "", payload.slug, "api")
+          const [written] = yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
+          return environmentView({
+            uid: change.uid,
+            name: payload.slug,
+            createdAt: written?.createdAt ?? new Date(0)
+          })
+        }),
+        delete: Effect.fnUntraced(function* ({ params }) {
+          const record = (yield* list).find(
+            (one) => one.uid === params.environmentId || one.name === params.environmentId
+          )
+          if (record === undefined) return yield* notFound("environment in this project")
+          if (environmentView(record).implicit) {
+            return yield* problem(
+              409,
+              "implicit_environment",
+              `Every project has "${record.name}"; delete what is in it instead`
+            )
+          }
+          return yield* remove(record, undefined)
+        })
+      })
+    )
+  })
+)

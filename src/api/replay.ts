@@ -1,0 +1,90 @@
+/** `Idempotency-Key`: the first answer is stored and given again, byte for byte. */
+import { createHash } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as Layer from "effect/Layer"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import { type Answer, Idempotency } from "#src/store/Idempotency.ts"
+import type { Scope } from "./definition/scope.ts"
+import { invalid, type Problem, problem } from "./problem.ts"
+
+export class Replay extends Context.Service<
+  Replay,
+  <E, R>(
+    scope: Scope,
+    request: HttpServerRequest.HttpServerRequest,
+    handled: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+  ) => Effect.Effect<HttpServerResponse.HttpServerResponse, E | Problem | StoreUnavailable, R>
+>()("svc/api/Replay") {
+  static readonly layer = Layer.effect(
+    Replay,
+    Effect.map(Idempotency, (store) =>
+      Effect.fnUntraced(function* (scope, request, handled) {
+        const key = request.headers["idempotency-key"]
+        if (key === undefined) return yield* handled
+        if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+          return yield* invalid([
+            { pointer: "/headers/idempotency-key", message: "must have 1 to 255 visible ASCII characters" }
+          ])
+        }
+        // An unreadable or oversized body is the framework's to refuse; nothing is kept of such a request.
+        const body = yield* Effect.option(request.text)
+        if (body._tag === "None") return yield* handled
+        const ref = {
+          orgId: scope.orgId,
+          credential: `${scope.caller.credential}:${scope.caller.credentialId}`,
+          key
+        }
+        const digest = createHash("sha256")
+          .update(JSON.stringify([request.method, request.url, body.value]))
+          .digest()
+        const begun = yield* store.begin(ref, digest)
+        switch (begun._tag) {
+          case "Replay":
+            return HttpServerResponse.uint8Array(Buffer.from(begun.answer.body, "base64"), {
+              status: begun.answer.status,
+              headers: { ...begun.answer.headers, "idempotency-replayed": "true" }
+            })
+          case "InFlight":
+            return yield* problem(
+              409,
+              "idempotency_key_in_flight",
+              "The first request with this key has not been answered yet; repeat it in a moment",
+              { headers: { "retry-after": "1" } }
+            )
+          case "OtherRequest":
+            return yield* problem(
+              409,
+              "idempotency_key_reused",
+              "This key came with another request before; use a new one"
+            )
+          case "First":
+            return yield* handled.pipe(
+              Effect.tap((response) => {
+                const answer =
+                  response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
+                return answer === undefined ? store.forget(ref) : store.finish(ref, answer)
+              }),
+              Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.forget(ref)) : Effect.void))
+            )
+        }
+      })
+    )
+  )
+}
+
+/** Undefined: the body is a stream, which is not kept. */
+const toAnswer = (response: HttpServerResponse.HttpServerResponse): Answer | undefined => {
+  const { body } = response
+  if (body._tag !== "Uint8Array" && body._tag !== "Empty") return undefined
+  const headers: Record<string, string> = { ...response.headers }
+  if (body._tag === "Uint8Array") headers["content-type"] = body.contentType
+  return {
+    status: response.status,
+    headers,
+    body: body._tag === "Uint8Array" ? Buffer.from(body.body).toString("base64") : ""
+  }
+}

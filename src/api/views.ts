@@ -1,0 +1,130 @@
+/** How records look in answers. Secrets are not in records; the fingerprints of variables are masked all the same. */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { Cache } from "#schemas/cache.ts"
+import { cacheSizes } from "#schemas/catalog.ts"
+import { Database } from "#schemas/database.ts"
+import { findKind } from "#schemas/index.ts"
+import type { Json, Kind } from "#schemas/kind.ts"
+import { implicitEnvironments } from "#schemas/names.ts"
+import { Project } from "#schemas/project.ts"
+import { addressOf, type ResourceRecord } from "#src/store/records.ts"
+
+export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`
+
+/** `provisioning`, `ready` or `failed`, as the operations of single kinds tell it. */
+export const serviceStatus = (record: Pick<ResourceRecord, "phase">): "provisioning" | "ready" | "failed" =>
+  record.phase === "ready" || record.phase === "updating"
+    ? "ready"
+    : record.phase === "failed"
+      ? "failed"
+      : "provisioning"
+
+/** Specification and status of a record by its kind's schemas. What does not decode is a fault of the program. */
+const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
+  const decode = Schema.decodeUnknownEffect(
+    Schema.Struct({ spec: kind.spec, status: Schema.NullOr(kind.status) })
+  )
+  return (record: ResourceRecord) => Effect.orDie(decode({ spec: record.spec, status: record.status }))
+}
+const decodeCache = decodeWith(Cache)
+const decodeDatabase = decodeWith(Database)
+const decodeProject = decodeWith(Project)
+
+export const cacheView = (record: ResourceRecord) =>
+  Effect.map(decodeCache(record), ({ spec, status }) => ({
+    id: record.uid,
+    name: record.name,
+    environment: record.environment ?? "",
+    status: serviceStatus(record),
+    region: spec.region,
+    sku: spec.sku,
+    memoryMb: cacheSizes[spec.sku].memoryMb,
+    persistence: spec.persistence,
+    evictionPolicy: spec.evictionPolicy,
+    host: status?.host ?? null,
+    port: status?.port ?? null,
+    tls: true,
+    createdAt: record.createdAt.toISOString()
+  }))
+
+export const databaseView = (record: ResourceRecord) =>
+  Effect.map(decodeDatabase(record), ({ spec, status }) => ({
+    status: serviceStatus(record),
+    region: spec.region,
+    host: status?.host ?? null,
+    port: status?.port ?? null,
+    dbName: status?.dbName ?? null,
+    user: status?.user ?? null
+  }))
+
+export const projectView = (record: ResourceRecord) =>
+  Effect.map(decodeProject(record), ({ spec }) => ({
+    id: record.uid,
+    name: spec.name,
+    slug: record.name,
+    runtimeClass: spec.runtimeClass,
+    region: spec.region ?? null,
+    git: spec.git ?? null,
+    createdAt: record.createdAt.toISOString(),
+    updatedAt: record.updatedAt.toISOString()
+  }))
+
+const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
+export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "createdAt">) => ({
+  id: record.uid,
+  slug: record.name,
+  implicit: implicit.has(record.name),
+  createdAt: record.createdAt.toISOString()
+})
+
+export const resourceSummary = (record: ResourceRecord) => ({
+  uid: record.uid,
+  address: addressOf(record),
+  kind: record.kind,
+  project: record.project,
+  environment: record.environment,
+  name: record.name,
+  phase: record.phase,
+  conditions: record.conditions,
+  differences: record.differences,
+  generation: record.generation,
+  observedGeneration: record.observedGeneration,
+  attempt: record.attempt,
+  nextAttemptAt: record.nextAttemptAt?.toISOString() ?? null,
+  lastError: record.lastError,
+  handledRetry: record.handledRetry,
+  protected: record.protected,
+  managedBy: record.managedBy,
+  deleting: record.deletionRequestedAt !== null,
+  revision: record.revision,
+  createdAt: record.createdAt.toISOString(),
+  updatedAt: record.updatedAt.toISOString()
+})
+
+export const resourceDetail = (record: ResourceRecord) => ({
+  ...resourceSummary(record),
+  spec: publicSpec(record),
+  status: record.status,
+  parentUid: record.parentUid
+})
+
+/** The specification without what the platform sets by itself, and with variables masked. */
+export const publicSpec = (record: Pick<ResourceRecord, "kind" | "spec">): Json => {
+  const { spec } = record
+  if (typeof spec !== "object" || spec === null || Array.isArray(spec)) return spec
+  const internal = findKind(record.kind)?.internal ?? []
+  return Object.fromEntries(
+    Object.entries(spec)
+      .filter(([field]) => !internal.includes(field))
+      .map(([field, value]) => [
+        field,
+        record.kind === "EnvVariables" && field === "variables" ? maskValues(value) : value
+      ])
+  )
+}
+
+const maskValues = (value: Json): Json =>
+  typeof value === "object" && value !== null
+    ? Object.fromEntries(Object.keys(value).map((key) => [key, "****"]))
+    : value
