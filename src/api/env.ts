@@ -20,11 +20,12 @@ const decodeSpec = Schema.decodeUnknownEffect(EnvVariablesSpec)
 const prefix = variableField("")
 
 /** Two callers may set variables at once; each merges into what the other stored. */
-const merging = Effect.retry({
-  times: 8,
-  schedule: Schedule.spaced("20 millis").pipe(Schedule.jittered),
-  while: (error: { readonly _tag: string }) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
-})
+const merging = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
+  Effect.retry(self, {
+    times: 8,
+    schedule: Schedule.spaced("20 millis").pipe(Schedule.jittered),
+    while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
+  })
 
 export const layer = HttpApiBuilder.group(
   Api,

@@ -1,0 +1,117 @@
+/**
+ * What surrounds every request, whatever its path: a request id, a refusal of hosts that are not ours, and a problem
+ * body for what the router itself answers (unknown paths, wrong methods, wrong media types).
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerError from "effect/http/HttpServerError"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as Option from "effect/Option"
+import type * as Types from "effect/Types"
+import { AppConfig } from "#src/config.ts"
+import { Api } from "./definition/api.ts"
+import { internalResponse, problem, toResponse } from "./problem.ts"
+import { CurrentRequest, requestId } from "./request.ts"
+
+const unknownHost = problem(
+  421,
+  "unknown_host",
+  "This server does not answer for that host name; SVC_PUBLIC_URL says which it has"
+)
+const unknownPath = problem(404, "not_found", "There is no such path; /docs lists the operations")
+const malformed = problem(400, "malformed_request", "The request cannot be read")
+const mediaType = problem(
+  415,
+  "unsupported_media_type",
+  "Send the body as application/json (manifests also as application/yaml)"
+)
+const tooLarge = problem(413, "payload_too_large", "The body is larger than this operation takes")
+
+/** For each path, as a pattern, the methods it has. */
+const methodsByPath = (): ReadonlyArray<{
+  readonly pattern: RegExp
+  readonly methods: ReadonlyArray<string>
+}> => {
+  const methods = new Map<string, Set<string>>()
+  for (const group of Object.values(Api.groups)) {
+    for (const endpoint of Object.values(group.endpoints)) {
+      const known = methods.get(endpoint.path) ?? new Set<string>()
+      methods.set(endpoint.path, known.add(endpoint.method))
+    }
+  }
+  return [...methods].map(([path, names]) => ({
+    pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/:[A-Za-z]+/g, "[^/]+")}/?$`),
+    methods: [...names, ...(names.has("GET") ? ["HEAD"] : []), "OPTIONS"].sort()
+  }))
+}
+
+export const layer = HttpRouter.middleware(
+  Effect.gen(function* () {
+    const { publicUrl, host } = yield* AppConfig
+    const hosts = new Set([new URL(publicUrl).hostname, host, "localhost", "127.0.0.1", "[::1]"])
+    const routes = methodsByPath()
+
+    const answer = Effect.fnUntraced(function* (
+      http: Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled>,
+      request: HttpServerRequest.HttpServerRequest
+    ) {
+      const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")
+      if (named !== undefined && !hosts.has(named)) return yield* toResponse(unknownHost)
+      const response = yield* Effect.catchCause(http, (cause) =>
+        Cause.hasInterruptsOnly(cause)
+          ? Effect.interrupt
+          : Effect.flatMap(HttpServerError.causeResponse(cause), ([made]) =>
+              made.status < 500
+                ? Effect.succeed(made)
+                : Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
+            )
+      )
+      if (!isBare(response)) return response
+      switch (response.status) {
+        case 404: {
+          const path = request.url.split("?", 1)[0] ?? ""
+          const route = routes.find(({ pattern }) => pattern.test(path))
+          if (route === undefined) return yield* toResponse(unknownPath)
+          const allow = route.methods.join(", ")
+          if (request.method === "OPTIONS")
+            return HttpServerResponse.empty({ status: 204, headers: { allow } })
+          return yield* toResponse(
+            problem(405, "method_not_allowed", `This path takes ${allow}`, { headers: { allow } })
+          )
+        }
+        case 413:
+          return yield* toResponse(tooLarge)
+        case 415:
+          return yield* toResponse(mediaType)
+        default:
+          return yield* response.status >= 500 ? internalResponse : toResponse(malformed)
+      }
+    })
+
+    // The annotation gives back the error that everything above swallows: the router wants to see it handled.
+    return (
+      http: Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled>
+    ): Effect.Effect<
+      HttpServerResponse.HttpServerResponse,
+      Types.unhandled,
+      HttpServerRequest.HttpServerRequest
+    > =>
+      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+        const id = requestId(request.headers["x-request-id"])
+        const address = Option.getOrNull(request.remoteAddress)
+        return answer(http, request).pipe(
+          Effect.map((response) => HttpServerResponse.setHeader(response, "x-request-id", id)),
+          Effect.provideService(CurrentRequest, { id, address }),
+          Effect.annotateLogs("requestId", id)
+        )
+      })
+  }),
+  { global: true }
+)
+
+/** An error that the router or the framework made, without a body of ours. */
+const isBare = (response: HttpServerResponse.HttpServerResponse): boolean =>
+  response.status >= 400 &&
+  (response.body._tag === "Empty" || response.headers["content-type"]?.startsWith("text/plain") === true)

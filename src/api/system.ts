@@ -1,0 +1,54 @@
+/** Handlers of `system.*` and `me.*`. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "#src/access/Access.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { Db } from "#src/store/Db.ts"
+import { Api } from "./definition/api.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./gate.ts"
+import { fromStore } from "./problem.ts"
+
+export const layerSystem = HttpApiBuilder.group(
+  Api,
+  "system",
+  Effect.fnUntraced(function* (handlers) {
+    const { api: sql } = yield* Db
+    const authority = yield* CertificateAuthority
+    // Rendered once, when somebody asks.
+    const document = yield* Effect.cached(Effect.sync(() => JSON.parse(JSON.stringify(OpenApi.fromApi(Api)))))
+    return handlers.handleAll({
+      health: () =>
+        Effect.map(Effect.isSuccess(Effect.timeout(sql`select 1`, "2 seconds")), (ok) => ({
+          ok,
+          service: "svc"
+        })),
+      spec: () => document,
+      caCertificate: () => Effect.succeed(authority.caPem)
+    })
+  })
+)
+
+export const layerMe = HttpApiBuilder.group(
+  Api,
+  "me",
+  Effect.fnUntraced(function* (handlers) {
+    const access = yield* Access
+    return handlers.handleAll(
+      guard(Api.groups.me)({
+        get: Effect.fnUntraced(function* () {
+          const { caller } = yield* RequestScope
+          const { credential, credentialId, userId } = caller
+          const organizations = access.organizations(credential, credentialId, userId)
+          return {
+            credential,
+            credentialId,
+            userId,
+            organizations: yield* Effect.mapError(organizations, fromStore)
+          }
+        })
+      })
+    )
+  })
+)
