@@ -12,20 +12,13 @@
  * has a control plane of its own over one outside, so each of them is a restart as well.
  */
 import { assert, describe, it } from "@effect/vitest"
-import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { type OutsideEffect, OutsideHook } from "#src/engine/outside.ts"
-import {
-  type Observation,
-  type ReconcileError,
-  type Reconciler,
-  Registry,
-  type Resource
-} from "#src/engine/Reconciler.ts"
+import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { look, reachGoal, type Target } from "./settle.ts"
 
 export interface Subject<World, Spec, E> {
   readonly name: string
@@ -57,8 +50,6 @@ export interface Subject<World, Spec, E> {
   /** Milliseconds that one test may take. */
   readonly timeoutMs?: number
 }
-
-type Target = Reconciler<unknown, unknown>
 
 export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
   const settleMs = subject.settleMs ?? 30_000
@@ -234,64 +225,6 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
       }))
   })
 }
-
-/** Looking may not write, so a write here fails the test whatever else happens. */
-const look = (target: Target, resource: Resource): Effect.Effect<Observation<unknown>, ReconcileError> =>
-  Effect.gen(function* () {
-    const outer = yield* OutsideHook
-    return yield* target.observe(resource).pipe(
-      Effect.provideService(OutsideHook, {
-        before: (name, effect) =>
-          effect === "write"
-            ? Effect.die(new Error(`observe made the outside write ${name}`))
-            : (outer?.before(name, effect) ?? Effect.void),
-        after: (name, effect) => outer?.after(name, effect) ?? Effect.void
-      })
-    )
-  })
-
-/** Until a resource is ready, or absent when it is deleted. `repeat` takes every step that many times. */
-const reachGoal = Effect.fnUntraced(function* (
-  target: Target,
-  resource: Resource,
-  repeat: number,
-  settleMs: number
-) {
-  const deadline = (yield* Clock.currentTimeMillis) + settleMs
-  let trouble = "it made no progress"
-  while ((yield* Clock.currentTimeMillis) < deadline) {
-    const attempt = yield* Effect.result(
-      Effect.gen(function* () {
-        const observation = yield* look(target, resource)
-        if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
-        if (observation._tag === "Present" && !resource.deleting && observation.differences.length === 0) {
-          trouble = observation.message ?? "it is not ready and nothing differs"
-          const poll = Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? 200))
-          yield* Effect.sleep(Math.min(poll, 200))
-          return false
-        }
-        const step = resource.deleting ? target.remove : target.converge
-        for (let i = 0; i < repeat; i++) yield* step(resource, observation)
-        trouble =
-          observation._tag === "Absent"
-            ? "it is absent"
-            : observation.differences.map(({ field, message }) => `${field}: ${message}`).join("; ")
-        return false
-      })
-    )
-    if (attempt._tag === "Success") {
-      if (attempt.success) return
-      continue
-    }
-    if (attempt.failure._tag === "Terminal") return yield* attempt.failure
-    trouble = attempt.failure.message
-    yield* Effect.sleep("100 millis")
-  }
-  return yield* Effect.die(new Error(`not settled after ${settleMs} ms: ${trouble}`))
-})
-
-const isReady = (observation: Observation<unknown>): boolean =>
-  observation._tag === "Present" && observation.ready && observation.differences.length === 0
 
 /** Dies right after the n-th outside write, as a control plane that is killed before it records anything. */
 const crashAfter = (n: number) => {

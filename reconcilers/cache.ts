@@ -1,0 +1,157 @@
+/**
+ * A cache is a server of its own that accepts TLS connections only. What this keeps true: the process runs with
+ * the memory, eviction policy and persistence that were asked for, a certificate that is good for another 30
+ * days, and one application user with exactly the password that is sealed in the store; and its files say the
+ * same, so that a server that comes back by itself comes back right.
+ *
+ * Everything but the loss of the process is changed on the running server: nothing restarts, no connection and
+ * no data is lost. That includes turning persistence on, which a restart could only do by losing what is in
+ * memory; the cache is ready again when the append-only file holds all of it.
+ */
+import { createHash } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { Cache, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
+import { cacheSizes } from "#schemas/catalog.ts"
+import { AppConfig } from "#src/config.ts"
+import { absent, type Difference, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import {
+  type RedisServer,
+  RedisServers,
+  type RedisSettings,
+  type RedisTarget
+} from "#src/infra/RedisServers.ts"
+import { Secrets } from "#src/store/Secrets.ts"
+import { certificateFaults, fileFaults, processFaults, readiness } from "./cache-faults.ts"
+
+type CacheResource = Resource<CacheSpec, CacheStatus>
+
+export const layer = register(
+  Cache,
+  { driftInterval: "1 minute", concurrency: 16 },
+  Effect.gen(function* () {
+    const servers = yield* RedisServers
+    const authority = yield* CertificateAuthority
+    const secrets = yield* Secrets
+    const { managedHost } = yield* AppConfig
+
+    const settingsOf = Effect.fnUntraced(function* ({ orgId, uid, spec }: CacheResource) {
+      const password = yield* retryable(secrets.read({ orgId, uid, field: "password" }))
+      if (Option.isNone(password))
+        return yield* new Retryable({ message: "The cache has no stored password; rotate it to set one" })
+      const settings: RedisSettings = {
+        memoryMb: cacheSizes[spec.sku].memoryMb,
+        evictionPolicy: spec.evictionPolicy,
+        appendOnly: spec.persistence === "aof",
+        passwordDigest: createHash("sha256").update(Redacted.value(password.value)).digest("hex")
+      }
+      return settings
+    })
+
+    const certificateOf = (server: RedisServer) =>
+      Option.getOrUndefined(Option.flatMap(Option.fromUndefinedOr(server.certificate), authority.inspect))
+    const faultsOfCertificate = (server: RedisServer) =>
+      Effect.map(Clock.currentTimeMillis, (now) => certificateFaults(certificateOf(server), managedHost, now))
+
+    const statusOf = ({ spec, status }: CacheResource, server: RedisServer): CacheStatus => {
+      const live = server.process._tag === "Running" ? server.process.live : undefined
+      return {
+        host: managedHost,
+        port: server.port ?? 0,
+        memoryMb:
+          live === undefined
+            ? cacheSizes[spec.sku].memoryMb
+            : Math.round(Number(live.settings.get("maxmemory")) / 1024 / 1024),
+        // A server that is down tells no version: the last one seen is the best there is.
+        server: live?.version ?? status?.server ?? "",
+        certificateExpiresAt: certificateOf(server)?.expiresAt.toISOString() ?? ""
+      }
+    }
+
+    /** Looks again after each act that decides what the next ones are. */
+    const converge = Effect.fnUntraced(function* (target: RedisTarget, settings: RedisSettings) {
+      const look = Effect.flatMap(
+        servers.inspect(target.uid),
+        Option.match({
+          onNone: () => Effect.fail(new Retryable({ message: "The server was removed while it was made" })),
+          onSome: (server) => Effect.succeed(server)
+        })
+      )
+      yield* servers.claim(target)
+      let server = yield* look
+      if (server.port === undefined) {
+        // A process that has lost its folder writes to files that nobody will find.
+        if (server.config === undefined && server.process._tag !== "Stopped") yield* servers.stop(target)
+        yield* servers.reservePort(target)
+      }
+      if ((yield* faultsOfCertificate(server)).length > 0) {
+        const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
+        yield* servers.writeCertificate(target, yield* authority.issue({ hosts: [managedHost, ...local] }))
+      }
+      server = yield* look
+      if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
+
+      const { process } = server
+      if (process._tag === "Uncontrolled") {
+        if (!process.lost) return yield* new Retryable({ message: process.message })
+        yield* servers.stop(target)
+      }
+      if (process._tag !== "Running") return yield* servers.start(target)
+      const repairs = new Set(processFaults(server, settings).map((fault) => fault.repair))
+      if (repairs.has("users")) yield* servers.setUsers(target, settings)
+      if (repairs.has("settings")) yield* servers.setConfig(target, settings)
+      if (repairs.has("rebuild")) yield* servers.rebuildAppendOnlyFile(target)
+      if (repairs.has("discard")) yield* servers.discardAppendOnlyFile(target)
+    })
+
+    return {
+      observe: Effect.fnUntraced(function* (resource) {
+        const found = yield* retryable(servers.inspect(resource.uid))
+        if (Option.isNone(found)) return absent
+        const server = found.value
+        const status = statusOf(resource, server)
+        // What is to be removed needs no comparison, and not the secrets that one would take.
+        if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
+        const settings = yield* settingsOf(resource)
+        const faults = [
+          ...(yield* faultsOfCertificate(server)),
+          ...fileFaults(server, settings),
+          ...processFaults(server, settings)
+        ]
+        return {
+          _tag: "Present" as const,
+          status,
+          differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...readiness(server, settings, faults)
+        }
+      }),
+
+      converge: Effect.fnUntraced(function* (resource) {
+        const settings = yield* settingsOf(resource)
+        yield* retryable(servers.requireProgram)
+        yield* retryable(converge({ uid: resource.uid, fence: resource.fence }, settings))
+      }),
+
+      remove: Effect.fnUntraced(function* (resource) {
+        const target = { uid: resource.uid, fence: resource.fence }
+        yield* retryable(servers.claim(target))
+        yield* retryable(servers.stop(target))
+        yield* retryable(servers.releasePort(target))
+        yield* retryable(servers.delete(target))
+      })
+    }
+  })
+)
+
+/** Messages of the adapters are made for people; what went wrong out there may go right later. */
+const retryable = Effect.mapError(
+  (error: { readonly message: string; readonly reason?: string }) =>
+    new Retryable({
+      message: error.message,
+      cause: error,
+      ...(error.reason === "HostDependencyMissing" ? { reason: error.reason } : {})
+    })
+)

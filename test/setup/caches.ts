@@ -1,0 +1,223 @@
+/** A machine for managed cache servers in a temporary folder, and the ways in which tests look at it. */
+import { createHash, createHmac } from "node:crypto"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import { createClient } from "redis"
+import * as cache from "#reconcilers/cache.ts"
+import type { CacheSpec } from "#schemas/cache.ts"
+import { AppConfig } from "#src/config.ts"
+import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { Host } from "#src/infra/Host.ts"
+import type { RedisEndpoint } from "#src/infra/RedisControl.ts"
+import { RedisServers } from "#src/infra/RedisServers.ts"
+import { PlatformSecrets } from "#src/store/Secrets.ts"
+import { uuid } from "./fixtures.ts"
+import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+
+export interface CacheWorld {
+  readonly dataDir: string
+  readonly secrets: MemorySecrets
+}
+
+export type CacheResource = Resource<CacheSpec>
+
+/** Ends every process that was started in its folder when the scope closes. */
+export const cacheWorld: Effect.Effect<CacheWorld, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.sync(() => ({
+    dataDir: fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-")),
+    secrets: memorySecrets()
+  })),
+  ({ dataDir }) =>
+    Effect.sync(() => {
+      for (const { pid } of processesNaming(dataDir)) process.kill(pid, "SIGKILL")
+      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
+    })
+)
+
+/** A control plane's adapters over the world, built anew each time. */
+export const cacheServices = ({ dataDir, secrets }: CacheWorld) =>
+  RedisServers.layer.pipe(
+    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(CertificateAuthority.layer),
+    Layer.provideMerge(AppConfig.layerWith({ dataDir })),
+    Layer.provideMerge(secrets.layer)
+  )
+
+export const cacheReconciler = (world: CacheWorld) =>
+  cache.layer.pipe(Layer.provide(cacheServices(world)), Layer.provideMerge(Registry.layer))
+
+export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): CacheResource => {
+  const resource: CacheResource = {
+    orgId: uuid(),
+    uid: uuid(),
+    kind: "Cache",
+    projectId: uuid(),
+    environment: "production",
+    name: "sessions",
+    parentUid: null,
+    spec: {
+      sku: "cache-n1",
+      region: "local",
+      persistence: "aof",
+      evictionPolicy: "allkeys-lru",
+      credentialVersion: 1,
+      ...spec
+    },
+    generation: 1,
+    status: null,
+    deleting: false,
+    fence: 0n
+  }
+  setPassword(world, resource, `first-${uuid()}`)
+  return resource
+}
+
+export const setPassword = (world: CacheWorld, { orgId, uid }: CacheResource, password: string): void =>
+  world.secrets.write({ orgId, uid, field: "password" }, Redacted.make(password))
+
+export const passwordOf = (world: CacheWorld, { orgId, uid }: CacheResource): string => {
+  const password = world.secrets.read({ orgId, uid, field: "password" })
+  if (password === undefined) throw new Error("the cache has no password")
+  return Redacted.value(password)
+}
+
+export const folderOf = ({ dataDir }: CacheWorld, { uid }: { readonly uid: string }): string =>
+  path.join(dataDir, "caches", uid)
+
+/** What the adapter sees, through a control plane of its own. */
+export const inspectCache = (world: CacheWorld, { uid }: CacheResource) =>
+  Effect.flatMap(RedisServers, (servers) => servers.inspect(uid)).pipe(
+    Effect.map(Option.getOrThrow),
+    Effect.provide(cacheServices(world), { local: true })
+  )
+
+/** The control user's way in, worked out from the sealed key as the platform does it. */
+export const controlOf = (world: CacheWorld, { uid }: CacheResource) =>
+  Effect.gen(function* () {
+    const key = yield* (yield* PlatformSecrets).ensure(
+      "redis-control-key",
+      Effect.die("no server was made yet")
+    )
+    const endpoint: RedisEndpoint = {
+      socket: socketOf(world, uid),
+      password: Redacted.make(
+        createHmac("sha256", Redacted.value(key)).update(`redis-control/${uid}`).digest("base64url")
+      )
+    }
+    return endpoint
+  }).pipe(Effect.provide(world.secrets.layer, { local: true }))
+
+export const socketOf = ({ dataDir }: CacheWorld, uid: string): string =>
+  path.join(dataDir, "run", `${Buffer.from(uid.replaceAll("-", ""), "hex").toString("base64url")}.redis`)
+
+export const authorityOf = (world: CacheWorld) =>
+  Effect.map(CertificateAuthority, (authority) => authority.caPem).pipe(
+    Effect.provide(cacheServices(world), { local: true })
+  )
+
+/** A client as an application would make it: TLS with verification against the platform's authority. */
+export const appClient = (options: {
+  readonly port: number
+  readonly password: string
+  readonly ca: string
+  readonly user?: string
+}) =>
+  Effect.acquireRelease(
+    Effect.tryPromise(async () => {
+      const url = new URL(`rediss://127.0.0.1:${options.port}`)
+      url.username = options.user ?? "svc"
+      url.password = options.password
+      const client = createClient({
+        url: url.href,
+        socket: { tls: true, ca: options.ca, reconnectStrategy: false, connectTimeout: 5_000 }
+      })
+      client.on("error", () => undefined)
+      await client.connect()
+      return client
+    }),
+    (client) =>
+      Effect.sync(() => {
+        if (client.isOpen) client.destroy()
+      })
+  )
+
+/** Equal for equal caches: identifiers, ports, digests and the names made from them are replaced by words. */
+export const cacheSnapshot = (world: CacheWorld, resource: CacheResource) =>
+  Effect.gen(function* () {
+    const server = yield* inspectCache(world, resource)
+    const password = passwordOf(world, resource)
+    const plain = (text: string | undefined): string =>
+      (text ?? "")
+        .replaceAll(world.dataDir, "DATA")
+        .replaceAll(resource.uid, "UID")
+        .replaceAll(String(server.port), "PORT")
+        .replaceAll(createHash("sha256").update(password).digest("hex"), "CURRENT-PASSWORD")
+        .replaceAll(/[0-9a-f]{64}/g, "OTHER-DIGEST")
+        .replaceAll(/tls-[\w-]+\.pem/g, "CERTIFICATE")
+        .replaceAll(/[\w-]{22}\.redis/g, "SOCKET")
+    const live = server.process._tag === "Running" ? server.process.live : undefined
+    const signsIn = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const client = yield* appClient({
+          port: server.port ?? 0,
+          password,
+          ca: yield* authorityOf(world)
+        })
+        return yield* Effect.promise(() => client.ping())
+      })
+    ).pipe(Effect.catch(() => Effect.succeed("refused")))
+    return {
+      config: plain(server.config),
+      users: plain(server.users),
+      appendOnlyFile: server.appendOnlyFile,
+      settings: [...(live?.settings ?? [])].map(([name, value]) => `${name} ${plain(value)}`).sort(),
+      // The server lists rules in an order that differs from process to process.
+      rules: [...(live?.users ?? [])]
+        .map(([name, user]) => [name, user?.keys, user?.commands.split(" ").sort()])
+        .sort(),
+      signsIn
+    }
+  })
+
+export const cacheRemains = (
+  world: CacheWorld,
+  { uid }: CacheResource
+): Effect.Effect<ReadonlyArray<string>> =>
+  Effect.sync(() => [
+    ...[folderOf(world, { uid }), socketOf(world, uid)].filter((file) => fs.existsSync(file)),
+    ...reservations(world)
+      .filter(({ owner }) => owner.includes(uid))
+      .map(({ port }) => `port ${port}`),
+    ...processesNaming(uid).map(({ pid }) => `process ${pid}`)
+  ])
+
+export const reservations = ({ dataDir }: CacheWorld) => {
+  const folder = path.join(dataDir, "ports")
+  return (fs.existsSync(folder) ? fs.readdirSync(folder) : []).map((port) => ({
+    port,
+    owner: fs.readFileSync(path.join(folder, port), "utf8")
+  }))
+}
+
+/** Processes whose command line holds `text`. */
+export const processesNaming = (
+  text: string
+): ReadonlyArray<{ readonly pid: number; readonly line: string }> =>
+  fs.readdirSync("/proc").flatMap((name) => {
+    const pid = Number(name)
+    if (!Number.isInteger(pid) || pid === process.pid) return []
+    try {
+      const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")
+      return line.includes(text) ? [{ pid, line }] : []
+    } catch {
+      // It ended while the list was read.
+      return []
+    }
+  })
