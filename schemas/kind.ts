@@ -21,10 +21,14 @@ export interface Kind<out Name extends string = string, out Spec = unknown, out 
   /** Decoding fills in every default, so that what is stored is complete. */
   readonly spec: Schema.Codec<Spec, unknown>
   readonly status: Schema.Codec<Status, unknown>
+  /** Top-level fields of the specification. */
+  readonly fields: ReadonlyArray<string>
   /** Top-level fields of the specification that can only change by replacing the resource. */
   readonly immutable: ReadonlyArray<string>
   /** Top-level fields of the specification that the platform sets: no manifest, plan or export shows them. */
   readonly internal: ReadonlyArray<string>
+  /** Secret fields that get a random value when the resource is made. */
+  readonly generated: ReadonlyArray<string>
   /** Kinds that must exist and be ready first, when both are created by one plan. */
   readonly after: ReadonlyArray<string>
   /** Whether its scope can hold only one. */

@@ -124,7 +124,7 @@ export class Resources extends Context.Service<
             where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}`)
           return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
         }),
-        // Index: resource_identity.
+        // Index: resource_by_place.
         listKind: Effect.fn("Resources.listKind")(function* (orgId, kind, projectId, environment) {
           const rows = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
@@ -134,7 +134,7 @@ export class Resources extends Context.Service<
             order by r.name, r.environment`)
           return yield* Effect.forEach(rows, toRecord)
         }),
-        // Index: resource_identity.
+        // Index: resource_by_place.
         listProjects: Effect.fn("Resources.listProjects")(function* (orgId) {
           const rows = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
@@ -142,14 +142,15 @@ export class Resources extends Context.Service<
             order by r.name`)
           return yield* Effect.forEach(rows, toRecord)
         }),
-        // Index: resource_identity.
+        // Index: resource_by_place.
         find: Effect.fn("Resources.find")(function* (orgId, kind, projectId, environment, name) {
           const [row] = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.kind = ${kind} and r.name = ${name}
               and r.project_id is not distinct from ${projectId}::uuid
               and r.environment is not distinct from ${environment}::text
-              and r.deleted_at is null and ${inOrg(sql, orgId)}`)
+              and r.deleted_at is null and ${inOrg(sql, orgId)}
+            order by r.deletion_requested_at nulls first limit 1`)
           return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
         }),
         // Index: resource_listing.
@@ -188,7 +189,9 @@ export class Resources extends Context.Service<
                 looksLikeUid(project)
                   ? sql`p.uid = ${project}::uuid`
                   : sql`p.project_id is null and p.environment is null and p.name = ${project}`
-              }`)
+              }
+            -- What is being deleted gives way to what took its name.
+            order by p.deletion_requested_at nulls first, e.deletion_requested_at nulls first limit 1`)
           return Option.fromUndefinedOr(row)
         }),
         events: Effect.fn("Resources.events")(function* (orgId, uid, limit, before) {

@@ -35,6 +35,8 @@ export interface UpdateChange {
   readonly spec: Json
   /** Changes it only while it still has this revision. */
   readonly expectedRevision?: string
+  /** Changes it only while it still has this generation. */
+  readonly expectedGeneration?: number
   readonly managedBy?: "api" | "manifest"
   readonly secrets?: SecretValues
 }
@@ -44,6 +46,7 @@ export interface DeleteChange {
   readonly action: "delete"
   readonly uid: string
   readonly expectedRevision?: string
+  readonly expectedGeneration?: number
 }
 
 export type Change = CreateChange | UpdateChange | DeleteChange
@@ -66,9 +69,17 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
   actor: Actor
 ) {
   if (changes.length === 0) return []
-  const once = Effect.flatMap(statement(sql, ring, orgId, changes, actor), (written) =>
-    written.length === changes.length ? Effect.succeed(written) : explain(sql, orgId, changes, written)
-  )
+  const run = (some: ReadonlyArray<Change>) =>
+    Effect.flatMap(statement(sql, ring, orgId, some, actor), (written) =>
+      written.length === some.length ? Effect.succeed(written) : explain(sql, orgId, some, written)
+    )
+  const deletions = changes.filter((change) => change.action === "delete")
+  const others = changes.filter((change) => change.action !== "delete")
+  // What takes the place of something deleted finds its name free only in a later statement.
+  const once =
+    deletions.length === 0 || others.length === 0
+      ? run(changes)
+      : Effect.zipWith(run(deletions), run(others), (first, second) => [...first, ...second])
   // One change is one statement and needs no transaction: it either matched or changed nothing.
   return yield* (changes.length === 1 ? once : transaction(sql, once)).pipe(
     // A deadlock took everything back.
@@ -115,7 +126,8 @@ const statement = (
     parent_uid: change.action === "create" ? change.parentUid : null,
     spec: change.action === "delete" ? null : change.spec,
     managed_by: change.action === "delete" ? null : (change.managedBy ?? null),
-    expected: change.action === "create" ? null : (change.expectedRevision ?? null)
+    expected: change.action === "create" ? null : (change.expectedRevision ?? null),
+    expected_generation: change.action === "create" ? null : (change.expectedGeneration ?? null)
   }))
   const secrets = changes.flatMap((change) =>
     change.action === "delete"
@@ -135,7 +147,8 @@ const statement = (
     with recursive input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as c(
         ord int, action text, uid uuid, kind text, project_id uuid, environment text, name text, parent_uid uuid,
-        spec jsonb, managed_by text, expected bigint)
+        spec jsonb, managed_by text, expected bigint,
+        expected_generation int)
     ),
     -- A parent must live, and not be on its way out, until this commits.
     parents as materialized (
@@ -164,12 +177,14 @@ const statement = (
       where i.action = 'update' and r.org_id = ${orgId}::uuid and r.uid = i.uid and ${gate}
         and r.deleted_at is null and r.deletion_requested_at is null
         and (i.expected is null or r.revision = i.expected)
+        and (i.expected_generation is null or r.generation = i.expected_generation)
       returning r.uid, r.kind, r.generation, r.revision, r.created_at, r.updated_at
     ),
     doomed(uid, root, protected, depth) as (
       select r.uid, r.uid, r.protected, 0 from resource r join input i on i.uid = r.uid
       where i.action = 'delete' and r.org_id = ${orgId}::uuid and r.deleted_at is null and ${gate}
         and (i.expected is null or r.revision = i.expected)
+        and (i.expected_generation is null or r.generation = i.expected_generation)
       union
       select r.uid, d.root, r.protected, d.depth + 1 from doomed d
       join resource r on r.org_id = ${orgId}::uuid and r.parent_uid = d.uid and r.deleted_at is null
@@ -252,6 +267,7 @@ const explain = Effect.fnUntraced(function* (
     readonly name: string
     readonly deleting: boolean
     readonly revision: string
+    readonly generation: number
     readonly guarded: string | null
   }>`
     with recursive inside(uid, protected, label) as (
@@ -262,7 +278,7 @@ const explain = Effect.fnUntraced(function* (
       join resource r on r.org_id = ${orgId}::uuid and r.parent_uid = i.uid and r.deleted_at is null
       where ${inOrg(sql, orgId)}
     )
-    select r.kind, r.name, r.deletion_requested_at is not null as deleting, r.revision::text as revision,
+    select r.kind, r.name, r.deletion_requested_at is not null as deleting, r.revision::text as revision, r.generation,
       (select label from inside where protected limit 1) as guarded
     from resource r
     where r.org_id = ${orgId}::uuid and r.uid = ${target}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}`
@@ -289,6 +305,13 @@ const explain = Effect.fnUntraced(function* (
     return yield* new RevisionConflict({
       message: `${label} changed since it was read; read it again and repeat the change`
     })
+  }
+  if (
+    missed.action !== "create" &&
+    missed.expectedGeneration !== undefined &&
+    missed.expectedGeneration !== row.generation
+  ) {
+    return yield* new RevisionConflict({ message: `${label} changed since it was planned; plan again` })
   }
   if (row.deleting) {
     return yield* new Refused({

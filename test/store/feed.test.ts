@@ -11,6 +11,20 @@ import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 
+/** Other databases of the cluster hold the feed back while their transactions run: it arrives, a little later. */
+const pageWith = Effect.fn(function* (
+  orgId: string,
+  after: string | undefined,
+  names: ReadonlyArray<string>
+) {
+  const feed = yield* Feed
+  for (;;) {
+    const changes = yield* feed.page(orgId, after)
+    if (names.every((name) => changes.some(({ record }) => record.name === name))) return changes
+    yield* Effect.sleep("10 millis")
+  }
+}, Effect.timeout("20 seconds"))
+
 const Store = Layer.mergeAll(Resources.layer, Feed.layer).pipe(
   Layer.provideMerge(KeyRing.layerEphemeral),
   Layer.provideMerge(testDb())
@@ -24,25 +38,25 @@ layer(Store, { excludeTestServices: true })("change feed", (it) => {
       const org = yield* makeOrganization()
       const place = yield* makeProject(org.id, "shop")
       const change = cacheChange(place, "one")
-      const names = yield* Effect.forkChild(
-        feed.follow(org.id).pipe(
-          Stream.map((item) => `${item.record.name}@${item.record.generation}`),
-          Stream.take(5),
-          Stream.runCollect
+      const seen: Array<string> = []
+      const follower = yield* Effect.forkChild(
+        Stream.runForEach(feed.follow(org.id), ({ record, deleted }) =>
+          Effect.sync(() => void seen.push(`${record.name}@${record.generation}${deleted ? " gone" : ""}`))
         ),
         { startImmediately: true }
       )
+      const shows = (entry: string) =>
+        Effect.sleep("10 millis").pipe(
+          Effect.repeat({ until: () => seen.includes(entry) }),
+          Effect.timeout("20 seconds")
+        )
+      yield* shows("shop@1")
       yield* resources.write(org.id, [change], actor)
+      yield* shows("one@1")
       yield* resources.write(org.id, [{ action: "update", uid: change.uid, spec: { n: 1 } }], actor)
-      yield* resources.write(org.id, [{ action: "update", uid: change.uid, spec: { n: 2 } }], actor)
-      const seen = yield* Fiber.join(names).pipe(Effect.timeoutOption("10 seconds"))
-      // Fast changes may be folded into the newest state, but the newest state always comes.
-      if (seen._tag === "Some") assert.includeMembers(seen.value, ["shop@1", "production@1", "preview@1"])
-      const pages = yield* feed.page(org.id)
-      assert.include(
-        pages.map((item) => `${item.record.name}@${item.record.generation}`),
-        "one@3"
-      )
+      yield* shows("one@2")
+      assert.strictEqual(new Set(seen).size, seen.length, "nothing comes twice")
+      yield* Fiber.interrupt(follower)
     })
   )
 
@@ -55,7 +69,7 @@ layer(Store, { excludeTestServices: true })("change feed", (it) => {
       const place = yield* makeProject(org.id, "shop")
       const [late, early] = [cacheChange(place, "late"), cacheChange(place, "early")]
       yield* resources.write(org.id, [late, early], actor)
-      const start = (yield* feed.page(org.id)).at(-1)!.cursor
+      const start = (yield* pageWith(org.id, undefined, ["late", "early"])).at(-1)!.cursor
 
       const written = yield* Deferred.make<void>()
       const go = yield* Deferred.make<void>()
@@ -75,7 +89,7 @@ layer(Store, { excludeTestServices: true })("change feed", (it) => {
       assert.deepStrictEqual(before, [], "nothing is final while an older transaction runs")
       yield* Deferred.succeed(go, undefined)
       yield* Fiber.join(slow)
-      const after = yield* feed.page(org.id, start)
+      const after = yield* pageWith(org.id, start, ["late", "early"])
       assert.deepStrictEqual(after.map((item) => item.record.name).sort(), ["early", "late"])
     })
   )

@@ -88,10 +88,13 @@ create table resource (
   primary key (org_id, uid)
 ) with (fillfactor = 80);
 
+-- A name is free as soon as deletion is asked for: what is being deleted and what takes its place have different
+-- uids, and names out there are made of uids.
 create unique index resource_identity on resource (org_id, kind, project_id, environment, name)
-  nulls not distinct where deleted_at is null;
+  nulls not distinct where deletion_requested_at is null;
 create unique index resource_one_database on resource (org_id, parent_uid)
-  where kind = 'Database' and deleted_at is null;
+  where kind = 'Database' and deletion_requested_at is null;
+create index resource_by_place on resource (org_id, kind, project_id, environment) where deleted_at is null;
 create index resource_children on resource (org_id, parent_uid) where deleted_at is null;
 create index resource_listing on resource (org_id, created_at, uid) where deleted_at is null;
 create index resource_feed on resource (org_id, txid, revision);

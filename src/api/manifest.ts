@@ -1,0 +1,132 @@
+/** Handlers of `manifest.*`. */
+import * as Effect from "effect/Effect"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { Uid } from "#schemas/names.ts"
+import { toYaml } from "#src/manifest/export.ts"
+import {
+  type Blocked,
+  type InvalidManifest,
+  Manifests,
+  type RoleTooLow,
+  type StalePlan,
+  type UnknownPlan
+} from "#src/manifest/Manifests.ts"
+import { type ManifestFault, parseSource, toPointer } from "#src/manifest/parse.ts"
+import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import { Api } from "./definition/api.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { faultsOf, guard } from "./gate.ts"
+import { fromStore, invalid, type Problem, problem } from "./problem.ts"
+
+type Failure =
+  | InvalidManifest
+  | Blocked
+  | StalePlan
+  | UnknownPlan
+  | RoleTooLow
+  | NameTaken
+  | NotFound
+  | Refused
+  | RevisionConflict
+  | StoreUnavailable
+
+const toProblem = (error: Failure): Problem => {
+  switch (error._tag) {
+    case "InvalidManifest":
+      return invalid(error.faults)
+    case "Blocked":
+      return problem(422, "plan_blocked", `The plan cannot be applied: ${error.blockers[0]?.message}`, {
+        errors: error.blockers
+      })
+    case "StalePlan":
+      return problem(
+        409,
+        "stale_plan",
+        "What the plan was made for has changed since; plan again and review it",
+        {
+          addresses: error.addresses
+        }
+      )
+    case "UnknownPlan":
+      return problem(
+        404,
+        "not_found",
+        "There is no such plan, or it was applied, or it is older than 24 hours; plan again"
+      )
+    case "RoleTooLow":
+      return problem(403, "forbidden", `The plan deletes what only the role ${error.needed} may delete`, {
+        addresses: error.addresses
+      })
+    default:
+      return fromStore(error)
+  }
+}
+
+const flags = {
+  prune: Schema.optionalKey(Schema.Boolean),
+  confirm: Schema.optionalKey(Schema.Array(Schema.String))
+}
+const ApplyBody = Schema.Union([
+  Schema.Struct({ planId: Uid }),
+  Schema.Struct({ manifest: Schema.Json, ...flags })
+])
+const decodeApply = Schema.decodeUnknownResult(ApplyBody)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "manifest",
+  Effect.fnUntraced(function* (handlers) {
+    const manifests = yield* Manifests
+    return handlers.handleAll(
+      guard(Api.groups.manifest)({
+        get: Effect.fnUntraced(function* () {
+          const { orgId, orgSlug } = yield* RequestScope
+          const request = yield* HttpServerRequest.HttpServerRequest
+          const manifest = yield* Effect.mapError(manifests.get(orgId, orgSlug), fromStore)
+          return /yaml/.test(request.headers["accept"] ?? "")
+            ? HttpServerResponse.text(toYaml(manifest), { contentType: "application/yaml" })
+            : HttpServerResponse.jsonUnsafe(manifest)
+        }),
+        plan: Effect.fnUntraced(function* ({ payload, query }) {
+          const { orgId, orgSlug } = yield* RequestScope
+          const request = { prune: query.prune ?? false, confirm: query.confirm ?? [] }
+          return yield* Effect.mapError(manifests.plan(orgId, orgSlug, payload, request), toProblem)
+        }),
+        apply: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, orgSlug, role, caller } = yield* RequestScope
+          const actor = { ...caller.actor, outcome: 202 }
+          const source = parseSource(payload)
+          if (Result.isFailure(source)) return yield* invalid(source.failure)
+          const { value, locate } = source.success
+          const body = decodeApply(value, { errors: "all", onExcessProperty: "error" })
+          if (Result.isFailure(body)) return yield* invalid(faultsOf("", body.failure.issue))
+          if ("planId" in body.success) {
+            return yield* Effect.mapError(
+              manifests.applyPlan(orgId, body.success.planId, role, actor),
+              toProblem
+            )
+          }
+          const { manifest, prune, confirm } = body.success
+          const inner = (path: ReadonlyArray<string | number>) => locate(["manifest", ...path])
+          const request = { prune: prune ?? false, confirm: confirm ?? [] }
+          return yield* manifests.applyManifest(orgId, orgSlug, manifest, inner, request, role, actor).pipe(
+            Effect.mapError(toProblem),
+            // The document sits inside of the request here: its pointers start there.
+            Effect.mapError((failure) =>
+              failure.errors === undefined ? failure : moved(failure, failure.errors)
+            )
+          )
+        })
+      })
+    )
+  })
+)
+
+const moved = (failure: Problem, errors: ReadonlyArray<ManifestFault>): Problem =>
+  problem(failure.status, failure.code, failure.detail, {
+    errors: errors.map((error) => ({ ...error, pointer: toPointer(["manifest"]) + error.pointer }))
+  })

@@ -1,0 +1,75 @@
+/** Plans as they were made, kept for 24 hours. They hold the secrets of the manifest, so they are sealed. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import { Db, inOrg, repeatable } from "./Db.ts"
+import { StoreUnavailable } from "./errors.ts"
+import { KeyRing } from "./KeyRing.ts"
+
+export interface StoredPlan {
+  readonly id: string
+  readonly createdAt: Date
+  readonly expiresAt: Date
+}
+
+export class Plans extends Context.Service<
+  Plans,
+  {
+    readonly save: (orgId: string, content: Redacted.Redacted) => Effect.Effect<StoredPlan, StoreUnavailable>
+    /** None: there is no such plan, it has expired, or it was applied. */
+    readonly load: (
+      orgId: string,
+      id: string
+    ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
+    /** Marks it as applied. False: somebody else was first. */
+    readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
+  }
+>()("svc/store/Plans") {
+  static readonly layer = Layer.effect(
+    Plans,
+    Effect.gen(function* () {
+      const { api: sql } = yield* Db
+      const ring = yield* KeyRing
+      const place = (orgId: string, id: string) => ["plan", orgId, id]
+      return Plans.of({
+        save: Effect.fn("Plans.save")(function* (orgId, content) {
+          const id = randomUUIDv7()
+          const { keyId, bytes } = ring.seal(place(orgId, id), content)
+          const [row] = yield* repeatable(sql<StoredPlan>`
+            insert into plan (org_id, id, expires_at, key_id, sealed)
+            select ${orgId}::uuid, ${id}::uuid, now() + interval '24 hours', ${keyId}, ${bytes}
+            where ${inOrg(sql, orgId)}
+            on conflict (org_id, id) do nothing
+            returning id, created_at as "createdAt", expires_at as "expiresAt"`)
+          if (row === undefined)
+            return yield* new StoreUnavailable({ message: "The plan could not be stored" })
+          return row
+        }),
+        load: Effect.fn("Plans.load")(function* (orgId, id) {
+          const [row] = yield* repeatable(sql<{ readonly key_id: string; readonly sealed: Uint8Array }>`
+            select key_id, sealed from plan
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now() and applied_at is null
+              and ${inOrg(sql, orgId)}`)
+          if (row === undefined) return Option.none()
+          const opened = ring.open(place(orgId, id), { keyId: row.key_id, bytes: row.sealed })
+          return Option.some(
+            yield* Effect.mapError(
+              opened,
+              (error) => new StoreUnavailable({ message: error.message, cause: error })
+            )
+          )
+        }),
+        consume: Effect.fn("Plans.consume")(function* (orgId, id) {
+          const rows = yield* repeatable(sql`
+            update plan set applied_at = now()
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and applied_at is null and ${inOrg(sql, orgId)}
+            returning id`)
+          return rows.length > 0
+        })
+      })
+    })
+  )
+}
