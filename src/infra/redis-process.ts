@@ -59,6 +59,12 @@ export const makeProcesses = (host: Host["Service"]) => {
     return uncontrolled
   })
 
+  /** A server that has lost its pid file tells its pid itself. */
+  const answering = Effect.fnUntraced(function* (place: RedisPlace) {
+    const process = yield* find(place, ["port"])
+    return process._tag === "Stopped" ? undefined : process.pid
+  })
+
   const program = Effect.gen(function* () {
     for (const name of programs) {
       const found = yield* host.which(name)
@@ -122,9 +128,8 @@ export const makeProcesses = (host: Host["Service"]) => {
       )
     }),
     stop: Effect.fnUntraced(function* (place: RedisPlace) {
-      const process = yield* find(place, ["port"])
-      if (process._tag === "Stopped") return
-      const { pid } = process
+      const pid = (yield* recorded(place)) ?? (yield* answering(place))
+      if (pid === undefined) return
       const gone = Effect.map(isRunning(place, pid), (running) => !running)
       yield* host.kill(pid, "SIGTERM")
       yield* until(gone, stopMs, () => host.kill(pid, "SIGKILL"))

@@ -99,7 +99,7 @@ export const inspectCache = (world: CacheWorld, { uid }: CacheResource) =>
   )
 
 /** The control user's way in, worked out from the sealed key as the platform does it. */
-export const controlOf = (world: CacheWorld, { uid }: CacheResource) =>
+export const controlOf = (world: CacheWorld, { uid }: { readonly uid: string }) =>
   Effect.gen(function* () {
     const key = yield* (yield* PlatformSecrets).ensure(
       "redis-control-key",
