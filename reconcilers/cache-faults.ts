@@ -1,5 +1,6 @@
 /** How a cache server departs from what it should be, and which act makes it right. Pure: compares what was seen. */
 import * as Duration from "effect/Duration"
+import type { InspectedCertificate } from "#src/infra/CertificateAuthority.ts"
 import type { LiveServer, LiveUser } from "#src/infra/RedisControl.ts"
 import type { RedisServer, RedisSettings } from "#src/infra/RedisServers.ts"
 import {
@@ -19,17 +20,11 @@ export interface Fault {
   readonly repair: "certificate" | "files" | "process" | "users" | "settings" | "rebuild" | "discard"
 }
 
-export interface Certificate {
-  readonly expiresAt: Date
-  readonly trusted: boolean
-  readonly covers: (host: string) => boolean
-}
-
 /** A certificate is replaced this long before it ends: many daily looks before anybody is in trouble. */
 const renewBefore = Duration.toMillis("30 days")
 
 export const certificateFaults = (
-  certificate: Certificate | undefined,
+  certificate: InspectedCertificate | undefined,
   host: string,
   now: number
 ): ReadonlyArray<Fault> => {

@@ -17,7 +17,7 @@ import { Cache, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { absent, type Difference, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
-import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { CertificateAuthority, type InspectedCertificate } from "#src/infra/CertificateAuthority.ts"
 import {
   type RedisServer,
   RedisServers,
@@ -53,10 +53,14 @@ export const layer = register(
 
     const certificateOf = (server: RedisServer) =>
       Option.getOrUndefined(Option.flatMap(Option.fromUndefinedOr(server.certificate), authority.inspect))
-    const faultsOfCertificate = (server: RedisServer) =>
-      Effect.map(Clock.currentTimeMillis, (now) => certificateFaults(certificateOf(server), managedHost, now))
+    const faultsOf = (certificate: InspectedCertificate | undefined) =>
+      Effect.map(Clock.currentTimeMillis, (now) => certificateFaults(certificate, managedHost, now))
 
-    const statusOf = ({ spec, status }: CacheResource, server: RedisServer): CacheStatus => {
+    const statusOf = (
+      { spec, status }: CacheResource,
+      server: RedisServer,
+      certificate: InspectedCertificate | undefined
+    ): CacheStatus => {
       const live = server.process._tag === "Running" ? server.process.live : undefined
       return {
         host: managedHost,
@@ -67,7 +71,7 @@ export const layer = register(
             : Math.round(Number(live.settings.get("maxmemory")) / 1024 / 1024),
         // A server that is down tells no version: the last one seen is the best there is.
         server: live?.version ?? status?.server ?? "",
-        certificateExpiresAt: certificateOf(server)?.expiresAt.toISOString() ?? ""
+        certificateExpiresAt: certificate?.expiresAt.toISOString() ?? ""
       }
     }
 
@@ -82,23 +86,23 @@ export const layer = register(
       )
       yield* servers.claim(target)
       let server = yield* look
-      if (server.port === undefined) {
-        // A process that has lost its folder writes to files that nobody will find.
-        if (server.config === undefined && server.process._tag !== "Stopped") yield* servers.stop(target)
-        yield* servers.reservePort(target)
-      }
-      if ((yield* faultsOfCertificate(server)).length > 0) {
-        const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
-        yield* servers.writeCertificate(target, yield* authority.issue({ hosts: [managedHost, ...local] }))
-      }
-      server = yield* look
-      if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
-
-      const { process } = server
-      if (process._tag === "Uncontrolled") {
-        if (!process.lost) return yield* new Retryable({ message: process.message })
+      if (server.process._tag === "Uncontrolled") {
+        if (!server.process.lost) return yield* new Retryable({ message: server.process.message })
         yield* servers.stop(target)
       }
+      if (server.port === undefined) {
+        // A process that has lost its folder writes to files that nobody will find.
+        if (server.config === undefined && server.process._tag === "Running") yield* servers.stop(target)
+        yield* servers.reservePort(target)
+        server = yield* look
+      }
+      if ((yield* faultsOf(certificateOf(server))).length > 0) {
+        const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
+        yield* servers.writeCertificate(target, yield* authority.issue({ hosts: [managedHost, ...local] }))
+        server = yield* look
+      }
+      if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
+      const { process } = server
       if (process._tag !== "Running") return yield* servers.start(target)
       const repairs = new Set(processFaults(server, settings).map((fault) => fault.repair))
       if (repairs.has("users")) yield* servers.setUsers(target, settings)
@@ -112,12 +116,13 @@ export const layer = register(
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return absent
         const server = found.value
-        const status = statusOf(resource, server)
+        const certificate = certificateOf(server)
+        const status = statusOf(resource, server, certificate)
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
         const settings = yield* settingsOf(resource)
         const faults = [
-          ...(yield* faultsOfCertificate(server)),
+          ...(yield* faultsOf(certificate)),
           ...fileFaults(server, settings),
           ...processFaults(server, settings)
         ]

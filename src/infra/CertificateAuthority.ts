@@ -67,7 +67,7 @@ export class CertificateAuthority extends Context.Service<
       const platform = yield* PlatformSecrets
       const sealed = yield* platform.ensure(secretName, makeAuthority)
       const stored = yield* Effect.mapError(
-        Schema.decodeUnknownEffect(Stored)(Redacted.value(sealed)),
+        Schema.decodeEffect(Stored)(Redacted.value(sealed)),
         // The parser's message would quote the private key.
         () => new CertificateError({ message: `The platform secret "${secretName}" is damaged` })
       )

@@ -24,9 +24,9 @@ import { Host } from "./Host.ts"
 import { readLive, setSettings, setUsers } from "./RedisControl.ts"
 import { type Assigned, makeControlFiles, type RedisTarget } from "./redis-control-file.ts"
 import { failed, RedisServerError } from "./redis-errors.ts"
-import { exists, makeProcesses, type RedisProcess } from "./redis-process.ts"
+import { appendOnlyFile, exists, removeCertificates } from "./redis-files.ts"
+import { makeProcesses, type RedisProcess } from "./redis-process.ts"
 import {
-  appendOnlyManifest,
   appendOnlyName,
   appUser,
   configName,
@@ -189,8 +189,14 @@ export class RedisServers extends Context.Service<
 
       const inspect = Effect.fnUntraced(function* (uid: string) {
         const place = placeOf(uid)
-        if (!(yield* exists(place.dir)) && !(yield* exists(place.endpoint.socket))) return Option.none()
-        const assigned = Option.getOrElse(yield* control.read(uid), (): Assigned => ({ fence: 0n }))
+        const controlFile = yield* control.read(uid)
+        if (
+          Option.isNone(controlFile) &&
+          !(yield* exists(place.dir)) &&
+          !(yield* exists(place.endpoint.socket))
+        )
+          return Option.none()
+        const assigned = Option.getOrElse(controlFile, (): Assigned => ({ fence: 0n }))
         const { certificate } = assigned
         const server: RedisServer = {
           port: assigned.port,
@@ -303,17 +309,3 @@ export class RedisServers extends Context.Service<
     })
   )
 }
-
-const appendOnlyFile = Effect.fnUntraced(function* (dir: string) {
-  const folder = path.join(dir, appendOnlyName)
-  if (yield* exists(path.join(folder, appendOnlyManifest))) return "complete" as const
-  return (yield* exists(folder)) ? ("partial" as const) : ("none" as const)
-})
-
-/** Certificates that were replaced, and those of a reconcile that ended before it could use them. */
-const removeCertificates = (dir: string, keep: ReadonlyArray<string | undefined>) =>
-  Effect.promise(async () => {
-    for (const name of await fs.readdir(dir))
-      if (/^tls-.*\.pem$/.test(name) && !keep.includes(name))
-        await fs.rm(path.join(dir, name), { force: true })
-  })

@@ -38,7 +38,7 @@ export const makeControlFiles = (host: Host["Service"], dirOf: (uid: string) => 
       Effect.mapError(host.readFile(fileOf(uid)), failed),
       Option.match({
         onNone: () => Effect.succeedNone,
-        onSome: (text) => Effect.option(Schema.decodeUnknownEffect(Stored)(text))
+        onSome: (text) => Effect.option(Schema.decodeEffect(Stored)(text))
       })
     )
   const write = (uid: string, assigned: Assigned) =>

@@ -6,6 +6,7 @@ import * as Option from "effect/Option"
 import type { Host } from "./Host.ts"
 import { type LiveServer, type RedisEndpoint, readLive } from "./RedisControl.ts"
 import { failed, RedisServerError } from "./redis-errors.ts"
+import { exists } from "./redis-files.ts"
 import { configName, logName, pidName } from "./redis-settings.ts"
 
 export type RedisProcess =
@@ -155,12 +156,4 @@ const until = <E, E2>(
       while (!(yield* condition)) yield* Effect.sleep(10)
     }),
     { duration: limitMs, orElse: otherwise }
-  )
-
-export const exists = (target: string): Effect.Effect<boolean> =>
-  Effect.promise(() =>
-    fs.access(target).then(
-      () => true,
-      () => false
-    )
   )

@@ -4,7 +4,6 @@ import * as net from "node:net"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
@@ -19,6 +18,7 @@ import {
 import {
   appClient,
   authorityOf,
+  bareHost,
   type CacheWorld,
   cacheServices,
   cacheWorld,
@@ -335,17 +335,8 @@ test("every server can be stopped at once, and its data stays", (world) =>
 it.live("a host without a server program says which package to install", () =>
   Effect.gen(function* () {
     const world = yield* cacheWorld
-    const bare = Layer.fresh(RedisServers.layer).pipe(
-      Layer.provide(
-        Layer.effect(
-          Host,
-          Effect.map(Host, (host) => ({ ...host, which: () => Effect.succeedNone }))
-        )
-      ),
-      Layer.provide(cacheServices(world))
-    )
     const error = yield* Effect.flatMap(RedisServers, (servers) => Effect.flip(servers.requireProgram)).pipe(
-      Effect.provide(bare, { local: true })
+      Effect.provide(cacheServices(world, bareHost), { local: true })
     )
     assert.strictEqual(error.reason, "HostDependencyMissing")
     assert.include(error.message, "apt-get install redis-server")

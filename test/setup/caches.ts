@@ -42,16 +42,22 @@ export const cacheWorld: Effect.Effect<CacheWorld, never, Scope.Scope> = Effect.
 )
 
 /** A control plane's adapters over the world, built anew each time. */
-export const cacheServices = ({ dataDir, secrets }: CacheWorld) =>
+export const cacheServices = ({ dataDir, secrets }: CacheWorld, host = Host.layer) =>
   RedisServers.layer.pipe(
-    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(host),
     Layer.provideMerge(CertificateAuthority.layer),
     Layer.provideMerge(AppConfig.layerWith({ dataDir })),
     Layer.provideMerge(secrets.layer)
   )
 
-export const cacheReconciler = (world: CacheWorld) =>
-  cache.layer.pipe(Layer.provide(cacheServices(world)), Layer.provideMerge(Registry.layer))
+export const cacheReconciler = (world: CacheWorld, host = Host.layer) =>
+  cache.layer.pipe(Layer.provide(cacheServices(world, host)), Layer.provideMerge(Registry.layer))
+
+/** A host on which no program is installed. */
+export const bareHost = Layer.effect(
+  Host,
+  Effect.map(Host, (host) => ({ ...host, which: () => Effect.succeedNone }))
+).pipe(Layer.provide(Host.layer))
 
 export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): CacheResource => {
   const resource: CacheResource = {
@@ -172,7 +178,7 @@ export const cacheSnapshot = (world: CacheWorld, resource: CacheResource) =>
         })
         return yield* Effect.promise(() => client.ping())
       })
-    ).pipe(Effect.catch(() => Effect.succeed("refused")))
+    ).pipe(Effect.orElseSucceed(() => "refused"))
     return {
       config: plain(server.config),
       users: plain(server.users),

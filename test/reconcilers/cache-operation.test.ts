@@ -1,0 +1,177 @@
+/** A cache in use: what applications that are connected to it notice of the changes that a reconcile makes. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import * as tls from "node:tls"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { Registry } from "#src/engine/Reconciler.ts"
+import {
+  appClient,
+  authorityOf,
+  bareHost,
+  type CacheResource,
+  type CacheWorld,
+  cacheReconciler,
+  cacheRemains,
+  cacheWorld,
+  folderOf,
+  inspectCache,
+  makeCache,
+  passwordOf,
+  processesNaming,
+  setPassword
+} from "#test/setup/caches.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { look, reachGoal, type Target } from "./settle.ts"
+
+let fence = 0n
+
+/** One run of one control plane. */
+const run = <A, E, R>(
+  world: CacheWorld,
+  resource: CacheResource,
+  body: (target: Target, resource: CacheResource) => Effect.Effect<A, E, R>,
+  layer = cacheReconciler(world)
+) =>
+  Effect.gen(function* () {
+    const registration = (yield* Registry).registrations.get("Cache")
+    if (registration === undefined) return yield* Effect.die("no reconciler is registered")
+    return yield* body(registration.reconciler, { ...resource, fence: ++fence })
+  }).pipe(Effect.provide(layer, { local: true }))
+
+const settle = (world: CacheWorld, resource: CacheResource) =>
+  run(world, resource, (target, current) => reachGoal(target, current, 1, 30_000))
+
+const test = <E>(name: string, body: (world: CacheWorld) => Effect.Effect<void, E, Scope.Scope>) =>
+  it.live(name, () => Effect.flatMap(cacheWorld, body))
+
+const client = Effect.fn(function* (
+  world: CacheWorld,
+  resource: CacheResource,
+  password = passwordOf(world, resource)
+) {
+  const { port = 0 } = yield* inspectCache(world, resource)
+  return yield* appClient({ port, password, ca: yield* authorityOf(world) })
+})
+
+const pidOf = (world: CacheWorld, resource: CacheResource) =>
+  processesNaming(folderOf(world, resource)).map(({ pid }) => pid)
+
+test("a rotation ends the old password and its connections, and nothing restarts", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world)
+    yield* settle(world, resource)
+    const old = passwordOf(world, resource)
+    const connected = yield* client(world, resource)
+    yield* Effect.promise(() => connected.set("kept", "yes"))
+    const before = pidOf(world, resource)
+    setPassword(world, resource, `second-${uuid()}`)
+    yield* settle(world, { ...resource, spec: { ...resource.spec, credentialVersion: 2 } })
+    const refused = yield* Effect.flip(client(world, resource, old))
+    assert.match(String(refused.cause), /WRONGPASS/)
+    yield* Effect.flip(Effect.tryPromise(() => connected.get("kept")))
+    const renewed = yield* client(world, resource)
+    assert.strictEqual(yield* Effect.promise(() => renewed.get("kept")), "yes")
+    assert.deepStrictEqual(pidOf(world, resource), before)
+  }))
+
+test("size, eviction policy and persistence change under a connection that stays", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world, { persistence: "none" })
+    yield* settle(world, resource)
+    const connected = yield* client(world, resource)
+    yield* Effect.promise(() => connected.set("kept", "yes"))
+    const before = pidOf(world, resource)
+    yield* settle(world, {
+      ...resource,
+      spec: { ...resource.spec, sku: "cache-s2", evictionPolicy: "volatile-lru", persistence: "aof" }
+    })
+    assert.strictEqual(yield* Effect.promise(() => connected.get("kept")), "yes")
+    assert.deepStrictEqual(pidOf(world, resource), before)
+    const info = yield* Effect.promise(() => connected.info("memory"))
+    assert.include(info, `maxmemory:${4096 * 1024 * 1024}`)
+    assert.include(info, "maxmemory_policy:volatile-lru")
+  }))
+
+test("a server killed by hand comes back with what it had written", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world)
+    yield* settle(world, resource)
+    const connected = yield* client(world, resource)
+    yield* Effect.promise(() => connected.set("kept", "yes"))
+    const [pid = 0] = pidOf(world, resource)
+    process.kill(pid, "SIGKILL")
+    while (pidOf(world, resource).length > 0) yield* Effect.sleep(10)
+    const down = yield* run(world, resource, look)
+    assert.deepInclude(down, { ready: false, reason: "ServerDown" })
+    yield* settle(world, resource)
+    const again = yield* client(world, resource)
+    assert.strictEqual(yield* Effect.promise(() => again.get("kept")), "yes")
+    assert.notInclude(pidOf(world, resource), pid)
+  }))
+
+test("a renewed certificate is served at once, and connections go on", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world)
+    yield* settle(world, resource)
+    const { port = 0 } = yield* inspectCache(world, resource)
+    const ca = yield* authorityOf(world)
+    const connected = yield* client(world, resource)
+    const before = yield* servedSerial(port, ca)
+    const folder = folderOf(world, resource)
+    for (const name of fs.readdirSync(folder)) if (name.endsWith(".pem")) fs.rmSync(path.join(folder, name))
+    yield* settle(world, resource)
+    assert.notStrictEqual(yield* servedSerial(port, ca), before)
+    assert.strictEqual(yield* Effect.promise(() => connected.ping()), "PONG")
+    assert.lengthOf(
+      fs.readdirSync(folder).filter((name) => name.endsWith(".pem")),
+      1
+    )
+  }))
+
+test("without a server program the cache says what to install, and nothing is made", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world)
+    const error = yield* Effect.flip(
+      run(
+        world,
+        resource,
+        (target, current) =>
+          Effect.flatMap(look(target, current), (observation) => target.converge(current, observation)),
+        cacheReconciler(world, bareHost)
+      )
+    )
+    assert.deepInclude(error, { _tag: "Retryable", reason: "HostDependencyMissing" })
+    assert.match(error.message, /apt-get install redis-server/)
+    assert.deepStrictEqual(yield* cacheRemains(world, resource), [])
+  }))
+
+test("a server that hangs is waited for, not restarted", (world) =>
+  Effect.gen(function* () {
+    const resource = makeCache(world)
+    yield* settle(world, resource)
+    const [pid = 0] = pidOf(world, resource)
+    process.kill(pid, "SIGSTOP")
+    const error = yield* run(world, resource, (target, current) =>
+      Effect.gen(function* () {
+        const observation = yield* look(target, current)
+        assert.deepInclude(observation, { ready: false })
+        return yield* Effect.flip(target.converge(current, observation))
+      })
+    )
+    assert.strictEqual(error._tag, "Retryable")
+    assert.match(error.message, /did not answer/)
+    process.kill(pid, "SIGCONT")
+    yield* settle(world, resource)
+    assert.deepStrictEqual(pidOf(world, resource), [pid])
+  }))
+
+const servedSerial = (port: number, ca: string) =>
+  Effect.callback<string>((resume) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, ca }, () => {
+      resume(Effect.succeed(socket.getPeerCertificate().serialNumber))
+      socket.end()
+    })
+    socket.once("error", (error) => resume(Effect.die(error)))
+  })
