@@ -41,7 +41,7 @@ const run = <A, E, R>(
   }).pipe(Effect.provide(layer, { local: true }))
 
 const settle = (world: CacheWorld, resource: CacheResource) =>
-  run(world, resource, (target, current) => reachGoal(target, current, 1, 30_000))
+  run(world, resource, (target, current) => reachGoal(target, current))
 
 const test = <E>(name: string, body: (world: CacheWorld) => Effect.Effect<void, E, Scope.Scope>) =>
   it.live(name, () => Effect.flatMap(cacheWorld, body))

@@ -29,8 +29,8 @@ export const look = (
 export const reachGoal = Effect.fnUntraced(function* (
   target: Target,
   resource: Resource,
-  repeat: number,
-  settleMs: number
+  settleMs = 30_000,
+  repeat = 1
 ) {
   const deadline = (yield* Clock.currentTimeMillis) + settleMs
   let trouble = "it made no progress"

@@ -69,7 +69,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
     }).pipe(Effect.provide(subject.layer(world), { local: true }))
 
   const settle = (world: World, resource: Resource<Spec>, repeat = 1) =>
-    run(world, resource, (target, current) => reachGoal(target, current, repeat, settleMs))
+    run(world, resource, (target, current) => reachGoal(target, current, settleMs, repeat))
 
   /** Settles while the control plane dies after its n-th outside write; answers the name of that write. */
   const settleUntilCrash = (world: World, resource: Resource<Spec>, n: number) =>
