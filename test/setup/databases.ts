@@ -1,0 +1,172 @@
+/** A machine for managed Postgres servers in a temporary folder, and the ways in which tests look at it. */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import postgres from "postgres"
+import * as database from "#reconcilers/database.ts"
+import type { DatabaseSpec } from "#schemas/database.ts"
+import { AppConfig } from "#src/config.ts"
+import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { Host } from "#src/infra/Host.ts"
+import { tellServer } from "#src/infra/PostgresControl.ts"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
+import { processesNaming } from "./caches.ts"
+import { uuid } from "./fixtures.ts"
+import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+
+export interface DatabaseWorld {
+  readonly dataDir: string
+  readonly secrets: MemorySecrets
+}
+export type DatabaseResource = Resource<DatabaseSpec>
+
+/** Ends every process that was started in its folder when the scope closes. */
+export const databaseWorld: Effect.Effect<DatabaseWorld, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.sync(() => ({
+    dataDir: fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-")),
+    secrets: memorySecrets()
+  })),
+  ({ dataDir }) =>
+    Effect.sync(() => {
+      for (const { pid } of processesNaming(dataDir)) {
+        try {
+          process.kill(pid, "SIGKILL")
+        } catch {
+          // Children of a server that was just killed end by themselves.
+        }
+      }
+      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 10 })
+    })
+)
+
+export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
+  PostgresServers.layer.pipe(
+    Layer.provideMerge(PostgresBinaries.layer),
+    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(CertificateAuthority.layer),
+    Layer.provideMerge(AppConfig.layerWith({ dataDir })),
+    Layer.provideMerge(secrets.layer)
+  )
+
+export const databaseReconciler = (world: DatabaseWorld) =>
+  database.layer.pipe(Layer.provide(databaseServices(world)), Layer.provideMerge(Registry.layer))
+
+export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> = {}): DatabaseResource => {
+  const resource: DatabaseResource = {
+    orgId: uuid(),
+    uid: uuid(),
+    kind: "Database",
+    projectId: uuid(),
+    environment: "production",
+    name: "main",
+    parentUid: null,
+    spec: { sku: "db-n1", region: "local", credentialVersion: 1, ...spec },
+    generation: 1,
+    status: null,
+    deleting: false,
+    fence: 0n
+  }
+  setPassword(world, resource, `first-${uuid()}`)
+  return resource
+}
+
+export const setPassword = (world: DatabaseWorld, { orgId, uid }: DatabaseResource, password: string): void =>
+  world.secrets.write({ orgId, uid, field: "password" }, Redacted.make(password))
+
+export const passwordOf = (world: DatabaseWorld, { orgId, uid }: DatabaseResource): string => {
+  const password = world.secrets.read({ orgId, uid, field: "password" })
+  if (password === undefined) throw new Error("the database has no password")
+  return Redacted.value(password)
+}
+
+export const folderOf = ({ dataDir }: DatabaseWorld, { uid }: { readonly uid: string }): string =>
+  path.join(dataDir, "databases", uid)
+
+export const inspectDatabase = (world: DatabaseWorld, { uid }: DatabaseResource) =>
+  Effect.flatMap(PostgresServers, (servers) => servers.inspect(uid)).pipe(
+    Effect.map(Option.getOrThrow),
+    Effect.provide(databaseServices(world), { local: true })
+  )
+
+/** A statement as the control user, behind the platform's back. */
+export const disturb =
+  (statement: string, inside = "postgres") =>
+  (world: DatabaseWorld, resource: DatabaseResource) =>
+    Effect.gen(function* () {
+      const server = yield* inspectDatabase(world, resource)
+      const socketDir = path.join(world.dataDir, "run")
+      yield* tellServer({ socketDir, port: server.port ?? 0 }, inside, statement)
+    })
+
+/** Runs statements as an application would: TLS with verification against the platform's authority. */
+export const asApplication = <A>(
+  world: DatabaseWorld,
+  resource: DatabaseResource,
+  body: (sql: postgres.Sql) => Promise<A>,
+  options: { readonly password?: string; readonly database?: string; readonly ssl?: false } = {}
+) =>
+  Effect.gen(function* () {
+    const server = yield* inspectDatabase(world, resource)
+    const ca = yield* Effect.map(CertificateAuthority, (authority) => authority.caPem).pipe(
+      Effect.provide(databaseServices(world), { local: true })
+    )
+    return yield* Effect.tryPromise(async () => {
+      const sql = postgres({
+        host: "127.0.0.1",
+        port: server.port ?? 0,
+        database: options.database ?? "app",
+        username: "app",
+        password: options.password ?? passwordOf(world, resource),
+        ssl: options.ssl ?? { ca, rejectUnauthorized: true },
+        max: 1,
+        connect_timeout: 5,
+        onnotice: () => {}
+      })
+      try {
+        return await body(sql)
+      } finally {
+        await sql.end({ timeout: 1 })
+      }
+    })
+  })
+
+/** Equal for equal databases: identifiers, ports, digests and the names made from them are replaced by words. */
+export const databaseSnapshot = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const server = yield* inspectDatabase(world, resource)
+    const plain = (text: string) =>
+      text
+        .replaceAll(world.dataDir, "DATA")
+        .replaceAll(resource.uid, "UID")
+        .replaceAll(String(server.port), "PORT")
+        .replaceAll(/server-[0-9a-f]+\.pem/g, "CERTIFICATE")
+        .replaceAll(/[0-9a-f]{32}/g, "DIGEST")
+    const live = server.process._tag === "Running" ? server.process.live : undefined
+    const signsIn = yield* asApplication(
+      world,
+      resource,
+      async (sql) => (await sql`select current_user as name`)[0]
+    ).pipe(Effect.catch(() => Effect.succeed("refused")))
+    return {
+      files: [server.files.config, server.files.access, server.files.identities].map(plain),
+      live: live === undefined ? undefined : { ...live, config: null, verifier: null, archiveError: null },
+      signsIn
+    }
+  })
+
+export const databaseRemains = (world: DatabaseWorld, { uid }: DatabaseResource) =>
+  Effect.sync(() => [
+    ...[folderOf(world, { uid })].filter((file) => fs.existsSync(file)),
+    ...fs
+      .readdirSync(path.join(world.dataDir, "ports"))
+      .filter((port) => fs.readFileSync(path.join(world.dataDir, "ports", port), "utf8") === uid)
+      .map((port) => `port ${port}`),
+    ...processesNaming(uid).map(({ pid }) => `process ${pid}`)
+  ])
