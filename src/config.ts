@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
+import { defaultDataDir } from "./infra/dataDir.ts"
 
 export interface Settings {
   /** Absolute path: embedded Postgres, managed servers, certificates. */
@@ -54,8 +55,8 @@ const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(u
 
 const settings: Config.Config<Settings> = Config.all({
   dataDir: Config.String("SVC_DATA_DIR").pipe(
-    Config.withDefault(".svc"),
-    Config.map((dir) => path.resolve(dir))
+    Config.map((dir) => path.resolve(dir)),
+    Config.withDefault(undefined)
   ),
   host: Config.String("SVC_HOST").pipe(Config.withDefault("127.0.0.1")),
   port: port("SVC_PORT", 8787),
@@ -84,6 +85,7 @@ const settings: Config.Config<Settings> = Config.all({
 }).pipe(
   Config.map((config) => ({
     ...config,
+    dataDir: config.dataDir ?? defaultDataDir(),
     publicUrl: (config.publicUrl ?? `http://${config.host}:${config.port}`).replace(/\/+$/, "")
   }))
 )

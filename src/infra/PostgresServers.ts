@@ -123,6 +123,8 @@ export class PostgresServers extends Context.Service<
     readonly createDatabase: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly closeDatabases: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly createExtension: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    /** Stops every server of this machine, whoever works on it: for an operator who takes the machine down. */
+    readonly stopAll: Effect.Effect<void, PostgresServerError>
     /** Removes everything, also the port reservation. */
     readonly delete: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
   }
@@ -220,6 +222,22 @@ export class PostgresServers extends Context.Service<
           Effect.repeat({ until: (pid) => pid === undefined, schedule: everyMoment }),
           Effect.timeoutOption(`${seconds} seconds`)
         )
+
+      /** Fast, then immediate (the next start recovers), then by force. */
+      const halt = Effect.fnUntraced(function* (uid: string, pid: number) {
+        for (const [signal, seconds] of [
+          ["SIGINT", fastStopSeconds],
+          ["SIGQUIT", 10],
+          ["SIGKILL", 10]
+        ] as const) {
+          yield* host.kill(pid, signal)
+          if (Option.isSome(yield* gone(uid, seconds))) return
+        }
+        return yield* new PostgresServerError({
+          reason: "Failed",
+          message: "The database server does not end"
+        })
+      })
 
       return PostgresServers.of({
         inspect: Effect.fn("PostgresServers.inspect")(
@@ -408,24 +426,7 @@ export class PostgresServers extends Context.Service<
 
         stop: (target) =>
           Effect.flatMap(pidOf(target.uid), (pid) =>
-            pid === undefined
-              ? Effect.void
-              : act("postgres.stop", target, () =>
-                  Effect.gen(function* () {
-                    for (const [signal, seconds] of [
-                      ["SIGINT", fastStopSeconds],
-                      ["SIGQUIT", 10],
-                      ["SIGKILL", 10]
-                    ] as const) {
-                      yield* host.kill(pid, signal)
-                      if (Option.isSome(yield* gone(target.uid, seconds))) return
-                    }
-                    return yield* new PostgresServerError({
-                      reason: "Failed",
-                      message: "The database server does not end"
-                    })
-                  })
-                )
+            pid === undefined ? Effect.void : act("postgres.stop", target, () => halt(target.uid, pid))
           ),
 
         setRole: (target, roleExists, password) =>
@@ -475,6 +476,20 @@ export class PostgresServers extends Context.Service<
             appDatabase,
             "create extension if not exists pg_stat_statements"
           ),
+
+        stopAll: Effect.gen(function* () {
+          const uids = yield* Effect.promise(() =>
+            fs.readdir(path.join(dataDir, "databases")).catch(() => [])
+          )
+          yield* Effect.forEach(
+            uids,
+            Effect.fnUntraced(function* (uid) {
+              const pid = yield* pidOf(uid)
+              if (pid !== undefined) yield* halt(uid, pid)
+            }),
+            { concurrency: 8, discard: true }
+          )
+        }),
 
         delete: (target) =>
           act("postgres.delete", target, () =>

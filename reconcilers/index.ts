@@ -1,0 +1,15 @@
+/** Every kind that can be made real. A kind is one line here and one in `schemas/index.ts`. */
+import * as Layer from "effect/Layer"
+import * as cache from "./cache.ts"
+import * as database from "./database.ts"
+import * as envVariables from "./env-variables.ts"
+import * as environment from "./environment.ts"
+import * as project from "./project.ts"
+
+export const reconcilers = Layer.mergeAll(
+  project.layer,
+  environment.layer,
+  envVariables.layer,
+  database.layer,
+  cache.layer
+)

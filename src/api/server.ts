@@ -1,0 +1,117 @@
+/** The HTTP server of the API, and the one for metrics, which listens on loopback only. */
+import { createServer } from "node:http"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import * as ByteSize from "effect/ByteSize"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as HttpIncomingMessage from "effect/http/HttpIncomingMessage"
+import * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
+import * as Layer from "effect/Layer"
+import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
+import { Access } from "#src/access/Access.ts"
+import { RateLimits } from "#src/access/RateLimits.ts"
+import { AppConfig } from "#src/config.ts"
+import * as metrics from "#src/engine/metrics.ts"
+import { WorkStore } from "#src/engine/WorkStore.ts"
+import { Manifests } from "#src/manifest/Manifests.ts"
+import { longestSource } from "#src/manifest/parse.ts"
+import { Audit } from "#src/store/Audit.ts"
+import { Idempotency } from "#src/store/Idempotency.ts"
+import { Interventions } from "#src/store/Interventions.ts"
+import { Plans } from "#src/store/Plans.ts"
+import * as caches from "./caches.ts"
+import { Cursors } from "./cursor.ts"
+import * as database from "./database.ts"
+import { Api } from "./definition/api.ts"
+import { Operation } from "./definition/operation.ts"
+import * as env from "./env.ts"
+import * as gate from "./gate.ts"
+import * as manifest from "./manifest.ts"
+import * as projects from "./projects.ts"
+import { Replay } from "./replay.ts"
+import * as resources from "./resources.ts"
+import * as routing from "./routing.ts"
+import * as system from "./system.ts"
+
+const handlers = Layer.mergeAll(
+  projects.layerProjects,
+  projects.layerEnvironments,
+  env.layer,
+  caches.layer,
+  database.layer,
+  manifest.layer,
+  resources.layer,
+  system.layerSystem,
+  system.layerMe
+)
+
+const services = Layer.mergeAll(
+  Access.layer,
+  Audit.layer,
+  Cursors.layer,
+  Interventions.layer,
+  Manifests.layer.pipe(Layer.provide(Plans.layer)),
+  RateLimits.layer,
+  Replay.layer.pipe(Layer.provide(Idempotency.layer))
+)
+
+/** Deny by default: an operation that nobody described does not get a server. */
+const everyOperationIsDescribed = Effect.sync(() => {
+  for (const group of Object.values(Api.groups)) {
+    for (const endpoint of Object.values(group.endpoints)) {
+      if (Context.get(endpoint.annotations, Operation) === undefined) {
+        throw new Error(`${endpoint.method} ${endpoint.path} has no operation metadata`)
+      }
+    }
+  }
+})
+
+const routes = Layer.mergeAll(
+  HttpApiBuilder.layer(Api),
+  HttpApiScalar.layer(Api, { path: "/docs" }),
+  routing.layer
+).pipe(Layer.provide(handlers), Layer.provide(gate.layer), Layer.provide(services))
+
+/** The longest body that any operation takes; all but manifests are far below it. */
+const bodyLimit = Layer.succeed(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(longestSource + 4_096))
+
+/** Serves the API while its scope is open. Requests under way get a few seconds when it closes. */
+export const layer = Layer.unwrap(
+  Effect.gen(function* () {
+    yield* everyOperationIsDescribed
+    const { host, port } = yield* AppConfig
+    return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
+      Layer.provide(bodyLimit),
+      Layer.provide(NodeHttpServer.layer(createServer, { host, port, gracefulShutdownTimeout: "5 seconds" }))
+    )
+  })
+)
+
+const metricsRoute = HttpRouter.add(
+  "GET",
+  "/metrics",
+  Effect.gen(function* () {
+    const store = yield* WorkStore
+    const stats = yield* Effect.option(store.stats)
+    if (stats._tag === "Some") metrics.queue(stats.value)
+    const text = yield* PrometheusMetrics.format()
+    return HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4" })
+  })
+)
+
+export const metricsLayer = Layer.unwrap(
+  Effect.map(AppConfig, ({ metricsPort }) =>
+    HttpRouter.serve(metricsRoute, { disableLogger: true, disableListenLog: true }).pipe(
+      Layer.provide(
+        NodeHttpServer.layer(createServer, {
+          host: "127.0.0.1",
+          port: metricsPort,
+          gracefulShutdownTimeout: "1 second"
+        })
+      )
+    )
+  )
+)

@@ -1,0 +1,101 @@
+/** Composes the control plane: this file alone knows all of its parts. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as FetchHttpClient from "effect/http/FetchHttpClient"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Otlp from "effect/observability/Otlp"
+import { reconcilers } from "#reconcilers/index.ts"
+import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
+import * as server from "./api/server.ts"
+import { AppConfig } from "./config.ts"
+import { Engine } from "./engine/Engine.ts"
+import { Registry } from "./engine/Reconciler.ts"
+import * as Worker from "./engine/Worker.ts"
+import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
+import { Host } from "./infra/Host.ts"
+import { PostgresServers } from "./infra/PostgresServers.ts"
+import { PostgresBinaries } from "./infra/postgres-binaries.ts"
+import { RedisServers } from "./infra/RedisServers.ts"
+import { StateStoreServer } from "./infra/StateStoreServer.ts"
+import { Db } from "./store/Db.ts"
+import { Feed } from "./store/Feed.ts"
+import { Fingerprint } from "./store/Fingerprint.ts"
+import * as Housekeeping from "./store/Housekeeping.ts"
+import { KeyRing } from "./store/KeyRing.ts"
+import { migrate } from "./store/migrate.ts"
+import { Resources } from "./store/Resources.ts"
+import { PlatformSecrets, Secrets } from "./store/Secrets.ts"
+import * as Work from "./store/Work.ts"
+
+/** This machine and the state store's own server on it. */
+const machine = StateStoreServer.layer.pipe(
+  Layer.provideMerge(PostgresBinaries.layer),
+  Layer.provideMerge(Host.layer)
+)
+
+/** The state store, migrated: the one that settings name, or the embedded one. */
+const database = Layer.unwrap(
+  Effect.gen(function* () {
+    const { databaseUrl, rowSecurity } = yield* AppConfig
+    const url = databaseUrl ?? (yield* (yield* StateStoreServer).ensureRunning)
+    yield* migrate(url)
+    return Db.layer({ url, rowSecurity })
+  })
+)
+
+const store = Layer.mergeAll(Resources.layer, Feed.layer, Secrets.layer, Fingerprint.layer).pipe(
+  Layer.provideMerge(PlatformSecrets.layer),
+  Layer.provideMerge(KeyRing.layer),
+  Layer.provideMerge(database)
+)
+
+/** Adapters to what runs on the machine for users. */
+const infrastructure = Layer.mergeAll(PostgresServers.layer, RedisServers.layer)
+
+/** The reconcile loops of this process. */
+const worker = Worker.layer.pipe(
+  Layer.provide(reconcilers),
+  Layer.provide(Registry.layer),
+  Layer.provide(Work.signal),
+  Layer.provide(infrastructure)
+)
+
+/** What the first start made, if this was the first. */
+export class FirstStart extends Context.Service<FirstStart, { readonly made: Bootstrap | undefined }>()(
+  "svc/FirstStart"
+) {
+  static readonly layer = Layer.effect(
+    FirstStart,
+    Effect.map(bootstrap, (made) => ({ made }))
+  )
+}
+
+/** Everything, by the roles of this process. Building it is starting; closing its scope is stopping. */
+export const controlPlane = Layer.unwrap(
+  Effect.map(AppConfig, ({ roles }) => {
+    const engine = roles.has("engine") ? Engine.layer.pipe(Layer.provide(worker)) : Engine.layer
+    const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
+    return Layer.mergeAll(servers, Housekeeping.layer).pipe(
+      Layer.provide(engine),
+      Layer.provideMerge(FirstStart.layer),
+      Layer.provide(CertificateAuthority.layer),
+      Layer.provide(Work.layer),
+      Layer.provide(store),
+      Layer.provide(machine)
+    )
+  })
+)
+
+/** Logs as lines for people or as JSON, and traces to a collector when one is configured. */
+export const telemetry = Layer.unwrap(
+  Effect.map(AppConfig, ({ logFormat, otlpUrl }) => {
+    const logs = Logger.layer([logFormat === "json" ? Logger.consoleJson : Logger.consoleLogFmt])
+    if (otlpUrl === undefined) return logs
+    return Otlp.layerJson({
+      baseUrl: otlpUrl,
+      resource: { serviceName: "svc" },
+      loggerMergeWithExisting: true
+    }).pipe(Layer.provide(FetchHttpClient.layer), Layer.provideMerge(logs))
+  })
+)

@@ -1,0 +1,41 @@
+/** Keeps what only grows in bounds: every append-only table has an age at which its rows go, in small batches. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import { Db, repeatable, type Sql } from "./Db.ts"
+
+const batch = 5_000
+
+const rules = (sql: Sql) => [
+  // Followers of the feed have a week to learn of a deletion.
+  sql`delete from resource where ctid in (
+    select ctid from resource where deleted_at < now() - interval '7 days' limit ${batch}::int) returning uid`,
+  sql`delete from resource_event where ctid in (
+    select ctid from resource_event where last_at < now() - interval '30 days' limit ${batch}::int) returning uid`,
+  sql`delete from audit_log where ctid in (
+    select ctid from audit_log where at < now() - interval '400 days' limit ${batch}::int) returning id`,
+  sql`delete from plan where ctid in (
+    select ctid from plan where expires_at < now() limit ${batch}::int) returning id`,
+  sql`delete from idempotency where ctid in (
+    select ctid from idempotency where created_at < now() - interval '24 hours' limit ${batch}::int) returning key`,
+  sql`delete from rate_limit where ctid in (
+    select ctid from rate_limit where updated_at < now() - interval '1 hour' limit ${batch}::int) returning bucket`,
+  sql`delete from session where ctid in (
+    select ctid from session where expires_at < now() limit ${batch}::int) returning id`,
+  sql`delete from pause where until < now() returning id`
+]
+
+/** One round. Several processes may do it at once; each row goes once. */
+export const tidy = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  for (const rule of rules(sql)) {
+    yield* repeatable(rule).pipe(
+      Effect.repeat({ while: (rows) => rows.length >= batch }),
+      Effect.catch((error) => Effect.logWarning("old rows could not be removed", error))
+    )
+  }
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.forkScoped(Effect.repeat(tidy, Schedule.spaced("10 minutes").pipe(Schedule.jittered)))
+)
