@@ -1,0 +1,51 @@
+/** How a command ends. The codes are stable: scripts branch on them. */
+import * as Data from "effect/Data"
+import type { ProblemBody } from "../api/definition/problem.ts"
+
+export const exitCodes = {
+  failure: 1,
+  usage: 2,
+  authentication: 4,
+  notFound: 5,
+  conflict: 6,
+  timeout: 7
+} as const
+
+/** Ends the program with this code after saying this. An empty message says nothing more. */
+export class CliFailure extends Data.TaggedError("CliFailure")<{
+  readonly exitCode: number
+  readonly message: string
+}> {}
+
+export const failure = (message: string, exitCode: number = exitCodes.failure): CliFailure =>
+  new CliFailure({ message, exitCode })
+
+export const cancelled = failure("Cancelled; nothing was changed", exitCodes.usage)
+
+export const fromProblem = (problem: ProblemBody): CliFailure => {
+  const lines = [
+    `${problem.title}: ${problem.detail}`,
+    ...(problem.errors ?? []).map(({ pointer, message, line, column }) => {
+      const place = line === undefined ? "" : `${line}:${column ?? 1}  `
+      return `  ${place}${pointer === "" ? "/" : pointer}  ${message}`
+    }),
+    ...(problem.addresses ?? []).map((address) => `  ${address}`),
+    ...(problem.status === 401 ? ['Run "svc login", or set SVC_TOKEN'] : []),
+    ...(problem.status >= 500 ? [`Request ${problem.requestId}`] : [])
+  ]
+  return failure(lines.join("\n"), codeOf(problem.status))
+}
+
+export const codeOf = (status: number): number => {
+  switch (status) {
+    case 401:
+      return exitCodes.authentication
+    case 404:
+      return exitCodes.notFound
+    case 409:
+    case 412:
+      return exitCodes.conflict
+    default:
+      return status >= 400 ? exitCodes.failure : 0
+  }
+}

@@ -1,0 +1,80 @@
+/** What people see. Data goes to stdout, everything else to stderr; colour only where a person reads it. */
+import { styleText } from "node:util"
+import * as Effect from "effect/Effect"
+import type { PlanView } from "../api/definition/manifest.ts"
+
+type Style = Parameters<typeof styleText>[0]
+
+const coloured = (): boolean =>
+  process.env["NO_COLOR"] === undefined && process.env["CI"] === undefined && process.stdout.isTTY === true
+export const paint = (style: Style, text: string): string =>
+  coloured() ? styleText(style, text, { validateStream: false }) : text
+
+export const out = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))
+export const json = (value: unknown) => out(JSON.stringify(value, null, 2))
+export const say = (text: string) => Effect.sync(() => void process.stderr.write(`${text}\n`))
+
+/** Rows in columns as wide as their widest cell. */
+export const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const widths = head.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => (row[column] ?? "").length))
+  )
+  const line = (cells: ReadonlyArray<string>) =>
+    cells
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd()
+  return [paint("bold", line(head)), ...rows.map(line)].join("\n")
+}
+
+type Plan = typeof PlanView.Type
+
+const symbols: Readonly<Record<Plan["changes"][number]["action"], readonly [string, Style]>> = {
+  create: ["+", "green"],
+  update: ["~", "yellow"],
+  replace: ["±", "magenta"],
+  delete: ["-", "red"],
+  noop: [" ", "gray"]
+}
+const shown = (value: unknown): string => (value === undefined ? "" : JSON.stringify(value))
+
+/** A plan for people: what changes, from what to what, why, and how risky that is. */
+export const renderPlan = (plan: Plan): string => {
+  const changes = plan.changes
+    .filter(({ action }) => action !== "noop")
+    .flatMap((change) => {
+      const [symbol, style] = symbols[change.action]
+      const risk = change.risk === "write" ? "" : `  [${change.risk}]`
+      return [
+        paint(style, `${symbol} ${change.address}${risk}`),
+        ...(change.action === "delete"
+          ? []
+          : change.patch.map(({ op, path, value }) =>
+              `    ${op === "remove" ? "-" : op === "add" ? "+" : "~"} ${path} ${shown(value)}`.trimEnd()
+            )),
+        ...change.reasons
+          .filter(({ code }) => code !== "missing" && code !== "different")
+          .map(({ message }) => paint("gray", `    ${message}`))
+      ]
+    })
+  const { summary } = plan
+  const place = (at: { readonly line?: number; readonly column?: number }) =>
+    at.line === undefined ? "" : `${at.line}:${at.column ?? 1} `
+  return [
+    ...changes,
+    ...(changes.length > 0 ? [""] : []),
+    ...plan.drift.flatMap(({ address, differences, observedAt }) => [
+      paint("yellow", `! ${address} has drifted${observedAt === null ? "" : ` (seen ${observedAt})`}`),
+      ...differences.map(({ field, message }) => `    ${field}: ${message}`)
+    ]),
+    ...plan.warnings.map((warning) =>
+      paint("yellow", `Warning ${place(warning)}${warning.pointer}: ${warning.message}`)
+    ),
+    ...plan.blockers.map((blocker) =>
+      paint("red", `Blocked ${place(blocker)}${blocker.pointer}: ${blocker.message}`)
+    ),
+    plan.changes.every(({ action }) => action === "noop")
+      ? "Nothing to change."
+      : `Plan: ${summary.create} to create, ${summary.update} to update, ${summary.replace} to replace, ${summary.delete} to delete.`
+  ].join("\n")
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env node
+// Plain JavaScript, so that an old Node can read it and say what is wrong.
+import { spawnSync } from "node:child_process"
+import { existsSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+
+const [major, minor] = process.versions.node.split(".").map(Number)
+if (major > 22 || (major === 22 && minor >= 19)) {
+  await import("./main.ts")
+} else {
+  // The Node that npm installed beside the program serves as well.
+  const own = fileURLToPath(new URL("../../node_modules/.bin/node", import.meta.url))
+  if (!existsSync(own)) {
+    console.error(
+      `svc needs Node 22.19 or newer; this is ${process.version}. Run "npm ci" or install a newer Node.`
+    )
+    process.exit(1)
+  }
+  const { status } = spawnSync(own, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
+    stdio: "inherit"
+  })
+  process.exit(status ?? 1)
+}

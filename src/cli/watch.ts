@@ -1,0 +1,138 @@
+/** Following the change feed, and waiting until something has converged. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { ResourceChange, type ResourceSummary } from "../api/definition/resources.ts"
+import { Client } from "./client.ts"
+import { type CliFailure, exitCodes, failure } from "./failure.ts"
+import { paint, say } from "./output.ts"
+
+export type Summary = typeof ResourceSummary.Type
+export type Change = typeof ResourceChange.Type
+
+const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(ResourceChange))
+
+/**
+ * Calls `each` with everything there is and then with every change, until it answers true. A connection that ends is
+ * opened again where it stopped.
+ */
+export const follow = Effect.fnUntraced(function* <E>(each: (change: Change) => Effect.Effect<boolean, E>) {
+  const { login, org } = yield* Client
+  const token = login.apiKey ?? login.session
+  let lastEventId: string | undefined
+  for (let failures = 0; ; ) {
+    const response = yield* Effect.tryPromise({
+      try: (signal) =>
+        fetch(`${login.apiUrl}/v1/orgs/${encodeURIComponent(org)}/resources/watch`, {
+          signal,
+          headers: {
+            accept: "text/event-stream",
+            ...(token === undefined ? {} : { authorization: `Bearer ${Redacted.value(token)}` }),
+            ...(lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+          }
+        }),
+      catch: () => undefined
+    }).pipe(Effect.option)
+    if (response._tag === "None" || !response.value.ok || response.value.body === null) {
+      const status = response._tag === "Some" ? response.value.status : 0
+      if (status === 401 || status === 403)
+        return yield* failure("Not allowed to watch; run svc login", exitCodes.authentication)
+      if (++failures > 30)
+        return yield* failure(`${login.apiUrl} cannot be reached; is the control plane running (svc up)?`)
+      yield* Effect.sleep(Math.min(5_000, 200 * failures))
+      continue
+    }
+    failures = 0
+    const reader = response.value.body.pipeThrough(new TextDecoderStream()).getReader()
+    const done = yield* Effect.gen(function* () {
+      let buffer = ""
+      for (;;) {
+        const chunk = yield* Effect.option(Effect.tryPromise(() => reader.read()))
+        if (chunk._tag === "None" || chunk.value.done) return false
+        buffer += chunk.value.value
+        for (let end = buffer.indexOf("\n\n"); end !== -1; end = buffer.indexOf("\n\n")) {
+          const lines = buffer.slice(0, end).split("\n")
+          buffer = buffer.slice(end + 2)
+          const data = lines
+            .filter((line) => line.startsWith("data: "))
+            .map((line) => line.slice(6))
+            .join("\n")
+          if (data === "") continue
+          const change = yield* Effect.mapError(decode(data), () =>
+            failure("The server sent a change that this client does not understand")
+          )
+          lastEventId = lines.find((line) => line.startsWith("id: "))?.slice(4) ?? lastEventId
+          if (yield* each(change)) return true
+        }
+      }
+    }).pipe(Effect.ensuring(Effect.promise(() => reader.cancel().catch(() => undefined))))
+    if (done) return
+  }
+})
+
+export const readyCondition = (resource: Summary) => resource.conditions.find(({ type }) => type === "Ready")
+
+/** One line for how a resource is doing. */
+export const progressLine = (resource: Summary): string => {
+  const ready = readyCondition(resource)
+  const mark =
+    ready?.status === "true"
+      ? paint("green", "ready")
+      : resource.phase === "failed"
+        ? paint("red", "failed")
+        : paint("yellow", resource.phase)
+  return `${resource.address}  ${mark}${ready === undefined || ready.status === "true" ? "" : `  ${ready.message}`}`
+}
+
+export interface Goal {
+  readonly address: string
+  /** The generation that must have been acted on; null: the resource must be gone. */
+  readonly generation: number | null
+}
+
+/** Waits until each has converged, and shows each change of condition on the way. Fails when one has failed. */
+export const waitFor = Effect.fnUntraced(function* (
+  goals: ReadonlyMap<string, Goal>,
+  timeoutSeconds: number
+): Effect.fn.Return<void, CliFailure, Client> {
+  const open = new Map(goals)
+  const failed: Array<string> = []
+  const shown = new Map<string, string>()
+  if (open.size === 0) return
+  const startedAt = yield* Clock.currentTimeMillis
+  const waiting = follow(
+    Effect.fnUntraced(function* ({ deleted, resource }: Change) {
+      const goal = open.get(resource.uid)
+      if (goal === undefined) return open.size === 0
+      const line = deleted ? `${goal.address}  ${paint("green", "gone")}` : progressLine(resource)
+      if (shown.get(resource.uid) !== line) {
+        shown.set(resource.uid, line)
+        const seconds = (((yield* Clock.currentTimeMillis) - startedAt) / 1000).toFixed(1)
+        yield* say(`${seconds.padStart(6)}s  ${line}`)
+      }
+      if (goal.generation === null) {
+        if (deleted) open.delete(resource.uid)
+      } else if (resource.observedGeneration >= goal.generation) {
+        const ready = readyCondition(resource)
+        if (ready?.status === "true" && ready.observedGeneration >= goal.generation) open.delete(resource.uid)
+        else if (resource.phase === "failed") {
+          failed.push(`${resource.address}: ${ready?.message ?? "failed"}`)
+          open.delete(resource.uid)
+        }
+      }
+      return open.size === 0
+    })
+  )
+  yield* Effect.timeoutOrElse(waiting, {
+    duration: timeoutSeconds * 1000,
+    orElse: () =>
+      Effect.fail(
+        failure(
+          `Not converged after ${timeoutSeconds} s: ${[...open.values()].map(({ address }) => address).join(", ")}. It goes on by itself; see svc status`,
+          exitCodes.timeout
+        )
+      )
+  })
+  if (failed.length > 0) return yield* failure(failed.join("\n"))
+})
