@@ -370,7 +370,8 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         rank = case when w.lease_until > now() then w.rank else now() end
       from changed c
       where w.org_id = c.org_id and (w.waiting_on = c.uid or c.gone and w.uid = c.parent_uid)
-        and not exists (select from input i where i.uid = w.uid)
+        -- What this statement wrote already saw to itself; a stale result of the batch wrote nothing.
+        and not exists (select from fenced f where f.org_id = w.org_id and f.uid = w.uid)
       returning w.uid
     ),
     happened as (

@@ -1,0 +1,485 @@
+/**
+ * The state store as the engine sees it, in memory: the queue, the resources, and the few ways in which users change
+ * what they want. It passes the same suite as Postgres, so what the simulation proves over it holds there too, as
+ * far as each call is one atomic step.
+ *
+ * Every method is one such step and answers at once. Time is the clock it is given. A {@link Flaw} breaks one promise
+ * on purpose, to prove that the simulation notices.
+ */
+import { isDeepStrictEqual } from "node:util"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Json } from "#schemas/kind.ts"
+import {
+  type Claimed,
+  type KindRoom,
+  type Lease,
+  type Paused,
+  priorityPenalty,
+  type QueueStats,
+  type Recorded,
+  type StatusChange,
+  type WorkStore
+} from "#src/engine/WorkStore.ts"
+import type { PauseTarget } from "#src/store/Interventions.ts"
+
+/** A promise of the store that is broken on purpose. */
+export type Flaw =
+  /** Results are stored whoever holds the lease now. */
+  | "no fencing"
+  /** What is leased can be claimed again. */
+  | "leases ignored"
+  /** A lease lasts until it is given back. */
+  | "leases never end"
+  /** Giving a lease back does nothing. */
+  | "nothing released"
+  /** A change during a run makes nothing due. */
+  | "again ignored"
+  /** What waits on a resource is not woken when that changes. */
+  | "waiters not woken"
+  /** Changes between looking and recording are not noticed. */
+  | "changes before waiting missed"
+  /** A container does not learn that its last child is gone. */
+  | "parents not woken"
+  /** A run that knew nothing of the deletion overwrites the phase. */
+  | "deletion overwritten"
+  /** The engine does not learn that something is paused. */
+  | "pauses invisible"
+  /** Work is taken in the order in which it became due. */
+  | "priorities ignored"
+  /** A "retry now" is never acknowledged. */
+  | "retries unacknowledged"
+
+interface NewResource {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  readonly projectId: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Json
+  readonly secrets: ReadonlyArray<string>
+}
+
+export interface ResourceRow extends Omit<NewResource, "spec" | "secrets"> {
+  spec: Json
+  secrets: Set<string>
+  generation: number
+  revision: bigint
+  status: Json | null
+  phase: StatusChange["phase"]
+  phaseSince: number
+  observedGeneration: number
+  conditions: StatusChange["conditions"]
+  differences: StatusChange["differences"]
+  settled: boolean
+  deleting: boolean
+}
+
+export interface WorkRow {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  dueAt: number
+  rank: number
+  attempt: number
+  again: boolean
+  leaseToken: bigint | null
+  leaseUntil: number | null
+  waitingOn: string | null
+  lastError: string | null
+  retryToken: string | null
+  handledRetry: string | null
+}
+
+interface PauseRow extends PauseTarget {
+  readonly orgId: string
+  readonly by: string
+  readonly reason: string
+  until: number | null
+}
+
+export class MemoryStore {
+  readonly resources = new Map<string, ResourceRow>()
+  readonly work = new Map<string, WorkRow>()
+  /** Revisions of rows that are gone: what waits for one of them must learn of it. */
+  readonly tombstones = new Map<string, bigint>()
+  readonly pauses: Array<PauseRow> = []
+  readonly events: Array<{ readonly uid: string; readonly reason: string; readonly message: string }> = []
+  /** Called whenever something may have become due. */
+  announce: () => void = () => undefined
+  private revision = 0n
+  private token = 0n
+  private retries = 0
+  readonly #now: () => number
+  readonly #flaws: ReadonlySet<Flaw>
+
+  constructor(now: () => number, flaws: ReadonlySet<Flaw> = new Set()) {
+    this.#now = now
+    this.#flaws = flaws
+  }
+
+  // What the engine does ---------------------------------------------------------------------------------------
+
+  claim(rooms: ReadonlyArray<KindRoom>, leaseMs: number): ReadonlyArray<Claimed> {
+    const now = this.#now()
+    return rooms.flatMap(({ kind, room, fullOrgs }) =>
+      [...this.work.values()]
+        .filter((row) => row.kind === kind && this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
+        .sort((a, b) => (this.#flaws.has("priorities ignored") ? a.dueAt - b.dueAt : a.rank - b.rank))
+        .slice(0, room)
+        .map((row) => this.#take(row, leaseMs, now - row.dueAt))
+    )
+  }
+
+  claimOne(orgId: string, uid: string, leaseMs: number): Option.Option<Claimed> {
+    const row = this.#queued({ orgId, uid })
+    return row === undefined || this.#isLeased(row) ? Option.none() : Option.some(this.#take(row, leaseMs, 0))
+  }
+
+  heartbeat(leases: ReadonlyArray<Lease>, leaseMs: number): ReadonlyArray<Lease> {
+    return leases.filter((lease) => {
+      const row = this.#held(lease)
+      if (row !== undefined) this.#hide(row, leaseMs)
+      return row !== undefined
+    })
+  }
+
+  record(results: ReadonlyArray<Recorded>): ReadonlyArray<Lease> {
+    const now = this.#now()
+    const kept = results.filter((result) => this.#held(result.lease) !== undefined)
+    const written = new Set(kept.map((result) => result.lease.uid))
+    for (const result of kept) {
+      if (result.change?.gone === true) this.work.delete(result.lease.uid)
+      else this.#requeue(this.work.get(result.lease.uid)!, result, results, now)
+    }
+    for (const { lease, change } of kept) if (change !== undefined) this.#change(lease.uid, change, written)
+    return kept.map((result) => result.lease)
+  }
+
+  release(leases: ReadonlyArray<Lease>): void {
+    if (this.#flaws.has("nothing released")) return
+    for (const lease of leases) {
+      const row = this.#held(lease)
+      if (row === undefined) continue
+      this.#give(row)
+      row.dueAt = row.rank = this.#now()
+      this.announce()
+    }
+  }
+
+  cascade(orgId: string, uid: string): void {
+    for (const child of this.#children(orgId, uid)) {
+      if (child.deleting) continue
+      this.#markDeleting(child)
+      this.#touch(child.uid)
+    }
+  }
+
+  nextDueIn(kinds: ReadonlyArray<string>): Option.Option<number> {
+    const due = [...this.work.values()].filter((row) => kinds.includes(row.kind)).map((row) => row.dueAt)
+    return due.length === 0 ? Option.none() : Option.some(Math.min(...due) - this.#now())
+  }
+
+  stats(): ReadonlyArray<QueueStats> {
+    const now = this.#now()
+    return [...Map.groupBy(this.work.values(), (row) => row.kind)].map(([kind, rows]) => {
+      const late = rows.filter((row) => row.dueAt <= now).map((row) => now - row.dueAt)
+      return { kind, depth: rows.length, due: late.length, oldestDueMs: Math.max(0, ...late) }
+    })
+  }
+
+  reported(uid: string) {
+    const row = this.resources.get(uid)
+    return { conditions: row?.conditions ?? [], differences: row?.differences ?? [] }
+  }
+
+  // What users do ----------------------------------------------------------------------------------------------
+
+  create(resource: NewResource): boolean {
+    const parent = resource.parentUid === null ? undefined : this.resources.get(resource.parentUid)
+    if (resource.parentUid !== null && (parent === undefined || parent.deleting)) return false
+    const { orgId, uid, kind } = resource
+    const now = this.#now()
+    this.resources.set(uid, {
+      ...resource,
+      secrets: new Set(resource.secrets),
+      generation: 1,
+      revision: ++this.revision,
+      status: null,
+      phase: "pending",
+      phaseSince: now,
+      observedGeneration: 0,
+      conditions: [],
+      differences: [],
+      settled: false,
+      deleting: false
+    })
+    this.work.set(uid, {
+      orgId,
+      uid,
+      kind,
+      dueAt: now,
+      rank: now,
+      attempt: 0,
+      again: false,
+      leaseToken: null,
+      leaseUntil: null,
+      waitingOn: null,
+      lastError: null,
+      retryToken: null,
+      handledRetry: null
+    })
+    this.announce()
+    return true
+  }
+
+  update(uid: string, spec: Json): boolean {
+    const row = this.resources.get(uid)
+    if (row === undefined || row.deleting) return false
+    if (!isDeepStrictEqual(row.spec, spec)) row.generation++
+    row.spec = spec
+    row.revision = ++this.revision
+    this.#touch(uid, { keepWaiting: false })
+    return true
+  }
+
+  /** Asks for the deletion of a resource and of everything in it. */
+  delete(uid: string): boolean {
+    const row = this.resources.get(uid)
+    if (row === undefined) return false
+    for (const child of this.#children(row.orgId, uid)) this.delete(child.uid)
+    this.#markDeleting(row)
+    this.#touch(uid, { keepWaiting: false })
+    return true
+  }
+
+  retry(uid: string): string {
+    const token = `retry-${++this.retries}`
+    const row = this.work.get(uid)
+    if (row === undefined) return token
+    row.retryToken = token
+    row.attempt = 0
+    this.#touch(uid, { keepWaiting: false })
+    return token
+  }
+
+  pause(orgId: string, target: PauseTarget, forMs: number | null): void {
+    this.#unpause(orgId, target)
+    const until = forMs === null ? null : this.#now() + forMs
+    this.pauses.push({ orgId, ...target, by: "somebody", reason: "a reason", until })
+    this.#touchCovered(orgId, target)
+  }
+
+  resume(orgId: string, target: PauseTarget): void {
+    this.#unpause(orgId, target)
+    this.#touchCovered(orgId, target)
+  }
+
+  pausedNow(resource: ResourceRow): Paused | null {
+    const found = this.pauses.find((pause) => this.#covers(pause, resource))
+    if (found === undefined) return null
+    const endsIn = found.until === null ? null : found.until - this.#now()
+    return { by: found.by, reason: found.reason, endsIn }
+  }
+
+  // Steps ------------------------------------------------------------------------------------------------------
+
+  #isLeased(row: WorkRow): boolean {
+    if (row.leaseUntil === null || this.#flaws.has("leases ignored")) return false
+    return this.#flaws.has("leases never end") || row.leaseUntil >= this.#now()
+  }
+
+  #isDue(row: WorkRow, now: number): boolean {
+    if (row.leaseUntil === null) return row.dueAt <= now
+    if (this.#flaws.has("leases ignored")) return true
+    return row.dueAt <= now && !this.#flaws.has("leases never end")
+  }
+
+  #queued({ orgId, uid }: Pick<Lease, "orgId" | "uid">): WorkRow | undefined {
+    const row = this.work.get(uid)
+    return row?.orgId === orgId ? row : undefined
+  }
+
+  #held(lease: Lease): WorkRow | undefined {
+    const row = this.#queued(lease)
+    return row?.leaseToken === lease.token || this.#flaws.has("no fencing") ? row : undefined
+  }
+
+  /** Moves the due time behind the end of the lease. */
+  #hide(row: WorkRow, leaseMs: number): void {
+    row.leaseUntil = row.dueAt = this.#now() + leaseMs
+    row.rank = row.dueAt + priorityPenalty[2]
+  }
+
+  #give(row: WorkRow): void {
+    row.leaseToken = null
+    row.leaseUntil = null
+  }
+
+  #take(row: WorkRow, leaseMs: number, lateBy: number): Claimed {
+    row.leaseToken = ++this.token
+    this.#hide(row, leaseMs)
+    row.again = false
+    row.waitingOn = null
+    const resource = this.resources.get(row.uid)!
+    const now = this.#now()
+    const inside = resource.deleting ? this.#children(row.orgId, row.uid) : []
+    const { conditions, differences } = resource
+    const settled =
+      resource.settled &&
+      resource.phase === "ready" &&
+      resource.observedGeneration === resource.generation &&
+      !resource.deleting
+    return {
+      orgId: row.orgId,
+      uid: row.uid,
+      kind: row.kind,
+      token: this.token,
+      attempt: row.attempt,
+      retryToken: row.retryToken,
+      lateBy,
+      projectId: resource.projectId,
+      environment: null,
+      name: resource.name,
+      parentUid: resource.parentUid,
+      spec: resource.spec,
+      generation: resource.generation,
+      status: resource.status,
+      observedGeneration: resource.observedGeneration,
+      phase: resource.phase,
+      phaseAge: now - resource.phaseSince,
+      settled,
+      reported: resource.settled
+        ? Effect.sync(() => this.reported(row.uid))
+        : Effect.succeed({ conditions, differences }),
+      deleting: resource.deleting,
+      paused: this.#flaws.has("pauses invisible") ? null : this.pausedNow(resource),
+      children: resource.deleting
+        ? {
+            count: inside.length,
+            notDeleting: inside.filter((child) => !child.deleting).length,
+            first: inside.map((child) => `${child.kind} "${child.name}"`).sort()[0] ?? ""
+          }
+        : null,
+      seenRevision: this.revision,
+      now
+    }
+  }
+
+  #requeue(row: WorkRow, result: Recorded, batch: ReadonlyArray<Recorded>, now: number): void {
+    const wanted = row.again && !this.#flaws.has("again ignored")
+    const soon = wanted || (result.change !== undefined && this.#changedMeanwhile(result, batch))
+    this.#give(row)
+    row.again = false
+    row.attempt = result.attempt
+    row.lastError = result.lastError
+    row.waitingOn = result.waitingOn
+    row.dueAt = soon ? now : now + result.dueIn
+    row.rank = soon ? now : row.dueAt + priorityPenalty[result.priority]
+    if (result.change === undefined || this.#flaws.has("retries unacknowledged")) return
+    row.handledRetry = result.handledRetry ?? row.handledRetry
+    if (row.retryToken === result.handledRetry) row.retryToken = null
+  }
+
+  /** What it waits for changed since it was looked at, or something in it goes with the same batch. */
+  #changedMeanwhile(result: Recorded, batch: ReadonlyArray<Recorded>): boolean {
+    const { waitingOn, seenRevision } = result
+    const childGoes = batch.some(
+      (other) => other.change?.gone && this.resources.get(other.lease.uid)?.parentUid === result.lease.uid
+    )
+    if (childGoes) return true
+    if (waitingOn === null || this.#flaws.has("changes before waiting missed")) return false
+    const revision = this.resources.get(waitingOn)?.revision ?? 0n
+    return (
+      revision > seenRevision ||
+      this.tombstones.has(waitingOn) ||
+      batch.some((other) => other.lease.uid === waitingOn)
+    )
+  }
+
+  #change(uid: string, change: StatusChange, written: ReadonlySet<string>): void {
+    const resource = this.resources.get(uid)!
+    const unaware = resource.deleting && !change.deleting && !this.#flaws.has("deletion overwritten")
+    if (!unaware && resource.phase !== change.phase) {
+      resource.phase = change.phase
+      resource.phaseSince = this.#now()
+    }
+    resource.status = change.status
+    resource.conditions = change.conditions
+    resource.differences = change.differences
+    resource.observedGeneration = change.observedGeneration
+    resource.settled = change.settled
+    resource.revision = ++this.revision
+    for (const { reason, message } of change.events) this.events.push({ uid, reason, message })
+    if (change.gone) {
+      this.resources.delete(uid)
+      this.tombstones.set(uid, this.revision)
+    }
+    this.#wakeAfter(resource, change.gone, written)
+  }
+
+  #wakeAfter(resource: ResourceRow, gone: boolean, written: ReadonlySet<string>): void {
+    for (const row of this.work.values()) {
+      if (row.orgId !== resource.orgId || written.has(row.uid)) continue
+      const waits = row.waitingOn === resource.uid && !this.#flaws.has("waiters not woken")
+      const contains = gone && row.uid === resource.parentUid && !this.#flaws.has("parents not woken")
+      if (waits || contains) this.#touch(row.uid, { keepWaiting: false })
+    }
+  }
+
+  /** Makes it due now, or once the run that is under way has ended. */
+  #touch(uid: string, { keepWaiting } = { keepWaiting: true }): void {
+    const row = this.work.get(uid)
+    if (row === undefined) return
+    row.again = true
+    if (!keepWaiting) row.waitingOn = null
+    if (row.leaseUntil === null || row.leaseUntil <= this.#now()) row.dueAt = row.rank = this.#now()
+    this.announce()
+  }
+
+  #markDeleting(row: ResourceRow): void {
+    if (row.phase !== "deleting") row.phaseSince = this.#now()
+    row.phase = "deleting"
+    row.deleting = true
+    row.revision = ++this.revision
+  }
+
+  #children(orgId: string, uid: string): ReadonlyArray<ResourceRow> {
+    return [...this.resources.values()].filter((row) => row.orgId === orgId && row.parentUid === uid)
+  }
+
+  #unpause(orgId: string, { scope, target }: PauseTarget): void {
+    const index = this.pauses.findIndex(
+      (pause) => pause.orgId === orgId && pause.scope === scope && pause.target === target
+    )
+    if (index >= 0) this.pauses.splice(index, 1)
+  }
+
+  #touchCovered(orgId: string, target: PauseTarget): void {
+    const pause = { orgId, ...target, by: "", reason: "", until: null }
+    for (const row of this.resources.values()) if (this.#covers(pause, row)) this.#touch(row.uid)
+  }
+
+  #covers({ orgId, scope, target, until }: PauseRow, resource: ResourceRow): boolean {
+    if (orgId !== resource.orgId || (until !== null && until <= this.#now())) return false
+    return (
+      scope === "organization" ||
+      (scope === "kind" && target === resource.kind) ||
+      (scope === "resource" && target === resource.uid) ||
+      (scope === "project" && (target === resource.projectId || target === resource.uid))
+    )
+  }
+}
+
+/** The store as a service of the engine, without network or faults. */
+export const workStore = (store: MemoryStore): WorkStore["Service"] => ({
+  claim: (rooms, leaseMs) => Effect.sync(() => store.claim(rooms, leaseMs)),
+  claimOne: (orgId, uid, leaseMs) => Effect.sync(() => store.claimOne(orgId, uid, leaseMs)),
+  heartbeat: (leases, leaseMs) => Effect.sync(() => store.heartbeat(leases, leaseMs)),
+  record: (results) => Effect.sync(() => store.record(results)),
+  release: (leases) => Effect.sync(() => store.release(leases)),
+  cascade: (orgId, uid) => Effect.sync(() => store.cascade(orgId, uid)),
+  nextDueIn: (kinds) => Effect.sync(() => store.nextDueIn(kinds)),
+  stats: Effect.sync(() => store.stats())
+})
