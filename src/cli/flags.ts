@@ -1,0 +1,136 @@
+/** Flags that several commands take, and how a command is run with them. */
+
+import * as Argument from "effect/cli/Argument"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { looksLikeUid } from "#schemas/names.ts"
+import { Client, call } from "./client.ts"
+import { type CliFailure, cancelled, exitCodes, failure } from "./failure.ts"
+import { readLogin } from "./login.ts"
+import { say } from "./output.ts"
+import type { Summary } from "./watch.ts"
+
+export const connection = {
+  org: Flag.String("org").pipe(
+    Flag.withDescription("Organization (else SVC_ORG, svc.yaml, the stored login)"),
+    Flag.optional
+  ),
+  apiUrl: Flag.String("api-url").pipe(
+    Flag.withDescription("Control plane (else SVC_API_URL, svc.yaml, the stored login)"),
+    Flag.optional
+  )
+}
+export const asJson = Flag.Boolean("json").pipe(
+  Flag.withDescription("Print JSON for programs"),
+  Flag.withDefault(false)
+)
+export const yes = Flag.Boolean("yes").pipe(
+  Flag.withAlias("y"),
+  Flag.withDescription("Do not ask"),
+  Flag.withDefault(false)
+)
+export const waiting = {
+  wait: Flag.Boolean("wait").pipe(
+    Flag.withDescription("Wait until it has converged (--no-wait answers at once)"),
+    Flag.withDefault(true)
+  ),
+  timeout: Flag.Int("timeout").pipe(Flag.withDescription("Seconds to wait"), Flag.withDefault(300))
+}
+export const project = Argument.String("project").pipe(Argument.withDescription("Slug or id of the project"))
+export const environment = Flag.String("environment").pipe(
+  Flag.withAlias("e"),
+  Flag.withDescription("Environment (default production)"),
+  Flag.withDefault("production")
+)
+export const address = Argument.String("address").pipe(
+  Argument.withDescription("project/environment/kind/name as in svc status, or an id")
+)
+
+interface Connection {
+  readonly org: Option.Option<string>
+  readonly apiUrl: Option.Option<string>
+}
+
+/** Runs a command against the control plane that flags, environment and files name. */
+export const online = <A, E, R>(flags: Connection, body: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(
+    readLogin({ org: Option.getOrUndefined(flags.org), apiUrl: Option.getOrUndefined(flags.apiUrl) }),
+    (login) => Effect.provide(body, Client.layer(login))
+  )
+
+/** Every resource of the organization. */
+export const allResources = Effect.gen(function* () {
+  const { asMember, org } = yield* Client
+  const found: Array<Summary> = []
+  let cursor: string | null = null
+  do {
+    const query: { limit: number; cursor?: string } =
+      cursor === null ? { limit: 100 } : { limit: 100, cursor }
+    const page: { readonly items: ReadonlyArray<Summary>; readonly nextCursor: string | null } = yield* call(
+      asMember.resources.list({ params: { orgId: org }, query })
+    )
+    found.push(...page.items)
+    cursor = page.nextCursor
+  } while (cursor !== null)
+  return found
+})
+
+/** The resource that an address or an id names. */
+export const resolve = Effect.fnUntraced(function* (
+  named: string
+): Effect.fn.Return<Summary, CliFailure, Client> {
+  const { asMember, org } = yield* Client
+  if (looksLikeUid(named)) {
+    const answer = yield* call(asMember.resources.get({ params: { orgId: org, uid: named } }))
+    return answer.body
+  }
+  const wanted = named.toLowerCase()
+  const found = (yield* allResources).filter(({ address }) => address.toLowerCase() === wanted)
+  // What is being deleted gives way to what took its name.
+  const [first] = found.sort((a, b) => Number(a.deleting) - Number(b.deleting))
+  return (
+    first ?? (yield* failure(`There is no resource "${named}"; svc status lists them`, exitCodes.notFound))
+  )
+})
+
+/** Asks for the name before something is destroyed. Without a terminal only --yes will do. */
+export const confirmName = Effect.fnUntraced(function* (what: string, name: string, sure: boolean) {
+  if (sure) return
+  if (process.stdin.isTTY !== true || process.env["CI"] !== undefined) {
+    return yield* failure(`${what} Repeat with --yes to do it`, exitCodes.usage)
+  }
+  yield* say(`${what} Type "${name}" to go on:`)
+  const typed = yield* readLine
+  if (typed !== name) return yield* cancelled
+})
+
+const readLine = Effect.callback<string>((resume) => {
+  let text = ""
+  const read = (chunk: Buffer) => {
+    text += chunk.toString("utf8")
+    if (text.includes("\n")) finish()
+  }
+  const finish = () => {
+    process.stdin.off("data", read)
+    process.stdin.off("end", finish)
+    process.stdin.pause()
+    resume(Effect.succeed(text.split("\n", 1)[0]?.trim() ?? ""))
+  }
+  process.stdin.on("data", read)
+  process.stdin.on("end", finish)
+  return Effect.sync(() => process.stdin.off("data", read))
+})
+
+/** All of standard input; secrets come this way, never as arguments. */
+export const readStdin = Effect.tryPromise({
+  try: async () => {
+    if (process.stdin.isTTY === true) process.stderr.write("Value (end with Ctrl-D): ")
+    const chunks: Array<Buffer> = []
+    for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk))
+    return Buffer.concat(chunks)
+      .toString("utf8")
+      .replace(/\r?\n$/, "")
+  },
+  catch: () => failure("Standard input cannot be read")
+})

@@ -1,0 +1,177 @@
+/** `svc plan`, `svc apply`, `svc export`. */
+import * as fs from "node:fs/promises"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { stringify } from "yaml"
+import { Client, call } from "./client.ts"
+import { exitCodes, failure } from "./failure.ts"
+import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "./flags.ts"
+import { json, out, renderPlan, say } from "./output.ts"
+import { type Goal, waitFor } from "./watch.ts"
+
+const file = Flag.String("file").pipe(
+  Flag.withAlias("f"),
+  Flag.withDescription(
+    "Manifest in YAML or JSON, - for standard input (default svc.manifest.yaml, or what svc.yaml names)"
+  ),
+  Flag.optional
+)
+const prune = Flag.Boolean("prune").pipe(
+  Flag.withDescription("Delete what a present list no longer names"),
+  Flag.withDefault(false)
+)
+const confirm = Flag.String("confirm").pipe(
+  Flag.withDescription("Project whose mass deletion is meant; may be repeated"),
+  Flag.atMost(100)
+)
+
+const readManifest = Effect.fnUntraced(function* (named: Option.Option<string>) {
+  const { login } = yield* Client
+  const name = Option.getOrElse(named, () => login.manifest)
+  if (name === "-") return yield* readStdin
+  return yield* Effect.tryPromise({
+    try: () => fs.readFile(name, "utf8"),
+    catch: (cause) =>
+      failure(
+        `Cannot read the manifest ${name}: ${cause instanceof Error ? cause.message : String(cause)}`,
+        exitCodes.usage
+      )
+  })
+})
+
+interface PlanFlags {
+  readonly prune: boolean
+  readonly confirm: ReadonlyArray<string>
+}
+export const makePlan = Effect.fnUntraced(function* (source: string, flags: PlanFlags) {
+  const { asMember, org } = yield* Client
+  return yield* call(
+    asMember.manifest.plan({
+      params: { orgId: org },
+      query: { prune: flags.prune, ...(flags.confirm.length > 0 ? { confirm: flags.confirm } : {}) },
+      headers: {},
+      payload: source
+    })
+  )
+})
+
+export const plan = Command.make(
+  "plan",
+  {
+    ...connection,
+    file,
+    prune,
+    confirm,
+    json: asJson,
+    detailed: Flag.Boolean("detailed-exitcode").pipe(
+      Flag.withDescription("Exit with 0 when nothing would change, 2 when something would, 1 on errors"),
+      Flag.withDefault(false)
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const made = yield* makePlan(yield* readManifest(flags.file), flags)
+        yield* flags.json ? json(made) : out(renderPlan(made))
+        if (!flags.json) yield* say(`Plan ${made.planId}; apply it with: svc apply --plan ${made.planId}`)
+        if (made.blockers.length > 0) return yield* failure("The plan is blocked")
+        const changes = made.changes.some(({ action }) => action !== "noop")
+        if (flags.detailed && changes) return yield* failure("", exitCodes.usage)
+      })
+    )
+).pipe(Command.withDescription("Show what applying a manifest would change"))
+
+export const applyPlan = Effect.fnUntraced(function* (planId: string, asOwner: boolean) {
+  const client = yield* Client
+  const { manifest } = asOwner ? client.asOwner : client.asMember
+  return yield* call(
+    manifest.apply({ params: { orgId: client.org }, headers: {}, payload: JSON.stringify({ planId }) })
+  )
+})
+
+/** What waiting for an applied plan means. */
+export const goalsOf = (applied: {
+  readonly changes: ReadonlyArray<{ readonly address: string; readonly action: string }>
+  readonly resources: ReadonlyArray<{
+    readonly uid: string
+    readonly address: string
+    readonly generation: number
+  }>
+}): ReadonlyMap<string, Goal> => {
+  const deleted = new Set(
+    applied.changes.filter(({ action }) => action === "delete").map(({ address }) => address)
+  )
+  return new Map(
+    applied.resources.map(({ uid, address, generation }) => [
+      uid,
+      { address, generation: deleted.has(address) ? null : generation }
+    ])
+  )
+}
+
+export const apply = Command.make(
+  "apply",
+  {
+    ...connection,
+    ...waiting,
+    file,
+    prune,
+    confirm,
+    yes,
+    json: asJson,
+    plan: Flag.String("plan").pipe(Flag.withDescription("Apply this plan as it was reviewed"), Flag.optional)
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const planned = Option.isSome(flags.plan)
+          ? undefined
+          : yield* makePlan(yield* readManifest(flags.file), flags)
+        if (planned !== undefined) {
+          if (!flags.json) yield* say(renderPlan(planned))
+          if (planned.blockers.length > 0) return yield* failure("The plan is blocked")
+          if (planned.changes.every(({ action }) => action === "noop")) {
+            return yield* flags.json ? json({ changes: [], resources: [] }) : Effect.void
+          }
+          const destroyed = planned.changes.filter(
+            ({ action }) => action === "replace" || (action === "delete" && flags.prune)
+          )
+          if (destroyed.length > 0) {
+            yield* confirmName(
+              `This destroys ${destroyed.length} resources with their data.`,
+              planned.organization,
+              flags.yes
+            )
+          }
+        }
+        const id = planned?.planId ?? Option.getOrElse(flags.plan, () => "")
+        // A key cannot delete what only an owner may: then the owner's session speaks.
+        const applied = yield* applyPlan(
+          id,
+          planned?.changes.some(({ requires }) => requires.role === "owner") ?? true
+        )
+        if (flags.json) yield* json(applied)
+        if (flags.wait) yield* waitFor(goalsOf(applied), flags.timeout)
+        else
+          yield* say(`Stored; ${applied.resources.length} resources converge. Watch with: svc status --watch`)
+      })
+    )
+).pipe(Command.withDescription("Make an organization what a manifest says"))
+
+export const exportCommand = Command.make("export", { ...connection, json: asJson }, (flags) =>
+  online(
+    flags,
+    Effect.gen(function* () {
+      const { asMember, org } = yield* Client
+      const manifest = yield* call(asMember.manifest.get({ params: { orgId: org } }))
+      const value: unknown = typeof manifest === "string" ? JSON.parse(manifest) : manifest
+      yield* flags.json
+        ? json(value)
+        : out(stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).trimEnd())
+    })
+  )
+).pipe(Command.withDescription("Print the current state as a manifest; secret values are masked"))
