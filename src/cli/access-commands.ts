@@ -1,0 +1,119 @@
+/** `svc login`, `svc whoami`, `svc api`. */
+import * as fs from "node:fs/promises"
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { Client, call } from "./client.ts"
+import { codeOf, exitCodes, failure } from "./failure.ts"
+import { asJson, connection, online, readStdin } from "./flags.ts"
+import { credentialsFile, readLogin, readStored, writeStored } from "./login.ts"
+import { json, out, say, table } from "./output.ts"
+
+export const login = Command.make(
+  "login",
+  {
+    ...connection,
+    apiKey: Flag.Boolean("api-key").pipe(
+      Flag.withDescription("Sign in with an API key, read from standard input"),
+      Flag.withDefault(false)
+    )
+  },
+  (flags) =>
+    Effect.gen(function* () {
+      if (!flags.apiKey)
+        return yield* failure(
+          "Signing in takes an API key: svc login --api-key < file-with-the-key",
+          exitCodes.usage
+        )
+      const key = (yield* readStdin).trim()
+      if (!/^svc_[0-9a-f]{40}$/.test(key))
+        return yield* failure("That is not an API key: svc_ and 40 hex digits", exitCodes.usage)
+      const known = yield* readLogin({
+        org: Option.getOrUndefined(flags.org),
+        apiUrl: Option.getOrUndefined(flags.apiUrl)
+      })
+      const me = yield* Effect.provide(
+        Effect.flatMap(Client, ({ asMember }) => call(asMember.me.get())),
+        Client.layer({ ...known, apiKey: Redacted.make(key), session: undefined })
+      )
+      const organization = me.organizations[0]?.slug ?? known.organization
+      const stored = yield* readStored
+      yield* writeStored({ ...stored, apiUrl: known.apiUrl, organization, apiKey: key })
+      yield* say(`Signed in to "${organization}" at ${known.apiUrl}; stored in ${credentialsFile()}`)
+    })
+).pipe(Command.withDescription("Store a credential for this machine"))
+
+export const whoami = Command.make("whoami", { ...connection, json: asJson }, (flags) =>
+  online(
+    flags,
+    Effect.gen(function* () {
+      const { asMember, login } = yield* Client
+      const me = yield* call(asMember.me.get())
+      if (flags.json) return yield* json(me)
+      yield* out(`${me.credential} ${me.credentialId} at ${login.apiUrl}`)
+      yield* out(
+        table(
+          ["ORGANIZATION", "ROLE", "NAME"],
+          me.organizations.map(({ slug, role, name }) => [slug, role, name])
+        )
+      )
+    })
+  )
+).pipe(Command.withDescription("Show whose credential is used, and what it may do"))
+
+export const api = Command.make(
+  "api",
+  {
+    ...connection,
+    method: Argument.Literals("method", ["GET", "POST", "PUT", "PATCH", "DELETE"]),
+    path: Argument.String("path").pipe(
+      Argument.withDescription("Path such as /v1/me; {org} stands for the organization")
+    ),
+    data: Flag.String("data").pipe(Flag.withDescription("Body in JSON, or @file"), Flag.optional),
+    owner: Flag.Boolean("owner").pipe(
+      Flag.withDescription("Use the owner's session instead of the key"),
+      Flag.withDefault(false)
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { login } = yield* Client
+        const token = flags.owner ? (login.session ?? login.apiKey) : (login.apiKey ?? login.session)
+        const data = Option.getOrUndefined(flags.data)
+        const body =
+          data?.startsWith("@") === true
+            ? yield* Effect.tryPromise({
+                try: () => fs.readFile(data.slice(1), "utf8"),
+                catch: (cause) => failure(`Cannot read ${data.slice(1)}: ${String(cause)}`, exitCodes.usage)
+              })
+            : data
+        const path = flags.path.replaceAll("{org}", encodeURIComponent(login.organization))
+        const answer = yield* Effect.tryPromise({
+          try: async (signal) => {
+            const response = await fetch(`${login.apiUrl}${path}`, {
+              method: flags.method,
+              signal: AbortSignal.any([signal, AbortSignal.timeout(120_000)]),
+              headers: {
+                ...(token === undefined ? {} : { authorization: `Bearer ${Redacted.value(token)}` }),
+                ...(body === undefined ? {} : { "content-type": "application/json" })
+              },
+              ...(body === undefined ? {} : { body })
+            })
+            return { status: response.status, text: await response.text() }
+          },
+          catch: (cause) =>
+            failure(
+              `${login.apiUrl} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`
+            )
+        })
+        yield* out(answer.text)
+        const code = codeOf(answer.status)
+        if (code !== 0) return yield* failure("", code)
+      })
+    )
+).pipe(Command.withDescription("Call any operation and print its answer"))
