@@ -201,7 +201,7 @@ export class Resources extends Context.Service<
             from resource_event
             where org_id = ${orgId}::uuid and uid = ${uid}::uuid and ${inOrg(sql, orgId)}
               and (${before ?? null}::bigint is null or id < ${before ?? null}::bigint)
-            order by id desc limit ${limit}::int`)
+            order by resource_event.id desc limit ${limit}::int`)
         }),
         protect: Effect.fn("Resources.protect")(function* (orgId, uid, on, actor) {
           const message = on ? "Protected against deletion" : "Protection against deletion removed"

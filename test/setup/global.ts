@@ -3,6 +3,7 @@
  * newer), else the bundled server in a temporary folder. Every test file makes a database of its own in it.
  */
 import type { TestProject } from "vitest/node"
+import { setUpHost } from "#src/infra/setup.ts"
 import { startPostgres } from "./postgres.ts"
 
 declare module "vitest" {
@@ -18,6 +19,7 @@ export default async function setup(project: TestProject): Promise<(() => void) 
       `Tests need Node 22.19 or newer and run on ${process.version}: start them with "npm test"`
     )
   }
+  await setUpHost((line) => void process.stderr.write(`${line}\n`))
   const outside = process.env["SVC_TEST_DATABASE_URL"]
   if (outside !== undefined && outside !== "") {
     project.provide("databaseUrl", outside)
