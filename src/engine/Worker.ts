@@ -118,8 +118,15 @@ export const layer = Layer.effect(
             finished(entry)
             Queue.offerUnsafe(flush, undefined)
           },
-          // Only interruption comes here: the lease was lost, or the process stops and gives it back itself.
-          onFailure: () => finished(entry)
+          onFailure: (cause) => {
+            finished(entry)
+            // Interrupted: the lease was lost, or the process stops and gives it back itself.
+            if (Cause.hasInterruptsOnly(cause)) return
+            // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
+            // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
+            runFork(Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause))
+            forget(entry)
+          }
         })
       )
     }
