@@ -330,7 +330,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         select input.*,
           -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
           exists (select from resource d where d.org_id = input.org_id and d.uid = input.waiting_on
-            and (d.revision > input.seen or d.deleted_at is not null))
+            and d.revision > input.seen)
           or exists (select from input other where other.uid = input.waiting_on)
           or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
             where other.gone and c.parent_uid = input.uid) as soon

@@ -390,12 +390,8 @@ export class MemoryStore {
     )
     if (childGoes) return true
     if (waitingOn === null || this.#flaws.has("changes before waiting missed")) return false
-    const revision = this.resources.get(waitingOn)?.revision ?? 0n
-    return (
-      revision > seenRevision ||
-      this.tombstones.has(waitingOn) ||
-      batch.some((other) => other.lease.uid === waitingOn)
-    )
+    const revision = this.resources.get(waitingOn)?.revision ?? this.tombstones.get(waitingOn) ?? 0n
+    return revision > seenRevision || batch.some((other) => other.lease.uid === waitingOn)
   }
 
   #change(uid: string, change: StatusChange, written: ReadonlySet<string>): void {

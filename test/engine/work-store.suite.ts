@@ -500,6 +500,18 @@ export const workStoreSuite = <E>(
       })
     )
 
+    it.effect("what waits for something that was gone before it looked rests", () =>
+      Effect.gen(function* () {
+        const { work, make, take, claimUids } = yield* setting
+        const on = yield* make()
+        const waiter = yield* make()
+        const other = yield* take(on)
+        yield* work.record([result(other, { change: gone(other) })])
+        yield* work.record([waitsFor(yield* take(waiter), on)])
+        assert.deepStrictEqual(yield* claimUids(), [])
+      })
+    )
+
     it.effect("an unchanged other wakes nobody", () =>
       Effect.gen(function* () {
         const { work, make, take, claimUids } = yield* setting
