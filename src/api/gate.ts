@@ -8,9 +8,12 @@
  * is the first thing a handler does (`guard`); conflicts are found by the handler. That is also why what a path
  * names is looked up here and handed on in `RequestScope`.
  */
+
+import * as ByteSize from "effect/ByteSize"
 import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as HttpIncomingMessage from "effect/http/HttpIncomingMessage"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerError from "effect/http/HttpServerError"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
@@ -194,6 +197,7 @@ export const layer = Layer.effect(
         }
         const handled = http.pipe(
           Effect.provideService(RequestScope, scope),
+          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody)),
           Effect.catchCause(toFailureResponse),
           Effect.map((response) => HttpServerResponse.setHeaders(response, limitHeaders(taken)))
         )
@@ -263,7 +267,15 @@ export const toFailureResponse = (
       error.kind !== "Body" &&
       error.kind !== "ResponseHeaders"
     ) {
-      return toResponse(invalid(faultsOf(roots[error.kind] ?? "", error.cause.issue)))
+      const { issue } = error.cause
+      // The framework reports unparsable JSON as an issue of the whole body.
+      if (
+        error.kind === "Payload" &&
+        format(issue).issues.some(({ message }) => message === "Expected a valid JSON body")
+      ) {
+        return toResponse(malformed)
+      }
+      return toResponse(invalid(faultsOf(roots[error.kind] ?? "", issue)))
     }
     if (HttpApiError.HttpApiPayloadTooLarge.is(error)) return toResponse(tooLarge)
     if (HttpServerError.isHttpServerError(error) && error.reason._tag === "RequestParseError") {

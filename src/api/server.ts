@@ -1,10 +1,8 @@
 /** The HTTP server of the API, and the one for metrics, which listens on loopback only. */
 import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import * as ByteSize from "effect/ByteSize"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as HttpIncomingMessage from "effect/http/HttpIncomingMessage"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -17,7 +15,6 @@ import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
-import { longestSource } from "#src/manifest/parse.ts"
 import { Audit } from "#src/store/Audit.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
 import { Interventions } from "#src/store/Interventions.ts"
@@ -75,16 +72,12 @@ const routes = Layer.mergeAll(
   routing.layer
 ).pipe(Layer.provide(handlers), Layer.provide(gate.layer), Layer.provide(services))
 
-/** The longest body that any operation takes; all but manifests are far below it. */
-const bodyLimit = Layer.succeed(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(longestSource + 4_096))
-
 /** Serves the API while its scope is open. Requests under way get a few seconds when it closes. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     yield* everyOperationIsDescribed
     const { host, port } = yield* AppConfig
     return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
-      Layer.provide(bodyLimit),
       Layer.provide(NodeHttpServer.layer(createServer, { host, port, gracefulShutdownTimeout: "5 seconds" }))
     )
   })

@@ -1,4 +1,5 @@
 /** The command line, composed. What a command needs is loaded when it runs: `svc --help` must be quick. */
+import { existsSync } from "node:fs"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as Cause from "effect/Cause"
@@ -140,6 +141,9 @@ const end = (cause: Cause.Cause<unknown>) =>
     )
     return exitCodes.failure
   })
+
+// Settings may be in a file as well; what the environment says goes first.
+if (existsSync(".env")) process.loadEnvFile(".env")
 
 base.pipe(
   Command.withSubcommands([...commands, completion]),

@@ -124,7 +124,9 @@ export const layer = Layer.effect(
             if (Cause.hasInterruptsOnly(cause)) return
             // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
             // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
-            runFork(Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause))
+            runFork(
+              Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause)
+            )
             forget(entry)
           }
         })
@@ -233,6 +235,8 @@ export const layer = Layer.effect(
         if (entry !== undefined && entry.claimed.token === lease.token) forget(entry)
       }
       metrics.recorded(batch.length)
+      // Some may be due again at once: changed while they ran, or woken by what was just stored.
+      Queue.offerUnsafe(wake, undefined)
     })
 
     let lastHeartbeat = yield* Clock.currentTimeMillis

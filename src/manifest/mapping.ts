@@ -145,7 +145,13 @@ export const mappings: ReadonlyArray<Mapping> = [
       const variables = production?.spec["variables"]
       return typeof variables !== "object" || variables === null
         ? {}
-        : { env: Object.fromEntries(Object.keys(variables).map((key) => [key, masked])) }
+        : {
+            env: Object.fromEntries(
+              Object.keys(variables)
+                .sort()
+                .map((key) => [key, masked])
+            )
+          }
     },
     keep: (wanted, current) => {
       const [mine, theirs] = [variablesOf(wanted), variablesOf(current)]

@@ -366,7 +366,7 @@ export class Simulation {
 
   // The end ------------------------------------------------------------------------------------------------------
 
-  /** No further faults. Some pauses stay. */
+  /** No further faults. Some of the pauses without an end stay. */
   #calmDown(): void {
     this.watcher.note("faults stop")
     this.#weather.loss = 0
@@ -374,7 +374,7 @@ export class Simulation {
     this.#weather.outageUntil = 0
     if (this.#processes.length === 0) this.#start()
     for (const pause of [...this.store.pauses]) {
-      if (this.timeline.random.chance(0.7)) this.store.resume(pause.orgId, pause)
+      if (pause.until !== null || this.timeline.random.chance(0.7)) this.store.resume(pause.orgId, pause)
     }
   }
 
@@ -460,7 +460,8 @@ export class Simulation {
       if (this.store.pausedNow(row) !== null) continue
       const spec = row.spec as ThingSpec
       if (row.kind === "Thing" && spec.nature === "impossible") {
-        if (phase !== "failed") return `${uid} is ${phase} and cannot be`
+        // Nobody asks for what is there already.
+        if (phase !== "failed" && this.farEnd.find(uid)?.size !== spec.size) return `${uid} is ${phase} and cannot be`
       } else if (row.kind === "Thing" && spec.nature === "hopeless") {
         if (phase === "ready") return `${uid} is called ready`
       } else if (this.#expectsReady(row)) {

@@ -85,6 +85,9 @@ const options = {
   )
 }
 
+/** Bytes: a manifest of ten thousand resources fits, and reading it stays a matter of a second. */
+const longestBody = 4 * 1024 * 1024
+
 const base = "/v1/orgs/:orgId/manifest"
 
 export const Manifest = HttpApiGroup.make("manifest").add(
@@ -115,7 +118,10 @@ export const Manifest = HttpApiGroup.make("manifest").add(
       "manifest.plan",
       "write",
       "admin",
-      "Say what applying a manifest would change, and change nothing"
+      "Say what applying a manifest would change, and change nothing",
+      {
+        longestBody
+      }
     )
   ),
   HttpApiEndpoint.post("apply", `${base}/apply`, {
@@ -127,7 +133,8 @@ export const Manifest = HttpApiGroup.make("manifest").add(
   }).annotateMerge(
     operation("manifest.apply", "destructive", "admin", "Apply a stored plan, or a manifest", {
       sensitive: true,
-      billing: true
+      billing: true,
+      longestBody
     })
   )
 )

@@ -35,7 +35,11 @@ export interface Operation {
   /** Empty: the operation is public. */
   readonly credentials: ReadonlyArray<CredentialKind>
   readonly target: Target | null
+  /** Bytes of the longest body. */
+  readonly longestBody: number
 }
+
+const usualBody = 1024 * 1024
 
 export const Operation = Context.Reference<Operation | undefined>("svc/api/Operation", {
   defaultValue: () => undefined
@@ -48,6 +52,7 @@ interface Traits {
   readonly billing?: boolean
   readonly credentials?: ReadonlyArray<CredentialKind>
   readonly target?: Target
+  readonly longestBody?: number
 }
 
 /**
@@ -69,7 +74,8 @@ export const operation = (
       sensitive: traits.sensitive ?? false,
       billing: traits.billing ?? false,
       credentials: traits.credentials ?? both,
-      target: traits.target ?? { type: "organization" }
+      target: traits.target ?? { type: "organization" },
+      longestBody: traits.longestBody ?? usualBody
     },
     summary
   )
@@ -77,14 +83,32 @@ export const operation = (
 /** An operation that anybody may call. */
 export const publicOperation = (id: string, summary: string): Context.Context<never> =>
   annotate(
-    { id, risk: "read", role: null, sensitive: false, billing: false, credentials: [], target: null },
+    {
+      id,
+      risk: "read",
+      role: null,
+      sensitive: false,
+      billing: false,
+      credentials: [],
+      target: null,
+      longestBody: usualBody
+    },
     summary
   )
 
 /** An operation that answers about the caller and addresses no organization. */
 export const callerOperation = (id: string, summary: string): Context.Context<never> =>
   annotate(
-    { id, risk: "read", role: null, sensitive: false, billing: false, credentials: both, target: null },
+    {
+      id,
+      risk: "read",
+      role: null,
+      sensitive: false,
+      billing: false,
+      credentials: both,
+      target: null,
+      longestBody: usualBody
+    },
     summary
   )
 

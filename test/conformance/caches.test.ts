@@ -1,0 +1,111 @@
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { createClient } from "redis"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+
+const base = "/v1/orgs/main/projects/shop/caches"
+const input = { sku: "cache-n1", region: "local" }
+
+const ping = (url: string, ca: string) =>
+  Effect.promise(async () => {
+    const client = createClient({ url, socket: { tls: true, ca, reconnectStrategy: false } })
+    client.on("error", () => undefined)
+    try {
+      await client.connect()
+      return await client.ping()
+    } catch (error) {
+      return String(error)
+    } finally {
+      if (client.isOpen) client.destroy()
+    }
+  })
+
+layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("caches", (it) => {
+  it.effect("are created, read, changed, rotated and deleted, and a real client follows", () =>
+    Effect.gen(function* () {
+      const { call, session } = yield* Plane
+      const project = yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
+      assert.strictEqual(project.status, 201)
+      const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
+      assert.include(ca, "BEGIN CERTIFICATE")
+
+      const created = yield* call("POST", base, { body: { ...input, name: "one" } })
+      assert.strictEqual(created.status, 201)
+      assert.strictEqual(created.body.status, "ready")
+      assert.strictEqual(yield* ping(created.body.connectionString, ca), "PONG")
+      const { id } = created.body
+
+      const listed = yield* call("GET", base)
+      assert.deepStrictEqual(
+        listed.body.map((cache: { name: string }) => cache.name),
+        ["one"]
+      )
+      const got = yield* call("GET", `${base}/${id}`)
+      assert.strictEqual(got.body.memoryMb, 256)
+      assert.strictEqual(got.body.tls, true)
+      const etag = got.headers.get("etag") ?? ""
+      assert.match(etag, /^"\d+"$/)
+
+      const stale = yield* call("PATCH", `${base}/${id}`, {
+        body: { sku: "cache-s1" },
+        headers: { "if-match": '"1"' }
+      })
+      assert.strictEqual(stale.status, 412)
+      const patched = yield* call("PATCH", `${base}/${id}`, {
+        body: { sku: "cache-s1" },
+        headers: { "if-match": etag }
+      })
+      assert.strictEqual(patched.status, 200)
+      assert.strictEqual(patched.body.memoryMb, 1024)
+
+      const rotated = yield* call("POST", `${base}/${id}/credentials/rotate`)
+      assert.strictEqual(rotated.status, 200)
+      assert.notStrictEqual(rotated.body.connectionString, created.body.connectionString)
+      assert.include(yield* ping(created.body.connectionString, ca), "WRONGPASS")
+      assert.strictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
+
+      const byKey = yield* call("DELETE", `${base}/${id}`)
+      assert.strictEqual(byKey.status, 403)
+      assert.include(byKey.body.detail, "owner")
+      const deleted = yield* call("DELETE", `${base}/${id}`, { token: session })
+      assert.strictEqual(deleted.status, 200)
+      const gone = yield* call("GET", `${base}/${id}`).pipe(
+        Effect.repeat({ until: (answer) => answer.status === 404 }),
+        Effect.timeout("30 seconds")
+      )
+      assert.strictEqual(gone.body.code, "not_found")
+      assert.notStrictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
+    })
+  )
+
+  it.effect("answer each refusal that is specified", () =>
+    Effect.gen(function* () {
+      const { call, tenant } = yield* Plane
+      const made = yield* call("POST", base, { body: { ...input, name: "two" } })
+      assert.strictEqual(made.status, 201)
+      const taken = yield* call("POST", base, { body: { ...input, name: "two" } })
+      assert.deepStrictEqual([taken.status, taken.body.code], [409, "name_taken"])
+      const invalid = yield* call("POST", base, {
+        body: { name: "X", sku: "huge", region: "local", extra: 1 }
+      })
+      assert.strictEqual(invalid.status, 422)
+      assert.sameMembers(
+        invalid.body.errors.map((error: { pointer: string }) => error.pointer),
+        ["/name", "/sku", "/extra"]
+      )
+      assert.strictEqual((yield* call("GET", `${base}/${crypto.randomUUID()}`)).status, 404)
+      assert.strictEqual((yield* call("GET", `${base}/nonsense`)).status, 404)
+      assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects/nope/caches")).status, 404)
+      assert.strictEqual((yield* call("GET", `${base}?environment=nope`)).status, 404)
+      assert.strictEqual((yield* call("GET", base, { token: null })).status, 401)
+      const unpaid = yield* tenant("unpaid")
+      const theirs = `/v1/orgs/${unpaid.slug}/projects`
+      assert.strictEqual(
+        (yield* call("POST", theirs, { token: unpaid.adminKey, body: { name: "S", slug: "shop" } })).status,
+        402
+      )
+      // A cache of ours is nobody else's, also under their own paths.
+      assert.strictEqual((yield* call("GET", `${base}/${made.body.id}`, { token: unpaid.owner })).status, 404)
+    })
+  )
+})

@@ -1,0 +1,92 @@
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+
+const base = "/v1/orgs/main/projects"
+
+layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("projects and environments", (it) => {
+  it.effect("projects live by slug and by id, change under If-Match, and go with everything in them", () =>
+    Effect.gen(function* () {
+      const { call, session } = yield* Plane
+      const made = yield* call("POST", base, {
+        body: { name: "Shop", slug: "shop", git: { repo: "acme/shop" } }
+      })
+      assert.strictEqual(made.status, 201)
+      assert.strictEqual(made.body.runtimeClass, "scale-to-zero")
+      assert.strictEqual(
+        (yield* call("POST", base, { body: { name: "Again", slug: "shop" } })).body.code,
+        "name_taken"
+      )
+      assert.strictEqual((yield* call("POST", base, { body: { name: "Admin", slug: "admin" } })).status, 422)
+      const bad = yield* call("POST", base, { body: { name: "", slug: "Shop", git: { repo: "x" } } })
+      assert.strictEqual(bad.status, 422)
+      assert.strictEqual(bad.body.errors.length, 3)
+
+      const bySlug = yield* call("GET", `${base}/shop`)
+      const byId = yield* call("GET", `${base}/${made.body.id}`)
+      assert.deepStrictEqual(bySlug.body, byId.body)
+      const stale = yield* call("PATCH", `${base}/shop`, {
+        body: { name: "New" },
+        headers: { "if-match": '"0"' }
+      })
+      assert.strictEqual(stale.status, 412)
+      const etag = bySlug.headers.get("etag") ?? ""
+      const patched = yield* call("PATCH", `${base}/shop`, {
+        body: { git: null, name: "New" },
+        headers: { "if-match": etag }
+      })
+      assert.deepStrictEqual([patched.status, patched.body.git, patched.body.name], [200, null, "New"])
+      assert.strictEqual((yield* call("GET", base)).body.length, 1)
+
+      const environments = yield* call("GET", `${base}/shop/environments`)
+      assert.deepStrictEqual(
+        environments.body.map((one: { slug: string; implicit: boolean }) => [one.slug, one.implicit]),
+        [
+          ["preview", true],
+          ["production", true]
+        ]
+      )
+      const staging = yield* call("POST", `${base}/shop/environments`, { body: { slug: "staging" } })
+      assert.strictEqual(staging.status, 201)
+      assert.strictEqual(
+        (yield* call("POST", `${base}/shop/environments`, { body: { slug: "staging" } })).status,
+        409
+      )
+      assert.strictEqual(
+        (yield* call("POST", `${base}/shop/environments`, { body: { slug: "-" } })).status,
+        422
+      )
+      const kept = yield* call("DELETE", `${base}/shop/environments/production`, { token: session })
+      assert.deepStrictEqual([kept.status, kept.body.code], [409, "implicit_environment"])
+      assert.strictEqual(
+        (yield* call("DELETE", `${base}/shop/environments/staging`, { token: session })).status,
+        200
+      )
+      assert.strictEqual(
+        (yield* call("DELETE", `${base}/shop/environments/nope`, { token: session })).status,
+        404
+      )
+
+      assert.strictEqual((yield* call("DELETE", `${base}/shop`)).status, 403)
+      assert.strictEqual((yield* call("DELETE", `${base}/shop`, { token: session })).status, 200)
+      yield* call("GET", `${base}/shop`).pipe(
+        Effect.repeat({ until: (answer) => answer.status === 404 }),
+        Effect.timeout("30 seconds")
+      )
+    })
+  )
+
+  it.effect("the name of a project that is being deleted is free at once", () =>
+    Effect.gen(function* () {
+      const { call, session } = yield* Plane
+      const first = yield* call("POST", base, { body: { name: "A", slug: "again" } })
+      yield* call("POST", `${base}/again/caches`, { body: { name: "one", sku: "cache-n1", region: "local" } })
+      yield* call("DELETE", `${base}/again`, { token: session })
+      const second = yield* call("POST", base, { body: { name: "B", slug: "again" } })
+      assert.strictEqual(second.status, 201)
+      const now = yield* call("GET", `${base}/again`)
+      assert.strictEqual(now.body.id, second.body.id)
+      assert.notStrictEqual(now.body.id, first.body.id)
+    })
+  )
+})

@@ -1,0 +1,154 @@
+/** A whole control plane in this process: real store, real engine, real servers, HTTP on free ports. */
+
+import { randomUUIDv7 } from "node:crypto"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Redacted from "effect/Redacted"
+import * as Reactivity from "effect/reactivity/Reactivity"
+import { digestOf } from "#src/access/Access.ts"
+import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
+import { AppConfig, type Settings } from "#src/config.ts"
+import { controlPlane, FirstStart } from "#src/main.ts"
+import { processesNaming } from "./caches.ts"
+import { emptyDatabase } from "./database.ts"
+import { freePort } from "./postgres.ts"
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
+  readonly body: any
+  readonly text: string
+}
+
+export interface RequestOptions {
+  readonly token?: string | null
+  readonly body?: unknown
+  /** Sent as it is, without being made JSON. */
+  readonly raw?: string
+  readonly headers?: Record<string, string>
+}
+
+export interface Tenant {
+  readonly id: string
+  readonly slug: string
+  readonly owner: string
+  readonly adminKey: string
+  readonly memberKey: string
+}
+
+export class Plane extends Context.Service<
+  Plane,
+  {
+    readonly url: string
+    readonly metricsUrl: string
+    readonly dataDir: string
+    readonly databaseUrl: string
+    readonly apiKey: string
+    readonly session: string
+    /** Calls with the admin key unless told otherwise; `null` sends no credential. */
+    readonly call: (method: string, path: string, options?: RequestOptions) => Effect.Effect<Answer>
+    /** Another organization with an owner's session and keys of both roles. */
+    readonly tenant: (billing?: string) => Effect.Effect<Tenant>
+    /** A statement on the store, as its owner. */
+    readonly sql: (text: string) => Effect.Effect<ReadonlyArray<Record<string, unknown>>>
+  }
+>()("test/Plane") {}
+
+const folder = Effect.acquireRelease(
+  Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
+  (dataDir) =>
+    Effect.sync(() => {
+      for (const { pid } of processesNaming(dataDir)) {
+        try {
+          process.kill(pid, "SIGKILL")
+        } catch {
+          // Children of a server that was just killed end by themselves.
+        }
+      }
+      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 10 })
+    })
+)
+
+export const testPlane = (settings: Partial<Settings> = {}) =>
+  Layer.effect(
+    Plane,
+    Effect.gen(function* () {
+      const dataDir = yield* folder
+      const url = yield* emptyDatabase
+      const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
+      const config = AppConfig.layerWith({
+        dataDir,
+        databaseUrl: url,
+        port,
+        metricsPort,
+        publicUrl: `http://127.0.0.1:${port}`,
+        rateLimit: 100_000,
+        ...settings
+      })
+      const quiet = Logger.layer([])
+      const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))
+      const { made } = Context.get(context, FirstStart)
+      if (made === undefined) return yield* Effect.die("the store was not empty")
+      const apiKey = Redacted.value(made.apiKey)
+      const admin = yield* PgClient.makeClient({ url }).pipe(Effect.provide(Reactivity.layer), Effect.orDie)
+      const base = `http://127.0.0.1:${port}`
+      const call = (method: string, target: string, options: RequestOptions = {}) =>
+        Effect.promise(async (): Promise<Answer> => {
+          const token = options.token === undefined ? apiKey : options.token
+          const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body))
+          const response = await fetch(`${base}${target}`, {
+            method,
+            headers: {
+              ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+              ...(body === undefined ? {} : { "content-type": "application/json" }),
+              ...options.headers
+            },
+            ...(body === undefined ? {} : { body })
+          })
+          const text = await response.text()
+          const isJson = response.headers.get("content-type")?.includes("json") === true
+          return {
+            status: response.status,
+            headers: response.headers,
+            text,
+            body: isJson ? JSON.parse(text) : text
+          }
+        })
+      return Plane.of({
+        url: base,
+        metricsUrl: `http://127.0.0.1:${metricsPort}`,
+        dataDir,
+        databaseUrl: Redacted.value(url),
+        apiKey,
+        session: Redacted.value(made.session),
+        call,
+        sql: (text) => Effect.orDie(admin.unsafe<Record<string, unknown>>(text)),
+        tenant: (billing = "active") =>
+          Effect.gen(function* () {
+            const [id, user] = [randomUUIDv7(), randomUUIDv7()]
+            const slug = `t-${id.slice(-12)}`
+            const [owner, adminKey, memberKey] = [newSessionToken(), newApiKey(), newApiKey()]
+            yield* admin`insert into organization (id, name, slug, billing_status) values (${id}, ${slug}, ${slug}, ${billing})`
+            yield* admin`insert into account (id, email, name) values (${user}, ${`${slug}@example.test`}, 'Owner')`
+            yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${randomUUIDv7()}, ${user}, 'owner')`
+            yield* admin`insert into session (id, digest, user_id, expires_at)
+              values (${randomUUIDv7()}, ${digestOf(owner)}, ${user}, now() + interval '1 day')`
+            for (const [key, role] of [
+              [adminKey, "admin"],
+              [memberKey, "member"]
+            ] as const) {
+              yield* admin`insert into api_key (org_id, id, name, key_prefix, digest, role)
+                values (${id}, ${randomUUIDv7()}, ${role}, ${key.slice(0, 8)}, ${digestOf(key)}, ${role})`
+            }
+            return { id, slug, owner, adminKey, memberKey }
+          }).pipe(Effect.orDie)
+      })
+    })
+  )
