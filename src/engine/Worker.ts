@@ -167,8 +167,10 @@ export const layer = Layer.effect(
       for (const one of claimed) {
         const key = `${one.kind} ${one.orgId}`
         const n = held.get(key) ?? 0
-        // A lease that expired and came back to this very process: the old run must end first.
-        if (running.has(one.uid) || n >= orgShare(registrations.get(one.kind)?.concurrency ?? 1))
+        // A lease that ended and came back to this very process: the old run may write no more, and ends first.
+        const before = running.get(one.uid)
+        if (before !== undefined) drop(before)
+        if (before !== undefined || n >= orgShare(registrations.get(one.kind)?.concurrency ?? 1))
           surplus.push(one)
         else {
           held.set(key, n + 1)

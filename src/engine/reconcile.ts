@@ -57,7 +57,7 @@ export const reconcile = (
     return full(registration, claimed, options)
   // The common case, and the one that must be cheap: it is as it should be and as it was.
   const resource = toResource(claimed)
-  return Effect.matchCauseEffect(observe(resource), {
+  return Effect.matchCauseEffect(bounded(observe(resource), options), {
     onSuccess: (observation) =>
       observation._tag === "Present" &&
       observation.ready &&
@@ -72,6 +72,13 @@ export const reconcile = (
     onFailure: (cause) => full(registration, claimed, options, Exit.failCause(cause))
   })
 }
+
+/** What hangs must not keep its resource, and its room, for ever: not even the first look. */
+const bounded = <A>(self: Effect.Effect<A, ReconcileError>, options: EngineOptions) =>
+  Effect.timeoutOrElse(self, {
+    duration: options.runMs,
+    orElse: () => Effect.die(new Error(`took longer than ${options.runMs / 1000} s`))
+  })
 
 const toResource = (claimed: Claimed): Resource => ({
   orgId: claimed.orgId,
@@ -123,11 +130,7 @@ const full = Effect.fn("reconcile")(
     const act = claimed.paused === null && !hasChildren
     const exit = hasChildren
       ? undefined
-      : yield* walk(registration, resource, act, options, looked).pipe(
-          Effect.timeoutOrElse({
-            duration: options.runMs,
-            orElse: () => Effect.die(new Error(`took longer than ${options.runMs / 1000} s`))
-          }),
+      : yield* bounded(walk(registration, resource, act, options, looked), options).pipe(
           Effect.provideService(OutsideLog, log),
           Effect.exit
         )
