@@ -175,7 +175,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("resourc
       const paused = yield* call("GET", `${base}/${made.body.id}`).pipe(
         Effect.repeat({
           until: ({ body }: Answer) =>
-            body.conditions.some((it: any) => it.type === "Paused" && it.message.includes("freeze"))
+            Boolean(body.conditions.some((it: any) => it.type === "Paused" && it.message.includes("freeze")))
         }),
         Effect.timeout("20 seconds")
       )

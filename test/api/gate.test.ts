@@ -1,0 +1,223 @@
+import { assert, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import type { Role } from "#schemas/kind.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { Operation } from "#src/api/definition/operation.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+
+const operations = Object.values(Api.groups).flatMap((group) =>
+  Object.values(group.endpoints).map((endpoint) => {
+    const operation = Context.get(endpoint.annotations, Operation)
+    if (operation === undefined) throw new Error(`${endpoint.path} has no metadata`)
+    return { method: endpoint.method, path: endpoint.path, operation }
+  })
+)
+const rank: Readonly<Record<Role, number>> = { member: 0, admin: 1, owner: 2 }
+const nowhere = "00000000-0000-7000-8000-000000000000"
+const fill = (path: string, org: string) =>
+  path
+    .replace(":orgId", org)
+    .replace(":projectId", "nope")
+    .replaceAll(/:(cacheId|uid|environmentId)/g, nowhere)
+    .replace(":key", "NOPE")
+
+layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gate", (it) => {
+  it.effect(
+    "every operation answers every kind of caller as its metadata implies, in the fixed order of checks",
+    () =>
+      Effect.gen(function* () {
+        const { call, tenant, sql } = yield* Plane
+        const mine = yield* tenant()
+        const foreign = yield* tenant()
+        const revoked = yield* tenant()
+        yield* sql(`update api_key set revoked_at = now() where org_id = '${revoked.id}'`)
+        const callers: ReadonlyArray<readonly [name: string, token: string | null, role: Role | 401 | 404]> =
+          [
+            ["nobody", null, 401],
+            ["garbage", "garbage", 401],
+            ["an unknown key", `svc_${"0".repeat(40)}`, 401],
+            ["a revoked key", revoked.adminKey, 401],
+            ["a member's key", mine.memberKey, "member"],
+            ["an admin's key", mine.adminKey, "admin"],
+            ["the owner", mine.owner, "owner"],
+            ["a foreign owner", foreign.owner, 404],
+            ["a foreign key", foreign.adminKey, 404]
+          ]
+        const wrong: Array<string> = []
+        for (const { method, path, operation } of operations) {
+          if (operation.credentials.length === 0 || operation.id === "resources.watch") continue
+          for (const [name, token, standing] of callers) {
+            // A body that no operation takes: what is refused before it is read must not depend on it.
+            const body = ["POST", "PUT", "PATCH"].includes(method) ? { body: { nonsense: true } } : {}
+            const answer = yield* call(method, fill(path, mine.slug), { token, ...body })
+            const expected =
+              standing === 401
+                ? [401]
+                : operation.target === null
+                  ? [200]
+                  : standing === 404
+                    ? [404]
+                    : operation.role !== null && rank[standing] < rank[operation.role]
+                      ? [403]
+                      : operation.target.type === "organization"
+                        ? [200, 201, 202, 422]
+                        : [404]
+            if (!expected.includes(answer.status))
+              wrong.push(`${operation.id} for ${name}: ${answer.status}, expected ${expected}`)
+            if (answer.status >= 400 && answer.body.code === undefined)
+              wrong.push(`${operation.id} for ${name}: no problem body`)
+            if (answer.status === 401 && answer.headers.get("www-authenticate") !== "Bearer")
+              wrong.push(`${operation.id}: no challenge`)
+          }
+        }
+        assert.deepStrictEqual(wrong, [])
+      })
+  )
+
+  it.effect("a path answers 405 with Allow to methods it does not have", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const methods = new Map<string, Set<string>>()
+      for (const { method, path } of operations)
+        methods.set(path, (methods.get(path) ?? new Set()).add(method))
+      for (const [path, known] of methods) {
+        for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE"]) {
+          if (known.has(method)) continue
+          const answer = yield* call(method, fill(path, "main"))
+          assert.strictEqual(answer.status, 405, `${method} ${path}`)
+          for (const one of known) assert.include(answer.headers.get("allow") ?? "", one)
+        }
+      }
+    })
+  )
+
+  it.effect("hostile credentials never reach a statement and never cause a server error", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const hostile = [
+        "' or 1=1 --",
+        "svc_' or '1'='1",
+        "svc_%00",
+        "Bearer Bearer",
+        `svc_${"f".repeat(5_000)}`,
+        "{}",
+        "null",
+        "svcs_x"
+      ]
+      for (const value of hostile) {
+        for (const headers of [
+          { authorization: `Bearer ${value}` },
+          { authorization: value },
+          { cookie: `svc_session=${value}` }
+        ]) {
+          const answer = yield* call("GET", "/v1/orgs/main/projects", { token: null, headers })
+          assert.strictEqual(answer.status, 401, JSON.stringify(headers))
+        }
+      }
+    })
+  )
+
+  it.effect("unreadable requests get the status that says what is wrong", () =>
+    Effect.gen(function* () {
+      const { call, url } = yield* Plane
+      const target = "/v1/orgs/main/projects"
+      const malformed = yield* call("POST", target, { raw: '{"name": ' })
+      assert.deepStrictEqual([malformed.status, malformed.body.code], [400, "malformed_body"])
+      const text = yield* call("POST", target, { raw: "x", headers: { "content-type": "text/plain" } })
+      assert.strictEqual(text.status, 415)
+      const large = yield* call("POST", target, { body: { name: "x".repeat(2_000_000), slug: "big" } })
+      assert.deepStrictEqual([large.status, large.body.code], [413, "payload_too_large"])
+      assert.strictEqual((yield* call("GET", "/v1/nothing/here")).status, 404)
+      const bound = yield* call("GET", "/v1/health", { headers: { "x-request-id": "trace-12345678" } })
+      assert.strictEqual(bound.headers.get("x-request-id"), "trace-12345678")
+      const status = yield* Effect.promise(async () => {
+        const http = await import("node:http")
+        return new Promise<number>((resolve) => {
+          const { port } = new URL(url)
+          http.get(
+            { port, host: "127.0.0.1", path: "/v1/health", headers: { host: "evil.example" } },
+            (response) => {
+              response.resume()
+              resolve(response.statusCode ?? 0)
+            }
+          )
+        })
+      })
+      assert.strictEqual(status, 421)
+    })
+  )
+
+  it.effect("a request with an idempotency key is carried out once and answered the same", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const target = "/v1/orgs/main/projects"
+      const headers = { "idempotency-key": "first-try" }
+      const body = { name: "Once", slug: "once" }
+      const [first, second] = yield* Effect.all(
+        [
+          call("POST", target, { body, headers }),
+          Effect.andThen(Effect.sleep("200 millis"), call("POST", target, { body, headers }))
+        ],
+        { concurrency: 2 }
+      )
+      assert.strictEqual(first.status, 201)
+      assert.strictEqual(second.text, first.text)
+      assert.strictEqual(second.headers.get("idempotency-replayed"), "true")
+      const other = yield* call("POST", target, { body: { ...body, slug: "other" }, headers })
+      assert.deepStrictEqual([other.status, other.body.code], [409, "idempotency_key_reused"])
+      // A one-time secret in a kept answer is sealed.
+      yield* call("POST", "/v1/orgs/main/projects/once/caches", {
+        body: { name: "one", sku: "cache-n1", region: "local" },
+        headers: { "idempotency-key": "cache" }
+      })
+      const again = yield* call("POST", "/v1/orgs/main/projects/once/caches", {
+        body: { name: "one", sku: "cache-n1", region: "local" },
+        headers: { "idempotency-key": "cache" }
+      })
+      assert.match(again.body.connectionString, /^rediss:/)
+      const password = new URL(again.body.connectionString).password
+      const kept = yield* sql("select encode(sealed, 'escape') as text from idempotency")
+      assert.isFalse(JSON.stringify(kept).includes(password))
+    })
+  )
+
+  it.effect("the specification describes every operation with its metadata", () =>
+    Effect.gen(function* () {
+      const { call, metricsUrl } = yield* Plane
+      const { body } = yield* call("GET", "/v1/spec", { token: null })
+      assert.strictEqual(body.openapi, "3.1.0")
+      for (const { method, path, operation } of operations) {
+        const described = body.paths[path.replaceAll(/:([A-Za-z]+)/g, "{$1}")][method.toLowerCase()]
+        assert.strictEqual(described.operationId, operation.id)
+        assert.strictEqual(described["x-risk"], operation.risk)
+        assert.strictEqual(described["x-role"], operation.role)
+        const success = Object.keys(described.responses).filter((status) => status.startsWith("2"))
+        assert.isNotEmpty(success)
+        assert.isObject(Object.values(described.responses[success[0]!].content ?? { any: { schema: {} } })[0])
+      }
+      const docs = yield* call("GET", "/docs", { token: null })
+      assert.strictEqual(docs.status, 200)
+      const metrics = yield* Effect.promise(async () => (await fetch(`${metricsUrl}/metrics`)).text())
+      assert.include(metrics, "svc_reconcile_duration_seconds")
+      assert.include(metrics, "svc_queue_depth")
+    })
+  )
+})
+
+layer(testPlane({ rateLimit: 40 }), { excludeTestServices: true })("rate limits", (it) => {
+  it.effect("a credential that asks too often is told when to come back", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const answers = yield* Effect.forEach(Array.from({ length: 60 }), () => call("GET", "/v1/me"), {
+        concurrency: 4
+      })
+      const refused = answers.find((answer) => answer.status === 429)
+      assert.isDefined(refused)
+      assert.strictEqual(refused?.body.code, "rate_limited")
+      assert.isAtLeast(Number(refused?.headers.get("retry-after")), 1)
+      assert.isAtLeast(answers.filter((answer) => answer.status === 200).length, 40)
+      assert.include(answers[0]?.headers.get("ratelimit-policy") ?? "", "q=40;w=60")
+    })
+  )
+})
