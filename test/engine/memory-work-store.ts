@@ -47,6 +47,8 @@ export type Flaw =
   | "pauses invisible"
   /** Work is taken in the order in which it became due. */
   | "priorities ignored"
+  /** Work of a low priority waits until there is none of a higher one. */
+  | "age ignored"
   /** A "retry now" is never acknowledged. */
   | "retries unacknowledged"
 
@@ -126,7 +128,7 @@ export class MemoryStore {
     return rooms.flatMap(({ kind, room, fullOrgs }) =>
       [...this.work.values()]
         .filter((row) => row.kind === kind && this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
-        .sort((a, b) => (this.#flaws.has("priorities ignored") ? a.dueAt - b.dueAt : a.rank - b.rank))
+        .sort((a, b) => this.#before(a, b))
         .slice(0, room)
         .map((row) => this.#take(row, leaseMs, now - row.dueAt))
     )
@@ -187,6 +189,16 @@ export class MemoryStore {
       const late = rows.filter((row) => row.dueAt <= now).map((row) => now - row.dueAt)
       return { kind, depth: rows.length, due: late.length, oldestDueMs: Math.max(0, ...late) }
     })
+  }
+
+  /** Makes everything due for a routine look at once, as a long sleep or an outage of everything does. */
+  makeRoutineDue(): void {
+    const now = this.#now()
+    for (const row of this.work.values()) {
+      row.dueAt = now
+      row.rank = now + priorityPenalty[2]
+    }
+    this.announce()
   }
 
   reported(uid: string) {
@@ -294,6 +306,12 @@ export class MemoryStore {
     if (row.leaseUntil === null) return row.dueAt <= now
     if (this.#flaws.has("leases ignored")) return true
     return row.dueAt <= now && !this.#flaws.has("leases never end")
+  }
+
+  #before(a: WorkRow, b: WorkRow): number {
+    if (this.#flaws.has("priorities ignored")) return a.dueAt - b.dueAt
+    const penalty = (row: WorkRow) => row.rank - row.dueAt
+    return (this.#flaws.has("age ignored") ? penalty(a) - penalty(b) : 0) || a.rank - b.rank
   }
 
   #queued({ orgId, uid }: Pick<Lease, "orgId" | "uid">): WorkRow | undefined {
