@@ -1,0 +1,203 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Result from "effect/Result"
+import jsonPatch, { type Operation } from "fast-json-patch"
+import { findKind } from "#schemas/index.ts"
+import type { Manifest } from "#schemas/manifest.ts"
+import { exportManifest, toYaml } from "#src/manifest/export.ts"
+import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
+import { type Current, makePlan, movedSince, type PlanOptions } from "#src/manifest/plan.ts"
+import { addressOf } from "#src/store/records.ts"
+import { applySteps, randomFrom, randomManifest } from "./state.ts"
+
+const fingerprint = (value: string) => `fp(${value})`
+const everywhere = ["alpha", "beta", "gamma"]
+const plan = (manifest: Manifest, current: ReadonlyArray<Current>, options: Partial<PlanOptions> = {}) =>
+  makePlan(manifest, current, () => ({}), { prune: true, confirm: everywhere, fingerprint, ...options })
+const seeds = Array.from({ length: 300 }, (_, i) => i + 1)
+const forEachSeed = (property: (random: ReturnType<typeof randomFrom>) => void) => {
+  for (const seed of seeds) {
+    try {
+      property(randomFrom(seed))
+    } catch (error) {
+      throw new Error(`seed ${seed}: ${error instanceof Error ? error.message : String(error)}`, {
+        cause: error
+      })
+    }
+  }
+}
+/** A state that came about by applying a manifest to another one. */
+const randomState = (random: ReturnType<typeof randomFrom>) => {
+  const first = plan(randomManifest(random), [])
+  const before = applySteps([], first.steps, true)
+  return applySteps(before, plan(randomManifest(random), before).steps, true)
+}
+const publicSpec = (one: Current | undefined, kind: string) => {
+  const internal = findKind(kind)?.internal ?? []
+  return Object.fromEntries(Object.entries(one?.spec ?? {}).filter(([field]) => !internal.includes(field)))
+}
+const changesOf = (made: ReturnType<typeof plan>) => made.changes.filter(({ action }) => action !== "noop")
+
+describe("plans", () => {
+  it("an export, planned against the state it came from, changes nothing", () => {
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const exported = exportManifest("main", state)
+      const parsed = parseManifest(toYaml(exported))
+      if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
+      const made = plan(parsed.success.manifest, state)
+      assert.deepStrictEqual([changesOf(made), made.blockers, made.steps], [[], [], []])
+    })
+  })
+
+  it("what an export says after applying a manifest is that manifest", () => {
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const manifest = randomManifest(random)
+      const made = plan(manifest, state)
+      assert.deepStrictEqual(made.blockers, [])
+      const after = applySteps(state, made.steps, true)
+      assert.deepStrictEqual(changesOf(plan(manifest, after)), [])
+      // Nothing but what it names is left, and the environments that every project has.
+      const wanted = new Set((manifest.projects ?? []).map(({ slug }) => slug))
+      for (const one of after) assert.isTrue(wanted.has(one.project ?? ""), addressOf(one))
+      const again = exportManifest("main", after)
+      assert.deepStrictEqual(exportManifest("main", applySteps(after, plan(again, after).steps, true)), again)
+    })
+  })
+
+  it("the patches of a plan, applied to the old specifications, give the new ones", () => {
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const made = plan(randomManifest(random), state)
+      const after = new Map(applySteps(state, made.steps, true).map((one) => [addressOf(one), one]))
+      const before = new Map(state.map((one) => [addressOf(one), one]))
+      for (const change of changesOf(made)) {
+        // Values of variables are masked in patches, so those cannot be replayed.
+        if (change.action === "delete" || change.kind === "EnvVariables") continue
+        const old = structuredClone(publicSpec(before.get(change.address), change.kind))
+        const patched = jsonPatch.applyPatch(
+          change.action === "create" ? {} : old,
+          structuredClone(change.patch) as Array<Operation>
+        ).newDocument
+        assert.deepStrictEqual(patched, publicSpec(after.get(change.address), change.kind))
+        assert.isNotEmpty(change.action === "create" && change.kind === "Environment" ? [1] : change.patch)
+      }
+    })
+  })
+
+  it("without prune nothing is deleted, inside of a resource neither", () => {
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const made = plan(randomManifest(random), state, { prune: false })
+      const after = new Map(applySteps(state, made.steps, false).map((one) => [addressOf(one), one]))
+      for (const one of state) {
+        const kept = after.get(addressOf(one))
+        assert.isDefined(kept)
+        if (one.kind !== "EnvVariables") continue
+        const keys = (it: unknown) => Object.keys((it as { variables: object }).variables)
+        assert.includeMembers(keys(kept?.spec), keys(one.spec))
+      }
+    })
+  })
+
+  it("things are created before what lives in them, and deleted after it", () => {
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const { changes } = plan(randomManifest(random), state)
+      const order = ["Project", "Environment", "EnvVariables", "Database", "Cache"]
+      const rank = (kind: string) => order.indexOf(kind)
+      const deletions = changes.filter(({ action }) => action === "delete").map(({ kind }) => rank(kind))
+      const others = changes.filter(({ action }) => action !== "delete").map(({ kind }) => rank(kind))
+      assert.deepStrictEqual(
+        others,
+        [...others].sort((a, b) => a - b)
+      )
+      assert.deepStrictEqual(
+        deletions,
+        [...deletions].sort((a, b) => b - a)
+      )
+      const firstDeletion = changes.findIndex(({ action }) => action === "delete")
+      if (firstDeletion !== -1)
+        assert.isTrue(changes.slice(firstDeletion).every(({ action }) => action === "delete"))
+    })
+  })
+
+  it("a key that is left out is unmanaged", () => {
+    const state = randomState(randomFrom(7))
+    const project = { name: "Alpha", slug: "alpha", runtimeClass: "always-on" as const }
+    const made = plan({ version: 1, organization: "main", projects: [project] }, state, { prune: true })
+    const inside = changesOf(made).filter(({ project, kind }) => project === "alpha" && kind !== "Project")
+    assert.deepStrictEqual(inside, [])
+    assert.deepStrictEqual(changesOf(plan({ version: 1, organization: "main" }, state)), [])
+  })
+
+  it("a masked value leaves what is there, and is refused where nothing is", () => {
+    const project = { name: "A", slug: "alpha", runtimeClass: "always-on" as const, env: { KEY: "secret" } }
+    const manifest = { version: 1, organization: "main", projects: [project] } as const
+    const state = applySteps([], plan(manifest, []).steps, true)
+    const masked = { ...manifest, projects: [{ ...project, env: { KEY: "****" } }] }
+    assert.deepStrictEqual(changesOf(plan(masked, state)), [])
+    assert.deepStrictEqual(
+      plan(masked, []).blockers.map(({ code }) => code),
+      ["masked_value_without_current"]
+    )
+    const changed = plan({ ...manifest, projects: [{ ...project, env: { KEY: "other" } }] }, state)
+    assert.notInclude(JSON.stringify(changed.changes), "other")
+    assert.notInclude(JSON.stringify(changed.changes), "fp(")
+  })
+
+  it("what protects against deletion blocks it, and so does deleting everything without a name", () => {
+    const state = randomState(randomFrom(11)).map((one) =>
+      one.kind === "Project" ? { ...one, protected: true } : one
+    )
+    const empty = { version: 1, organization: "main", projects: [] } as const
+    assert.include(
+      plan(empty, state).blockers.map(({ code }) => code),
+      "protected"
+    )
+    const open = state.map((one) => ({ ...one, protected: false }))
+    assert.include(
+      plan(empty, open, { confirm: [] }).blockers.map(({ code }) => code),
+      "confirm_deletion"
+    )
+    assert.deepStrictEqual(plan(empty, open).blockers, [])
+  })
+
+  it("sections and fields that are not available yet block the plan and name the place", () => {
+    const project = {
+      name: "A",
+      slug: "alpha",
+      runtimeClass: "always-on",
+      queues: [{ name: "jobs" }],
+      databases: [{ name: "main", sku: "db-n1", region: "local", replicas: 2, backup: { pitrDays: 7 } }]
+    }
+    const parsed = checkManifest({ version: 1, organization: "main", projects: [project] }, () => ({}))
+    if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
+    const { blockers } = plan(parsed.success.manifest, [])
+    assert.sameMembers(
+      blockers.map(({ pointer }) => pointer),
+      ["/projects/0/queues", "/projects/0/databases/0/replicas", "/projects/0/databases/0/backup"]
+    )
+    assert.isTrue(blockers.every(({ code }) => code === "not_available"))
+  })
+
+  it("a plan notices what moved since it was made", () => {
+    assert.deepStrictEqual(movedSince({ a: "1", b: "1" }, { a: "1", b: "2", c: "1" }), ["b", "c"])
+    assert.deepStrictEqual(movedSince({ a: "1" }, { a: "1" }), [])
+  })
+
+  it("an unknown environment, region or size names its place", () => {
+    const project = {
+      name: "A",
+      slug: "alpha",
+      runtimeClass: "always-on" as const,
+      databases: [{ name: "main", sku: "db-x", region: "moon", environment: "nowhere" }],
+      caches: [{ name: "one", region: "moon" }]
+    }
+    const { blockers } = plan({ version: 1, organization: "main", projects: [project] }, [])
+    assert.sameMembers(
+      blockers.map(({ pointer, code }) => [pointer, code].join(" ")),
+      ["/projects/0/databases/0/environment unknown_environment", "/projects/0/caches/0 invalid_spec"]
+    )
+  })
+})
