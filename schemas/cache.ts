@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CacheSku, Region } from "./catalog.ts"
 import { defineKind } from "./kind.ts"
+import { listSection } from "./manifest-mapping.ts"
 
 export const CachePersistence = Schema.Literals(["none", "aof"]).annotate({
   description: "`aof` appends every write to a file (fsync each second); `none` keeps data in memory only"
@@ -53,5 +54,6 @@ export const Cache = defineKind({
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again"
   },
+  manifest: listSection("caches"),
   deadlineSeconds: 300
 })

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { DatabaseSku, Region } from "./catalog.ts"
 import { defineKind } from "./kind.ts"
+import { listSection } from "./manifest-mapping.ts"
 
 /** Name of a database that was provisioned without one. */
 export const defaultDatabaseName = "main"
@@ -45,5 +46,6 @@ export const Database = defineKind({
     Recovering: "The server replays its log after a crash",
     ArchivingFailing: "Finished log segments cannot be archived"
   },
+  manifest: listSection("databases"),
   deadlineSeconds: 600
 })

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { defineKind } from "./kind.ts"
-import { VariableKey } from "./names.ts"
+import { defaultEnvironment, VariableKey } from "./names.ts"
 
 /** The one name that the resource has in its environment. */
 export const envVariablesName = "variables"
@@ -20,6 +20,8 @@ export const EnvVariablesStatus = Schema.Struct({ count: Schema.Int }).annotate(
 })
 export type EnvVariablesStatus = typeof EnvVariablesStatus.Type
 
+const isTexts = Schema.is(Schema.Record(Schema.String, Schema.String))
+
 export const EnvVariables = defineKind({
   name: "EnvVariables",
   summary: "The encrypted variables of one environment.",
@@ -34,5 +36,26 @@ export const EnvVariables = defineKind({
   singleton: true,
   deleteRole: "admin",
   reasons: { Unreadable: "A sealed value cannot be opened with the keys at hand" },
+  sealed: { field: "variables", secret: variableField },
+  // A manifest tells of production's variables only: those of other environments are unmanaged.
+  manifest: {
+    section: "env",
+    entries: ({ env }) =>
+      env === undefined
+        ? undefined
+        : [
+            {
+              path: ["env"],
+              environment: defaultEnvironment,
+              name: envVariablesName,
+              spec: { variables: env }
+            }
+          ],
+    manages: ({ environment }) => environment === defaultEnvironment,
+    assemble: ([production]) => {
+      const variables = production?.spec["variables"]
+      return isTexts(variables) ? { env: variables } : {}
+    }
+  },
   deadlineSeconds: 300
 })

@@ -5,6 +5,7 @@
  * how it appears in a manifest. It does no I/O. How the kind becomes real is told by its reconciler.
  */
 import type * as Schema from "effect/Schema"
+import type { ManifestMapping } from "./manifest-mapping.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
 export type Json = Schema.Json
@@ -37,6 +38,17 @@ export interface Kind<out Name extends string = string, out Spec = unknown, out 
   readonly deleteRole: Role
   /** Reasons of conditions that only this kind gives, each with its meaning. */
   readonly reasons: Readonly<Record<string, string>>
+  /**
+   * The field of the specification that holds, by key, the fingerprints of values that users give and that are sealed.
+   * A manifest holds the values themselves there; exports and plans show them masked.
+   */
+  readonly sealed?: {
+    readonly field: string
+    /** Secret field under which the value of one key is sealed. */
+    readonly secret: (key: string) => string
+  }
+  /** How the kind appears in a manifest; absent for a kind that no manifest tells of. */
+  readonly manifest?: ManifestMapping
   /** How long, in seconds, a phase that is not final may take before the resource counts as stalled. */
   readonly deadlineSeconds: number
 }

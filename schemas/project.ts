@@ -1,6 +1,7 @@
 /** `Project`: a container of environments. It is ready as soon as it exists. */
 import * as Schema from "effect/Schema"
 import { defineKind } from "./kind.ts"
+import { present } from "./manifest-mapping.ts"
 
 export const GitSource = Schema.Struct({
   repo: Schema.String.check(
@@ -42,5 +43,17 @@ export const Project = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {},
+  manifest: {
+    section: null,
+    entries: ({ name, slug, runtimeClass, region, git }) => [
+      {
+        path: [],
+        environment: null,
+        name: slug,
+        spec: present({ name, runtimeClass, region, git: git === undefined ? undefined : present(git) })
+      }
+    ],
+    assemble: ([project]) => (project === undefined ? {} : { slug: project.name, ...project.spec })
+  },
   deadlineSeconds: 3600
 })

@@ -2,44 +2,45 @@
  * The current state as a manifest. Values are complete, also where they are the defaults, so that a default that
  * changes in a later release changes nobody's platform; secret values are masked. Planned against the same state, an
  * export changes nothing.
+ *
+ * The same state gives the same text: everything is sorted by name or stands in the order of the schema.
  */
 import { stringify } from "yaml"
+import { kinds } from "#schemas/index.ts"
+import type { Kind } from "#schemas/kind.ts"
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
-import type { JsonObject } from "./mapping.ts"
-import { mappings } from "./mapping.ts"
-import type { Current } from "./plan.ts"
+import type { Current } from "./change.ts"
+import { publicSpec } from "./patch.ts"
+import { stateOf } from "./state.ts"
 
-const byName = (a: { readonly name: string }, b: { readonly name: string }) =>
-  a.name < b.name ? -1 : a.name > b.name ? 1 : 0
-
-/** Fails with a sentence when the state holds what a manifest cannot say, which would be a fault of the program. */
 export const exportManifest = (organization: string, all: ReadonlyArray<Current>): Manifest => {
-  const living = all.filter((one) => !one.deleting)
-  const byProject = Map.groupBy(living, (one) => one.project)
-  const projects = living
+  const state = stateOf(all)
+  const projects = state.living
     .filter(({ kind }) => kind === "Project")
-    .sort(byName)
-    .map((project) => {
-      const own = byProject.get(project.name) ?? []
-      const parts = mappings.map(({ kind, assemble }) =>
-        assemble(
-          own
-            .filter((one) => one.kind === kind.name)
-            .sort((a, b) => (a.environment ?? "").localeCompare(b.environment ?? "") || byName(a, b))
-            .map(({ environment, name, spec }) => ({
-              environment,
-              name,
-              spec: publicFields(spec, kind.internal)
-            }))
-        )
-      )
-      return Object.assign({}, ...parts) as ManifestProject
-    })
+    .sort(byPlace)
+    .map(({ name }) => exportProject(state.inProject(name)))
   return { version: 1, organization, projects }
 }
 
-const publicFields = (spec: unknown, internal: ReadonlyArray<string>): JsonObject =>
-  Object.fromEntries(Object.entries(spec ?? {}).filter(([field]) => !internal.includes(field)))
+const exportProject = (resources: ReadonlyArray<Current>): ManifestProject => {
+  const ofKind = Map.groupBy(resources, ({ kind }) => kind)
+  const parts = kinds.map((kind: Kind): Partial<ManifestProject> => {
+    const { manifest } = kind
+    if (manifest === undefined) return {}
+    const shown = (ofKind.get(kind.name) ?? [])
+      .filter((one) => manifest.manages === undefined || manifest.manages(one))
+      .sort(byPlace)
+      .map(({ environment, name, spec }) => ({ environment, name, spec: publicSpec(kind, spec) }))
+    return manifest.assemble(shown)
+  })
+  // A project's own part holds what is required; the compiler cannot see which part that is.
+  return Object.assign({}, ...parts) as ManifestProject
+}
+
+const byPlace = (a: Current, b: Current) =>
+  byText(a.environment ?? "", b.environment ?? "") || byText(a.name, b.name)
+/** By code unit: the same on every machine, whatever its language. */
+const byText = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
 
 /** YAML as people keep it in git: stable, without line folding. */
 export const toYaml = (manifest: unknown): string =>

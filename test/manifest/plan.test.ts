@@ -197,7 +197,7 @@ describe("plans", () => {
     const { blockers } = plan({ version: 1, organization: "main", projects: [project] }, [])
     assert.sameMembers(
       blockers.map(({ pointer, code }) => [pointer, code].join(" ")),
-      ["/projects/0/databases/0/environment unknown_environment", "/projects/0/caches/0 invalid_spec"]
+      ["/projects/0/databases/0/environment unknown_environment", "/projects/0/caches/0/region invalid_spec"]
     )
   })
 })

@@ -1,0 +1,62 @@
+/** What users may see of specifications and of their changes: no internal fields, sealed values masked. */
+import jsonPatch from "fast-json-patch"
+import type { Json, Kind } from "#schemas/kind.ts"
+import { masked } from "#schemas/manifest.ts"
+import type { JsonObject } from "#schemas/manifest-mapping.ts"
+
+/** RFC 6902. */
+export interface PatchOperation {
+  readonly op: "add" | "remove" | "replace"
+  readonly path: string
+  readonly value?: Json
+}
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+export const asObject = (value: unknown): JsonObject => (isObject(value) ? value : {})
+
+/** Fields in the order in which the kind lists them, so that what is shown is the same every time. */
+const shownFields = (kind: Kind, spec: JsonObject): JsonObject => {
+  const shown: Record<string, Json> = {}
+  for (const field of kind.fields) {
+    const value = spec[field]
+    if (value !== undefined && !kind.internal.includes(field)) shown[field] = value
+  }
+  return shown
+}
+
+const mask = (values: Json): JsonObject => {
+  const hidden: Record<string, Json> = {}
+  for (const key of Object.keys(asObject(values)).sort()) hidden[key] = masked
+  return hidden
+}
+
+export const publicSpec = (kind: Kind, spec: unknown): JsonObject => {
+  const shown = shownFields(kind, asObject(spec))
+  const sealed = kind.sealed === undefined ? undefined : shown[kind.sealed.field]
+  return kind.sealed === undefined || sealed === undefined
+    ? shown
+    : { ...shown, [kind.sealed.field]: mask(sealed) }
+}
+
+/** Applied to the public form of `before` it gives the public form of `after`. Empty only if nothing differs. */
+export const publicPatch = (
+  kind: Kind,
+  before: JsonObject,
+  after: JsonObject
+): ReadonlyArray<PatchOperation> => {
+  const root = kind.sealed === undefined ? undefined : `/${kind.sealed.field}`
+  return jsonPatch
+    .compare(shownFields(kind, before), shownFields(kind, after))
+    .map((operation): PatchOperation => {
+      const { path } = operation
+      if (operation.op === "remove") return { op: "remove", path }
+      if (operation.op !== "add" && operation.op !== "replace") {
+        throw new Error(`An operation that comparing does not make: ${operation.op}`)
+      }
+      const value: Json = operation.value
+      const { op } = operation
+      if (path === root) return { op, path, value: mask(value) }
+      return { op, path, value: root !== undefined && path.startsWith(`${root}/`) ? masked : value }
+    })
+}
