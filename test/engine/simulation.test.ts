@@ -14,7 +14,7 @@ const numberFrom = (name: string): number | undefined => {
   return value === undefined || value === "" ? undefined : Number(value)
 }
 const onlySeed = numberFrom("SVC_SIMULATION_SEED")
-const seeds = numberFrom("SVC_SIMULATION_SEEDS") ?? 2_000
+const seeds = numberFrom("SVC_SIMULATION_SEEDS") ?? 3_000
 
 /** The guarantee that a history breaks, if it does. Anything else that is thrown is a fault of the simulation. */
 const broken = (play: () => void): Guarantee | undefined => {

@@ -11,14 +11,14 @@ import { Cluster, type ClusterOptions } from "./simulation/cluster.ts"
 import { Faults } from "./simulation/faults.ts"
 import { People } from "./simulation/people.ts"
 import { canBeReady, specOf, unsettled } from "./simulation/settled.ts"
-import { Violation } from "./simulation/watcher.ts"
+import { isFinal, Violation } from "./simulation/watcher.ts"
 
 /** The engine's times, shorter. A waiting resource is woken or waits for longer than a history lasts. */
 export const times: EngineOptions = {
   concurrency: 8,
   orgShare: 0.75,
-  leaseMs: 8_000,
-  heartbeatMs: 2_000,
+  leaseMs: 6_000,
+  heartbeatMs: 1_500,
   pollMs: 3_000,
   drainMs: 2_000,
   backoffMs: [200, 3_000],
@@ -26,13 +26,15 @@ export const times: EngineOptions = {
   stalledRetryMs: 10_000,
   waitMs: 3_600_000,
   maxSteps: 10,
-  runMs: 10_000
+  runMs: 14_000
 }
-const driftIntervalMs = 20_000
+const longestDriftIntervalMs = 20_000
 /** Longest that a call to the store or the far end is under way while faults are on. */
 const callMs = 8_000
 /** How long a person waits at most while nothing is wrong: for one run that hangs, and the way to the next. */
 const patienceMs = times.runMs + times.pollMs + 5_000
+/** The same while the far end is so slow that few resources fill all the room. */
+const slowPatienceMs = 120_000
 /** A phase may last as long as its kind allows, and then until the next look at a stalled resource. */
 const longestPhaseMs = 20_000 + 1.25 * times.stalledRetryMs + patienceMs
 /** How long after the last fault everything is as it was asked for. */
@@ -47,6 +49,7 @@ export class Simulation {
     this.cluster = new Cluster(seed, options)
     const { random } = this.cluster.timeline
     const concurrency = random.int(2, 8)
+    const driftIntervalMs = random.pick([5_000, longestDriftIntervalMs])!
     const engine = { ...times, concurrency: random.int(2, 12) }
     const start = () => this.cluster.start({ engine, concurrency, driftIntervalMs })
     this.#people = new People(this.cluster)
@@ -56,9 +59,12 @@ export class Simulation {
 
   /** Plays the whole history. Throws the first {@link Violation}. */
   run(): void {
-    const { watcher } = this.cluster
-    const half = () => 500
-    this.cluster.every(half, Number.POSITIVE_INFINITY, () => watcher.check(patienceMs, longestPhaseMs))
+    const { watcher, farEnd } = this.cluster
+    this.cluster.every(
+      () => 500,
+      Number.POSITIVE_INFINITY,
+      () => watcher.check(farEnd.slownessMs > 0 ? slowPatienceMs : patienceMs, longestPhaseMs)
+    )
     this.#suffer()
     this.#settle()
     this.#stayWell()
@@ -72,6 +78,8 @@ export class Simulation {
     const end = timeline.now + random.between(15_000, 40_000)
     weather.loss = random.pick([0, 0.005, 0.02])!
     farEnd.trouble = random.pick([0, 0.02, 0.1])!
+    // Slow enough that a run of several steps outlasts the lease it began with.
+    farEnd.slownessMs = random.pick([0, 0, 0, 2_500])!
     const often = () => random.between(50, 1_500)
     const seldom = () => random.between(200, 4_000)
     this.cluster.every(often, end, () => this.#people.act())
@@ -81,6 +89,8 @@ export class Simulation {
     weather.loss = 0
     weather.outageUntil = 0
     farEnd.trouble = 0
+    if (farEnd.slownessMs > 0) watcher.excuse(slowPatienceMs / 4)
+    farEnd.slownessMs = 0
     // Some of the pauses without an end stay.
     for (const pause of [...store.pauses])
       if (pause.until !== null || random.chance(0.7)) store.resume(pause.orgId, pause)
@@ -100,7 +110,7 @@ export class Simulation {
     watcher.checkWaiting()
     const ready = [...store.resources.values()].filter((row) => row.phase === "ready").map((row) => row.uid)
     const writes = ready.map((uid) => watcher.writesTo(uid))
-    timeline.runUntil(timeline.now + 1.2 * driftIntervalMs)
+    timeline.runUntil(timeline.now + 1.2 * longestDriftIntervalMs)
     this.#demand("it did not stay so: ")
     const touched = ready.find((uid, index) => watcher.writesTo(uid) !== writes[index])
     if (touched !== undefined)
@@ -108,15 +118,25 @@ export class Simulation {
         "what is ready is left alone",
         `${touched} was written although nothing had changed`
       )
+    // What never gets anywhere must be told to have failed in time.
+    const underway = [...store.resources.values()].some((row) => !isFinal(row.phase) && !row.deleting)
+    if (underway) timeline.runUntil(timeline.now + 1.2 * longestPhaseMs)
   }
 
   #change(): void {
     const { timeline, watcher, store } = this.cluster
-    for (const row of store.resources.values()) {
-      if (row.kind !== "Thing" || !canBeReady(this.cluster, row)) continue
+    const began = timeline.now
+    const changed = [...store.resources.values()].filter(
+      (row) => row.kind === "Thing" && canBeReady(this.cluster, row)
+    )
+    for (const row of changed) {
       store.update(row.uid, { ...specOf(row), size: 50 })
       watcher.asked(row.uid)
     }
+    // Sooner than any poll: the announcement did it.
+    timeline.runUntil(began + times.pollMs / 2)
+    const late = changed.find((row) => watcher.lastTurn(row.uid) < began)
+    if (late !== undefined) throw new Violation("nobody waits long", `${late.uid} waits for a poll`)
     timeline.runUntil(timeline.now + 30_000, () => this.#trouble() === undefined)
     this.#demand("the last change was not carried out: ")
   }

@@ -157,7 +157,7 @@ export class FarEnd {
               status: { size },
               ready,
               differences: differs ? [{ field: "/size", message: `is ${size}` }] : [],
-              ...(ready ? {} : { pollAfter: Math.max(200, Math.min(2_000, readyAt - now)) })
+              ...(ready ? {} : { pollAfter: readyAt > now ? Math.max(200, readyAt - now) : 2_000 })
             }
           }),
         converge: Effect.fnUntraced(function* (this: FarEnd, resource: ThingResource) {

@@ -9,6 +9,7 @@ import type { Timeline } from "./machines.ts"
 /** What the engine guarantees, and a simulation can find broken. */
 export type Guarantee =
   | "one at a time"
+  | "leases are kept"
   | "a lost lease writes nothing"
   | "one writer out there"
   | "paused is not touched"
@@ -33,6 +34,11 @@ export class Violation extends Error {
   }
 }
 
+/** May last. */
+export const isFinal = (phase: string): boolean =>
+  phase === "ready" || phase === "waiting" || phase === "failed"
+
+/** How often one resource may be claimed within five seconds. */
 const turnsAtOnce = 80
 
 interface Held {
@@ -106,6 +112,11 @@ export class Watcher {
       if (before !== undefined && before.until > now) {
         throw new Violation("one at a time", `${machine} got ${uid}, which ${before.machine} still holds`)
       }
+      if (before !== undefined && now > this.#excusedUntil)
+        throw new Violation(
+          "leases are kept",
+          `${before.machine} lost the lease of ${uid} although nothing was wrong`
+        )
       if (token <= this.#newestToken)
         throw new Violation("one at a time", `the token ${token} of ${uid} is not new`)
       this.#newestToken = token
@@ -235,8 +246,7 @@ export class Watcher {
           "deletion is not taken back",
           `${row.uid} is to be deleted and is called ${row.phase}`
         )
-      const final = row.phase === "ready" || row.phase === "waiting" || row.phase === "failed"
-      if (final || row.deleting || this.#store.pausedNow(row) !== null) continue
+      if (isFinal(row.phase) || row.deleting || this.#store.pausedNow(row) !== null) continue
       const lasted = now - Math.max(row.phaseSince, this.#excusedUntil)
       if (lasted > longestPhase)
         throw new Violation(
