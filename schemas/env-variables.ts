@@ -6,12 +6,18 @@ import { defaultEnvironment, VariableKey } from "./names.ts"
 
 /** The one name that the resource has in its environment. */
 export const envVariablesName = "variables"
+/** Characters of one value: enough for certificates and service accounts. */
+export const longestVariable = 65_536
+/** Variables of one environment. */
+export const mostVariables = 1_000
 /** Secret field under which the value of one variable is sealed. */
 export const variableField = (key: string): string => `variable/${key}`
 
 export const EnvVariablesSpec = Schema.Struct({
   /** For each key the keyed fingerprint of its value, so that a change is seen without knowing the value. */
-  variables: Schema.Record(VariableKey, Schema.String).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+  variables: Schema.Record(VariableKey, Schema.String)
+    .check(Schema.isMaxProperties(mostVariables))
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 }).annotate({ identifier: "EnvVariablesSpec" })
 export type EnvVariablesSpec = typeof EnvVariablesSpec.Type
 

@@ -7,6 +7,7 @@
 import * as Schema from "effect/Schema"
 import { CacheEvictionPolicy, CachePersistence } from "./cache.ts"
 import { CacheSku } from "./catalog.ts"
+import { longestVariable, mostVariables } from "./env-variables.ts"
 import { EnvironmentSlug, Name, OrganizationSlug, VariableKey } from "./names.ts"
 import { GitSource, ProjectSpec, RuntimeClass } from "./project.ts"
 
@@ -28,6 +29,9 @@ const path = Schema.String.check(
   Schema.isMaxLength(2_048)
 )
 const region = text(64)
+
+/** A map without keys: `Schema.Struct({})` would take anything that is not null. */
+const Empty = Schema.Record(Schema.String, Schema.Never.annotate({ expected: "nothing here" }))
 
 const Consumer = Schema.Struct({
   path,
@@ -175,7 +179,7 @@ export const alertSignals = [
 
 const nullable = optional(Schema.NullOr(text()))
 const Alert = Schema.Struct({
-  name: Name,
+  name: text(100),
   enabled: optional(Schema.Boolean),
   severity: Schema.Literals(["info", "warning", "critical"]),
   scope: Schema.Struct({ environment: nullable, database: nullable, queue: nullable, cron: nullable }),
@@ -247,12 +251,12 @@ export const ManifestProject = Schema.Struct({
   region: optional(region),
   git: optional(GitSource),
   env: optional(
-    Schema.Record(VariableKey, Schema.String.check(Schema.isMaxLength(65_536))).annotate({
-      description: `Variables of production; ${masked} leaves a value as it is`
-    })
+    Schema.Record(VariableKey, Schema.String.check(Schema.isMaxLength(longestVariable)))
+      .check(Schema.isMaxProperties(mostVariables))
+      .annotate({ description: `Variables of production; ${masked} leaves a value as it is` })
   ),
   environments: optional(
-    Schema.Record(EnvironmentSlug, Schema.Struct({})).annotate({
+    Schema.Record(EnvironmentSlug, Empty).annotate({
       description: "Custom environments; production and preview exist by themselves"
     })
   ),
@@ -279,6 +283,10 @@ export const Manifest = Schema.Struct({
   projects: optional(list(ManifestProject))
 }).annotate({ identifier: "ManifestDocument" })
 export type Manifest = typeof Manifest.Type
+
+/** As a JSON Schema document, for editors and other programs. */
+export const manifestJsonSchema = () =>
+  Schema.toJsonSchemaDocument(Manifest, { onExcessProperty: "error", generateDescriptions: true })
 
 /** Sections of a project that no kind answers for yet. */
 export const unavailableSections = [

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { Manifest } from "#schemas/manifest.ts"
-import { reservedSlugs } from "#schemas/names.ts"
+import { looksLikeUid, reservedSlugs } from "#schemas/names.ts"
 import { type Locate, listed, type ManifestFault, mostFaults, type Path, type PathFault } from "./place.ts"
 import { referenceFaults } from "./references.ts"
 import { parseSource } from "./source.ts"
@@ -51,7 +51,7 @@ export const checkManifest = (value: unknown, locate: Locate): ParseResult => {
 
 const reservedFaults = (manifest: Manifest): ReadonlyArray<PathFault> =>
   (manifest.projects ?? []).flatMap(({ slug }, index) =>
-    reservedSlugs.has(slug)
+    reservedSlugs.has(slug) || looksLikeUid(slug)
       ? [{ path: ["projects", index, "slug"], message: `"${slug}" is reserved; choose another slug` }]
       : []
   )

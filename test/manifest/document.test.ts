@@ -1,0 +1,370 @@
+import { readFileSync } from "node:fs"
+import { assert, describe, it } from "@effect/vitest"
+import * as Result from "effect/Result"
+import { alertSignals, manifestJsonSchema, unavailableSections } from "#schemas/manifest.ts"
+import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
+import { makePlan } from "#src/manifest/plan.ts"
+
+const base = { name: "A", slug: "alpha", runtimeClass: "always-on" }
+const document = (project: object) => ({
+  version: 1,
+  organization: "main",
+  projects: [{ ...base, ...project }]
+})
+/** Pointers of the faults, from the project on. */
+const pointers = (project: object) => {
+  const checked = checkManifest(document(project), () => ({}))
+  return Result.isSuccess(checked)
+    ? []
+    : checked.failure.map(({ pointer }) => pointer.replace(/^\/projects\/0/, ""))
+}
+
+const queue = { name: "jobs" }
+const cron = { name: "nightly", environment: "production", schedule: "0 3 * * *" }
+const database = { name: "main", sku: "db-n1", region: "local" }
+const cache = { name: "sessions", region: "local" }
+const gateway = { name: "chat", allowedModels: ["svc/fast"], monthlyBudgetUsd: 20 }
+const payments = {
+  secretKey: "sk",
+  webhookSecret: "wh",
+  credentialScopes: ["products"],
+  allowedRedirectOrigins: ["https://example.com"]
+}
+const alert = { name: "Slow queries", severity: "warning", scope: {} }
+
+/** Every section with everything in it. */
+const everything = {
+  region: "local",
+  git: { repo: "acme/app.web", ref: "main" },
+  env: { TOKEN: "secret", KEPT: "****" },
+  environments: { staging: {} },
+  domains: ["www.example.com"],
+  storage: [{ name: "uploads", region: "eu" }],
+  queues: [
+    {
+      name: "jobs",
+      environment: "staging",
+      retentionSeconds: 86_400,
+      deliveryDelaySeconds: 5,
+      deadLetterQueue: "dead",
+      paused: false,
+      consumer: {
+        path: "/jobs",
+        maxBatchSize: 10,
+        maxBatchWaitSeconds: 1,
+        maxRetries: 3,
+        retryDelaySeconds: 10,
+        maxConcurrency: null
+      }
+    },
+    { name: "dead", environment: "staging", deadLetterQueue: null }
+  ],
+  crons: [
+    {
+      ...cron,
+      timezone: "Europe/Berlin",
+      enabled: true,
+      target: { kind: "http", path: "/run", method: "POST", body: { deep: [1, null, "x"] } },
+      retry: { maxAttempts: 3, initialDelaySeconds: 1, maxDelaySeconds: 60 },
+      concurrencyPolicy: "skip",
+      timeoutSeconds: 300
+    }
+  ],
+  databases: [
+    {
+      ...database,
+      environment: "staging",
+      replicas: 2,
+      backup: {
+        pitrDays: 7,
+        dailyDays: 7,
+        weeklyWeeks: 4,
+        monthlyMonths: 12,
+        destinationIds: ["d1"],
+        copyRegions: ["eu"]
+      }
+    }
+  ],
+  caches: [
+    { ...cache, environment: "preview", sku: "cache-s1", persistence: "none", evictionPolicy: "noeviction" }
+  ],
+  realtime: [
+    {
+      name: "rooms",
+      environment: "production",
+      region: "global",
+      retentionSeconds: 60,
+      presenceEnabled: true,
+      maxConnections: 100,
+      maxMessagesPerSecond: 10,
+      paused: false
+    }
+  ],
+  aiGateways: [
+    { ...gateway, environment: "production", timeoutMs: 30_000, maxRetries: 2, redactPrompts: true }
+  ],
+  customerPayments: [{ ...payments, environment: "production" }],
+  databaseBranch: {
+    sourceEnvironment: "staging",
+    sourceDatabase: "main",
+    expiresInDays: null,
+    deleteOnPreviewClose: true
+  },
+  alerts: [
+    {
+      ...alert,
+      enabled: true,
+      scope: { environment: "staging", database: "main", queue: null, cron: "nightly" },
+      condition: { signal: "cron.failures", operator: "gt", threshold: null, durationSeconds: 60 },
+      channels: [{ kind: "dashboard", destination: null }],
+      cooldownSeconds: 300
+    }
+  ],
+  access: { mode: "public", previewMode: "inherit", environments: { staging: "invite_only" } },
+  auth: {
+    enabled: true,
+    allowedOrigins: ["https://example.com"],
+    redirectUrls: ["https://example.com/back"],
+    emailPassword: true,
+    magicLink: false,
+    passwordMinLength: 12,
+    accessTokenTtlSeconds: 900,
+    refreshTokenTtlSeconds: 86_400,
+    sessionIdleTtlSeconds: 3_600,
+    sessionMaxTtlSeconds: 86_400,
+    magicLinkTtlSeconds: 600,
+    passwordResetTtlSeconds: 3_600
+  },
+  maintenance: {
+    enabled: true,
+    schedule: "weekly",
+    categories: ["updates"],
+    environments: ["production"],
+    autoRemediation: {
+      enabled: true,
+      maximumRisk: "write",
+      allowedOperationIds: ["caches.rotate"],
+      maxActionsPerRun: 3
+    }
+  }
+}
+
+describe("the manifest document", () => {
+  it("takes every section with every field", () => {
+    const parsed = parseManifest(JSON.stringify(document(everything)))
+    const value: unknown = Result.isSuccess(parsed) ? parsed.success.manifest : parsed.failure
+    assert.deepStrictEqual(value, document(everything))
+  })
+
+  it("an unknown key is a fault at every level", () => {
+    const strange = { colour: "red" }
+    const cases: ReadonlyArray<readonly [object, string]> = [
+      [strange, "/colour"],
+      [{ git: { repo: "a/b", ...strange } }, "/git/colour"],
+      [{ environments: { staging: strange } }, "/environments/staging/colour"],
+      [{ queues: [{ ...queue, consumer: { path: "/", ...strange } }] }, "/queues/0/consumer/colour"],
+      [{ crons: [{ ...cron, retry: strange }] }, "/crons/0/retry/colour"],
+      [{ databases: [{ ...database, backup: strange }] }, "/databases/0/backup/colour"],
+      [{ alerts: [{ ...alert, scope: strange }] }, "/alerts/0/scope/colour"],
+      [{ access: strange }, "/access/colour"],
+      [{ maintenance: { autoRemediation: strange } }, "/maintenance/autoRemediation/colour"]
+    ]
+    for (const [project, pointer] of cases) assert.deepStrictEqual(pointers(project), [pointer])
+  })
+
+  it("what a section needs is required, by name", () => {
+    const cases: ReadonlyArray<readonly [object, ReadonlyArray<string>]> = [
+      [{ git: {} }, ["/git/repo"]],
+      [{ storage: [{}] }, ["/storage/0/name"]],
+      [{ queues: [{ consumer: {} }] }, ["/queues/0/name", "/queues/0/consumer/path"]],
+      [{ crons: [{}] }, ["/crons/0/name", "/crons/0/environment", "/crons/0/schedule"]],
+      [{ databases: [{}] }, ["/databases/0/name", "/databases/0/sku", "/databases/0/region"]],
+      [{ caches: [{}] }, ["/caches/0/name", "/caches/0/region"]],
+      [{ realtime: [{}] }, ["/realtime/0/name"]],
+      [
+        { aiGateways: [{}] },
+        ["/aiGateways/0/name", "/aiGateways/0/allowedModels", "/aiGateways/0/monthlyBudgetUsd"]
+      ],
+      [
+        { customerPayments: [{}] },
+        ["secretKey", "webhookSecret", "credentialScopes", "allowedRedirectOrigins"].map(
+          (field) => `/customerPayments/0/${field}`
+        )
+      ],
+      [{ databaseBranch: {} }, ["/databaseBranch/sourceEnvironment", "/databaseBranch/sourceDatabase"]],
+      [{ alerts: [{}] }, ["/alerts/0/name", "/alerts/0/severity", "/alerts/0/scope"]]
+    ]
+    for (const [project, missing] of cases) assert.sameMembers([...pointers(project)], [...missing])
+    const empty = checkManifest({}, () => ({}))
+    assert.deepStrictEqual(Result.isFailure(empty) && empty.failure.map(({ pointer }) => pointer), [
+      "/version",
+      "/organization"
+    ])
+  })
+
+  it("patterns and bounds hold at their edges", () => {
+    const one = (section: string, entry: object, field: string, value: unknown) =>
+      pointers({ [section]: [{ ...entry, [field]: value }] }).length === 0
+    const within = (
+      check: (value: unknown) => boolean,
+      good: ReadonlyArray<unknown>,
+      bad: ReadonlyArray<unknown>
+    ) => {
+      for (const value of good) assert.isTrue(check(value), `${JSON.stringify(value)} is taken`)
+      for (const value of bad) assert.isFalse(check(value), `${JSON.stringify(value)} is refused`)
+    }
+    const project = (field: string) => (value: unknown) => pointers({ [field]: value }).length === 0
+    within(project("slug"), ["ab", `a${"b".repeat(61)}`], ["a", `a${"b".repeat(62)}`, "1a", "Ab", "a_b", 7])
+    within(project("runtimeClass"), ["scale-to-zero", "always-on"], ["sometimes", null])
+    within(
+      (repo) => pointers({ git: { repo } }).length === 0,
+      ["a/b", "my.org/my_app-1"],
+      ["a", "a/b/c", "https://example.com/a/b", "a/ b"]
+    )
+    within(
+      project("env"),
+      [{ A: "" }, { [`A${"B".repeat(63)}`]: "x" }],
+      [{ [`A${"B".repeat(64)}`]: "x" }, { a: "x" }, { A: 1 }, { A: null }, ["A"]]
+    )
+    within(
+      project("environments"),
+      [{ a: {} }, { [`a${"b".repeat(38)}`]: {} }],
+      [{ [`a${"b".repeat(39)}`]: {} }, { A: {} }, { a: null }, { production: {} }, { preview: {} }]
+    )
+    within(
+      project("domains"),
+      [["a.example"], [`${"a".repeat(63)}.example.com`]],
+      [
+        ["localhost"],
+        ["A.example"],
+        [`${"a".repeat(64)}.example.com`],
+        ["-a.example"],
+        ["a.b1"],
+        ["a..example"]
+      ]
+    )
+    const target = (path: string) => ({ kind: "http", path })
+    within(
+      (it) => one("crons", cron, "target", it),
+      [target("/"), target("/a/b")],
+      [target("//host/a"), target("a"), { kind: "queue", queue: "jobs" }, { ...target("/"), method: "GET" }]
+    )
+    const retry = (field: string) => (value: unknown) => one("crons", cron, "retry", { [field]: value })
+    within(retry("maxAttempts"), [1, 10], [0, 11, 1.5, "3"])
+    within(retry("initialDelaySeconds"), [1, 3_600], [0, 3_601])
+    within(retry("maxDelaySeconds"), [1, 86_400], [0, 86_401])
+    within((it) => one("crons", cron, "concurrencyPolicy", it), ["allow", "skip", "replace"], ["queue"])
+    within((it) => one("databases", database, "replicas", it), [0, 2], [1, 3, "2"])
+    within((it) => one("caches", cache, "sku", it), ["cache-n1", "cache-s1", "cache-s2"], ["cache-xl", null])
+    within((it) => one("caches", cache, "persistence", it), ["none", "aof"], ["rdb"])
+    within((it) => one("realtime", { name: "rooms" }, "region", it), ["global"], ["local"])
+    within((it) => one("aiGateways", gateway, "monthlyBudgetUsd", it), [0, 12.5], [-1, "12"])
+    within((it) => one("alerts", alert, "severity", it), ["info", "warning", "critical"], ["fatal"])
+    within((signal) => one("alerts", alert, "condition", { signal }), alertSignals, [
+      "cpu",
+      "database.query_latency_p75_ms"
+    ])
+    within(
+      (it) => one("alerts", alert, "channels", it),
+      [[{ kind: "dashboard", destination: null }]],
+      [[{ kind: "dashboard" }], [{ kind: "mail", destination: null }]]
+    )
+    within(
+      (previewMode) => pointers({ access: { previewMode } }).length === 0,
+      ["inherit", "public"],
+      ["none"]
+    )
+    within((mode) => pointers({ access: { mode } }).length === 0, ["organization"], ["inherit"])
+    within(
+      (schedule) => pointers({ maintenance: { schedule } }).length === 0,
+      ["hourly", "daily", "weekly"],
+      ["yearly"]
+    )
+  })
+
+  it("names that are taken twice, reserved or an id are refused, and name the first place", () => {
+    const two = (section: string, first: object, second: object) => pointers({ [section]: [first, second] })
+    assert.deepStrictEqual(two("caches", cache, { ...cache, environment: "production" }), ["/caches/1/name"])
+    assert.deepStrictEqual(two("caches", cache, { ...cache, environment: "preview" }), [])
+    assert.deepStrictEqual(two("alerts", alert, alert), ["/alerts/1/name"])
+    assert.deepStrictEqual(two("customerPayments", payments, payments), ["/customerPayments/1"])
+    const domain = { ...base, domains: ["www.example.com"] }
+    const everywhere = checkManifest(
+      { ...document({}), projects: [domain, { ...domain, slug: "beta" }] },
+      () => ({})
+    )
+    assert.deepStrictEqual(
+      Result.isFailure(everywhere) && everywhere.failure.map(({ pointer, message }) => [pointer, message]),
+      [["/projects/1/domains/0", '"www.example.com" is named twice; the first is at /projects/0/domains/0']]
+    )
+    assert.deepStrictEqual(pointers({ slug: "api" }), ["/slug"])
+    assert.deepStrictEqual(pointers({ slug: "abcdef01-0000-7000-8000-000000000000" }), ["/slug"])
+  })
+
+  it("references that lead nowhere are refused where the manifest tells of their targets", () => {
+    const dead = { ...queue, deadLetterQueue: "dead" }
+    assert.deepStrictEqual(pointers({ queues: [dead, { name: "dead", environment: "preview" }] }), [
+      "/queues/0/deadLetterQueue"
+    ])
+    assert.deepStrictEqual(pointers({ queues: [dead, { name: "dead" }] }), [])
+    assert.deepStrictEqual(pointers({ queues: [{ ...queue, deadLetterQueue: "jobs" }] }), [
+      "/queues/0/deadLetterQueue"
+    ])
+    const scope = (fields: object) => ({ alerts: [{ ...alert, scope: fields }] })
+    assert.deepStrictEqual(pointers({ ...scope({ environment: "qa" }), environments: { staging: {} } }), [
+      "/alerts/0/scope/environment"
+    ])
+    assert.deepStrictEqual(pointers({ ...scope({ environment: "preview" }), environments: {} }), [])
+    assert.deepStrictEqual(pointers({ ...scope({ cron: "nightly" }), crons: [] }), ["/alerts/0/scope/cron"])
+    assert.deepStrictEqual(pointers(scope({ cron: "nightly" })), [])
+    const branch = { sourceEnvironment: "preview", sourceDatabase: "main" }
+    assert.deepStrictEqual(pointers({ databaseBranch: branch, databases: [database] }), [
+      "/databaseBranch/sourceDatabase"
+    ])
+    assert.deepStrictEqual(pointers({ databaseBranch: branch }), [])
+  })
+
+  it("every section that is not available yet blocks the plan at its place in the source", () => {
+    const known = parseManifest(JSON.stringify(document({ ...everything, env: {} }), null, 2))
+    if (Result.isFailure(known)) throw new Error(JSON.stringify(known.failure))
+    const { manifest, locate } = known.success
+    const { blockers } = makePlan(manifest, [], locate, {
+      prune: false,
+      confirm: [],
+      fingerprint: (text) => text
+    })
+    const sections = blockers.filter(({ pointer }) => pointer.split("/").length === 4)
+    assert.sameMembers(
+      sections.map(({ pointer }) => pointer),
+      unavailableSections.map((section) => `/projects/0/${section}`)
+    )
+    for (const { code, line, column } of sections) {
+      assert.strictEqual(code, "not_available")
+      assert.isDefined(line)
+      assert.strictEqual(column, 7)
+    }
+  })
+
+  it("its JSON Schema can be published", () => {
+    const { definitions } = manifestJsonSchema()
+    assert.containsAllKeys(definitions, ["ManifestDocument", "ManifestProject"])
+    assert.deepInclude(definitions["ManifestDocument"], {
+      required: ["version", "organization"],
+      additionalProperties: false
+    })
+  })
+
+  it("the quick start is taken as it is", () => {
+    const parsed = parseManifest(
+      readFileSync(new URL("../../examples/quickstart.yaml", import.meta.url), "utf8")
+    )
+    if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
+    const { manifest, locate } = parsed.success
+    const plan = makePlan(manifest, [], locate, { prune: false, confirm: [], fingerprint: (text) => text })
+    assert.deepStrictEqual(plan.blockers, [])
+    assert.includeMembers(
+      plan.changes.map(({ kind }) => kind),
+      ["Project", "EnvVariables", "Database", "Cache"]
+    )
+  })
+})
