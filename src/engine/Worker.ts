@@ -85,6 +85,8 @@ export const layer = Layer.effect(
     const idle = yield* Semaphore.make(1)
     let busy = 0
     let accepting = true
+    /** One permit for each claim on request that is under way; stopping takes them all. */
+    const requests = yield* Semaphore.make(batchSize)
 
     const forget = (entry: Running) => {
       if (running.get(entry.claimed.uid) !== entry) return
@@ -206,6 +208,18 @@ export const layer = Layer.effect(
         return { kinds: wanted.map((room) => room.kind), more: more && surplus.length === 0 }
       })
     )
+    const startOne = (orgId: string, uid: string) =>
+      Effect.gen(function* () {
+        const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs))
+        if (claimed === undefined) return undefined
+        if (!accepting || !registrations.has(claimed.kind) || running.has(uid)) {
+          yield* store.release([claimed])
+          return undefined
+        }
+        const entry = admit(claimed)
+        start(entry)
+        return entry
+      }).pipe(requests.withPermit, Effect.uninterruptible)
     const claimRound = Effect.flatMap(startSome, ({ kinds, more }) =>
       more ? Effect.void : idle.withPermit(rest(kinds))
     )
@@ -292,10 +306,11 @@ export const layer = Layer.effect(
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         accepting = false
-        const ends = Effect.forEach([...running.values()], (entry) => Deferred.await(entry.done), {
-          discard: true
-        })
-        yield* Effect.timeoutOption(ends, options.drainMs)
+        const ends = Effect.suspend(() =>
+          Effect.forEach([...running.values()], (entry) => Deferred.await(entry.done), { discard: true })
+        )
+        const asked = requests.withPermits(batchSize)(Effect.void)
+        yield* Effect.timeoutOption(Effect.andThen(asked, ends), options.drainMs)
         const fibers = [...running.values()].flatMap((entry) =>
           entry.fiber === undefined ? [] : [entry.fiber]
         )
@@ -310,14 +325,8 @@ export const layer = Layer.effect(
       runOne: (orgId, uid) =>
         Effect.gen(function* () {
           if (!accepting || running.has(uid)) return false
-          const claimed = yield* store.claimOne(orgId, uid, options.leaseMs)
-          if (Option.isNone(claimed)) return false
-          if (!registrations.has(claimed.value.kind) || running.has(uid)) {
-            yield* store.release([claimed.value])
-            return false
-          }
-          const entry = admit(claimed.value)
-          start(entry)
+          const entry = yield* startOne(orgId, uid)
+          if (entry === undefined) return false
           yield* Deferred.await(entry.done)
           return true
         }).pipe(

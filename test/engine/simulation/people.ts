@@ -22,7 +22,10 @@ export class People {
     const { timeline, watcher } = this.#cluster
     const rows = this.#rows()
     const row = timeline.random.pick(rows)
-    if (row === undefined) return this.#createBox(orgs[0]!, undefined)
+    if (row === undefined) {
+      this.#createBox(orgs[0]!, undefined)
+      return
+    }
     watcher.counts.actions++
     const crowded = rows.length > 18
     timeline.random.weighted<(row: ResourceRow) => void>([
