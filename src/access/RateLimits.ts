@@ -7,13 +7,14 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Semaphore from "effect/Semaphore"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 
 export interface Taken {
   readonly allowed: boolean
   readonly limit: number
-  /** Tokens that this process still holds; others may hold more. */
+  /** Tokens left, as far as this process knows. */
   readonly remaining: number
   /** Seconds until a token is there again. */
   readonly retryAfter: number
@@ -21,9 +22,13 @@ export interface Taken {
 
 interface Held {
   tokens: number
+  /** What the shared bucket still had when this process last drew from it. */
+  shared: number
   /** Until then the shared bucket is known to be empty. */
   emptyUntil: number
   usedAt: number
+  /** One draw at a time, or many requests at once would hoard what other processes need. */
+  readonly drawing: Semaphore.Semaphore
 }
 
 /** Share of a bucket drawn at once. */
@@ -46,23 +51,50 @@ export class RateLimits extends Context.Service<
 
       const draw = Effect.fnUntraced(function* (bucket: string, perMinute: number) {
         const wanted = Math.max(1, Math.min(chunk, Math.floor(perMinute / 10)))
-        const [row] = yield* repeatable(sql<{ readonly granted: number; readonly left: number }>`
-          with filled as (
-            insert into rate_limit as r (bucket, tokens, updated_at) values (${bucket}, ${perMinute}::float8, now())
-            on conflict (bucket) do update set
-              tokens = least(${perMinute}::float8,
-                r.tokens + extract(epoch from now() - r.updated_at) * ${perMinute}::float8 / 60),
-              updated_at = now()
-            returning bucket, tokens
+        const [row] = yield* repeatable(sql<{ readonly available: number }>`
+          with filled as materialized (
+            select least(${perMinute}::float8, tokens
+              + greatest(0, extract(epoch from clock_timestamp() - updated_at)) * ${perMinute}::float8 / 60) as available
+            from rate_limit where bucket = ${bucket} for update
+          ), made as (
+            insert into rate_limit (bucket, tokens, updated_at)
+            select ${bucket}, ${perMinute}::float8 - ${wanted}::int, clock_timestamp()
+            where not exists (select from filled)
+            on conflict (bucket) do nothing returning ${perMinute}::float8 as available
+          ), taken as (
+            update rate_limit set updated_at = clock_timestamp(),
+              tokens = f.available - least(floor(f.available), ${wanted}::int)
+            from filled f where bucket = ${bucket}
           )
-          select least(floor(tokens), ${wanted}::float8)::int as granted, tokens::float8 as left from filled`)
-        const granted = row?.granted ?? 0
-        if (granted > 0) {
-          yield* repeatable(
-            sql`update rate_limit set tokens = tokens - ${granted}::int where bucket = ${bucket}`
-          )
+          select available from filled union all select available from made`)
+        // No row: another process made the bucket at the same moment.
+        if (row === undefined) return undefined
+        const granted = Math.min(Math.floor(row.available), wanted)
+        return { granted, left: row.available - granted }
+      })
+
+      const takeHeld = (own: Held): boolean => {
+        if (own.tokens < 1) return false
+        own.tokens -= 1
+        return true
+      }
+
+      /** Draws until there is a token to take or none to draw; whoever waited for another's draw looks first. */
+      const takeDrawn = Effect.fnUntraced(function* (
+        own: Held,
+        bucket: string,
+        perMinute: number,
+        now: number
+      ) {
+        while (!takeHeld(own)) {
+          if (now < own.emptyUntil) return false
+          const drawn = yield* draw(bucket, perMinute)
+          if (drawn === undefined) continue
+          own.tokens += drawn.granted
+          own.shared = drawn.left
+          if (drawn.granted === 0) own.emptyUntil = now + Math.ceil(((1 - drawn.left) * 60_000) / perMinute)
         }
-        return { granted, missing: granted > 0 ? 0 : 1 - (row?.left ?? 0) }
+        return true
       })
 
       return RateLimits.of({
@@ -70,7 +102,7 @@ export class RateLimits extends Context.Service<
           const now = yield* Clock.currentTimeMillis
           let own = held.get(bucket)
           if (own === undefined) {
-            own = { tokens: 0, emptyUntil: 0, usedAt: now }
+            own = { tokens: 0, shared: 0, emptyUntil: 0, usedAt: now, drawing: Semaphore.makeUnsafe(1) }
             held.set(bucket, own)
             if (held.size > mostHeld) {
               const [oldest] = [...held].reduce((a, b) => (a[1].usedAt <= b[1].usedAt ? a : b))
@@ -78,17 +110,12 @@ export class RateLimits extends Context.Service<
             }
           }
           own.usedAt = now
-          if (own.tokens < 1 && now >= own.emptyUntil) {
-            const { granted, missing } = yield* draw(bucket, perMinute)
-            own.tokens += granted
-            if (granted === 0) own.emptyUntil = now + Math.ceil((missing * 60_000) / perMinute)
-          }
-          const allowed = own.tokens >= 1
-          if (allowed) own.tokens -= 1
+          const allowed =
+            takeHeld(own) || (yield* own.drawing.withPermit(takeDrawn(own, bucket, perMinute, now)))
           return {
             allowed,
             limit: perMinute,
-            remaining: Math.floor(own.tokens),
+            remaining: Math.floor(own.tokens + own.shared),
             retryAfter: allowed ? 0 : Math.max(1, Math.ceil((own.emptyUntil - now) / 1000))
           }
         })

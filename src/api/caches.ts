@@ -3,7 +3,6 @@ import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { CacheSpec, CacheStatus } from "#schemas/cache.ts"
@@ -11,15 +10,17 @@ import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { caCertificateUrl, newPassword, passwordField, rotate, whenReady } from "./credentials.ts"
+import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
+import { guard } from "./guard.ts"
 import { fromStore, notFound } from "./problem.ts"
 import { cacheView, etagOf, serviceStatus } from "./views.ts"
-import { checkIfMatch, remove, stored } from "./writing.ts"
+import { amend, remove, stored } from "./writing.ts"
 
-const decodeSpec = Schema.decodeUnknownEffect(CacheSpec)
+const decoder = Schema.decodeUnknownEffect(CacheSpec)
+/** What was stored was valid; what a request asks for has passed the schema of its body. */
+const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
 const decodeStatus = Schema.decodeUnknownEffect(CacheStatus)
 
 const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =>
@@ -33,7 +34,7 @@ const theCache = Effect.flatMap(RequestScope, ({ record }) =>
   record === undefined ? Effect.fail(notFound("cache")) : Effect.succeed(record)
 )
 
-const shown = (record: ResourceRecord) =>
+const withTag = (record: ResourceRecord) =>
   Effect.map(cacheView(record), (body) =>
     HttpApiSchema.withHeaders({ body, headers: { etag: etagOf(record) } })
   )
@@ -72,7 +73,7 @@ export const layer = HttpApiBuilder.group(
                   environment: environment ?? null,
                   name,
                   parentUid: place?.environmentUid ?? null,
-                  spec: yield* Effect.orDie(decodeSpec(asked)),
+                  spec: yield* decodeSpec(asked),
                   managedBy: "api",
                   secrets: { [passwordField]: password }
                 }
@@ -80,34 +81,27 @@ export const layer = HttpApiBuilder.group(
               { ...caller.actor, outcome: 201 }
             )
           )
-          const ready = yield* whenReady(orgId, uid)
+          const { record, shown } = yield* afterCreation(uid, decodeSpec)
           return {
             id: uid,
             name,
-            status: ready === undefined ? ("provisioning" as const) : serviceStatus(ready),
-            connectionString: ready === undefined ? null : yield* connectionString(ready, password),
+            status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
+            connectionString: shown === undefined ? null : yield* connectionString(shown, password),
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        get: () => Effect.flatMap(theCache, shown),
-        update: Effect.fnUntraced(function* ({ payload, headers }) {
-          const { orgId, caller } = yield* RequestScope
-          const record = yield* theCache
-          yield* checkIfMatch(headers["if-match"], record)
-          const spec = { ...(yield* Effect.orDie(decodeSpec(record.spec))), ...payload }
-          const change = {
-            uid: record.uid,
-            spec,
-            expectedRevision: record.revision,
-            managedBy: "api"
-          } as const
-          yield* stored(resources.write(orgId, [{ action: "update", ...change }], caller.actor))
-          const after = yield* Effect.mapError(resources.get(orgId, record.uid), fromStore)
-          return yield* shown(Option.getOrElse(after, () => record))
+        get: () => Effect.flatMap(theCache, withTag),
+        update: Effect.fnUntraced(function* ({ payload }) {
+          const after = yield* amend(yield* theCache, (record) =>
+            Effect.map(decodeSpec(record.spec), (spec) => ({
+              spec: { ...spec, ...payload },
+              managedBy: "api"
+            }))
+          )
+          return yield* withTag(after)
         }),
         rotateCredentials: Effect.fnUntraced(function* () {
-          const before = yield* theCache
-          const { record, password } = yield* rotate(before, yield* Effect.orDie(decodeSpec(before.spec)))
+          const { record, password } = yield* rotate(yield* theCache, decodeSpec)
           return {
             id: record.uid,
             name: record.name,
@@ -116,9 +110,7 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: Effect.fnUntraced(function* ({ headers }) {
-          return yield* remove(yield* theCache, headers["if-match"])
-        })
+        delete: () => Effect.flatMap(theCache, remove)
       })
     )
   })

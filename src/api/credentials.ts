@@ -1,16 +1,16 @@
 /** Passwords of managed servers: made, rotated, and shown once in a connection string. */
 import { randomBytes } from "node:crypto"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Json } from "#schemas/kind.ts"
 import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
-import type { UpdateChange } from "#src/store/changes.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { fromStore, problem } from "./problem.ts"
-import { stored } from "./writing.ts"
+import { amend } from "./writing.ts"
 
 /** Secret field of every server's application password. */
 export const passwordField = "password"
@@ -22,39 +22,66 @@ export const newPassword = (): Redacted.Redacted => Redacted.make(randomBytes(24
 
 export const caCertificateUrl = Effect.map(AppConfig, (config) => `${config.publicUrl}/v1/ca.pem`)
 
-/** Waits until the engine has acted on what was just written; undefined when it is not ready in time. */
-export const whenReady = Effect.fnUntraced(function* (orgId: string, uid: string) {
+/** Specifications of servers with a password count how often it was set. */
+interface Versioned {
+  readonly credentialVersion: number
+}
+
+/** Waits until the engine has acted on what was just written, and answers the record as it is then. */
+const settled = Effect.fnUntraced(function* (orgId: string, uid: string) {
   const engine = yield* Engine
-  const settled = yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
-  return settled._tag === "Settled" && settled.record.phase === "ready" ? settled.record : undefined
+  const resources = yield* Resources
+  const outcome = yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
+  if (outcome._tag === "Settled") return { ready: outcome.record.phase === "ready", record: outcome.record }
+  const record = Option.getOrUndefined(yield* Effect.mapError(resources.get(orgId, uid), fromStore))
+  return { ready: false, record }
+})
+
+/**
+ * What became of a server that was just asked for. `shown` is the record that a connection string can be made of:
+ * the server takes the password of the first version. Absent, it is not ready in time, or another password is in force.
+ */
+export const afterCreation = Effect.fnUntraced(function* <Spec extends Versioned>(
+  uid: string,
+  decode: (spec: Json) => Effect.Effect<Spec>
+) {
+  const { orgId } = yield* RequestScope
+  const { ready, record } = yield* settled(orgId, uid)
+  const first = record !== undefined && (yield* decode(record.spec)).credentialVersion === 1
+  return { record, shown: ready && first ? record : undefined }
 })
 
 /**
  * Replaces the password, and answers only once the old one is dead: the new one is stored as desired state, and the
  * reconcile that makes it so runs within this request.
  */
-export const rotate = Effect.fnUntraced(function* <Spec extends { readonly credentialVersion: number }>(
-  record: ResourceRecord,
-  spec: Spec & { readonly [field: string]: Json }
-) {
-  const { orgId, caller } = yield* RequestScope
-  const resources = yield* Resources
+export const rotate = Effect.fnUntraced(function* <
+  Spec extends Versioned & { readonly [field: string]: Json }
+>(found: ResourceRecord, decode: (spec: Json) => Effect.Effect<Spec>) {
+  const { orgId } = yield* RequestScope
   const password = newPassword()
-  const change: UpdateChange = {
-    action: "update",
-    uid: record.uid,
-    spec: { ...spec, credentialVersion: spec.credentialVersion + 1 },
-    expectedRevision: record.revision,
-    secrets: { [passwordField]: password }
-  }
-  yield* stored(resources.write(orgId, [change], caller.actor))
-  const ready = yield* whenReady(orgId, record.uid)
-  if (ready === undefined) {
+  const written = yield* amend(found, (record) =>
+    Effect.map(decode(record.spec), (spec) => ({
+      spec: { ...spec, credentialVersion: spec.credentialVersion + 1 },
+      secrets: { [passwordField]: password }
+    }))
+  )
+  const { credentialVersion } = yield* decode(written.spec)
+  const { ready, record } = yield* settled(orgId, found.uid)
+  if (!ready || record === undefined) {
     return yield* problem(
       503,
       "rotation_pending",
-      "The new password is stored and will be set as soon as the server can be reached; rotate again then to see one"
+      "The new password is stored and will be set as soon as the server can be reached; rotate again then to see one",
+      { headers: { "retry-after": "10" } }
     )
   }
-  return { record: ready, password }
+  if ((yield* decode(record.spec)).credentialVersion !== credentialVersion) {
+    return yield* problem(
+      409,
+      "rotated_again",
+      "Another rotation came right after this one; the password of that one holds"
+    )
+  }
+  return { record, password }
 })

@@ -11,15 +11,17 @@ import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { caCertificateUrl, newPassword, passwordField, rotate, whenReady } from "./credentials.ts"
+import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
+import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
 import { databaseView, etagOf, serviceStatus } from "./views.ts"
 import { remove, stored } from "./writing.ts"
 
-const decodeSpec = Schema.decodeUnknownEffect(DatabaseSpec)
+const decoder = Schema.decodeUnknownEffect(DatabaseSpec)
+/** What was stored was valid; what a request asks for has passed the schema of its body. */
+const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseStatus)
 
 const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =>
@@ -39,8 +41,12 @@ export const layer = HttpApiBuilder.group(
 
     const find = Effect.gen(function* () {
       const { orgId, place, environment } = yield* RequestScope
-      const records = resources.listKind(orgId, "Database", place?.projectId ?? "", environment)
-      return (yield* Effect.mapError(records, fromStore))[0]
+      const records = yield* Effect.mapError(
+        resources.listKind(orgId, "Database", place?.projectId ?? "", environment),
+        fromStore
+      )
+      // What is being deleted gives way to what takes its place.
+      return records.find((record) => record.deletionRequestedAt === null) ?? records[0]
     })
     const theDatabase = Effect.flatMap(find, (record) =>
       record === undefined ? Effect.fail(notFound("database in this environment")) : Effect.succeed(record)
@@ -57,7 +63,7 @@ export const layer = HttpApiBuilder.group(
         }),
         provision: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, place, environment, caller } = yield* RequestScope
-          if ((yield* find) !== undefined) {
+          if ((yield* find)?.deletionRequestedAt === null) {
             return yield* problem(409, "database_exists", "The environment already has a database")
           }
           const uid = randomUUIDv7()
@@ -74,7 +80,7 @@ export const layer = HttpApiBuilder.group(
                   environment: environment ?? null,
                   name: defaultDatabaseName,
                   parentUid: place?.environmentUid ?? null,
-                  spec: yield* Effect.orDie(decodeSpec({ region: defaultRegion, ...payload })),
+                  spec: yield* decodeSpec({ region: defaultRegion, ...payload }),
                   managedBy: "api",
                   secrets: { [passwordField]: password }
                 }
@@ -82,24 +88,21 @@ export const layer = HttpApiBuilder.group(
               { ...caller.actor, outcome: 201 }
             )
           )
-          const ready = yield* whenReady(orgId, uid)
+          const { record, shown } = yield* afterCreation(uid, decodeSpec)
           return {
-            status: ready === undefined ? ("provisioning" as const) : serviceStatus(ready),
-            connectionString: ready === undefined ? null : yield* connectionString(ready, password),
+            status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
+            connectionString: shown === undefined ? null : yield* connectionString(shown, password),
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
         rotatePassword: Effect.fnUntraced(function* () {
-          const before = yield* theDatabase
-          const { record, password } = yield* rotate(before, yield* Effect.orDie(decodeSpec(before.spec)))
+          const { record, password } = yield* rotate(yield* theDatabase, decodeSpec)
           return {
             connectionString: yield* connectionString(record, password),
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: Effect.fnUntraced(function* ({ headers }) {
-          return yield* remove(yield* theDatabase, headers["if-match"])
-        })
+        delete: () => Effect.flatMap(theDatabase, remove)
       })
     )
   })

@@ -1,31 +1,48 @@
 /** Handlers of `env.*`: the variables of an environment. */
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { EnvVariablesSpec, envVariablesName, variableField } from "#schemas/env-variables.ts"
+import type { Change } from "#src/store/changes.ts"
+import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { Api } from "./definition/api.ts"
 import { mostVariables } from "./definition/env.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
-import { fromStore, invalid, notFound } from "./problem.ts"
+import { billedLate, billing, guard } from "./guard.ts"
+import { fromStore, invalid, notFound, type Problem } from "./problem.ts"
+import { etagOf } from "./views.ts"
+import { precondition } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(EnvVariablesSpec)
 const prefix = variableField("")
 
+const tooMany = invalid([
+  { pointer: "/vars", message: `would make more than ${mostVariables} variables in the environment` }
+])
+
 /** Two callers may set variables at once; each merges into what the other stored. */
-const merging = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
-  Effect.retry(self, {
-    times: 8,
-    schedule: Schedule.spaced("20 millis").pipe(Schedule.jittered),
-    while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
-  })
+const merging = <R>(
+  self: Effect.Effect<void, Problem | NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable, R>
+) =>
+  self.pipe(
+    Effect.retry({
+      times: 40,
+      schedule: Schedule.min([Schedule.exponential("5 millis"), Schedule.spaced("100 millis")]).pipe(
+        Schedule.jittered
+      ),
+      while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
+    }),
+    Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
+  )
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -44,7 +61,8 @@ export const layer = HttpApiBuilder.group(
         environment ?? null,
         envVariablesName
       )
-      if (Option.isNone(found)) return undefined
+      // What is being deleted gives way to what takes its place.
+      if (Option.isNone(found) || found.value.deletionRequestedAt !== null) return undefined
       const spec = yield* Effect.orDie(decodeSpec(found.value.spec))
       return { record: found.value, variables: spec.variables }
     })
@@ -59,24 +77,26 @@ export const layer = HttpApiBuilder.group(
             secrets.readAll({ orgId, uid: now.record.uid }, prefix),
             fromStore
           )
-          return [...values]
+          const variables = [...values]
             .map(([field, value]) => ({ key: field.slice(prefix.length), value: Redacted.value(value) }))
             .filter(({ key }) => key in now.variables)
+          return HttpServerResponse.jsonUnsafe(variables, { headers: { etag: etagOf(now.record) } })
         }),
-        set: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller } = yield* RequestScope
-          const values = new Map(payload.vars.map(({ key, value }): [string, string] => [key, value]))
-          const added = Object.fromEntries([...values].map(([key, value]) => [key, fingerprint(value)]))
-          const sealed = Object.fromEntries(
-            [...values].map(([key, value]) => [variableField(key), Redacted.make(value)])
-          )
-          const write = Effect.gen(function* () {
-            const now = yield* current
-            const variables = { ...now?.variables, ...added }
-            if (Object.keys(variables).length > mostVariables) return { tooMany: true }
-            yield* resources.write(
-              orgId,
-              [
+        set: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, place, environment, caller } = yield* RequestScope
+            const values = new Map(payload.vars.map(({ key, value }): [string, string] => [key, value]))
+            const added = Object.fromEntries([...values].map(([key, value]) => [key, fingerprint(value)]))
+            const sealed = Object.fromEntries(
+              [...values].map(([key, value]) => [variableField(key), Redacted.make(value)])
+            )
+            const write = Effect.gen(function* () {
+              const now = yield* current
+              const variables = { ...now?.variables, ...added }
+              if (Object.keys(variables).length > mostVariables) return yield* tooMany
+              yield* billing
+              const expected = yield* precondition(now?.record)
+              const change: Change =
                 now === undefined
                   ? {
                       action: "create",
@@ -90,45 +110,33 @@ export const layer = HttpApiBuilder.group(
                       managedBy: "api",
                       secrets: sealed
                     }
-                  : {
-                      action: "update",
-                      uid: now.record.uid,
-                      spec: { variables },
-                      expectedRevision: now.record.revision,
-                      secrets: sealed
-                    }
-              ],
-              caller.actor
-            )
-            return { tooMany: false }
+                  : { ...onTopOf(now.record), ...expected, spec: { variables }, secrets: sealed }
+              yield* resources.write(orgId, [change], caller.actor)
+            })
+            yield* merging(write)
+            return { count: values.size }
           })
-          const { tooMany } = yield* Effect.mapError(merging(write), fromStore)
-          if (tooMany) {
-            return yield* invalid([
-              {
-                pointer: "/vars",
-                message: `would make more than ${mostVariables} variables in the environment`
-              }
-            ])
-          }
-          return { count: values.size }
-        }),
+        ),
         delete: Effect.fnUntraced(function* ({ params }) {
           const { orgId, caller } = yield* RequestScope
           const write = Effect.gen(function* () {
             const now = yield* current
-            if (now === undefined || !(params.key in now.variables)) return false
+            if (now === undefined || !(params.key in now.variables)) {
+              return yield* notFound("variable in this environment")
+            }
+            const expected = yield* precondition(now.record)
             const { [params.key]: _gone, ...variables } = now.variables
-            const change = { uid: now.record.uid, spec: { variables }, expectedRevision: now.record.revision }
-            yield* resources.write(orgId, [{ action: "update", ...change }], caller.actor)
-            return true
+            const change = { ...onTopOf(now.record), ...expected, spec: { variables } }
+            yield* resources.write(orgId, [change], caller.actor)
           })
-          if (!(yield* Effect.mapError(merging(write), fromStore))) {
-            return yield* notFound("variable in this environment")
-          }
+          yield* merging(write)
           return { ok: true as const }
         })
       })
     )
   })
 )
+
+/** Reports of the engine leave the generation alone: only another change of the variables is in the way. */
+const onTopOf = (record: ResourceRecord) =>
+  ({ action: "update", uid: record.uid, expectedGeneration: record.generation }) as const

@@ -4,40 +4,40 @@
  *   401 credential, 404 organization, 403 kind of credential and role, 404 what the path names,
  *   413 size, 422 validation, 402 billing, 409 conflict
  *
- * The first four are decided here, before the body is read; the body is read and validated by the framework; billing
- * is the first thing a handler does (`guard`); conflicts are found by the handler. That is also why what a path
- * names is looked up here and handed on in `RequestScope`.
+ * The first four are decided here, before the body is read; the body is read and validated by the framework and by
+ * `guard`, which then looks at billing; conflicts are found by the handler. That is also why what a path names is
+ * looked up here and handed on in `RequestScope`.
  */
 
 import * as ByteSize from "effect/ByteSize"
-import type * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as HttpIncomingMessage from "effect/http/HttpIncomingMessage"
 import * as HttpRouter from "effect/http/HttpRouter"
-import * as HttpServerError from "effect/http/HttpServerError"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiError from "effect/http-api/HttpApiError"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import type { Role } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
-import { Access, credentialOf, sessionCookie } from "#src/access/Access.ts"
+import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { RateLimits, type Taken } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import { Audit } from "#src/store/Audit.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Operation } from "./definition/operation.ts"
-import type { Fault } from "./definition/problem.ts"
 import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
-import { fromStore, internalResponse, invalid, notFound, Problem, problem, toResponse } from "./problem.ts"
+import { toFailureResponse } from "./failure.ts"
+import { fromStore, notFound, type Problem, problem, toResponse } from "./problem.ts"
 import { Replay } from "./replay.ts"
-import { CurrentRequest } from "./request.ts"
+import { CurrentRequest, type RequestInfo } from "./request.ts"
+
+type Params = Readonly<Record<string, string | undefined>>
+
+const strangersAuditedPerSecond = 5
 
 const rank: Readonly<Record<Role, number>> = { member: 0, admin: 1, owner: 2 }
 
@@ -45,6 +45,11 @@ const unauthenticated = problem(401, "unauthenticated", "Send an API key or a se
   headers: { "www-authenticate": "Bearer" }
 })
 const noOrganization = problem(404, "not_found", "There is no such organization")
+const crossOrigin = problem(
+  403,
+  "cross_origin",
+  "A change with a session cookie must come from our own pages"
+)
 
 export const layer = Layer.effect(
   Gate,
@@ -56,69 +61,42 @@ export const layer = Layer.effect(
     const replay = yield* Replay
     const { rateLimit } = yield* AppConfig
 
-    /** Who calls, and in which organization with which role. */
+    /** Whose credential this is; undefined when it does not hold. */
     const authenticate = Effect.fnUntraced(function* (
       operation: Operation,
       request: HttpServerRequest.HttpServerRequest,
-      params: Readonly<Record<string, string | undefined>>
+      addressed: string | null,
+      info: RequestInfo
     ) {
-      const info = yield* CurrentRequest
-      const credential = credentialOf(request.headers["authorization"], request.cookies[sessionCookie])
-      if (Option.isNone(credential)) return yield* unauthenticated
-      const byCookie = request.headers["authorization"] === undefined
-      if (byCookie && operation.risk !== "read" && !sameOrigin(request)) {
-        return yield* problem(
-          403,
-          "cross_origin",
-          "A change with a session cookie must come from our own pages"
-        )
-      }
-      const addressed = operation.target === null ? null : (params["orgId"] ?? "")
-      const found = yield* access.identify(credential.value, addressed)
-      if (Option.isNone(found)) return yield* unauthenticated
+      const presented = credentialOf(request.headers["authorization"], request.cookies[sessionCookie])
+      if (Option.isNone(presented)) return undefined
+      const credential = presented.value
+      const found = yield* access.identify(credential, addressed)
+      if (Option.isNone(found)) return undefined
       const identity = found.value
-      const { kind } = credential.value
-      yield* access.used(kind, identity)
+      yield* access.used(credential.kind, identity)
       const caller: Caller = {
-        credential: kind,
+        credential: credential.kind,
         credentialId: identity.credentialId,
         userId: identity.userId,
         actor: {
-          principal: kind === "key" ? `key:${identity.credentialId}` : `user:${identity.userId}`,
-          credential: kind,
+          principal: credential.kind === "key" ? `key:${identity.credentialId}` : `user:${identity.userId}`,
+          credential: credential.kind,
           operation: operation.id,
           requestId: info.id,
           address: info.address,
           outcome: 200
         }
       }
-      return { caller, organization: identity.organization }
+      return { credential, caller, organization: identity.organization }
     })
-
-    const authorize = (operation: Operation, caller: Caller, role: Role) => {
-      if (!operation.credentials.includes(caller.credential)) {
-        return problem(
-          403,
-          "forbidden",
-          `${operation.id} takes ${operation.credentials.join(" or ")} credentials only`
-        )
-      }
-      if (operation.role !== null && rank[role] < rank[operation.role]) {
-        return problem(
-          403,
-          "forbidden",
-          `${operation.id} needs the role ${operation.role}; this credential has ${role}`
-        )
-      }
-      return undefined
-    }
 
     /** What the path names. A resource must be of the kind, in the project and in the organization that it names. */
     const locate = Effect.fnUntraced(function* (
       operation: Operation,
       orgId: string,
       request: HttpServerRequest.HttpServerRequest,
-      params: Readonly<Record<string, string | undefined>>
+      params: Params
     ) {
       const nothing = { place: undefined, environment: undefined, record: undefined }
       const { target } = operation
@@ -138,22 +116,25 @@ export const layer = Layer.effect(
       }
       const wanted = environmentOf(request)
       const environment = wanted ?? (target.type === "environment" ? defaultEnvironment : undefined)
-      const place = yield* resources.place(
-        orgId,
-        params["projectId"] ?? "",
-        environment ?? defaultEnvironment
-      )
-      if (Option.isNone(place)) return yield* notFound("project")
       // A slug that cannot be one is left to validation, which names it.
-      if (
-        environment !== undefined &&
-        place.value.environmentUid === null &&
-        isEnvironmentSlug(environment)
-      ) {
+      const possible = environment === undefined || isEnvironmentSlug(environment)
+      const sought = possible ? (environment ?? defaultEnvironment) : defaultEnvironment
+      const place = yield* resources.place(orgId, params["projectId"] ?? "", sought)
+      if (Option.isNone(place)) return yield* notFound("project")
+      if (environment !== undefined && possible && place.value.environmentUid === null) {
         return yield* notFound("environment in this project")
       }
       return { place: place.value, environment, record: undefined }
     })
+
+    // Refusals of callers whom nobody knows are audited a few each second, so that a flood of them fills no table.
+    let second = 0
+    let written = 0
+    const strangerIsAudited = (now: number) => {
+      const current = Math.floor(now / 1000)
+      if (current !== second) [second, written] = [current, 0]
+      return ++written <= strangersAuditedPerSecond
+    }
 
     return (http, { endpoint }) =>
       Effect.gen(function* () {
@@ -162,30 +143,29 @@ export const layer = Layer.effect(
           return yield* Effect.die(new Error(`${endpoint.identifier} has no operation`))
         const request = yield* HttpServerRequest.HttpServerRequest
         const params = yield* HttpRouter.params
-        const { caller, organization } = yield* authenticate(operation, request, params)
-        const deny = (failure: Problem) => {
-          audit.denied({
-            ...caller.actor,
-            outcome: failure.status,
-            orgId: organization?.id ?? null,
-            resource: params["uid"] ?? params["cacheId"] ?? null
-          })
-          return Effect.fail(failure)
+        const addressed = operation.target === null ? null : (params["orgId"] ?? "")
+        const info = yield* CurrentRequest
+        const resource = params["uid"] ?? params["cacheId"] ?? null
+        const known = yield* authenticate(operation, request, addressed, info)
+        if (known === undefined) {
+          if (strangerIsAudited(yield* Clock.currentTimeMillis)) {
+            audit.denied({ ...stranger(operation, info), outcome: 401, orgId: null, resource })
+          }
+          return yield* unauthenticated
         }
+        const { caller, credential, organization } = known
+        const deny = (outcome: number) =>
+          audit.denied({ ...caller.actor, outcome, orgId: organization?.id ?? null, resource })
         const taken = yield* limits.take(`credential:${caller.credentialId}`, rateLimit)
-        if (!taken.allowed) {
-          return yield* problem(
-            429,
-            "rate_limited",
-            `Too many requests; try again in ${taken.retryAfter} s`,
-            {
-              headers: { ...limitHeaders(taken), "retry-after": String(taken.retryAfter) }
-            }
-          )
+        if (!taken.allowed) return yield* tooMany(taken)
+        const refused =
+          addressed !== null && organization === null
+            ? noOrganization
+            : authorize(operation, caller, organization?.role ?? "member", request)
+        if (refused !== undefined) {
+          deny(refused.status)
+          return yield* refused
         }
-        if (operation.target !== null && organization === null) return yield* deny(noOrganization)
-        const refused = authorize(operation, caller, organization?.role ?? "member")
-        if (refused !== undefined) return yield* deny(refused)
         const orgId = organization?.id ?? ""
         const scope: Scope = {
           caller,
@@ -193,21 +173,77 @@ export const layer = Layer.effect(
           orgSlug: organization?.slug ?? "",
           role: organization?.role ?? "member",
           billingActive: organization?.billingStatus === "active",
+          ifMatch: request.headers["if-match"],
+          stillHolds: stillHolds(access, credential, addressed, operation),
           ...(yield* locate(operation, orgId, request, params))
         }
         const handled = http.pipe(
           Effect.provideService(RequestScope, scope),
-          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody)),
-          Effect.catchCause(toFailureResponse),
-          Effect.map((response) => HttpServerResponse.setHeaders(response, limitHeaders(taken)))
+          Effect.catchCause(toFailureResponse)
         )
-        return yield* request.method === "POST" ? replay(scope, request, handled) : handled
+        const response = yield* (request.method === "POST" ? replay(scope, request, handled) : handled).pipe(
+          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody))
+        )
+        if (response.status === 403) deny(403)
+        return HttpServerResponse.setHeaders(response, {
+          // Answers hold secrets, and what is true for this credential is true for no other.
+          "cache-control": "no-store",
+          ...limitHeaders(taken)
+        })
       }).pipe(
         Effect.catchTag("Problem", toResponse),
         Effect.catchTag("StoreUnavailable", (error: StoreUnavailable) => toResponse(fromStore(error)))
       )
   })
 )
+
+const stranger = (operation: Operation, info: RequestInfo) => ({
+  principal: "anonymous",
+  credential: "none",
+  operation: operation.id,
+  requestId: info.id,
+  address: info.address
+})
+
+const authorize = (
+  operation: Operation,
+  caller: Caller,
+  role: Role,
+  request: HttpServerRequest.HttpServerRequest
+): Problem | undefined => {
+  const byCookie = request.headers["authorization"] === undefined
+  if (byCookie && operation.risk !== "read" && !sameOrigin(request)) return crossOrigin
+  if (!operation.credentials.includes(caller.credential)) {
+    return problem(
+      403,
+      "forbidden",
+      `${operation.id} takes ${operation.credentials.join(" or ")} credentials only`
+    )
+  }
+  if (operation.role !== null && rank[role] < rank[operation.role]) {
+    return problem(
+      403,
+      "forbidden",
+      `${operation.id} needs the role ${operation.role}; this credential has ${role}`
+    )
+  }
+  return undefined
+}
+
+/** Whether the credential would be let in still, for answers that go on for long. */
+const stillHolds = (
+  access: Access["Service"],
+  credential: Credential,
+  addressed: string | null,
+  operation: Operation
+): Effect.Effect<boolean, StoreUnavailable> =>
+  Effect.map(
+    access.identify(credential, addressed),
+    Option.exists(
+      ({ organization }) =>
+        organization !== null && (operation.role === null || rank[organization.role] >= rank[operation.role])
+    )
+  )
 
 const isEnvironmentSlug = Schema.is(EnvironmentSlug)
 
@@ -225,106 +261,13 @@ const sameOrigin = (request: HttpServerRequest.HttpServerRequest): boolean => {
   return origin !== undefined && host !== undefined && URL.canParse(origin) && new URL(origin).host === host
 }
 
+const tooMany = (taken: Taken): Problem =>
+  problem(429, "rate_limited", `Too many requests; try again in ${taken.retryAfter} s`, {
+    headers: { ...limitHeaders(taken), "retry-after": String(taken.retryAfter) }
+  })
+
 /** RateLimit and RateLimit-Policy header fields (IETF draft "RateLimit header fields for HTTP"). */
 const limitHeaders = (taken: Taken): Record<string, string> => ({
   ratelimit: `"credential";r=${taken.remaining};t=${taken.retryAfter}`,
   "ratelimit-policy": `"credential";q=${taken.limit};w=60`
 })
-
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-const escapePart = (part: string) => part.replaceAll("~", "~0").replaceAll("/", "~1")
-/** Where a part of the request sits, as the first words of its pointer. The body is the root itself. */
-const roots: Readonly<Record<string, string>> = {
-  Payload: "",
-  Query: "/query",
-  Params: "/path",
-  Headers: "/headers"
-}
-
-export const faultsOf = (root: string, issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
-  format(issue).issues.map((one) => ({
-    pointer:
-      root +
-      (one.path ?? [])
-        .map((part) => `/${escapePart(String(typeof part === "object" ? part.key : part))}`)
-        .join(""),
-    message: one.message
-  }))
-
-const tooLarge = problem(413, "payload_too_large", "The body is larger than this operation takes")
-const malformed = problem(400, "malformed_body", "The body is not valid JSON")
-
-/** Everything that can come out of reading a request, validating it and handling it. */
-export const toFailureResponse = (
-  cause: Cause.Cause<unknown>
-): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
-  for (const reason of cause.reasons) {
-    if (reason._tag === "Interrupt") return Effect.interrupt
-    const error: unknown = reason._tag === "Fail" ? reason.error : reason.defect
-    if (error instanceof Problem) return toResponse(error)
-    if (
-      HttpApiError.HttpApiSchemaError.is(error) &&
-      error.kind !== "Body" &&
-      error.kind !== "ResponseHeaders"
-    ) {
-      const { issue } = error.cause
-      // The framework reports unparsable JSON as an issue of the whole body.
-      if (
-        error.kind === "Payload" &&
-        format(issue).issues.some(({ message }) => message === "Expected a valid JSON body")
-      ) {
-        return toResponse(malformed)
-      }
-      return toResponse(invalid(faultsOf(roots[error.kind] ?? "", issue)))
-    }
-    if (HttpApiError.HttpApiPayloadTooLarge.is(error)) return toResponse(tooLarge)
-    if (HttpServerError.isHttpServerError(error) && error.reason._tag === "RequestParseError") {
-      return toResponse(error.reason.reason === "BodyTooLarge" ? tooLarge : malformed)
-    }
-  }
-  return Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
-}
-
-const unpaid = problem(
-  402,
-  "billing_inactive",
-  "Billing of the organization is not active; an owner must activate it"
-)
-
-/** One handler for each endpoint of a group. It fails with problems only. */
-type HandlersOf<Group extends { readonly endpoints: object }> = {
-  readonly [K in keyof Group["endpoints"]]: (
-    request: HttpApiEndpoint.Request<Group["endpoints"][K]>
-  ) => Effect.Effect<unknown, Problem, unknown>
-}
-
-type Guarded<Handler> = Handler extends (request: infer I) => Effect.Effect<infer A, Problem, infer R>
-  ? (request: I) => Effect.Effect<A | HttpServerResponse.HttpServerResponse, never, R | RequestScope>
-  : never
-
-/**
- * Wraps the handlers of a group: billing first, where the operation asks for it, and every problem a handler raises
- * becomes its response.
- */
-export const guard =
-  <Group extends { readonly endpoints: object }>(group: Group) =>
-  <Handlers extends HandlersOf<Group>>(
-    handlers: Handlers
-  ): { readonly [K in keyof Handlers]: Guarded<Handlers[K]> } => {
-    const endpoints = new Map(Object.entries(group.endpoints))
-    const wrap = (name: string, handler: HandlersOf<Group>[keyof Group["endpoints"]]) => {
-      const operation = Context.get(endpoints.get(name)?.annotations ?? Context.empty(), Operation)
-      if (operation === undefined) throw new Error(`The operation ${name} has no metadata`)
-      const billed = operation.billing
-        ? Effect.flatMap(RequestScope, (scope) => (scope.billingActive ? Effect.void : Effect.fail(unpaid)))
-        : Effect.void
-      return (request: never) =>
-        Effect.catchTag(Effect.andThen(billed, handler(request)), "Problem", toResponse)
-    }
-    return Object.fromEntries(
-      Object.entries<HandlersOf<Group>[keyof Group["endpoints"]]>(handlers).map(([name, handler]) => [
-        name,
-        wrap(name, handler)
-      ])
-    ) as { readonly [K in keyof Handlers]: Guarded<Handlers[K]> }
-  }

@@ -15,11 +15,12 @@ import {
   type StalePlan,
   type UnknownPlan
 } from "#src/manifest/Manifests.ts"
-import { type ManifestFault, parseSource, toPointer } from "#src/manifest/parse.ts"
+import { checkManifest, type ManifestFault, parseSource, toPointer } from "#src/manifest/parse.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { faultsOf, guard } from "./gate.ts"
+import { faultsOf } from "./failure.ts"
+import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, type Problem, problem } from "./problem.ts"
 
 type Failure =
@@ -96,31 +97,39 @@ export const layer = HttpApiBuilder.group(
           const request = { prune: query.prune ?? false, confirm: query.confirm ?? [] }
           return yield* Effect.mapError(manifests.plan(orgId, orgSlug, payload, request), toProblem)
         }),
-        apply: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, orgSlug, role, caller } = yield* RequestScope
-          const actor = { ...caller.actor, outcome: 202 }
-          const source = parseSource(payload)
-          if (Result.isFailure(source)) return yield* invalid(source.failure)
-          const { value, locate } = source.success
-          const body = decodeApply(value, { errors: "all", onExcessProperty: "error" })
-          if (Result.isFailure(body)) return yield* invalid(faultsOf("", body.failure.issue))
-          if ("planId" in body.success) {
-            return yield* Effect.mapError(
-              manifests.applyPlan(orgId, body.success.planId, role, actor),
-              toProblem
+        apply: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, orgSlug, role, caller, billingActive } = yield* RequestScope
+            const actor = { ...caller.actor, outcome: 202 }
+            const source = parseSource(payload)
+            if (Result.isFailure(source)) return yield* invalid(source.failure)
+            const { value, locate } = source.success
+            const body = decodeApply(value, { errors: "all", onExcessProperty: "error" })
+            if (Result.isFailure(body)) return yield* invalid(faultsOf("", body.failure.issue))
+            if ("planId" in body.success) {
+              yield* billing
+              return yield* Effect.mapError(
+                manifests.applyPlan(orgId, body.success.planId, role, actor),
+                toProblem
+              )
+            }
+            const { manifest, prune, confirm } = body.success
+            const inner = (path: ReadonlyArray<string | number>) => locate(["manifest", ...path])
+            if (!billingActive) {
+              const checked = checkManifest(manifest, inner)
+              if (Result.isFailure(checked)) return yield* moved(invalid(checked.failure), checked.failure)
+              yield* billing
+            }
+            const request = { prune: prune ?? false, confirm: confirm ?? [] }
+            return yield* manifests.applyManifest(orgId, orgSlug, manifest, inner, request, role, actor).pipe(
+              Effect.mapError(toProblem),
+              // The document sits inside of the request here: its pointers start there.
+              Effect.mapError((failure) =>
+                failure.errors === undefined ? failure : moved(failure, failure.errors)
+              )
             )
-          }
-          const { manifest, prune, confirm } = body.success
-          const inner = (path: ReadonlyArray<string | number>) => locate(["manifest", ...path])
-          const request = { prune: prune ?? false, confirm: confirm ?? [] }
-          return yield* manifests.applyManifest(orgId, orgSlug, manifest, inner, request, role, actor).pipe(
-            Effect.mapError(toProblem),
-            // The document sits inside of the request here: its pointers start there.
-            Effect.mapError((failure) =>
-              failure.errors === undefined ? failure : moved(failure, failure.errors)
-            )
-          )
-        })
+          })
+        )
       })
     )
   })

@@ -84,6 +84,14 @@ export const toResponse = (failure: Problem): Effect.Effect<HttpServerResponse.H
 
 export const internalResponse = toResponse(internal)
 
+/** For creations whose name is a slug. */
+export const slugTaken =
+  (slug: string) =>
+  (failure: Problem): Problem =>
+    failure.code === "name_taken"
+      ? problem(409, "slug_taken", `The slug "${slug}" is taken; choose another`)
+      : failure
+
 /** How failures of the store look to a caller. */
 export const fromStore = (
   error: NameTaken | NotFound | Refused | RevisionConflict | StoreUnavailable

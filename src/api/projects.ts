@@ -5,16 +5,17 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { implicitEnvironments, looksLikeUid, reservedSlugs } from "#schemas/names.ts"
+import { implicitEnvironments } from "#schemas/names.ts"
 import { ProjectSpec } from "#schemas/project.ts"
 import type { CreateChange } from "#src/store/changes.ts"
 import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
-import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { guard } from "./guard.ts"
+import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
 import { environmentView, etagOf, projectView } from "./views.ts"
-import { checkIfMatch, remove, stored } from "./writing.ts"
+import { amend, remove, stored } from "./writing.ts"
 
 /** A project and the environments that every project has. */
 export const newProject = (
@@ -70,14 +71,11 @@ export const layerProjects = HttpApiBuilder.group(
         create: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
           const { slug, ...rest } = payload
-          if (reservedSlugs.has(slug) || looksLikeUid(slug)) {
-            return yield* invalid([
-              { pointer: "/slug", message: `"${slug}" is reserved; choose another slug` }
-            ])
-          }
           const spec = { runtimeClass: "scale-to-zero" as const, ...rest }
           const changes = newProject(slug, spec, "api")
-          const [written] = yield* stored(resources.write(orgId, changes, { ...caller.actor, outcome: 201 }))
+          const [written] = yield* stored(
+            resources.write(orgId, changes, { ...caller.actor, outcome: 201 })
+          ).pipe(Effect.mapError(slugTaken(slug)))
           const at = written?.createdAt.toISOString() ?? ""
           return {
             id: written?.uid ?? "",
@@ -97,40 +95,24 @@ export const layerProjects = HttpApiBuilder.group(
             headers: { etag: etagOf(record) }
           })
         }),
-        update: Effect.fnUntraced(function* ({ payload, headers }) {
-          const { orgId, caller } = yield* RequestScope
-          const record = yield* theProject
-          yield* checkIfMatch(headers["if-match"], record)
-          const current = yield* Effect.orDie(decodeSpec(record.spec))
-          // null takes a field away; what is left out stays.
-          const merged = Object.fromEntries(
-            Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
+        update: Effect.fnUntraced(function* ({ payload }) {
+          const after = yield* amend(
+            yield* theProject,
+            Effect.fnUntraced(function* (record: ResourceRecord) {
+              const current = yield* Effect.orDie(decodeSpec(record.spec))
+              // null takes a field away; what is left out stays.
+              const merged = Object.fromEntries(
+                Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
+              )
+              return { spec: yield* Effect.orDie(decodeSpec(merged)), managedBy: "api" as const }
+            })
           )
-          const spec = yield* Effect.orDie(decodeSpec(merged))
-          yield* stored(
-            resources.write(
-              orgId,
-              [
-                {
-                  action: "update",
-                  uid: record.uid,
-                  spec,
-                  expectedRevision: record.revision,
-                  managedBy: "api"
-                }
-              ],
-              caller.actor
-            )
-          )
-          const after = yield* theProject
           return HttpApiSchema.withHeaders({
             body: yield* projectView(after),
             headers: { etag: etagOf(after) }
           })
         }),
-        delete: Effect.fnUntraced(function* ({ headers }) {
-          return yield* remove(yield* theProject, headers["if-match"])
-        })
+        delete: () => Effect.flatMap(theProject, remove)
       })
     )
   })
@@ -154,7 +136,9 @@ export const layerEnvironments = HttpApiBuilder.group(
         create: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, place, caller } = yield* RequestScope
           const change = newEnvironment(place?.projectId ?? "", payload.slug, "api")
-          const [written] = yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
+          const [written] = yield* stored(
+            resources.write(orgId, [change], { ...caller.actor, outcome: 201 })
+          ).pipe(Effect.mapError(slugTaken(payload.slug)))
           return environmentView({
             uid: change.uid,
             name: payload.slug,
@@ -162,9 +146,11 @@ export const layerEnvironments = HttpApiBuilder.group(
           })
         }),
         delete: Effect.fnUntraced(function* ({ params }) {
-          const record = (yield* list).find(
+          const named = (yield* list).filter(
             (one) => one.uid === params.environmentId || one.name === params.environmentId
           )
+          // What is being deleted gives way to what took its name.
+          const record = named.find((one) => one.deletionRequestedAt === null) ?? named[0]
           if (record === undefined) return yield* notFound("environment in this project")
           if (environmentView(record).implicit) {
             return yield* problem(
@@ -173,7 +159,7 @@ export const layerEnvironments = HttpApiBuilder.group(
               `Every project has "${record.name}"; delete what is in it instead`
             )
           }
-          return yield* remove(record, undefined)
+          return yield* remove(record)
         })
       })
     )

@@ -1,8 +1,14 @@
-/** `Idempotency-Key`: the first answer is stored and given again, byte for byte. */
+/**
+ * `Idempotency-Key`: the first answer is stored and given again, byte for byte.
+ *
+ * A request with a key is carried through even when its caller hangs up: whoever lost the answer on the way asks
+ * again with the same key, and must find it.
+ */
 import { createHash } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import type * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
@@ -21,8 +27,10 @@ export class Replay extends Context.Service<
 >()("svc/api/Replay") {
   static readonly layer = Layer.effect(
     Replay,
-    Effect.map(Idempotency, (store) =>
-      Effect.fnUntraced(function* (scope, request, handled) {
+    Effect.gen(function* () {
+      const store = yield* Idempotency
+      const background = yield* Effect.scope
+      return Effect.fnUntraced(function* (scope, request, handled) {
         const key = request.headers["idempotency-key"]
         if (key === undefined) return yield* handled
         if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
@@ -61,18 +69,22 @@ export class Replay extends Context.Service<
               "idempotency_key_reused",
               "This key came with another request before; use a new one"
             )
-          case "First":
-            return yield* handled.pipe(
-              Effect.tap((response) => {
-                const answer =
-                  response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
-                return answer === undefined ? store.forget(ref) : store.finish(ref, answer)
-              }),
+          case "First": {
+            const carriedOut = Effect.tap(handled, (response) => {
+              const answer = response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
+              if (answer === undefined) return store.forget(ref)
+              // The work is done: forgetting it now would have it done twice.
+              return Effect.catch(store.finish(ref, answer), (error) =>
+                Effect.logWarning("an answer could not be kept for its idempotency key", error)
+              )
+            }).pipe(
               Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.forget(ref)) : Effect.void))
             )
+            return yield* Fiber.join(yield* Effect.forkIn(carriedOut, background))
+          }
         }
       })
-    )
+    })
   )
 }
 

@@ -15,14 +15,20 @@ import { Cursors } from "./cursor.ts"
 import { Api } from "./definition/api.ts"
 import { defaultPageSize } from "./definition/fields.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
+import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { etagOf, resourceDetail, resourceSummary } from "./views.ts"
+import { precondition } from "./writing.ts"
 
 const theResource = Effect.flatMap(RequestScope, ({ record }) =>
   record === undefined ? Effect.fail(notFound("resource")) : Effect.succeed(record)
 )
 const ok = { ok: true as const }
+/** Whether the numbers of a cursor fit the types they have in the store. */
+const isInRange = (cursor: string): boolean => {
+  const [transaction = "", revision = ""] = cursor.split("-")
+  return BigInt(transaction) < 2n ** 64n && BigInt(revision) < 2n ** 63n
+}
 /** Proxies close what is silent for longer than a minute or so. */
 const heartbeat = "15 seconds"
 
@@ -111,9 +117,9 @@ export const layer = HttpApiBuilder.group(
           }
         }),
         watch: Effect.fnUntraced(function* ({ headers }) {
-          const { orgId } = yield* RequestScope
+          const { orgId, stillHolds } = yield* RequestScope
           const after = headers["last-event-id"]
-          if (after !== undefined && !isCursor(after)) {
+          if (after !== undefined && !(isCursor(after) && isInRange(after))) {
             return yield* invalid([
               {
                 pointer: "/headers/last-event-id",
@@ -129,12 +135,16 @@ export const layer = HttpApiBuilder.group(
                   `id: ${cursor}\nevent: change\ndata: ${JSON.stringify({ deleted, resource: resourceSummary(record) })}\n\n`
               )
             )
+          // A revoked key or a removed member loses the stream as it would lose any other request. A store that does
+          // not answer just now decides nothing.
           const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(
+            Stream.mapEffect(() => Effect.orElseSucceed(stillHolds, () => true)),
+            Stream.takeWhile((holds) => holds),
             Stream.map(() => ": still here\n\n")
           )
           const start = Stream.make("retry: 1000\n\n")
           return HttpServerResponse.stream(
-            Stream.concat(start, Stream.merge(changes, beats, { haltStrategy: "left" })).pipe(
+            Stream.concat(start, Stream.merge(changes, beats, { haltStrategy: "either" })).pipe(
               Stream.encodeText
             ),
             {
@@ -172,7 +182,9 @@ export const layer = HttpApiBuilder.group(
         }),
         protect: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
-          const { uid } = yield* theResource
+          const record = yield* theResource
+          yield* precondition(record)
+          const { uid } = record
           yield* Effect.mapError(resources.protect(orgId, uid, payload.protected, caller.actor), fromStore)
           return payload
         }),

@@ -12,6 +12,7 @@ import * as Option from "effect/Option"
 import type * as Types from "effect/Types"
 import { AppConfig } from "#src/config.ts"
 import { Api } from "./definition/api.ts"
+import { tooLarge } from "./failure.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 import { CurrentRequest, requestId } from "./request.ts"
 
@@ -27,14 +28,15 @@ const mediaType = problem(
   "unsupported_media_type",
   "Send the body as application/json (manifests also as application/yaml)"
 )
-const tooLarge = problem(413, "payload_too_large", "The body is larger than this operation takes")
+/** What routes of ours have, besides those of operations. */
+const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [["/docs", "GET"]]
 
 /** For each path, as a pattern, the methods it has. */
 const methodsByPath = (): ReadonlyArray<{
   readonly pattern: RegExp
   readonly methods: ReadonlyArray<string>
 }> => {
-  const methods = new Map<string, Set<string>>()
+  const methods = new Map(ownRoutes.map(([path, method]) => [path, new Set([method])]))
   for (const group of Object.values(Api.groups)) {
     for (const endpoint of Object.values(group.endpoints)) {
       const known = methods.get(endpoint.path) ?? new Set<string>()
@@ -57,6 +59,7 @@ export const layer = HttpRouter.middleware(
       http: Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled>,
       request: HttpServerRequest.HttpServerRequest
     ) {
+      if (!isReadable(request.url)) return yield* toResponse(unknownPath)
       const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")
       if (named !== undefined && !hosts.has(named)) return yield* toResponse(unknownHost)
       const response = yield* Effect.catchCause(http, (cause) =>
@@ -77,6 +80,8 @@ export const layer = HttpRouter.middleware(
           const allow = route.methods.join(", ")
           if (request.method === "OPTIONS")
             return HttpServerResponse.empty({ status: 204, headers: { allow } })
+          // The router reads paths a little more strictly than the pattern.
+          if (route.methods.includes(request.method)) return yield* toResponse(unknownPath)
           return yield* toResponse(
             problem(405, "method_not_allowed", `This path takes ${allow}`, { headers: { allow } })
           )
@@ -102,7 +107,9 @@ export const layer = HttpRouter.middleware(
         const id = requestId(request.headers["x-request-id"])
         const address = Option.getOrNull(request.remoteAddress)
         return answer(http, request).pipe(
-          Effect.map((response) => HttpServerResponse.setHeader(response, "x-request-id", id)),
+          Effect.map(
+            HttpServerResponse.setHeaders({ "x-request-id": id, "x-content-type-options": "nosniff" })
+          ),
           Effect.provideService(CurrentRequest, { id, address }),
           Effect.annotateLogs("requestId", id)
         )
@@ -110,6 +117,17 @@ export const layer = HttpRouter.middleware(
   }),
   { global: true }
 )
+
+/** Whether the path decodes to text that can name something: no broken escapes, no NUL character. */
+const isReadable = (url: string): boolean => {
+  const path = url.split("?", 1)[0] ?? ""
+  if (!path.includes("%")) return true
+  try {
+    return !decodeURIComponent(path).includes("\0")
+  } catch {
+    return false
+  }
+}
 
 /** An error that the router or the framework made, without a body of ours. */
 const isBare = (response: HttpServerResponse.HttpServerResponse): boolean =>

@@ -68,7 +68,8 @@ const everyOperationIsDescribed = Effect.sync(() => {
 
 const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api),
-  HttpApiScalar.layer(Api, { path: "/docs" }),
+  // The script comes with the page, and fonts of the system do: it reads well without the internet.
+  HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }),
   routing.layer
 ).pipe(Layer.provide(handlers), Layer.provide(gate.layer), Layer.provide(services))
 

@@ -7,7 +7,7 @@ import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Db } from "#src/store/Db.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./gate.ts"
+import { guard } from "./guard.ts"
 import { fromStore } from "./problem.ts"
 
 export const layerSystem = HttpApiBuilder.group(

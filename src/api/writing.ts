@@ -1,10 +1,13 @@
-/** What handlers that change something have in common. */
+/** What handlers that change something have in common: preconditions, changes on top of what is there, deletion. */
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Json } from "#schemas/kind.ts"
+import type { SecretValues } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { fromStore, problem } from "./problem.ts"
+import { fromStore, notFound, problem } from "./problem.ts"
 import { etagOf } from "./views.ts"
 
 /** Failures of a write, as problems. */
@@ -12,23 +15,94 @@ export const stored = <A, R>(
   write: Effect.Effect<A, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable, R>
 ) => Effect.mapError(write, fromStore)
 
-/** `If-Match` (RFC 9110, section 13.1.1): the change was made for a state that must still be there. */
-export const checkIfMatch = (header: string | undefined, record: ResourceRecord) => {
-  if (header === undefined || header.trim() === "*") return Effect.void
-  const tags = header.split(",").map((tag) => tag.trim())
-  return tags.includes(etagOf(record))
-    ? Effect.void
-    : Effect.fail(
-        problem(412, "revision_mismatch", "It changed since it was read; read it again and repeat the change")
-      )
-}
+const mismatch = problem(
+  412,
+  "revision_mismatch",
+  "It changed since it was read; read it again and repeat the change"
+)
 
-/** Asks for deletion. It answers when that is stored; the resource goes when the real thing is seen to be gone. */
-export const remove = Effect.fnUntraced(function* (record: ResourceRecord, ifMatch: string | undefined) {
+/**
+ * `If-Match` (RFC 9110, section 13.1.1): the change was made for a state that must still be there. Undefined stands
+ * for something that does not exist, which no condition matches. The answer says what the write has to expect.
+ */
+export const precondition = Effect.fnUntraced(function* (
+  record: Pick<ResourceRecord, "revision"> | undefined
+) {
+  const { ifMatch } = yield* RequestScope
+  if (ifMatch === undefined) return {}
+  if (record === undefined) return yield* mismatch
+  if (ifMatch.trim() === "*") return {}
+  if (
+    !ifMatch
+      .split(",")
+      .map((tag) => tag.trim())
+      .includes(etagOf(record))
+  )
+    return yield* mismatch
+  return { expectedRevision: record.revision }
+})
+
+/** A write that somebody else was faster than: what the caller said it must find is not there. */
+const orMismatch = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(RequestScope, ({ ifMatch }) =>
+    Effect.mapError(self, (error) =>
+      error._tag === "RevisionConflict" && ifMatch !== undefined ? mismatch : error
+    )
+  )
+
+/** How often a change is made anew on top of what somebody else stored meanwhile. */
+const attempts = 5
+
+/**
+ * Changes the specification of what the gate found. It builds on the generation it read, so that of two changes at
+ * once none is lost; reports of the engine, which leave the generation alone, do not disturb it.
+ */
+export const amend = Effect.fnUntraced(function* <E, R>(
+  found: ResourceRecord,
+  change: (record: ResourceRecord) => Effect.Effect<
+    {
+      readonly spec: Json
+      readonly secrets?: SecretValues
+      readonly managedBy?: "api" | "manifest"
+    },
+    E,
+    R
+  >
+) {
   const resources = yield* Resources
   const { orgId, caller } = yield* RequestScope
-  yield* checkIfMatch(ifMatch, record)
-  const expected = ifMatch === undefined ? {} : { expectedRevision: record.revision }
-  yield* stored(resources.write(orgId, [{ action: "delete", uid: record.uid, ...expected }], caller.actor))
+  const read = Effect.flatMap(Effect.mapError(resources.get(orgId, found.uid), fromStore), (record) =>
+    Option.isSome(record) ? Effect.succeed(record.value) : Effect.fail(notFound(found.kind.toLowerCase()))
+  )
+  let base = found
+  for (let attempt = 1; ; attempt++) {
+    const expected = yield* precondition(base)
+    const update = {
+      action: "update",
+      uid: base.uid,
+      expectedGeneration: base.generation,
+      ...expected,
+      ...(yield* change(base))
+    } as const
+    const written = yield* orMismatch(resources.write(orgId, [update], caller.actor)).pipe(
+      Effect.as(true),
+      Effect.catchTag("RevisionConflict", (conflict) =>
+        attempt < attempts ? Effect.succeed(false) : Effect.fail(conflict)
+      ),
+      Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
+    )
+    base = yield* read
+    if (written) return base
+  }
+})
+
+/** Asks for deletion. It answers when that is stored; the resource goes when the real thing is seen to be gone. */
+export const remove = Effect.fnUntraced(function* (record: ResourceRecord) {
+  const resources = yield* Resources
+  const { orgId, caller } = yield* RequestScope
+  const expected = yield* precondition(record)
+  yield* orMismatch(
+    resources.write(orgId, [{ action: "delete", uid: record.uid, ...expected }], caller.actor)
+  ).pipe(Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error))))
   return { ok: true as const }
 })

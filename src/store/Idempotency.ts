@@ -91,7 +91,7 @@ export class Idempotency extends Context.Service<
           yield* repeatable(sql`
             update idempotency set status = ${answer.status}::int, key_id = ${keyId}, sealed = ${bytes}
             where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}
-              and ${inOrg(sql, ref.orgId)}`)
+              and status is null and ${inOrg(sql, ref.orgId)}`)
         }),
         forget: Effect.fnUntraced(function* (ref) {
           yield* repeatable(sql`

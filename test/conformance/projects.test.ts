@@ -15,7 +15,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
       assert.strictEqual(made.body.runtimeClass, "scale-to-zero")
       assert.strictEqual(
         (yield* call("POST", base, { body: { name: "Again", slug: "shop" } })).body.code,
-        "name_taken"
+        "slug_taken"
       )
       assert.strictEqual((yield* call("POST", base, { body: { name: "Admin", slug: "admin" } })).status, 422)
       const bad = yield* call("POST", base, { body: { name: "", slug: "Shop", git: { repo: "x" } } })

@@ -8,15 +8,33 @@ import { Deleted, environmentQuery, projectParams } from "./fields.ts"
 import { operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
-/** Characters of one value: enough for certificates and service accounts. */
+/** Bytes of one value: enough for certificates and service accounts. */
 export const longestValue = 65_536
 /** Variables of one environment. */
 export const mostVariables = 1_000
 
 const Variable = Schema.Struct({
   key: VariableKey,
-  value: Schema.String.check(Schema.isMaxLength(longestValue))
+  value: Schema.String.check(
+    Schema.makeFilter((value: string) =>
+      value.length * 3 <= longestValue || new TextEncoder().encode(value).length <= longestValue
+        ? undefined
+        : `must have at most ${longestValue} bytes`
+    )
+  ).annotate({ description: `At most ${longestValue} bytes of UTF-8` })
 }).annotate({ identifier: "Variable" })
+
+/** Two values for one key would leave it to chance which of them holds. */
+const eachKeyOnce = Schema.makeFilter((vars: ReadonlyArray<typeof Variable.Type>) => {
+  const seen = new Set<string>()
+  return vars.flatMap(({ key }, i) => {
+    if (!seen.has(key)) {
+      seen.add(key)
+      return []
+    }
+    return [{ path: [i, "key"], issue: `${key} is named twice` }]
+  })
+})
 
 const base = "/v1/orgs/:orgId/projects/:projectId/env"
 const place = { params: projectParams, query: environmentQuery } as const
@@ -28,17 +46,26 @@ export const Env = HttpApiGroup.make("env").add(
     success: Schema.Array(Variable),
     error: problems()
   }).annotateMerge(
-    operation("env.list", "read", "admin", "Read the variables of an environment, decrypted", { target })
+    operation(
+      "env.list",
+      "read",
+      "admin",
+      "Read the variables of an environment, decrypted; once there are any, with an ETag of the set",
+      { target }
+    )
   ),
   HttpApiEndpoint.put("set", base, {
     ...place,
-    payload: Schema.Struct({ vars: Schema.Array(Variable).check(Schema.isMaxLength(mostVariables)) }),
+    payload: Schema.Struct({
+      vars: Schema.Array(Variable).check(Schema.isMaxLength(mostVariables), eachKeyOnce)
+    }),
     success: Schema.Struct({ count: Schema.Int }),
-    error: bodyProblems(402)
+    error: bodyProblems(402, 412)
   }).annotateMerge(
     operation("env.set", "write", "admin", "Set variables; others stay as they are", {
       sensitive: true,
       billing: true,
+      conditional: true,
       target
     })
   ),
@@ -46,6 +73,8 @@ export const Env = HttpApiGroup.make("env").add(
     ...place,
     params: { ...projectParams, key: Schema.String },
     success: Deleted,
-    error: problems(409)
-  }).annotateMerge(operation("env.delete", "destructive", "admin", "Remove a variable", { target }))
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("env.delete", "destructive", "admin", "Remove a variable", { conditional: true, target })
+  )
 )

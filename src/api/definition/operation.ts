@@ -53,6 +53,18 @@ interface Traits {
   readonly credentials?: ReadonlyArray<CredentialKind>
   readonly target?: Target
   readonly longestBody?: number
+  /**
+   * It honours `If-Match` without a parameter of its own in the typed client; the specification gets one all the
+   * same. (The field is read before the handler, for every operation alike.)
+   */
+  readonly conditional?: boolean
+}
+
+const ifMatchParameter = {
+  name: "if-match",
+  in: "header",
+  required: false,
+  schema: { type: "string", description: "ETag of the state that the change is based on (RFC 9110)" }
 }
 
 /**
@@ -77,7 +89,8 @@ export const operation = (
       target: traits.target ?? { type: "organization" },
       longestBody: traits.longestBody ?? usualBody
     },
-    summary
+    summary,
+    traits.conditional === true ? [ifMatchParameter] : []
   )
 
 /** An operation that anybody may call. */
@@ -112,10 +125,18 @@ export const callerOperation = (id: string, summary: string): Context.Context<ne
     summary
   )
 
-const annotate = (meta: Operation, summary: string): Context.Context<never> =>
+const annotate = (
+  meta: Operation,
+  summary: string,
+  moreParameters: ReadonlyArray<object> = []
+): Context.Context<never> =>
   OpenApi.annotations({
     identifier: meta.id,
     summary,
+    transform: (described) => ({
+      ...described,
+      parameters: [...(described["parameters"] ?? []), ...moreParameters]
+    }),
     override: {
       "x-risk": meta.risk,
       "x-sensitive": meta.sensitive,

@@ -4,7 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { EnvironmentSlug, Name } from "#schemas/names.ts"
+import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
 import { GitSource, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
 import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
 import { operation } from "./operation.ts"
@@ -20,6 +20,18 @@ export const ProjectView = Schema.Struct({
   createdAt: Timestamp,
   updatedAt: Timestamp
 }).annotate({ identifier: "Project" })
+
+/** Where a path takes an id or a slug, no slug may read as an id. */
+const notAnId = Schema.makeFilter((slug: string) =>
+  looksLikeUid(slug) ? "looks like an id; choose another slug" : undefined
+)
+const NewProjectSlug = Name.check(
+  Schema.makeFilter((slug: string) =>
+    reservedSlugs.has(slug) ? `"${slug}" is reserved; choose another slug` : undefined
+  ),
+  notAnId
+)
+const NewEnvironmentSlug = EnvironmentSlug.check(notAnId)
 
 const { name, runtimeClass, region, git } = ProjectSpec.fields
 
@@ -38,7 +50,7 @@ export const Projects = HttpApiGroup.make("projects").add(
     headers: idempotencyKey,
     payload: Schema.Struct({
       name,
-      slug: Name,
+      slug: NewProjectSlug,
       runtimeClass: Schema.optionalKey(RuntimeClass),
       region,
       git
@@ -106,7 +118,7 @@ export const Environments = HttpApiGroup.make("environments").add(
   HttpApiEndpoint.post("create", environments, {
     params: projectParams,
     headers: idempotencyKey,
-    payload: Schema.Struct({ slug: EnvironmentSlug }),
+    payload: Schema.Struct({ slug: NewEnvironmentSlug }),
     success: EnvironmentView.pipe(HttpApiSchema.status(201)),
     error: bodyProblems(402)
   }).annotateMerge(
@@ -115,10 +127,11 @@ export const Environments = HttpApiGroup.make("environments").add(
   HttpApiEndpoint.delete("delete", `${environments}/:environmentId`, {
     params: { ...projectParams, environmentId: Schema.String.annotate({ description: "Id or slug" }) },
     success: Deleted,
-    error: problems(409)
+    error: problems(409, 412)
   }).annotateMerge(
     operation("environments.delete", "destructive", "owner", "Delete an environment and everything in it", {
       sensitive: true,
+      conditional: true,
       target
     })
   )

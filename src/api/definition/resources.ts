@@ -165,9 +165,12 @@ export const Resources = HttpApiGroup.make("resources").add(
     params,
     payload: Schema.Struct({ protected: Schema.Boolean }),
     success: Schema.Struct({ protected: Schema.Boolean }),
-    error: bodyProblems()
+    error: bodyProblems(412)
   }).annotateMerge(
-    operation("resources.protect", "write", "admin", "Turn protection against deletion on or off", { target })
+    operation("resources.protect", "write", "admin", "Turn protection against deletion on or off", {
+      conditional: true,
+      target
+    })
   ),
   HttpApiEndpoint.post("abandon", `${one}/abandon`, {
     params,

@@ -3,8 +3,10 @@
  * does what the path names exist. `src/api/gate.ts` does it.
  */
 import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Place } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import type { CredentialKind } from "./operation.ts"
@@ -24,6 +26,10 @@ export interface Scope {
   readonly orgSlug: string
   readonly role: Role
   readonly billingActive: boolean
+  /** The `If-Match` header field. */
+  readonly ifMatch: string | undefined
+  /** Asks again whether the credential holds, for answers that go on for long. */
+  readonly stillHolds: Effect.Effect<boolean, StoreUnavailable>
   /** Present for operations whose target is a project or an environment. */
   readonly place: Place | undefined
   /** The environment of the query; `production` where the operation needs one. */
