@@ -83,7 +83,7 @@ export const inOrg = (sql: Sql, orgId: string): Fragment =>
   sql`(select set_config('svc.org_id', ${orgId}, true)) is not null`
 
 /** Server shutdown, crash and "too many connections" come back as unknown errors: they are worth another try. */
-const isTransient = (error: SqlError.SqlError): boolean => {
+export const isTransient = (error: SqlError.SqlError): boolean => {
   if (error.isRetryable) return true
   const cause = error.reason.cause
   const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : undefined
