@@ -3,7 +3,10 @@ import { startPostgres } from "#test/setup/postgres.ts"
 import { type Figure, print } from "./figures.ts"
 
 const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArray<Figure>>>> = {
-  noop: async () => (await import("./noop.ts")).noop
+  noop: async () => (await import("./noop.ts")).noop,
+  latency: async () => (await import("./latency.ts")).latency,
+  plan: async () => (await import("./api.ts")).plan,
+  api: async () => (await import("./api.ts")).api
 }
 
 const wanted = process.argv.slice(2)

@@ -69,7 +69,7 @@ export const engineRate = async (url: string, sql: postgres.Sql): Promise<number
   for (const uid of uids) looksAtOnce.things.set(uid, 1)
   await makeDue(sql)
   const engine = Worker.layer.pipe(
-    Layer.provide(toyLayer(looksAtOnce, { driftInterval: "1 hour", concurrency: 2_000 } as never)),
+    Layer.provide(toyLayer(looksAtOnce, { driftInterval: "1 hour", concurrency: 2_000 })),
     Layer.provide(Registry.layer),
     Layer.provide(Work.layer),
     Layer.provide(Work.signal),

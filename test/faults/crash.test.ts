@@ -73,7 +73,11 @@ const makePlane = async (
       })
       for (const stream of [child.stdout, child.stderr])
         stream?.on("data", (chunk: Buffer) => (log += chunk.toString()))
-      await until("serving", async () => (await fetch(`http://127.0.0.1:${port}/v1/health`)).ok)
+      await until("serving", async () => {
+        const response = await fetch(`http://127.0.0.1:${port}/v1/health`)
+        await response.text()
+        return response.ok
+      })
       await until("signed in", async () => token() !== "")
     },
     kill: (signal) =>
@@ -237,54 +241,6 @@ it.live(
           assert.strictEqual((await plane.call("POST", `/v1/orgs/main/resources/${uid}/retry`)).status, 202)
         await until("the cache is back", async () => (await redis((client) => client.get("kept"))) === "yes")
         await until("the database is back", async () => (await query("select * from ledger")).length === 2)
-      })
-    }).pipe(Effect.scoped),
-  240_000
-)
-
-it.live(
-  "three processes share the work while the state store is restarted under load, and each resource is one's at a time",
-  () =>
-    Effect.gen(function* () {
-      const { base, store, planes } = yield* world
-      yield* Effect.promise(async () => {
-        for (let i = 0; i < 3; i++) {
-          const plane = await makePlane(base, store.url)
-          planes.push(plane)
-          await plane.start()
-        }
-        const [plane] = planes
-        const projects = Array.from({ length: 30 }, (_, i) => ({
-          name: `P${i}`,
-          slug: `project-${i}`,
-          runtimeClass: "always-on",
-          env: { N: String(i) }
-        }))
-        const applied = await plane!.call("POST", "/v1/orgs/main/manifest/apply", {
-          manifest: { version: 1, organization: "main", projects }
-        })
-        assert.strictEqual(applied.status, 202)
-        store.crash()
-        const sql = postgres(store.url, { max: 1, onnotice: () => {} })
-        try {
-          await until("all converged", async () => {
-            const [row] =
-              await sql`select count(*)::int as total, count(*) filter (where phase = 'ready' and observed_generation = generation)::int as ready from resource`
-            return row?.["total"] === 120 && row["ready"] === 120
-          })
-          // Every run takes a lease token of its own, and no resource keeps one.
-          await until("leases are back", async () => {
-            const [row] = await sql`select count(*)::int as held from work where lease_token is not null`
-            return row?.["held"] === 0
-          })
-          const created =
-            await sql`select uid from resource_event where reason = 'Created' group by uid having count(*) > 1`
-          assert.strictEqual(created.length, 0)
-        } finally {
-          await sql.end({ timeout: 1 })
-        }
-        for (const one of planes)
-          assert.strictEqual((await one.call("GET", "/v1/orgs/main/projects")).body.length, 30)
       })
     }).pipe(Effect.scoped),
   240_000

@@ -2,7 +2,13 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
-import { absent, type ReconcileError, type Resource, register } from "#src/engine/Reconciler.ts"
+import {
+  absent,
+  type ReconcileError,
+  type RegistrationOptions,
+  type Resource,
+  register
+} from "#src/engine/Reconciler.ts"
 
 export const ToySpec = Schema.Struct({ size: Schema.Int })
 export const ToyStatus = Schema.Struct({ size: Schema.Int })
@@ -44,7 +50,10 @@ export const makeWorld = (): World => ({
   behave: () => Effect.void
 })
 
-export const toyLayer = (world: World, options = { driftInterval: "1 hour", concurrency: 64 } as const) =>
+export const toyLayer = (
+  world: World,
+  options: RegistrationOptions = { driftInterval: "1 hour", concurrency: 64 }
+) =>
   register(
     Toy,
     options,

@@ -1,0 +1,79 @@
+/** From a change being committed to its reconcile starting, while a full resync of 10,000 resources runs. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import postgres from "postgres"
+import { defaults, EngineOptions } from "#src/engine/options.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import * as Worker from "#src/engine/Worker.ts"
+import { Db } from "#src/store/Db.ts"
+import { migrate } from "#src/store/migrate.ts"
+import * as Work from "#src/store/Work.ts"
+import { makeWorld, toyLayer } from "#test/setup/toy-kind.ts"
+import type { Figure } from "./figures.ts"
+import { seed } from "./noop.ts"
+
+const resources = 10_000
+const samples = 300
+
+export const latency = async (url: string): Promise<ReadonlyArray<Figure>> => {
+  await Effect.runPromise(migrate(Redacted.make(url)))
+  const sql = postgres(url, { max: 4, onnotice: () => {} })
+  await seed(sql, resources)
+  const uids = (await sql<Array<{ uid: string }>>`select uid::text from work limit ${samples}`).map(
+    ({ uid }) => uid
+  )
+  const started = new Map<string, (at: number) => void>()
+  const world = makeWorld()
+  world.behave = (_, { uid, generation }) =>
+    Effect.sync(() => {
+      world.log.length = 0
+      const waiting = started.get(uid)
+      if (waiting !== undefined && generation > 1) {
+        started.delete(uid)
+        waiting(performance.now())
+      }
+    })
+  for (const { uid } of await sql<Array<{ uid: string }>>`select uid::text from work`)
+    world.things.set(uid, 1)
+  const engine = Worker.layer.pipe(
+    Layer.provide(toyLayer(world, { driftInterval: "1 hour", concurrency: 512 })),
+    Layer.provide(Registry.layer),
+    Layer.provide(Work.layer),
+    Layer.provide(Work.signal),
+    Layer.provide(Db.layer({ url: Redacted.make(url) })),
+    Layer.provide(Layer.succeed(EngineOptions, { ...defaults, orgShare: 1 }))
+  )
+  const measure = async (resync: boolean) => {
+    const times: Array<number> = []
+    for (const uid of uids) {
+      if (resync)
+        await sql`update work set due_at = now(), rank = now() + interval '60 s' where lease_token is null and uid in (select uid from work order by random() limit 500)`
+      const start = new Promise<number>((resolve) => started.set(uid, resolve))
+      await sql.begin(async (tx) => {
+        await tx`update resource set generation = generation + 1, spec = '{"size": 1}' where uid = ${uid}`
+        await tx`update work set again = true, due_at = case when lease_until > now() then due_at else now() end, rank = case when lease_until > now() then rank else now() end where uid = ${uid}`
+        await tx`select pg_notify('svc_work', '')`
+      })
+      const committed = performance.now()
+      times.push(Math.max(0, (await start) - committed))
+    }
+    times.sort((a, b) => a - b)
+    const at = (q: number) => times[Math.floor(times.length * q)] ?? 0
+    return { p50: at(0.5), p99: at(0.99) }
+  }
+  const { quiet, busy } = await Effect.runPromise(
+    Effect.scoped(
+      Effect.andThen(
+        Layer.build(engine),
+        Effect.promise(async () => ({ quiet: await measure(false), busy: await measure(true) }))
+      )
+    )
+  )
+  await sql.end()
+  return [
+    { name: "change to start, p50", value: quiet.p50, unit: "ms", note: `p99 ${quiet.p99.toFixed(1)} ms` },
+    { name: "change to start under resync, p50", value: busy.p50, unit: "ms", aim: "< 5" },
+    { name: "change to start under resync, p99", value: busy.p99, unit: "ms", aim: "< 50" }
+  ]
+}
