@@ -73,13 +73,28 @@ const routes = Layer.mergeAll(
   routing.layer
 ).pipe(Layer.provide(handlers), Layer.provide(gate.layer), Layer.provide(services))
 
+/**
+ * The server listens a moment before its routes are ready. A request that comes in between would never be answered,
+ * because nobody listens for it yet; it is told to come back.
+ */
+const serverThatAlwaysAnswers = () => {
+  const server = createServer()
+  server.on("request", (_, response) => {
+    if (server.listenerCount("request") > 1) return
+    response.writeHead(503, { "retry-after": "1", connection: "close" }).end()
+  })
+  return server
+}
+
 /** Serves the API while its scope is open. Requests under way get a few seconds when it closes. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     yield* everyOperationIsDescribed
     const { host, port } = yield* AppConfig
     return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
-      Layer.provide(NodeHttpServer.layer(createServer, { host, port, gracefulShutdownTimeout: "5 seconds" }))
+      Layer.provide(
+        NodeHttpServer.layer(serverThatAlwaysAnswers, { host, port, gracefulShutdownTimeout: "5 seconds" })
+      )
     )
   })
 )

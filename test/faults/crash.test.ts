@@ -74,7 +74,9 @@ const makePlane = async (
       for (const stream of [child.stdout, child.stderr])
         stream?.on("data", (chunk: Buffer) => (log += chunk.toString()))
       await until("serving", async () => {
-        const response = await fetch(`http://127.0.0.1:${port}/v1/health`)
+        const response = await fetch(`http://127.0.0.1:${port}/v1/health`, {
+          signal: AbortSignal.timeout(5_000)
+        })
         await response.text()
         return response.ok
       })
