@@ -2,7 +2,6 @@
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { CacheSpec, CacheStatus } from "#schemas/cache.ts"
@@ -10,12 +9,14 @@ import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
 import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
+import { CacheList, CacheView } from "./definition/caches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound } from "./problem.ts"
-import { cacheView, etagOf, serviceStatus } from "./views.ts"
+import { cacheView, serviceStatus } from "./views.ts"
 import { amend, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(CacheSpec)
@@ -34,10 +35,7 @@ const theCache = Effect.flatMap(RequestScope, ({ record }) =>
   record === undefined ? Effect.fail(notFound("cache")) : Effect.succeed(record)
 )
 
-const withTag = (record: ResourceRecord) =>
-  Effect.map(cacheView(record), (body) =>
-    HttpApiSchema.withHeaders({ body, headers: { etag: etagOf(record) } })
-  )
+const withTag = (record: ResourceRecord) => answer(CacheView, cacheView(record), record)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -54,7 +52,7 @@ export const layer = HttpApiBuilder.group(
             resources.listKind(orgId, "Cache", place?.projectId ?? "", environment),
             fromStore
           )
-          return yield* Effect.forEach(records, cacheView)
+          return answer(CacheList, records.map(cacheView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, place, environment, caller } = yield* RequestScope
@@ -90,7 +88,7 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        get: () => Effect.flatMap(theCache, withTag),
+        get: () => Effect.map(theCache, withTag),
         update: Effect.fnUntraced(function* ({ payload }) {
           const after = yield* amend(yield* theCache, (record) =>
             Effect.map(decodeSpec(record.spec), (spec) => ({
@@ -98,7 +96,7 @@ export const layer = HttpApiBuilder.group(
               managedBy: "api"
             }))
           )
-          return yield* withTag(after)
+          return withTag(after)
         }),
         rotateCredentials: Effect.fnUntraced(function* () {
           const { record, password } = yield* rotate(yield* theCache, decodeSpec)

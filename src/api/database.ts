@@ -2,7 +2,6 @@
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { defaultRegion } from "#schemas/catalog.ts"
@@ -11,12 +10,14 @@ import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
 import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
+import { DatabaseView } from "./definition/database.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
-import { databaseView, etagOf, serviceStatus } from "./views.ts"
+import { databaseView, serviceStatus } from "./views.ts"
 import { remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(DatabaseSpec)
@@ -56,10 +57,7 @@ export const layer = HttpApiBuilder.group(
       guard(Api.groups.database)({
         get: Effect.fnUntraced(function* () {
           const record = yield* theDatabase
-          return HttpApiSchema.withHeaders({
-            body: yield* databaseView(record),
-            headers: { etag: etagOf(record) }
-          })
+          return answer(DatabaseView, databaseView(record), record)
         }),
         provision: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, place, environment, caller } = yield* RequestScope

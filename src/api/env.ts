@@ -1,7 +1,6 @@
 /** Handlers of `env.*`: the variables of an environment. */
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
-import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -14,12 +13,12 @@ import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { Secrets } from "#src/store/Secrets.ts"
+import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { mostVariables } from "./definition/env.ts"
+import { mostVariables, VariableList } from "./definition/env.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, type Problem } from "./problem.ts"
-import { etagOf } from "./views.ts"
 import { precondition } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(EnvVariablesSpec)
@@ -80,7 +79,7 @@ export const layer = HttpApiBuilder.group(
           const variables = [...values]
             .map(([field, value]) => ({ key: field.slice(prefix.length), value: Redacted.value(value) }))
             .filter(({ key }) => key in now.variables)
-          return HttpServerResponse.jsonUnsafe(variables, { headers: { etag: etagOf(now.record) } })
+          return answer(VariableList, variables, now.record)
         }),
         set: billedLate(
           Effect.fnUntraced(function* ({ payload }) {

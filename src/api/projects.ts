@@ -2,7 +2,6 @@
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { implicitEnvironments } from "#schemas/names.ts"
@@ -10,11 +9,13 @@ import { ProjectSpec } from "#schemas/project.ts"
 import type { CreateChange } from "#src/store/changes.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
+import { ProjectList, ProjectView } from "./definition/projects.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
-import { environmentView, etagOf, projectView } from "./views.ts"
+import { environmentView, projectView } from "./views.ts"
 import { amend, remove, stored } from "./writing.ts"
 
 /** A project and the environments that every project has. */
@@ -66,7 +67,7 @@ export const layerProjects = HttpApiBuilder.group(
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const records = yield* Effect.mapError(resources.listProjects(orgId), fromStore)
-          return yield* Effect.forEach(records, projectView)
+          return answer(ProjectList, records.map(projectView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
@@ -90,10 +91,7 @@ export const layerProjects = HttpApiBuilder.group(
         }),
         get: Effect.fnUntraced(function* () {
           const record = yield* theProject
-          return HttpApiSchema.withHeaders({
-            body: yield* projectView(record),
-            headers: { etag: etagOf(record) }
-          })
+          return answer(ProjectView, projectView(record), record)
         }),
         update: Effect.fnUntraced(function* ({ payload }) {
           const after = yield* amend(
@@ -107,10 +105,7 @@ export const layerProjects = HttpApiBuilder.group(
               return { spec: yield* Effect.orDie(decodeSpec(merged)), managedBy: "api" as const }
             })
           )
-          return HttpApiSchema.withHeaders({
-            body: yield* projectView(after),
-            headers: { etag: etagOf(after) }
-          })
+          return answer(ProjectView, projectView(after), after)
         }),
         delete: () => Effect.flatMap(theProject, remove)
       })

@@ -3,7 +3,6 @@ import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
@@ -11,13 +10,15 @@ import { findKind } from "#schemas/index.ts"
 import { Feed, isCursor } from "#src/store/Feed.ts"
 import { Interventions, type PauseTarget } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
+import { answer } from "./answer.ts"
 import { Cursors } from "./cursor.ts"
 import { Api } from "./definition/api.ts"
 import { defaultPageSize } from "./definition/fields.ts"
+import { EventPage, ResourceDetail, ResourcePage } from "./definition/resources.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { etagOf, resourceDetail, resourceSummary } from "./views.ts"
+import { resourceDetail, resourceSummary } from "./views.ts"
 import { precondition } from "./writing.ts"
 
 const theResource = Effect.flatMap(RequestScope, ({ record }) =>
@@ -83,20 +84,17 @@ export const layer = HttpApiBuilder.group(
           const records = yield* Effect.mapError(resources.list(orgId, filter, limit + 1, after), fromStore)
           const items = records.slice(0, limit)
           const last = items.at(-1)
-          return {
+          return answer(ResourcePage, {
             items: items.map(resourceSummary),
             nextCursor:
               records.length > limit && last !== undefined
                 ? cursors.encode(list, [last.createdAt.toISOString(), last.uid])
                 : null
-          }
+          })
         }),
         get: Effect.fnUntraced(function* () {
           const record = yield* theResource
-          return HttpApiSchema.withHeaders({
-            body: resourceDetail(record),
-            headers: { etag: etagOf(record) }
-          })
+          return answer(ResourceDetail, resourceDetail(record), record)
         }),
         events: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
@@ -107,14 +105,14 @@ export const layer = HttpApiBuilder.group(
           const events = yield* Effect.mapError(resources.events(orgId, uid, limit + 1, before), fromStore)
           const items = events.slice(0, limit)
           const last = items.at(-1)
-          return {
+          return answer(EventPage, {
             items: items.map((event) => ({
               ...event,
               firstAt: event.firstAt.toISOString(),
               lastAt: event.lastAt.toISOString()
             })),
             nextCursor: events.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
-          }
+          })
         }),
         watch: Effect.fnUntraced(function* ({ headers }) {
           const { orgId, stillHolds } = yield* RequestScope

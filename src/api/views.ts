@@ -1,5 +1,4 @@
 /** How records look in answers. Secrets are not in records; the fingerprints of variables are masked all the same. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Cache } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
@@ -20,19 +19,23 @@ export const serviceStatus = (record: Pick<ResourceRecord, "phase">): "provision
       ? "failed"
       : "provisioning"
 
-/** Specification and status of a record by its kind's schemas. What does not decode is a fault of the program. */
+/**
+ * Specification and status of a record by its kind's schemas. What does not decode is a fault of the program: it
+ * throws, which is a defect wherever a view is made.
+ */
 const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
-  const decode = Schema.decodeUnknownEffect(
+  const decode = Schema.decodeUnknownSync(
     Schema.Struct({ spec: kind.spec, status: Schema.NullOr(kind.status) })
   )
-  return (record: ResourceRecord) => Effect.orDie(decode({ spec: record.spec, status: record.status }))
+  return (record: ResourceRecord) => decode({ spec: record.spec, status: record.status })
 }
 const decodeCache = decodeWith(Cache)
 const decodeDatabase = decodeWith(Database)
 const decodeProject = decodeWith(Project)
 
-export const cacheView = (record: ResourceRecord) =>
-  Effect.map(decodeCache(record), ({ spec, status }) => ({
+export const cacheView = (record: ResourceRecord) => {
+  const { spec, status } = decodeCache(record)
+  return {
     id: record.uid,
     name: record.name,
     environment: record.environment ?? "",
@@ -46,20 +49,24 @@ export const cacheView = (record: ResourceRecord) =>
     port: status?.port ?? null,
     tls: true,
     createdAt: record.createdAt.toISOString()
-  }))
+  }
+}
 
-export const databaseView = (record: ResourceRecord) =>
-  Effect.map(decodeDatabase(record), ({ spec, status }) => ({
+export const databaseView = (record: ResourceRecord) => {
+  const { spec, status } = decodeDatabase(record)
+  return {
     status: serviceStatus(record),
     region: spec.region,
     host: status?.host ?? null,
     port: status?.port ?? null,
     dbName: status?.dbName ?? null,
     user: status?.user ?? null
-  }))
+  }
+}
 
-export const projectView = (record: ResourceRecord) =>
-  Effect.map(decodeProject(record), ({ spec }) => ({
+export const projectView = (record: ResourceRecord) => {
+  const { spec } = decodeProject(record)
+  return {
     id: record.uid,
     name: spec.name,
     slug: record.name,
@@ -68,7 +75,8 @@ export const projectView = (record: ResourceRecord) =>
     git: spec.git ?? null,
     createdAt: record.createdAt.toISOString(),
     updatedAt: record.updatedAt.toISOString()
-  }))
+  }
+}
 
 const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
 export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "createdAt">) => ({

@@ -37,6 +37,8 @@ export const CacheView = Schema.Struct({
   createdAt: Timestamp
 }).annotate({ identifier: "Cache" })
 
+export const CacheList = Schema.Array(CacheView)
+
 export const CacheCredentials = Schema.Struct({
   id: Schema.String,
   name: Schema.String,
@@ -57,7 +59,7 @@ export const Caches = HttpApiGroup.make("caches").add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
     query: environmentQuery,
-    success: Schema.Array(CacheView),
+    success: CacheList,
     error: problems()
   }).annotateMerge(
     operation("caches.list", "read", "member", "List caches by name", { target: { type: "project" } })

@@ -24,6 +24,8 @@ const Variable = Schema.Struct({
   ).annotate({ description: `At most ${longestValue} bytes of UTF-8` })
 }).annotate({ identifier: "Variable" })
 
+export const VariableList = Schema.Array(Variable)
+
 /** Two values for one key would leave it to chance which of them holds. */
 const eachKeyOnce = Schema.makeFilter((vars: ReadonlyArray<typeof Variable.Type>) => {
   const seen = new Set<string>()
@@ -43,7 +45,7 @@ const target = { type: "environment" } as const
 export const Env = HttpApiGroup.make("env").add(
   HttpApiEndpoint.get("list", base, {
     ...place,
-    success: Schema.Array(Variable),
+    success: VariableList,
     error: problems()
   }).annotateMerge(
     operation(

@@ -33,6 +33,8 @@ const NewProjectSlug = Name.check(
 )
 const NewEnvironmentSlug = EnvironmentSlug.check(notAnId)
 
+export const ProjectList = Schema.Array(ProjectView)
+
 const { name, runtimeClass, region, git } = ProjectSpec.fields
 
 const base = "/v1/orgs/:orgId/projects"
@@ -42,7 +44,7 @@ const target = { type: "project" } as const
 export const Projects = HttpApiGroup.make("projects").add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
-    success: Schema.Array(ProjectView),
+    success: ProjectList,
     error: problems()
   }).annotateMerge(operation("projects.list", "read", "member", "List projects by slug")),
   HttpApiEndpoint.post("create", base, {

@@ -58,6 +58,9 @@ export const ResourceEvent = Schema.Struct({
   lastAt: Timestamp
 }).annotate({ identifier: "ResourceEvent" })
 
+export const ResourcePage = page(ResourceSummary)
+export const EventPage = page(ResourceEvent)
+
 /** One message of the watch. */
 export const ResourceChange = Schema.Struct({
   deleted: Schema.Boolean,
@@ -90,7 +93,7 @@ export const Resources = HttpApiGroup.make("resources").add(
       phase: Schema.optionalKey(Phase),
       ready: Schema.optionalKey(Schema.Boolean)
     },
-    success: page(ResourceSummary),
+    success: ResourcePage,
     error: problems()
   }).annotateMerge(
     operation(
@@ -127,7 +130,7 @@ export const Resources = HttpApiGroup.make("resources").add(
   HttpApiEndpoint.get("events", `${one}/events`, {
     params,
     query: pageQuery,
-    success: page(ResourceEvent),
+    success: EventPage,
     error: problems()
   }).annotateMerge(
     operation("resources.events", "read", "member", "Read the history of a resource, newest first", {
