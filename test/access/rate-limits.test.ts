@@ -1,0 +1,62 @@
+import { assert, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { RateLimits } from "#src/access/RateLimits.ts"
+import { Db } from "#src/store/Db.ts"
+import { testDb } from "#test/setup/database.ts"
+
+/** The limits as another process sees them. */
+const another = Effect.map(Layer.build(Layer.fresh(RateLimits.layer)), Context.get(RateLimits))
+layer(testDb(), { excludeTestServices: true })("rate limits", (it) => {
+  it.effect("hold across processes: together they let through what the bucket has", () =>
+    Effect.gen(function* () {
+      const [one, two] = [yield* another, yield* another]
+      const takes = yield* Effect.forEach(
+        Array.from({ length: 300 }, (_, i) => (i % 2 === 0 ? one : two)),
+        (limits) => limits.take("shared", 100),
+        { concurrency: "unbounded" }
+      )
+      const allowed = takes.filter((taken) => taken.allowed).length
+      // The bucket refills by 1.7 tokens a second while this runs, and a drawn rest may stay with either process.
+      assert.isAtLeast(allowed, 91)
+      assert.isAtMost(allowed, 115)
+      for (const taken of takes) {
+        if (!taken.allowed) assert.isAtLeast(taken.retryAfter, 1)
+      }
+    })
+  )
+
+  it.effect("many requests at once in one process do not hoard what another needs", () =>
+    Effect.gen(function* () {
+      const [one, two] = [yield* another, yield* another]
+      yield* Effect.forEach(Array.from({ length: 50 }), () => one.take("busy", 600), {
+        concurrency: "unbounded"
+      })
+      const other = yield* two.take("busy", 600)
+      assert.isTrue(other.allowed)
+      // 50 tokens were used, in draws of 20.
+      assert.isAtLeast(other.remaining, 600 - 60 - 1)
+    })
+  )
+
+  it.effect("a bucket refills with time, up to its size", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const empty = yield* another
+      yield* sql`insert into rate_limit (bucket, tokens, updated_at) values ('slow', 0.25, now())`
+      const refused = yield* empty.take("slow", 60)
+      assert.isFalse(refused.allowed)
+      assert.strictEqual(refused.retryAfter, 1)
+      yield* sql`update rate_limit set updated_at = now() - interval '10 seconds' where bucket = 'slow'`
+      const later = yield* (yield* another).take("slow", 60)
+      assert.isTrue(later.allowed)
+      assert.isAtMost(later.remaining, 11)
+      yield* sql`update rate_limit set updated_at = now() - interval '1 day' where bucket = 'slow'`
+      assert.isAtMost((yield* (yield* another).take("slow", 60)).remaining, 59)
+      // A clock that went back takes nothing away.
+      yield* sql`update rate_limit set updated_at = now() + interval '1 hour', tokens = 5 where bucket = 'slow'`
+      assert.isTrue((yield* (yield* another).take("slow", 60)).allowed)
+    })
+  )
+})
