@@ -35,7 +35,6 @@ type Repair =
   | "database"
   | "close"
   | "extension"
-  | "wait"
 interface Fault extends Difference {
   readonly repair: Repair
 }
@@ -47,11 +46,11 @@ const order: ReadonlyArray<Repair> = [
   "start",
   "restart",
   "reload",
+  // The application's database is a copy of the one that has the extension.
+  "extension",
   "role",
   "database",
-  "close",
-  "extension",
-  "wait"
+  "close"
 ]
 
 export const layer = register(
@@ -253,8 +252,6 @@ export const layer = register(
           return yield* servers.closeDatabases(target)
         case "extension":
           return yield* servers.createExtension(target)
-        case "wait":
-          return
       }
     })
 

@@ -2,12 +2,16 @@
  * Asking and telling a managed Postgres server, over its Unix socket as the control user. Every call is one
  * statement on a connection of its own that is always closed: the loss of the server may cost the call and nothing
  * more.
+ *
+ * The control user is a superuser, so it never enters the application's database, where the tenant may define
+ * functions and operators, and finds names in `pg_catalog` alone. It works in the maintenance database, where nobody
+ * else is let in.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import postgres from "postgres"
-import { appDatabase, appUser, controlUser } from "./postgres-settings.ts"
+import { appDatabase, appUser, controlDatabase, controlUser } from "./postgres-settings.ts"
 
 export class PostgresControlError extends Schema.TaggedError<PostgresControlError>()("PostgresControlError", {
   message: Schema.String,
@@ -45,21 +49,25 @@ const timeoutSeconds = 10
 
 const statement = (
   endpoint: PostgresEndpoint,
-  database: string,
   run: (sql: postgres.Sql) => Promise<unknown>
 ): Effect.Effect<unknown, PostgresControlError> =>
   Effect.callback<unknown, PostgresControlError>((resume) => {
     const sql = postgres({
       host: endpoint.socketDir,
       port: endpoint.port,
-      database,
+      database: controlDatabase,
       username: controlUser,
       max: 1,
       connect_timeout: timeoutSeconds,
       prepare: false,
       fetch_types: false,
       onnotice: () => {},
-      connection: { application_name: "svc", statement_timeout: timeoutSeconds * 1000 }
+      connection: {
+        application_name: "svc",
+        statement_timeout: timeoutSeconds * 1000,
+        // Named last, the schema of temporary objects is not searched first.
+        search_path: "pg_catalog, pg_temp"
+      }
     })
     const ended = run(sql)
       .then(
@@ -114,28 +122,19 @@ const question = (sql: postgres.Sql) => sql`
 /** None: the socket is not there or nobody listens on it. */
 export const askServer = (
   endpoint: PostgresEndpoint
-): Effect.Effect<Option.Option<PostgresLive>, PostgresControlError> => {
-  const ask = (database: string) => statement(endpoint, database, async (sql) => (await question(sql))[0])
-  return ask(appDatabase).pipe(
-    // 3D000: the application's database is yet to be made.
-    Effect.catchIf(
-      (error) => error.code === "3D000",
-      () => ask("postgres")
-    ),
+): Effect.Effect<Option.Option<PostgresLive>, PostgresControlError> =>
+  statement(endpoint, async (sql) => (await question(sql))[0]).pipe(
     Effect.flatMap((row) => Effect.map(Effect.orDie(decodeLive(row)), Option.some)),
     Effect.catchIf(
       (error) => error.code === "ENOENT" || error.code === "ECONNREFUSED",
       () => Effect.succeed(Option.none<PostgresLive>())
     )
   )
-}
 
 /** Whether an error says that the server is there and not open yet (57P03) or just closing (57P01, 57P02). */
 export const isStarting = (error: PostgresControlError): boolean => /^57P0/.test(error.code)
 
 export const tellServer = (
   endpoint: PostgresEndpoint,
-  database: string,
   text: string
-): Effect.Effect<void, PostgresControlError> =>
-  Effect.asVoid(statement(endpoint, database, (sql) => sql.unsafe(text)))
+): Effect.Effect<void, PostgresControlError> => Effect.asVoid(statement(endpoint, (sql) => sql.unsafe(text)))

@@ -33,7 +33,9 @@ import { PostgresBinaries } from "./postgres-binaries.ts"
 import {
   appDatabase,
   appUser,
+  controlDatabase,
   controlUser,
+  extensionSchema,
   type PostgresSettings,
   renderAccess,
   renderConfig,
@@ -207,8 +209,8 @@ export class PostgresServers extends Context.Service<
           : ({ _tag: "Busy" } as const)
       })
 
-      const tell = (name: string, target: PostgresTarget, database: string, text: string) =>
-        act(name, target, (now) => tellServer(endpoint(now), database, text))
+      const tell = (name: string, target: PostgresTarget, text: string) =>
+        act(name, target, (now) => tellServer(endpoint(now), text))
 
       const exists = (file: string) =>
         Effect.promise(() =>
@@ -422,7 +424,7 @@ export class PostgresServers extends Context.Service<
             })
           ),
 
-        reload: (target) => tell("postgres.reload", target, "postgres", "select pg_reload_conf()"),
+        reload: (target) => tell("postgres.reload", target, "select pg_reload_conf()"),
 
         stop: (target) =>
           Effect.flatMap(pidOf(target.uid), (pid) =>
@@ -430,20 +432,22 @@ export class PostgresServers extends Context.Service<
           ),
 
         setRole: (target, roleExists, password) =>
-          Effect.flatMap(scramVerifier(password), (verifier) =>
-            tell(
+          Effect.flatMap(scramVerifier(password), (verifier) => {
+            // A verifier holds nothing that needs escaping.
+            const role = `role ${appUser} with login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls password '${verifier}'`
+            return tell(
               "postgres.setRole",
               target,
-              "postgres",
-              // A verifier holds nothing that needs escaping.
-              `${roleExists ? "alter" : "create"} role ${appUser} with login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls password '${verifier}'`
+              roleExists
+                ? `alter ${role}`
+                : // Set once: from then on the path is the application's to choose.
+                  `create ${role}; alter role ${appUser} set search_path = "$user", public, ${extensionSchema}`
             )
-          ).pipe(
+          }).pipe(
             Effect.andThen(
               tell(
                 "postgres.disconnect",
                 target,
-                "postgres",
                 `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${appUser}'`
               )
             )
@@ -453,15 +457,13 @@ export class PostgresServers extends Context.Service<
           tell(
             "postgres.createDatabase",
             target,
-            "postgres",
-            `create database ${appDatabase} owner ${appUser}`
+            `create database ${appDatabase} owner ${appUser} template ${controlDatabase}`
           ),
 
         closeDatabases: (target) =>
           tell(
             "postgres.closeDatabases",
             target,
-            "postgres",
             `do $$ declare name text; begin
               for name in select datname from pg_database where datallowconn loop
                 execute format('revoke all on database %I from public', name);
@@ -473,8 +475,9 @@ export class PostgresServers extends Context.Service<
           tell(
             "postgres.createExtension",
             target,
-            appDatabase,
-            "create extension if not exists pg_stat_statements"
+            `create schema if not exists ${extensionSchema};
+             grant usage on schema ${extensionSchema} to public;
+             create extension if not exists pg_stat_statements schema ${extensionSchema}`
           ),
 
         stopAll: Effect.gen(function* () {

@@ -6,6 +6,10 @@ import type { DatabaseSize } from "#schemas/catalog.ts"
 export const controlUser = "svc_control"
 export const appUser = "app"
 export const appDatabase = "app"
+/** Where the control user works. The application's database is made as a copy of it. */
+export const controlDatabase = "postgres"
+/** Holds the extensions that the platform installs. It is the control user's: the application can use and not change it. */
+export const extensionSchema = "extensions"
 
 export interface PostgresSettings {
   readonly size: DatabaseSize

@@ -87,7 +87,7 @@ reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
     {
       name: "the extension was dropped",
       field: "/extension",
-      disturb: disturb("drop extension pg_stat_statements", "app")
+      disturb: disturb("drop extension pg_stat_statements")
     },
     {
       name: "everybody may connect",
@@ -172,6 +172,82 @@ it.live(
         const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
         assert.isFalse(secrets.some((secret) => line.includes(secret)))
       }
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+/**
+ * What the application may define in its database and the control plane's superuser might stumble into: operators,
+ * functions and settings that come first in the search path.
+ */
+const traps = `
+  create table public.caught (who text, how text);
+  create function public.trap() returns trigger language plpgsql as $$
+    begin insert into public.caught values (current_user, 'trigger'); return new; end $$;
+  create function public.same(name, text) returns boolean language plpgsql as $$
+    begin insert into public.caught values (current_user, 'operator'); return true; end $$;
+  create operator public.= (function = public.same, leftarg = name, rightarg = text);
+  create function public.joined(text, text) returns text language plpgsql as $$
+    begin insert into public.caught values (current_user, 'operator'); return ''; end $$;
+  create operator public.|| (function = public.joined, leftarg = text, rightarg = text);
+  create function public.current_setting(text) returns text language plpgsql as $$
+    begin insert into public.caught values (current_user, 'function'); return ''; end $$;
+  create function public.pg_is_in_recovery() returns boolean language plpgsql as $$
+    begin insert into public.caught values (current_user, 'function'); return false; end $$;
+  create view public.pg_extension as select 'pg_stat_statements' as extname from public.joined('a', 'b');
+  alter database app set search_path = public, pg_catalog;
+  alter database app set default_transaction_read_only = on;
+`
+
+it.live(
+  "nothing that the application defines is run by the control plane",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+      yield* run(traps)
+      // The traps do catch whoever walks into them.
+      const path = "set transaction_read_only = off; set search_path = public, pg_catalog;"
+      yield* run(`${path} select 1 from pg_catalog.pg_class where relname = 'caught'::text`)
+      const caught = asApplication(world, resource, (sql) => sql`select distinct who from public.caught`)
+      assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
+
+      // A look, a rotation, each repair: all that the control plane does inside of the server.
+      yield* inspectDatabase(world, resource)
+      setPassword(world, resource, `second-${uuid()}`)
+      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
+      yield* disturb("drop extension pg_stat_statements")(world, resource)
+      yield* disturb("grant connect on database postgres to public")(world, resource)
+      yield* ready(world, { ...resource, fence: 3n })
+      assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
+
+      const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
+      assert.match(yield* refused(run(`${path} ${hooked}`)), /permission denied|must be superuser/)
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+it.live(
+  "statement statistics are the application's to read and not to lose",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+      assert.match(yield* refused(run("drop extension pg_stat_statements")), /must be owner/)
+      assert.match(yield* refused(run("drop schema extensions cascade")), /must be owner/)
+      assert.match(yield* refused(run("create table extensions.mine (n int)")), /permission denied/)
+      // The usual way to empty a database.
+      yield* run("drop schema public cascade; create schema public; create table public.again (n int)")
+      const [row] = yield* asApplication(
+        world,
+        resource,
+        (sql) => sql`select count(*)::int as n from pg_stat_statements where query like '%again%'`
+      )
+      assert.isNumber(row?.["n"])
     }).pipe(Effect.scoped),
   120_000
 )

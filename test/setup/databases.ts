@@ -96,14 +96,12 @@ export const inspectDatabase = (world: DatabaseWorld, { uid }: DatabaseResource)
   )
 
 /** A statement as the control user, behind the platform's back. */
-export const disturb =
-  (statement: string, inside = "postgres") =>
-  (world: DatabaseWorld, resource: DatabaseResource) =>
-    Effect.gen(function* () {
-      const server = yield* inspectDatabase(world, resource)
-      const socketDir = path.join(world.dataDir, "run")
-      yield* tellServer({ socketDir, port: server.port ?? 0 }, inside, statement)
-    })
+export const disturb = (statement: string) => (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const server = yield* inspectDatabase(world, resource)
+    const socketDir = path.join(world.dataDir, "run")
+    yield* tellServer({ socketDir, port: server.port ?? 0 }, statement)
+  })
 
 /** Runs statements as an application would: TLS with verification against the platform's authority. */
 export const asApplication = <A>(
@@ -127,6 +125,7 @@ export const asApplication = <A>(
         ssl: options.ssl ?? { ca, rejectUnauthorized: true },
         max: 1,
         connect_timeout: 5,
+        fetch_types: false,
         onnotice: () => {}
       })
       try {
