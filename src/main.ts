@@ -26,6 +26,7 @@ import { KeyRing } from "./store/KeyRing.ts"
 import { migrate } from "./store/migrate.ts"
 import { Resources } from "./store/Resources.ts"
 import { PlatformSecrets, Secrets } from "./store/Secrets.ts"
+import { checkKeyRing } from "./store/sealed.ts"
 import * as Work from "./store/Work.ts"
 
 /** This machine and the state store's own server on it. */
@@ -46,6 +47,8 @@ const database = Layer.unwrap(
 
 const store = Layer.mergeAll(Resources.layer, Feed.layer, Secrets.layer, Fingerprint.layer).pipe(
   Layer.provideMerge(PlatformSecrets.layer),
+  // Before anything opens or seals a value.
+  Layer.provideMerge(Layer.effectDiscard(checkKeyRing)),
   Layer.provideMerge(KeyRing.layer),
   Layer.provideMerge(database)
 )

@@ -17,6 +17,14 @@ export interface IdempotencyRef {
   readonly key: string
 }
 
+/** The words a kept answer is bound to. */
+export const idempotencyPlace = (ref: IdempotencyRef): ReadonlyArray<string> => [
+  "idempotency",
+  ref.orgId,
+  ref.credential,
+  ref.key
+]
+
 export const Answer = Schema.Struct({
   status: Schema.Int,
   headers: Schema.Record(Schema.String, Schema.String),
@@ -50,7 +58,6 @@ export class Idempotency extends Context.Service<
     Effect.gen(function* () {
       const { api: sql } = yield* Db
       const ring = yield* KeyRing
-      const place = (ref: IdempotencyRef) => ["idempotency", ref.orgId, ref.credential, ref.key]
       return Idempotency.of({
         begin: Effect.fnUntraced(function* (ref, digest) {
           const [row] = yield* repeatable(sql<{
@@ -79,7 +86,7 @@ export class Idempotency extends Context.Service<
           if (!row.same) return { _tag: "OtherRequest" }
           if (row.sealed === null || row.key_id === null) return { _tag: "InFlight" }
           const opened = yield* Effect.mapError(
-            ring.open(place(ref), { keyId: row.key_id, bytes: row.sealed }),
+            ring.open(idempotencyPlace(ref), { keyId: row.key_id, bytes: row.sealed }),
             (error) => new StoreUnavailable({ message: error.message, cause: error })
           )
           const answer = yield* Effect.orDie(Schema.decodeUnknownEffect(AnswerText)(Redacted.value(opened)))
@@ -87,7 +94,7 @@ export class Idempotency extends Context.Service<
         }),
         finish: Effect.fnUntraced(function* (ref, answer) {
           const text = yield* Effect.orDie(Schema.encodeEffect(AnswerText)(answer))
-          const { keyId, bytes } = ring.seal(place(ref), Redacted.make(text))
+          const { keyId, bytes } = ring.seal(idempotencyPlace(ref), Redacted.make(text))
           yield* repeatable(sql`
             update idempotency set status = ${answer.status}::int, key_id = ${keyId}, sealed = ${bytes}
             where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}

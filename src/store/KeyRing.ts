@@ -24,7 +24,8 @@ export interface Sealed {
   readonly bytes: Uint8Array
 }
 
-const nonceLength = 12
+/** Bytes at the start of a sealed value that no other value has. */
+export const nonceLength = 12
 const tagLength = 16
 
 export class KeyRing extends Context.Service<
@@ -51,6 +52,9 @@ export class KeyRing extends Context.Service<
       return make(yield* parse(text))
     })
   )
+  /** Fixed keys, written as in the settings. */
+  static readonly layerOf = (keys: Redacted.Redacted) =>
+    Layer.effect(KeyRing, Effect.map(parse(Redacted.value(keys)), make))
   /** A ring of one random key that is gone with the process. */
   static readonly layerEphemeral = Layer.sync(KeyRing, () => make(new Map([["ephemeral", randomBytes(32)]])))
 }
@@ -117,6 +121,9 @@ const parse = (text: string) =>
       : Effect.succeed(keys)
   })
 
+/** A name of its own for each key, so that a key file that was lost and made anew is not taken for the old one. */
+const newKey = () => `k-${randomBytes(4).toString("hex")}:${randomBytes(32).toString("base64")}`
+
 /** Reads the key file, making it first when there is none. Linking is atomic: of several processes one wins. */
 const keyFile = (file: string) =>
   Effect.tryPromise({
@@ -129,7 +136,7 @@ const keyFile = (file: string) =>
         if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error
       }
       const temporary = `${file}.${process.pid}.tmp`
-      await fs.writeFile(temporary, `k1:${randomBytes(32).toString("base64")}\n`, {
+      await fs.writeFile(temporary, `${newKey()}\n`, {
         mode: 0o600,
         flush: true
       })

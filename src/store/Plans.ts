@@ -9,6 +9,9 @@ import { Db, inOrg, repeatable } from "./Db.ts"
 import { StoreUnavailable } from "./errors.ts"
 import { KeyRing } from "./KeyRing.ts"
 
+/** The words a plan is bound to. */
+export const planPlace = (orgId: string, id: string): ReadonlyArray<string> => ["plan", orgId, id]
+
 export interface StoredPlan {
   readonly id: string
   readonly createdAt: Date
@@ -33,11 +36,10 @@ export class Plans extends Context.Service<
     Effect.gen(function* () {
       const { api: sql } = yield* Db
       const ring = yield* KeyRing
-      const place = (orgId: string, id: string) => ["plan", orgId, id]
       return Plans.of({
         save: Effect.fn("Plans.save")(function* (orgId, content) {
           const id = randomUUIDv7()
-          const { keyId, bytes } = ring.seal(place(orgId, id), content)
+          const { keyId, bytes } = ring.seal(planPlace(orgId, id), content)
           const [row] = yield* repeatable(sql<StoredPlan>`
             insert into plan (org_id, id, expires_at, key_id, sealed)
             select ${orgId}::uuid, ${id}::uuid, now() + interval '24 hours', ${keyId}, ${bytes}
@@ -54,7 +56,7 @@ export class Plans extends Context.Service<
             where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now() and applied_at is null
               and ${inOrg(sql, orgId)}`)
           if (row === undefined) return Option.none()
-          const opened = ring.open(place(orgId, id), { keyId: row.key_id, bytes: row.sealed })
+          const opened = ring.open(planPlace(orgId, id), { keyId: row.key_id, bytes: row.sealed })
           return Option.some(
             yield* Effect.mapError(
               opened,

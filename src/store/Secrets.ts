@@ -32,6 +32,9 @@ export const secretPlace = (ref: SecretRef): ReadonlyArray<string> => [
   ref.field
 ]
 
+/** The words a secret of the platform is bound to. */
+export const platformPlace = (name: string): ReadonlyArray<string> => ["platform", name]
+
 const unreadable = (error: KeyRingError) => new StoreUnavailable({ message: error.message, cause: error })
 
 export class Secrets extends Context.Service<
@@ -125,12 +128,11 @@ export class PlatformSecrets extends Context.Service<
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const ring = yield* KeyRing
-      const place = (name: string) => ["platform", name]
       const find = Effect.fnUntraced(function* (name: string) {
         const [row] = yield* repeatable(sql<SealedRow>`
           select name as field, key_id, sealed from platform_secret where name = ${name}`)
         if (row === undefined) return Option.none<Redacted.Redacted>()
-        const opened = ring.open(place(name), { keyId: row.key_id, bytes: row.sealed })
+        const opened = ring.open(platformPlace(name), { keyId: row.key_id, bytes: row.sealed })
         return Option.some(yield* Effect.mapError(opened, unreadable))
       })
       return PlatformSecrets.of({
@@ -138,7 +140,7 @@ export class PlatformSecrets extends Context.Service<
           Effect.gen(function* () {
             const existing = yield* find(name)
             if (Option.isSome(existing)) return existing.value
-            const { keyId, bytes } = ring.seal(place(name), yield* make)
+            const { keyId, bytes } = ring.seal(platformPlace(name), yield* make)
             yield* repeatable(sql`
               insert into platform_secret (name, key_id, sealed) values (${name}, ${keyId}, ${bytes})
               on conflict (name) do nothing`)

@@ -12,7 +12,7 @@ import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
-import { isTransient, orUnavailable } from "./Db.ts"
+import { orUnavailable } from "./Db.ts"
 import { StoreUnavailable } from "./errors.ts"
 
 const folder = new URL("./migrations/", import.meta.url)
