@@ -1,20 +1,13 @@
 -- The second wall between tenants. `svc_api` runs requests: it sees the rows of the organization named by the
 -- setting svc.org_id and nothing when that is not set. `svc_engine` converges the resources of all of them.
--- Roles belong to the whole cluster, so another database of the same cluster may have made them already.
+-- Both roles are there already: they belong to the whole cluster and are seen to before any migration.
+-- Restates 5e86c49283d90e7a22976ede66aabf5243c8e261a353d79d650cc184c835257e
 
 do $$
 declare
   role_name text;
 begin
   foreach role_name in array array['svc_api', 'svc_engine'] loop
-    begin
-      execute format('create role %I nologin', role_name);
-    exception when duplicate_object or unique_violation then
-      null;
-    end;
-    if not pg_has_role(current_user, role_name, 'member') then
-      execute format('grant %I to current_user', role_name);
-    end if;
     execute format('grant usage on schema public to %I', role_name);
     execute format('grant select, insert, update, delete on all tables in schema public to %I', role_name);
     execute format('grant usage, select on all sequences in schema public to %I', role_name);
