@@ -5,7 +5,8 @@ import * as ConfigProvider from "effect/ConfigProvider"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type * as Redacted from "effect/Redacted"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
 import { defaultDataDir } from "./infra/dataDir.ts"
@@ -34,6 +35,26 @@ export interface Settings {
   /** Base URL of an OTLP/HTTP collector. Absent: no export. */
   readonly otlpUrl: string | undefined
   readonly logFormat: "pretty" | "json"
+  /** `smtp://` or `smtps://`, with user and password. Absent: mail becomes files in {@link mailDir}. */
+  readonly smtpUrl: Redacted.Redacted | undefined
+  readonly mailFrom: string
+  /** Absent: a folder in the data folder. */
+  readonly mailDir: string | undefined
+  /** Providers that people may sign in with, besides a password and a link by mail. */
+  readonly oidcProviders: ReadonlyArray<OidcProvider>
+  /** Tries to sign in a minute from one address. */
+  readonly signInRateLimit: number
+}
+
+/** An OpenID Connect provider. */
+export interface OidcProvider {
+  /** In paths: `/v1/auth/oidc/<id>`. */
+  readonly id: string
+  /** On the button. */
+  readonly name: string
+  readonly issuer: string
+  readonly clientId: string
+  readonly clientSecret: Redacted.Redacted
 }
 
 const list = (text: string) =>
@@ -49,9 +70,60 @@ const Roles = Schema.String.pipe(
   })
 )
 
+const isHttps = /^https:\/\/|^http:\/\/(127\.0\.0\.1|localhost|\[::1\])(:|\/|$)/
+/** JSON, in one variable, because it holds secrets. */
+const OidcProviders = Schema.fromJsonString(
+  Schema.Array(
+    Schema.Struct({
+      id: Schema.String.check(Schema.isPattern(/^[a-z][a-z0-9-]{0,30}$/)),
+      name: Schema.NonEmptyString,
+      issuer: Schema.String.check(Schema.isPattern(isHttps, { expected: "an https:// URL" })),
+      clientId: Schema.NonEmptyString,
+      clientSecret: Schema.NonEmptyString
+    })
+  )
+)
+/** The value of a variable that holds secrets is not repeated in what is said about it. */
+const oidcProviders = Config.Redacted("SVC_OIDC_PROVIDERS").pipe(
+  Config.flatMap((value) => {
+    const decoded = Schema.decodeUnknownOption(OidcProviders)(Redacted.value(value))
+    return Option.isSome(decoded)
+      ? Config.succeed(
+          decoded.value.map(
+            (one): OidcProvider => ({ ...one, clientSecret: Redacted.make(one.clientSecret) })
+          )
+        )
+      : Config.fail(
+          new ConfigProvider.SourceError({
+            message:
+              'SVC_OIDC_PROVIDERS must be a JSON list of {"id", "name", "issuer" (https), "clientId", "clientSecret"}'
+          })
+        )
+  }),
+  Config.withDefault([])
+)
+const smtpUrl = Config.Redacted("SVC_SMTP_URL").pipe(
+  Config.flatMap((value) =>
+    /^smtps?:\/\/[^/]+\/?(\?.*)?$/.test(Redacted.value(value)) && URL.canParse(Redacted.value(value))
+      ? Config.succeed(value)
+      : Config.fail(
+          new ConfigProvider.SourceError({
+            message: "SVC_SMTP_URL must look like smtps://user:password@mail.example.com"
+          })
+        )
+  ),
+  Config.withDefault(undefined)
+)
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
+
+/** A wrong public URL is reported by whoever needs it; mail then comes from this machine. */
+const mailDomain = (publicUrl: string) =>
+  URL.canParse(publicUrl) && !/^[[\d]/.test(new URL(publicUrl).hostname)
+    ? new URL(publicUrl).hostname
+    : "localhost"
 
 const settings: Config.Config<Settings> = Config.all({
   dataDir: Config.String("SVC_DATA_DIR").pipe(
@@ -81,13 +153,23 @@ const settings: Config.Config<Settings> = Config.all({
   otlpUrl: optional("SVC_OTLP_URL"),
   logFormat: Config.schema(Schema.Literals(["pretty", "json"]), "SVC_LOG_FORMAT").pipe(
     Config.withDefault("pretty" as const)
-  )
+  ),
+  smtpUrl,
+  mailFrom: optional("SVC_MAIL_FROM"),
+  mailDir: optional("SVC_MAIL_DIR"),
+  oidcProviders,
+  signInRateLimit: Config.Int("SVC_SIGN_IN_RATE_LIMIT").pipe(Config.withDefault(30))
 }).pipe(
-  Config.map((config) => ({
-    ...config,
-    dataDir: config.dataDir ?? defaultDataDir(),
-    publicUrl: (config.publicUrl ?? `http://${config.host}:${config.port}`).replace(/\/+$/, "")
-  }))
+  Config.map((config) => {
+    const dataDir = config.dataDir ?? defaultDataDir()
+    const publicUrl = (config.publicUrl ?? `http://${config.host}:${config.port}`).replace(/\/+$/, "")
+    return {
+      ...config,
+      dataDir,
+      publicUrl,
+      mailFrom: config.mailFrom ?? `svc <no-reply@${mailDomain(publicUrl)}>`
+    }
+  })
 )
 
 export class AppConfig extends Context.Service<AppConfig, Settings>()("svc/AppConfig") {

@@ -1,0 +1,65 @@
+/** What our mails say: short, in plain words, with one link on a line of its own. */
+import type { Message } from "./Mail.ts"
+
+const message = (template: string, subject: string, ...paragraphs: ReadonlyArray<string>): Message => ({
+  template,
+  // A line break in a subject would be another header field.
+  subject: oneLine(subject),
+  text: `${paragraphs.join("\n\n")}\n`
+})
+
+/** Names are chosen by people, who may put anything into them. */
+const oneLine = (text: string): string => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim()
+
+const ignore = "If you did not ask for this, do nothing: nothing happens without the link."
+
+export const signInLink = (link: string, minutes: number): Message =>
+  message(
+    "sign_in",
+    "Your link to sign in",
+    "Follow this link to sign in, or to finish signing up if you are new here:",
+    link,
+    `It works once, for ${minutes} minutes.`,
+    ignore
+  )
+
+export const passwordReset = (link: string, minutes: number): Message =>
+  message(
+    "password_reset",
+    "Choose a new password",
+    "Follow this link to choose a new password:",
+    link,
+    `It works once, for ${minutes} minutes.`,
+    ignore
+  )
+
+export const passwordChanged = (resetLink: string): Message =>
+  message(
+    "password_changed",
+    "Your password was changed",
+    "The password of your account was just changed, and every other session was signed out.",
+    "If that was not you, choose another password at once:",
+    resetLink
+  )
+
+export const invitation = (
+  organization: string,
+  inviter: string | null,
+  role: string,
+  link: string,
+  days: number
+): Message =>
+  message(
+    "invitation",
+    `Invitation to ${organization}`,
+    inviter === null
+      ? `You are invited to the organization "${oneLine(organization)}" as ${role}.`
+      : `${oneLine(inviter)} invites you to the organization "${oneLine(organization)}" as ${role}.`,
+    "Follow this link to accept, with an account that has this e-mail address:",
+    link,
+    `It works for ${days} days. If you do not know what this is about, do nothing.`
+  )
+
+/** Where the mail about an invitation leads. The token is a query parameter, which traces leave out. */
+export const invitationLink = (publicUrl: string, token: string): string =>
+  `${publicUrl}/invitation?token=${token}`
