@@ -18,7 +18,12 @@ import { PostgresServers } from "./infra/PostgresServers.ts"
 import { PostgresBinaries } from "./infra/postgres-binaries.ts"
 import { RedisServers } from "./infra/RedisServers.ts"
 import { StateStoreServer } from "./infra/StateStoreServer.ts"
+import * as deliver from "./mail/deliver.ts"
+import { Mail } from "./mail/Mail.ts"
+import { Outbox } from "./mail/Outbox.ts"
+import { Transport } from "./mail/Transport.ts"
 import { Db } from "./store/Db.ts"
+import * as Departures from "./store/Departures.ts"
 import { Feed } from "./store/Feed.ts"
 import { Fingerprint } from "./store/Fingerprint.ts"
 import * as Housekeeping from "./store/Housekeeping.ts"
@@ -64,6 +69,9 @@ const worker = Worker.layer.pipe(
   Layer.provide(infrastructure)
 )
 
+/** Sends what waits in the outbox. */
+const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer]))
+
 /** What the first start made, if this was the first. */
 export class FirstStart extends Context.Service<FirstStart, { readonly made: Bootstrap | undefined }>()(
   "svc/FirstStart"
@@ -77,10 +85,14 @@ export class FirstStart extends Context.Service<FirstStart, { readonly made: Boo
 /** Everything, by the roles of this process. Building it is starting; closing its scope is stopping. */
 export const controlPlane = Layer.unwrap(
   Effect.map(AppConfig, ({ roles }) => {
-    const engine = roles.has("engine") ? Engine.layer.pipe(Layer.provide(worker)) : Engine.layer
+    const engine = roles.has("engine")
+      ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer)
+      : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
-    return Layer.mergeAll(servers, Housekeeping.layer).pipe(
+    const loops = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, mailer) : Housekeeping.layer
+    return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
+      Layer.provide(Mail.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(Work.layer),

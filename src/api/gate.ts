@@ -25,9 +25,11 @@ import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/name
 import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { RateLimits, type Taken } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
+import { AccessRecords } from "#src/store/AccessRecords.ts"
 import { Audit } from "#src/store/Audit.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
+import type { AccessTable } from "#src/store/records.ts"
 import { Operation } from "./definition/operation.ts"
 import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
@@ -56,6 +58,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const access = yield* Access
     const resources = yield* Resources
+    const records = yield* AccessRecords
     const limits = yield* RateLimits
     const audit = yield* Audit
     const replay = yield* Replay
@@ -101,6 +104,11 @@ export const layer = Layer.effect(
       const nothing = { place: undefined, environment: undefined, record: undefined }
       const { target } = operation
       if (target === null || target.type === "organization") return nothing
+      if (target.type === "record") {
+        const id = params[target.param] ?? ""
+        const found = looksLikeUid(id) && (yield* records.exists(orgId, target.table, id))
+        return found ? nothing : yield* notFound(recordNames[target.table])
+      }
       if (target.type === "resource") {
         const uid = params[target.param] ?? ""
         const what = target.kind?.toLowerCase() ?? "resource"
@@ -145,7 +153,7 @@ export const layer = Layer.effect(
         const params = yield* HttpRouter.params
         const addressed = operation.target === null ? null : (params["orgId"] ?? "")
         const info = yield* CurrentRequest
-        const resource = params["uid"] ?? params["cacheId"] ?? null
+        const resource = named(params)
         const known = yield* authenticate(operation, request, addressed, info)
         if (known === undefined) {
           if (strangerIsAudited(yield* Clock.currentTimeMillis)) {
@@ -196,6 +204,19 @@ export const layer = Layer.effect(
       )
   })
 )
+
+const recordNames: Readonly<Record<AccessTable, string>> = {
+  member: "member",
+  invitation: "invitation",
+  api_key: "API key",
+  agent_grant: "grant"
+}
+
+/** The id of what the path is about, for the audit log. */
+const named = (params: Params): string | null =>
+  Object.entries(params).find(
+    ([name]) => name === "uid" || (name.endsWith("Id") && name !== "orgId" && name !== "projectId")
+  )?.[1] ?? null
 
 const stranger = (operation: Operation, info: RequestInfo) => ({
   principal: "anonymous",

@@ -42,7 +42,8 @@ export class Replay extends Context.Service<
         const body = yield* Effect.option(request.text)
         if (body._tag === "None") return yield* handled
         const ref = {
-          orgId: scope.orgId,
+          // Operations that address no organization keep their answers under none.
+          orgId: scope.orgId === "" ? "00000000-0000-0000-0000-000000000000" : scope.orgId,
           credential: `${scope.caller.credential}:${scope.caller.credentialId}`,
           key
         }

@@ -14,11 +14,22 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
+import { Mail } from "#src/mail/Mail.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
+import { AccessRecords } from "#src/store/AccessRecords.ts"
+import { AgentGrants } from "#src/store/AgentGrants.ts"
+import { ApiKeys } from "#src/store/ApiKeys.ts"
 import { Audit } from "#src/store/Audit.ts"
+import { AuditLog } from "#src/store/AuditLog.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
 import { Interventions } from "#src/store/Interventions.ts"
+import { Invitations } from "#src/store/Invitations.ts"
+import { Members } from "#src/store/Members.ts"
+import { Organizations } from "#src/store/Organizations.ts"
 import { Plans } from "#src/store/Plans.ts"
+import * as agentGrants from "./agent-grants.ts"
+import * as apikeys from "./apikeys.ts"
+import * as audit from "./audit.ts"
 import * as caches from "./caches.ts"
 import { Cursors } from "./cursor.ts"
 import * as database from "./database.ts"
@@ -26,7 +37,10 @@ import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
 import * as env from "./env.ts"
 import * as gate from "./gate.ts"
+import * as invitations from "./invitations.ts"
 import * as manifest from "./manifest.ts"
+import * as members from "./members.ts"
+import * as orgs from "./orgs.ts"
 import * as projects from "./projects.ts"
 import { Replay } from "./replay.ts"
 import * as resources from "./resources.ts"
@@ -45,8 +59,30 @@ const handlers = Layer.mergeAll(
   system.layerMe
 )
 
+/** Organizations and who may do what in them. */
+const people = Layer.mergeAll(
+  orgs.layer,
+  members.layer,
+  invitations.layer,
+  apikeys.layer,
+  agentGrants.layer,
+  audit.layer
+).pipe(
+  Layer.provide(
+    Layer.mergeAll(
+      Organizations.layer,
+      Members.layer,
+      Invitations.layer.pipe(Layer.provide(Mail.layer)),
+      ApiKeys.layer,
+      AgentGrants.layer,
+      AuditLog.layer
+    )
+  )
+)
+
 const services = Layer.mergeAll(
   Access.layer,
+  AccessRecords.layer,
   Audit.layer,
   Cursors.layer,
   Interventions.layer,
@@ -71,7 +107,7 @@ const routes = Layer.mergeAll(
   // The script comes with the page, and fonts of the system do: it reads well without the internet.
   HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }),
   routing.layer
-).pipe(Layer.provide(handlers), Layer.provide(gate.layer), Layer.provide(services))
+).pipe(Layer.provide(handlers), Layer.provide(people), Layer.provide(gate.layer), Layer.provide(services))
 
 /**
  * The server listens a moment before its routes are ready. A request that comes in between would never be answered,

@@ -15,7 +15,7 @@ export const stored = <A, R>(
   write: Effect.Effect<A, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable, R>
 ) => Effect.mapError(write, fromStore)
 
-const mismatch = problem(
+export const mismatch = problem(
   412,
   "revision_mismatch",
   "It changed since it was read; read it again and repeat the change"

@@ -45,6 +45,9 @@ export const addressOf = (
     .filter((part) => part !== null)
     .join("/")
 
+/** Tables of who may do what in an organization, whose rows paths name by id. */
+export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant"
+
 /** Who asked for a change, for the history of the resource and the audit log. */
 export interface Actor {
   /** `user:<id>`, `key:<id>` or `system`. */

@@ -3,7 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type { Role } from "#schemas/kind.ts"
 import { Api } from "#src/api/definition/api.ts"
-import { Operation } from "#src/api/definition/operation.ts"
+import { type CredentialKind, Operation } from "#src/api/definition/operation.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 const operations = Object.values(Api.groups).flatMap((group) =>
@@ -19,8 +19,31 @@ const fill = (path: string, org: string) =>
   path
     .replace(":orgId", org)
     .replace(":projectId", "nope")
-    .replaceAll(/:(cacheId|uid|environmentId)/g, nowhere)
+    .replaceAll(/:(uid|[A-Za-z]+Id)/g, nowhere)
     .replace(":key", "NOPE")
+    .replace(":token", "nope")
+
+/** Who calls: with what, and as whom in the addressed organization. */
+interface Standing {
+  readonly name: string
+  readonly token: string | null
+  readonly credential: CredentialKind | undefined
+  readonly role: Role | undefined
+}
+
+/** The statuses that the metadata imply, for a body that no operation takes. */
+const implied = (
+  path: string,
+  operation: Operation,
+  { credential, role }: Standing
+): ReadonlyArray<number> => {
+  if (credential === undefined) return [401]
+  if (operation.target !== null && role === undefined) return [404]
+  if (!operation.credentials.includes(credential)) return [403]
+  if (operation.target === null) return path.includes(":") ? [404] : [200, 422]
+  if (operation.role !== null && rank[role ?? "member"] < rank[operation.role]) return [403]
+  return operation.target.type === "organization" ? [200, 201, 202, 422] : [404]
+}
 
 layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gate", (it) => {
   it.effect(
@@ -28,45 +51,43 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gat
     () =>
       Effect.gen(function* () {
         const { call, tenant, sql } = yield* Plane
-        const mine = yield* tenant()
         const foreign = yield* tenant()
-        const revoked = yield* tenant()
-        yield* sql(`update api_key set revoked_at = now() where org_id = '${revoked.id}'`)
-        const callers: ReadonlyArray<readonly [name: string, token: string | null, role: Role | 401 | 404]> =
-          [
-            ["nobody", null, 401],
-            ["garbage", "garbage", 401],
-            ["an unknown key", `svc_${"0".repeat(40)}`, 401],
-            ["a revoked key", revoked.adminKey, 401],
-            ["a member's key", mine.memberKey, "member"],
-            ["an admin's key", mine.adminKey, "admin"],
-            ["the owner", mine.owner, "owner"],
-            ["a foreign owner", foreign.owner, 404],
-            ["a foreign key", foreign.adminKey, 404]
-          ]
         const wrong: Array<string> = []
         for (const { method, path, operation } of operations) {
           if (operation.credentials.length === 0 || operation.id === "resources.watch") continue
-          for (const [name, token, standing] of callers) {
+          // Each has a tenant of its own: what one destroys, the next one needs.
+          const mine = yield* tenant()
+          const dead = yield* tenant()
+          yield* sql(`update api_key set revoked_at = now() where org_id = '${dead.id}'`)
+          const unknown = `svc_${"0".repeat(40)}`
+          const by = (
+            name: string,
+            token: string | null,
+            credential?: CredentialKind,
+            role?: Role
+          ): Standing => ({ name, token, credential, role })
+          const callers = [
+            by("nobody", null),
+            by("garbage", "garbage"),
+            by("an unknown key", unknown),
+            by("a revoked key", dead.adminKey),
+            by("a member's key", mine.memberKey, "key", "member"),
+            by("an admin's key", mine.adminKey, "key", "admin"),
+            by("a member", mine.member, "session", "member"),
+            by("an admin", mine.admin, "session", "admin"),
+            by("a foreign owner", foreign.owner, "session"),
+            by("a foreign key", foreign.adminKey, "key"),
+            by("the owner", mine.owner, "session", "owner")
+          ]
+          for (const caller of callers) {
             // A body that no operation takes: what is refused before it is read must not depend on it.
             const body = ["POST", "PUT", "PATCH"].includes(method) ? { body: { nonsense: true } } : {}
-            const answer = yield* call(method, fill(path, mine.slug), { token, ...body })
-            const expected =
-              standing === 401
-                ? [401]
-                : operation.target === null
-                  ? [200]
-                  : standing === 404
-                    ? [404]
-                    : operation.role !== null && rank[standing] < rank[operation.role]
-                      ? [403]
-                      : operation.target.type === "organization"
-                        ? [200, 201, 202, 422]
-                        : [404]
+            const answer = yield* call(method, fill(path, mine.slug), { token: caller.token, ...body })
+            const expected = implied(path, operation, caller)
             if (!expected.includes(answer.status))
-              wrong.push(`${operation.id} for ${name}: ${answer.status}, expected ${expected}`)
+              wrong.push(`${operation.id} for ${caller.name}: ${answer.status}, expected ${expected}`)
             if (answer.status >= 400 && answer.body.code === undefined)
-              wrong.push(`${operation.id} for ${name}: no problem body`)
+              wrong.push(`${operation.id} for ${caller.name}: no problem body`)
             if (answer.status === 401 && answer.headers.get("www-authenticate") !== "Bearer")
               wrong.push(`${operation.id}: no challenge`)
           }

@@ -39,6 +39,9 @@ export interface Tenant {
   readonly id: string
   readonly slug: string
   readonly owner: string
+  /** Sessions of other members. */
+  readonly admin: string
+  readonly member: string
   readonly adminKey: string
   readonly memberKey: string
 }
@@ -54,7 +57,7 @@ export class Plane extends Context.Service<
     readonly session: string
     /** Calls with the admin key unless told otherwise; `null` sends no credential. */
     readonly call: (method: string, path: string, options?: RequestOptions) => Effect.Effect<Answer>
-    /** Another organization with an owner's session and keys of both roles. */
+    /** Another organization with a session for each role and keys of both roles. */
     readonly tenant: (billing?: string) => Effect.Effect<Tenant>
     /** A statement on the store, as its owner. */
     readonly sql: (text: string) => Effect.Effect<ReadonlyArray<Record<string, unknown>>>
@@ -132,14 +135,18 @@ export const testPlane = (settings: Partial<Settings> = {}) =>
         sql: (text) => Effect.orDie(admin.unsafe<Record<string, unknown>>(text)),
         tenant: (billing = "active") =>
           Effect.gen(function* () {
-            const [id, user] = [randomUUIDv7(), randomUUIDv7()]
+            const id = randomUUIDv7()
             const slug = `t-${id.slice(-12)}`
-            const [owner, adminKey, memberKey] = [newSessionToken(), newApiKey(), newApiKey()]
+            const sessions = { owner: newSessionToken(), admin: newSessionToken(), member: newSessionToken() }
+            const [adminKey, memberKey] = [newApiKey(), newApiKey()]
             yield* admin`insert into organization (id, name, slug, billing_status) values (${id}, ${slug}, ${slug}, ${billing})`
-            yield* admin`insert into account (id, email, name) values (${user}, ${`${slug}@example.test`}, 'Owner')`
-            yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${randomUUIDv7()}, ${user}, 'owner')`
-            yield* admin`insert into session (id, digest, user_id, expires_at)
-              values (${randomUUIDv7()}, ${digestOf(owner)}, ${user}, now() + interval '1 day')`
+            for (const [role, token] of Object.entries(sessions)) {
+              const user = randomUUIDv7()
+              yield* admin`insert into account (id, email, name) values (${user}, ${`${role}-${slug}@example.test`}, ${role})`
+              yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${randomUUIDv7()}, ${user}, ${role})`
+              yield* admin`insert into session (id, digest, user_id, expires_at)
+                values (${randomUUIDv7()}, ${digestOf(token)}, ${user}, now() + interval '1 day')`
+            }
             for (const [key, role] of [
               [adminKey, "admin"],
               [memberKey, "member"]
@@ -147,7 +154,7 @@ export const testPlane = (settings: Partial<Settings> = {}) =>
               yield* admin`insert into api_key (org_id, id, name, key_prefix, digest, role)
                 values (${id}, ${randomUUIDv7()}, ${role}, ${key.slice(0, 8)}, ${digestOf(key)}, ${role})`
             }
-            return { id, slug, owner, adminKey, memberKey }
+            return { id, slug, ...sessions, adminKey, memberKey }
           }).pipe(Effect.orDie)
       })
     })

@@ -1,10 +1,16 @@
 /** Every operation there is. The server, the clients, the specification and the documentation come from here. */
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"
+import { AgentGrants } from "./agent-grants.ts"
+import { ApiKeys } from "./apikeys.ts"
+import { AuditLog } from "./audit.ts"
 import { Caches } from "./caches.ts"
 import { Database } from "./database.ts"
 import { Env } from "./env.ts"
+import { Invitations } from "./invitations.ts"
 import { Manifest } from "./manifest.ts"
+import { Members } from "./members.ts"
+import { Orgs } from "./orgs.ts"
 import { Environments, Projects } from "./projects.ts"
 import { Resources } from "./resources.ts"
 import { Gate } from "./scope.ts"
@@ -12,6 +18,7 @@ import { Me, System } from "./system.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
+  .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog)
   .middleware(Gate)
   .add(System)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })

@@ -7,6 +7,7 @@
 import * as Context from "effect/Context"
 import * as OpenApi from "effect/http-api/OpenApi"
 import type { Role } from "#schemas/kind.ts"
+import type { AccessTable } from "#src/store/records.ts"
 
 export type Risk = "read" | "write" | "destructive" | "dangerous"
 /** How a caller proves who it is. More kinds join here and in `src/access/`. */
@@ -22,6 +23,8 @@ export type Target =
   | { readonly type: "environment" }
   /** A resource by its id; of this kind in `{projectId}`, or of any kind in the organization. */
   | { readonly type: "resource"; readonly param: string; readonly kind?: string }
+  /** A member, an invitation, a key or a grant of the organization, by its id. */
+  | { readonly type: "record"; readonly param: string; readonly table: AccessTable }
 
 export interface Operation {
   readonly id: string
@@ -46,6 +49,8 @@ export const Operation = Context.Reference<Operation | undefined>("svc/api/Opera
 })
 
 const both: ReadonlyArray<CredentialKind> = ["key", "session"]
+/** What keys never do: manage keys, billing or members. */
+export const sessionOnly: ReadonlyArray<CredentialKind> = ["session"]
 
 interface Traits {
   readonly sensitive?: boolean
@@ -109,16 +114,25 @@ export const publicOperation = (id: string, summary: string): Context.Context<ne
     summary
   )
 
-/** An operation that answers about the caller and addresses no organization. */
-export const callerOperation = (id: string, summary: string): Context.Context<never> =>
+/** An operation that addresses no organization: about the caller, or about one that the caller is yet to reach. */
+export const callerOperation = (
+  id: string,
+  summary: string,
+  traits: {
+    readonly risk?: Risk
+    readonly role?: Role
+    readonly sensitive?: boolean
+    readonly credentials?: ReadonlyArray<CredentialKind>
+  } = {}
+): Context.Context<never> =>
   annotate(
     {
       id,
-      risk: "read",
-      role: null,
-      sensitive: false,
+      risk: traits.risk ?? "read",
+      role: traits.role ?? null,
+      sensitive: traits.sensitive ?? false,
       billing: false,
-      credentials: both,
+      credentials: traits.credentials ?? both,
       target: null,
       longestBody: usualBody
     },

@@ -1,0 +1,52 @@
+/** What people granted to agents: the command line, MCP clients. Members see and revoke their own, admins all. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as Schema from "effect/Schema"
+import { orgParams, Timestamp } from "./fields.ts"
+import { operation, sessionOnly } from "./operation.ts"
+import { problems } from "./problem.ts"
+
+export const AgentGrantView = Schema.Struct({
+  grantId: Schema.String,
+  userId: Schema.String.annotate({ description: "Who granted it" }),
+  clientId: Schema.String,
+  clientName: Schema.String,
+  audience: Schema.String,
+  role: Schema.Literals(["member", "admin"]),
+  scopes: Schema.Array(Schema.String).annotate({ description: "Ids of the operations that it covers" }),
+  createdAt: Timestamp,
+  lastUsedAt: Schema.NullOr(Timestamp),
+  revokedAt: Schema.NullOr(Timestamp)
+}).annotate({ identifier: "AgentGrant" })
+export const AgentGrantList = Schema.Array(AgentGrantView)
+
+const base = "/v1/orgs/:orgId/agent-grants"
+
+export const AgentGrants = HttpApiGroup.make("agentGrants").add(
+  HttpApiEndpoint.get("list", base, {
+    params: orgParams,
+    success: AgentGrantList,
+    error: problems()
+  }).annotateMerge(
+    operation("agentGrants.list", "read", "member", "List your grants; admins see everybody's", {
+      credentials: sessionOnly
+    })
+  ),
+  HttpApiEndpoint.delete("revoke", `${base}/:grantId`, {
+    params: { ...orgParams, grantId: Schema.String },
+    success: Schema.Struct({ revokedAt: Timestamp }),
+    error: problems()
+  }).annotateMerge(
+    operation(
+      "agentGrants.revoke",
+      "destructive",
+      "member",
+      "Revoke a grant of yours; admins revoke anybody's",
+      {
+        credentials: sessionOnly,
+        target: { type: "record", param: "grantId", table: "agent_grant" }
+      }
+    )
+  )
+)

@@ -1,0 +1,61 @@
+/** Who belongs to an organization, in which role. Only owners make or unmake owners, and one always stays. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as Schema from "effect/Schema"
+import { Deleted, orgParams, Timestamp } from "./fields.ts"
+import { operation, sessionOnly } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const Role = Schema.Literals(["owner", "admin", "member"])
+
+export const MemberView = Schema.Struct({
+  id: Schema.String,
+  userId: Schema.String,
+  email: Schema.String,
+  name: Schema.String,
+  role: Role,
+  createdAt: Timestamp
+}).annotate({ identifier: "Member" })
+export const MemberList = Schema.Array(MemberView)
+
+const base = "/v1/orgs/:orgId/members"
+const one = `${base}/:memberId` as const
+const params = { ...orgParams, memberId: Schema.String }
+const target = { type: "record", param: "memberId", table: "member" } as const
+
+export const Members = HttpApiGroup.make("members").add(
+  HttpApiEndpoint.get("list", base, {
+    params: orgParams,
+    success: MemberList,
+    error: problems()
+  }).annotateMerge(
+    operation("orgs.listMembers", "read", "member", "List members, in the order in which they joined", {
+      credentials: sessionOnly
+    })
+  ),
+  HttpApiEndpoint.patch("update", one, {
+    params,
+    payload: Schema.Struct({ role: Role }),
+    success: MemberView,
+    error: bodyProblems()
+  }).annotateMerge(
+    operation("orgs.updateMemberRole", "write", "admin", "Change the role of a member", {
+      credentials: sessionOnly,
+      target
+    })
+  ),
+  HttpApiEndpoint.delete("remove", one, {
+    params,
+    success: Deleted,
+    error: problems()
+  }).annotateMerge(
+    operation(
+      "orgs.removeMember",
+      "destructive",
+      "admin",
+      "Remove a member; the keys, grants and open invitations that the member made end with that",
+      { credentials: sessionOnly, target }
+    )
+  )
+)

@@ -1,0 +1,101 @@
+/** Organizations. Billing, projects and people belong to them, never to a single user. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { looksLikeUid, OrganizationSlug, reservedSlugs } from "#schemas/names.ts"
+import { Deleted, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
+import { callerOperation, operation, sessionOnly } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const BillingStatus = Schema.Literals(["unpaid", "active", "past_due", "canceled"])
+
+export const OrganizationView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  slug: Schema.String,
+  isPersonal: Schema.Boolean.annotate({ description: "Made with its owner's account; never deleted" }),
+  billingStatus: BillingStatus,
+  createdAt: Timestamp
+}).annotate({ identifier: "Organization" })
+export const OrganizationList = Schema.Array(OrganizationView)
+
+export const OrganizationName = Schema.String.check(
+  Schema.isPattern(/^.{1,100}$/u, { expected: "1 to 100 characters in one line" })
+)
+/** Where a path takes an id or a slug, no slug may read as an id. */
+const NewSlug = OrganizationSlug.check(
+  Schema.makeFilter((slug: string) =>
+    reservedSlugs.has(slug) ? `"${slug}" is reserved; choose another slug` : undefined
+  ),
+  Schema.makeFilter((slug: string) =>
+    looksLikeUid(slug) ? "looks like an id; choose another slug" : undefined
+  )
+)
+
+const base = "/v1/orgs"
+const one = `${base}/:orgId` as const
+
+export const Orgs = HttpApiGroup.make("orgs").add(
+  HttpApiEndpoint.get("list", base, {
+    success: OrganizationList,
+    error: problems()
+  }).annotateMerge(
+    callerOperation("orgs.list", "List the organizations that you belong to, by slug", {
+      role: "member",
+      credentials: sessionOnly
+    })
+  ),
+  HttpApiEndpoint.post("create", base, {
+    headers: idempotencyKey,
+    payload: Schema.Struct({ name: OrganizationName, slug: NewSlug }),
+    success: OrganizationView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems()
+  }).annotateMerge(
+    callerOperation("orgs.create", "Create a team organization that you own", {
+      risk: "write",
+      role: "member",
+      credentials: sessionOnly
+    })
+  ),
+  HttpApiEndpoint.get("get", one, {
+    params: orgParams,
+    success: withEtag(OrganizationView),
+    error: problems()
+  }).annotateMerge(operation("orgs.get", "read", "member", "Read an organization")),
+  HttpApiEndpoint.patch("update", one, {
+    params: orgParams,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      name: Schema.optionalKey(OrganizationName),
+      slug: Schema.optionalKey(NewSlug)
+    }),
+    success: withEtag(OrganizationView),
+    error: bodyProblems(412)
+  }).annotateMerge(
+    operation(
+      "orgs.update",
+      "write",
+      "admin",
+      "Rename an organization; an earlier slug stays reserved for it",
+      {
+        credentials: sessionOnly
+      }
+    )
+  ),
+  HttpApiEndpoint.delete("delete", one, {
+    params: orgParams,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation(
+      "orgs.delete",
+      "destructive",
+      "owner",
+      "Delete an organization and everything in it. Nobody sees it from then on; what it has is removed after the answer",
+      { sensitive: true, credentials: sessionOnly }
+    )
+  )
+)

@@ -1,0 +1,110 @@
+/** Handlers of `orgs.*` about invitations, and of their acceptance. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { RateLimits } from "#src/access/RateLimits.ts"
+import { AppConfig } from "#src/config.ts"
+import * as messages from "#src/mail/messages.ts"
+import { type Declined, type Invitation, Invitations, normalizeEmail } from "#src/store/Invitations.ts"
+import { answer } from "./answer.ts"
+import { Api } from "./definition/api.ts"
+import { InvitationList } from "./definition/invitations.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./guard.ts"
+import { theUser } from "./people.ts"
+import { fromStore, notFound, type Problem, problem } from "./problem.ts"
+
+/** Mails that an organization may have sent to strangers in a minute. */
+const invitationsPerMinute = 30
+
+const view = (invitation: Invitation) => ({
+  id: invitation.id,
+  email: invitation.email,
+  role: invitation.role,
+  status: invitation.status,
+  expiresAt: invitation.expiresAt.toISOString()
+})
+
+const alreadyMember = problem(409, "already_member", "That address belongs to a member of the organization")
+
+const declined: Readonly<Record<Declined, Problem>> = {
+  unknown: notFound("invitation"),
+  not_meant: problem(
+    403,
+    "other_address",
+    "This invitation is for another e-mail address; sign in with the account that has it"
+  ),
+  accepted: problem(409, "invitation_used", "This invitation was accepted already"),
+  revoked: problem(409, "invitation_revoked", "This invitation was taken back; ask for another"),
+  expired: problem(409, "invitation_expired", "This invitation has expired; ask for another"),
+  member: problem(409, "already_member", "You are a member of this organization already")
+}
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "invitations",
+  Effect.fnUntraced(function* (handlers) {
+    const invitations = yield* Invitations
+    const limits = yield* RateLimits
+    const { publicUrl } = yield* AppConfig
+    return handlers.handleAll(
+      guard(Api.groups.invitations)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const found = yield* Effect.mapError(invitations.list(orgId), fromStore)
+          return answer(InvitationList, found.map(view))
+        }),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const taken = yield* Effect.mapError(
+            limits.take(`invitations:${orgId}`, invitationsPerMinute),
+            fromStore
+          )
+          if (!taken.allowed) {
+            return yield* problem(429, "rate_limited", "Too many invitations at once; try again shortly", {
+              headers: { "retry-after": String(taken.retryAfter) }
+            })
+          }
+          const email = normalizeEmail(payload.email)
+          const invitation = yield* Effect.mapError(
+            invitations.create(
+              orgId,
+              { email, role: payload.role },
+              yield* theUser,
+              { ...caller.actor, outcome: 201 },
+              ({ organization, inviter, token, days }) =>
+                messages.invitation(
+                  organization,
+                  inviter,
+                  payload.role,
+                  messages.invitationLink(publicUrl, Redacted.value(token)),
+                  days
+                )
+            ),
+            fromStore
+          )
+          return Option.isSome(invitation) ? view(invitation.value) : yield* alreadyMember
+        }),
+        revoke: Effect.fnUntraced(function* ({ params }) {
+          const { orgId, caller } = yield* RequestScope
+          const done = yield* Effect.mapError(
+            invitations.revoke(orgId, params.invitationId, caller.actor),
+            fromStore
+          )
+          return done ? { ok: true as const } : yield* declined.accepted
+        }),
+        accept: Effect.fnUntraced(function* ({ params }) {
+          const { caller } = yield* RequestScope
+          const joined = yield* Effect.mapError(
+            invitations.accept(params.token, yield* theUser, caller.actor),
+            fromStore
+          )
+          if (typeof joined === "string") return yield* declined[joined]
+          const { role, ...organization } = joined
+          return { organization, role }
+        })
+      })
+    )
+  })
+)

@@ -1,0 +1,104 @@
+/** Handlers of `orgs.*` that are about organizations themselves. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import { AppConfig } from "#src/config.ts"
+import { type Organization, Organizations } from "#src/store/Organizations.ts"
+import { answer } from "./answer.ts"
+import { Api } from "./definition/api.ts"
+import { OrganizationList, OrganizationView } from "./definition/orgs.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./guard.ts"
+import { noOrganization, notAllowed, theUser } from "./people.ts"
+import { fromStore, problem, slugTaken } from "./problem.ts"
+import { mismatch, precondition } from "./writing.ts"
+
+const view = (organization: Organization) => ({
+  id: organization.id,
+  name: organization.name,
+  slug: organization.slug,
+  isPersonal: organization.isPersonal,
+  billingStatus: organization.billingStatus,
+  createdAt: organization.createdAt.toISOString()
+})
+
+const personal = problem(
+  422,
+  "personal_organization",
+  "This is a personal organization: it stays as long as its account does"
+)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "orgs",
+  Effect.fnUntraced(function* (handlers) {
+    const organizations = yield* Organizations
+    const { billing } = yield* AppConfig
+
+    const theOrganization = Effect.gen(function* () {
+      const { orgId } = yield* RequestScope
+      const found = yield* Effect.mapError(organizations.get(orgId), fromStore)
+      return Option.isSome(found) ? found.value : yield* noOrganization
+    })
+
+    return handlers.handleAll(
+      guard(Api.groups.orgs)({
+        list: Effect.fnUntraced(function* () {
+          const found = yield* Effect.mapError(organizations.ofUser(yield* theUser), fromStore)
+          return answer(OrganizationList, found.map(view))
+        }),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { caller } = yield* RequestScope
+          const made = { ...payload, billingStatus: billing === "required" ? "unpaid" : "active" } as const
+          const actor = { ...caller.actor, outcome: 201 }
+          return view(
+            yield* organizations
+              .create(made, yield* theUser, actor)
+              .pipe(Effect.mapError(fromStore), Effect.mapError(slugTaken(payload.slug)))
+          )
+        }),
+        get: Effect.fnUntraced(function* () {
+          const organization = yield* theOrganization
+          return answer(OrganizationView, view(organization), organization)
+        }),
+        update: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const expected = yield* precondition(yield* theOrganization)
+          const updated = yield* organizations
+            .update(orgId, { ...payload, ...expected }, caller.actor)
+            .pipe(Effect.mapError(fromStore), Effect.mapError(slugTaken(payload.slug ?? "")))
+          if (Option.isNone(updated)) {
+            yield* theOrganization
+            return yield* mismatch
+          }
+          return answer(OrganizationView, view(updated.value), updated.value)
+        }),
+        delete: Effect.fnUntraced(function* () {
+          const { orgId, caller } = yield* RequestScope
+          const organization = yield* theOrganization
+          const expected = yield* precondition(organization)
+          const by = { userId: yield* theUser, ...expected }
+          const done = yield* Effect.mapError(organizations.remove(orgId, by, caller.actor), fromStore)
+          switch (done._tag) {
+            case "Deleted":
+              return { ok: true as const }
+            case "Missing":
+              return yield* noOrganization
+            case "Personal":
+              return yield* personal
+            case "NotOwner":
+              return yield* notAllowed
+            case "Changed":
+              return yield* mismatch
+            case "Protected":
+              return yield* problem(
+                409,
+                "protected",
+                `${done.resource} is protected against deletion; remove the protection first`
+              )
+          }
+        })
+      })
+    )
+  })
+)

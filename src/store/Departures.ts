@@ -1,0 +1,71 @@
+/**
+ * Organizations on their way out: once the engine has removed the last resource, the organization goes with all of
+ * its records but the audit log, which is kept for its time.
+ *
+ * Every round looks at what is there, so it does not matter which process marked the organization, or whether a
+ * request that was under way just then added a resource: that one is asked to go as well.
+ */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Queue from "effect/Queue"
+import * as Schedule from "effect/Schedule"
+import * as Stream from "effect/Stream"
+import { Db, notifications, repeatable, type Sql } from "./Db.ts"
+import { doom } from "./departure.ts"
+
+const batch = 5_000
+/** An announcement begins a round at once; the slow look is for one that was missed. */
+const slowLook = "1 minute"
+const whileLeaving = "1 second"
+
+/** One round; answers how many organizations are still leaving. */
+export const round = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  // Index: organization_leaving.
+  const leaving = yield* repeatable(sql<{ readonly id: string; readonly live: boolean }>`
+    select o.id, exists (select from resource r where r.org_id = o.id and r.deleted_at is null) as live
+    from organization o where o.deletion_requested_at is not null order by o.deletion_requested_at limit 100`)
+  for (const { id, live } of leaving) {
+    yield* repeatable(live ? ask(sql, id) : clear(sql, id))
+  }
+  return leaving.length
+})
+
+const ask = (sql: Sql, orgId: string) => sql`
+  with ${doom(sql, orgId, "system", sql`true`)}
+  select pg_notify('svc_work', '') from doomed limit 1`
+
+/** In batches, so that no statement takes long; the organization itself goes last, and only if nothing lives in it. */
+const clear = Effect.fnUntraced(function* (sql: Sql, orgId: string) {
+  for (const table of ["resource_event", "idempotency", "secret", "work", "resource"]) {
+    const part = table === "resource" ? sql`and deleted_at is not null` : sql``
+    let removed = batch
+    while (removed === batch) {
+      const rows = yield* sql`
+        delete from ${sql(table)} where ctid in (
+          select ctid from ${sql(table)} where org_id = ${orgId}::uuid ${part} limit ${batch}::int) returning 1`
+      removed = rows.length
+    }
+  }
+  yield* sql`
+    delete from organization o where o.id = ${orgId}::uuid and o.deletion_requested_at is not null
+      and not exists (select from resource r where r.org_id = o.id)`
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { engine: sql } = yield* Db
+    const announced = yield* Queue.sliding<void>(1)
+    yield* Effect.forkScoped(
+      Stream.runForEach(notifications(sql, "svc_departure"), () => Queue.offer(announced, undefined))
+    )
+    yield* round.pipe(
+      Effect.flatMap((leaving) =>
+        leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
+      ),
+      Effect.catch((error) => Effect.logWarning("departing organizations could not be looked at", error)),
+      Effect.repeat(Schedule.spaced("100 millis")),
+      Effect.forkScoped
+    )
+  })
+)

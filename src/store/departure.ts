@@ -1,0 +1,101 @@
+/**
+ * The wish that an organization goes, as one transaction.
+ *
+ * The row is marked first. Whoever adds a member, a key or an invitation holds the row shared while doing so, and
+ * finds it marked afterwards; so the second statement, which takes all access away, sees everything there is.
+ */
+import * as Effect from "effect/Effect"
+import * as SqlError from "effect/sql/SqlError"
+import type { Fragment } from "effect/sql/Statement"
+import { auditOf } from "./auditing.ts"
+import { inOrg, type Sql, transaction } from "./Db.ts"
+import type { Deletion } from "./Organizations.ts"
+import type { Actor } from "./records.ts"
+
+/** The organization, held so that it is not marked for deletion until the statement's end: `exists (select from here)`. */
+export const here = (sql: Sql, orgId: string): Fragment => sql`
+  select id from organization
+  where id = ${orgId}::uuid and deletion_requested_at is null and ${inOrg(sql, orgId)} for share`
+
+export const leave = (
+  sql: Sql,
+  orgId: string,
+  by: { readonly userId: string; readonly expectedRevision?: string },
+  actor: Actor
+): Effect.Effect<Deletion, SqlError.SqlError> => {
+  const expected = by.expectedRevision ?? null
+  const marked = Effect.gen(function* () {
+    const rows = yield* sql`
+      with left_behind as (
+        update organization o set deletion_requested_at = now(), revision = revision + 1
+        where id = ${orgId}::uuid and deletion_requested_at is null and not is_personal and ${inOrg(sql, orgId)}
+          and (${expected}::bigint is null or revision = ${expected}::bigint)
+          and exists (select from member m
+            where m.org_id = o.id and m.user_id = ${by.userId}::uuid and m.role = 'owner')
+          and not exists (select from resource r
+            where r.org_id = o.id and r.protected and r.deleted_at is null)
+        returning id
+      ), audited as (${auditOf(sql, orgId, actor, "left_behind")})
+      select id from left_behind`
+    if (rows.length === 0) return yield* explain(sql, orgId, by.userId)
+    const gate = inOrg(sql, orgId)
+    yield* sql`
+      with members as (delete from member where org_id = ${orgId}::uuid and ${gate}),
+      keys as (
+        update api_key set revoked_at = now() where org_id = ${orgId}::uuid and revoked_at is null and ${gate}
+      ), grants as (
+        update agent_grant set revoked_at = now() where org_id = ${orgId}::uuid and revoked_at is null and ${gate}
+      ), invitations as (
+        update invitation set revoked_at = now()
+        where org_id = ${orgId}::uuid and accepted_at is null and revoked_at is null and ${gate}
+      ),
+      -- What is paused would never be removed, and nobody is left to resume it.
+      pauses as (delete from pause where org_id = ${orgId}::uuid and ${gate}),
+      ${doom(sql, orgId, actor.principal, gate)}
+      select pg_notify('svc_work', ''), pg_notify('svc_departure', '') from (select count(*) from doomed) d`
+    return { _tag: "Deleted" as const }
+  })
+  return Effect.retry(transaction(sql, marked), {
+    times: 2,
+    while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError"
+  })
+}
+
+/** Asks for the deletion of every resource that is not asked for yet: the engine takes children first by itself. */
+export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
+  doomed as (
+    update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
+      revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
+    where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
+    returning uid, generation
+  ), requeued as (
+    update work w set again = true, waiting_on = null,
+      due_at = case when w.lease_until > now() then w.due_at else now() end,
+      rank = case when w.lease_until > now() then w.rank else now() end
+    where w.org_id = ${orgId}::uuid and w.uid in (select uid from doomed) and ${gate}
+  ), told as (
+    insert into resource_event (org_id, uid, type, reason, message, actor, generation)
+    select ${orgId}::uuid, uid, 'Normal', 'DeletionRequested', 'Deletion requested with the organization',
+      ${principal}::text, generation
+    from doomed where ${gate}
+  )`
+
+const explain = Effect.fnUntraced(function* (sql: Sql, orgId: string, userId: string) {
+  const [row] = yield* sql<{
+    readonly personal: boolean
+    readonly owner: boolean
+    readonly guarded: string | null
+  }>`
+    select o.is_personal as personal,
+      exists (select from member m
+        where m.org_id = o.id and m.user_id = ${userId}::uuid and m.role = 'owner') as owner,
+      (select r.kind || ' "' || r.name || '"' from resource r
+        where r.org_id = o.id and r.protected and r.deleted_at is null limit 1) as guarded
+    from organization o
+    where o.id = ${orgId}::uuid and o.deletion_requested_at is null and ${inOrg(sql, orgId)}`
+  if (row === undefined) return { _tag: "Missing" as const }
+  if (!row.owner) return { _tag: "NotOwner" as const }
+  if (row.personal) return { _tag: "Personal" as const }
+  if (row.guarded !== null) return { _tag: "Protected" as const, resource: row.guarded }
+  return { _tag: "Changed" as const }
+})
