@@ -3,87 +3,104 @@ import * as fs from "node:fs/promises"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
+import { known } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
 import { Host } from "../infra/Host.ts"
 import { PostgresServers } from "../infra/PostgresServers.ts"
-import { PostgresBinaries } from "../infra/postgres-binaries.ts"
 import { RedisServers } from "../infra/RedisServers.ts"
 import { StateStoreServer } from "../infra/StateStoreServer.ts"
-import { Db } from "../store/Db.ts"
-import { KeyRing } from "../store/KeyRing.ts"
 import { PlatformSecrets } from "../store/Secrets.ts"
-import { type CliFailure, failure } from "./failure.ts"
+import { changeEntries, readEntries } from "./credentials.ts"
+import { type CliFailure, exitCodes, failure } from "./failure.ts"
 import { confirmName } from "./flags.ts"
+import { dataIsIn, machine, store } from "./local-store.ts"
 import { say } from "./output.ts"
-import { runningControlPlane } from "./pid-file.ts"
-
-const exists = (target: string) =>
-  Effect.promise(() =>
-    fs.access(target).then(
-      () => true,
-      () => false
-    )
-  )
+import { type ControlPlane, isRunning, running } from "./pid-file.ts"
 
 export const down = (flags: { readonly delete: boolean; readonly yes: boolean }) =>
   Effect.gen(function* () {
-    const config = yield* AppConfig
-    if (!(yield* exists(config.dataDir))) return yield* say(`There is nothing in ${config.dataDir}`)
+    const { dataDir, databaseUrl } = yield* AppConfig
+    if (!(yield* dataIsIn(dataDir))) return yield* say(`There is nothing in ${dataDir}`)
     if (flags.delete) {
+      if (databaseUrl !== undefined) {
+        return yield* failure(
+          `The state is in an outside Postgres (SVC_DATABASE_URL), and would name data that is gone. Delete the resources first (svc apply --prune), then drop that database and remove ${dataDir}`,
+          exitCodes.usage
+        )
+      }
       yield* confirmName(
-        `This deletes everything in ${config.dataDir}: all databases, caches and the state of the platform.`,
+        `This deletes everything in ${dataDir}: all databases, caches and the state of the platform.`,
         "delete",
         flags.yes
       )
     }
-    yield* stopControlPlane(config.dataDir)
-    yield* stopServers
+    yield* Effect.forEach(yield* running(dataDir), stop, { concurrency: "unbounded", discard: true })
+    yield* stopServers(flags.delete)
     if (flags.delete) {
-      yield* Effect.tryPromise({
-        try: () => fs.rm(config.dataDir, { recursive: true, force: true, maxRetries: 5 }),
-        catch: (cause) => failure(`${config.dataDir} cannot be removed: ${String(cause)}`)
-      })
-      yield* say(`${config.dataDir} is gone`)
+      yield* remove(dataDir)
+      yield* say(`${dataDir} is gone`)
     }
   }).pipe(
     Effect.provide(AppConfig.layer),
     Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
   )
 
-const stopControlPlane = Effect.fnUntraced(function* (dataDir: string) {
-  const pid = yield* runningControlPlane(dataDir)
-  if (pid === undefined) return
-  process.kill(pid, "SIGTERM")
-  const ended = yield* runningControlPlane(dataDir).pipe(
-    Effect.repeat({ until: (now) => now === undefined, schedule: Schedule.spaced("100 millis") }),
-    Effect.timeoutOption("30 seconds")
+const remove = (target: string) =>
+  Effect.tryPromise({
+    try: () => fs.rm(target, { recursive: true, force: true, maxRetries: 5 }),
+    catch: (cause) => failure(`${target} cannot be removed: ${String(cause)}`)
+  })
+
+const stop = Effect.fnUntraced(function* (one: ControlPlane) {
+  const signalled = yield* Effect.try({
+    try: () => process.kill(one.pid, "SIGTERM"),
+    catch: (cause) =>
+      failure(`The control plane (process ${one.pid}) cannot be told to stop: ${String(cause)}`)
+  }).pipe(Effect.result)
+  const ended = yield* isRunning(one).pipe(
+    Effect.repeat({ until: (still) => !still, schedule: Schedule.spaced("100 millis") }),
+    Effect.timeoutOption(signalled._tag === "Success" ? "30 seconds" : "1 second")
   )
-  if (ended._tag === "None")
-    return yield* failure(`The control plane (process ${pid}) does not end; try again or kill it`)
-  yield* say("The control plane is stopped")
+  if (ended._tag === "None") {
+    if (signalled._tag === "Failure") return yield* signalled.failure
+    return yield* failure(`The control plane (process ${one.pid}) does not end; try again or kill it`)
+  }
+  yield* say(`The control plane at ${one.apiUrl} is stopped`)
 })
 
 /** Caches are asked over a socket with a key that is in the store, so the store goes last. */
-const stopServers = Effect.gen(function* () {
-  const { databaseUrl } = yield* AppConfig
-  const stateStore = yield* StateStoreServer
-  const url = databaseUrl ?? (yield* stateStore.ensureRunning)
-  const adapters = Layer.mergeAll(PostgresServers.layer, RedisServers.layer).pipe(
-    Layer.provide(PlatformSecrets.layer),
-    Layer.provide(KeyRing.layer),
-    Layer.provide(Db.layer({ url }))
+const stopServers = (forGood: boolean) =>
+  Effect.gen(function* () {
+    const { databaseUrl } = yield* AppConfig
+    const adapters = Layer.mergeAll(PostgresServers.layer, RedisServers.layer).pipe(
+      Layer.provide(PlatformSecrets.layer),
+      Layer.provideMerge(store)
+    )
+    yield* Effect.gen(function* () {
+      yield* (yield* RedisServers).stopAll
+      yield* (yield* PostgresServers).stopAll
+      if (forGood) yield* forget
+    }).pipe(Effect.provide(adapters))
+    yield* say(`Caches and databases are stopped${forGood ? "" : "; their data is kept"}`)
+    if (databaseUrl === undefined) {
+      yield* (yield* StateStoreServer).stop
+      yield* say("The state store is stopped")
+    }
+    if (forGood) yield* remove((yield* Host).socketDir)
+  }).pipe(Effect.provide(machine))
+
+/** Credentials of a store that is going away open nothing any more. */
+const forget = Effect.gen(function* () {
+  const entries = yield* readEntries
+  const tokens = entries.flatMap(({ apiKey, session }) =>
+    [apiKey, session].filter((one) => one !== undefined)
   )
-  yield* Effect.gen(function* () {
-    yield* (yield* RedisServers).stopAll
-    yield* (yield* PostgresServers).stopAll
-  }).pipe(Effect.provide(adapters))
-  yield* say("Caches and databases are stopped; their data is kept")
-  if (databaseUrl === undefined) {
-    yield* stateStore.stop
-    yield* say("The state store is stopped")
-  }
+  const going = yield* known(tokens)
+  if (going.size === 0) return
+  yield* changeEntries((now) =>
+    now.filter(({ apiKey, session }) => !going.has(apiKey ?? "") && !going.has(session ?? ""))
+  )
 }).pipe(
-  Effect.provide(
-    StateStoreServer.layer.pipe(Layer.provideMerge(PostgresBinaries.layer), Layer.provideMerge(Host.layer))
-  )
+  // What is left behind is of no use to anybody, so it is no reason to keep the data.
+  Effect.ignore
 )

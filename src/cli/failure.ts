@@ -1,4 +1,7 @@
-/** How a command ends. The codes are stable: scripts branch on them. */
+/**
+ * How a command ends. The codes are stable: scripts branch on them. 0 is success; 2 also means "there are changes"
+ * where a command says so; a command that is interrupted ends with 130.
+ */
 import * as Data from "effect/Data"
 import type { ProblemBody } from "../api/definition/problem.ts"
 
@@ -8,7 +11,8 @@ export const exitCodes = {
   authentication: 4,
   notFound: 5,
   conflict: 6,
-  timeout: 7
+  timeout: 7,
+  interrupted: 130
 } as const
 
 /** Ends the program with this code after saying this. An empty message says nothing more. */
@@ -30,7 +34,7 @@ export const fromProblem = (problem: ProblemBody): CliFailure => {
       return `  ${place}${pointer === "" ? "/" : pointer}  ${message}`
     }),
     ...(problem.addresses ?? []).map((address) => `  ${address}`),
-    ...(problem.status === 401 ? ['Run "svc login", or set SVC_TOKEN'] : []),
+    ...(problem.status === 401 ? ["Sign in with svc login --api-key, or set SVC_TOKEN"] : []),
     ...(problem.status >= 500 ? [`Request ${problem.requestId}`] : [])
   ]
   return failure(lines.join("\n"), codeOf(problem.status))

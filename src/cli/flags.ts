@@ -2,8 +2,10 @@
 
 import * as Argument from "effect/cli/Argument"
 import * as Flag from "effect/cli/Flag"
+import * as Prompt from "effect/cli/Prompt"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { looksLikeUid } from "#schemas/names.ts"
 import { Client, call } from "./client.ts"
 import { type CliFailure, cancelled, exitCodes, failure } from "./failure.ts"
@@ -32,10 +34,17 @@ export const yes = Flag.Boolean("yes").pipe(
 )
 export const waiting = {
   wait: Flag.Boolean("wait").pipe(
-    Flag.withDescription("Wait until it has converged (--no-wait answers at once)"),
+    Flag.withDescription("Wait until it is done, showing progress (--no-wait: only ask for it)"),
     Flag.withDefault(true)
   ),
-  timeout: Flag.Int("timeout").pipe(Flag.withDescription("Seconds to wait"), Flag.withDefault(300))
+  timeout: Flag.Int("timeout").pipe(
+    Flag.withDescription("Seconds to wait; what was asked for goes on afterwards (exit code 7)"),
+    Flag.filter(
+      (seconds) => seconds > 0,
+      () => "must be more than 0"
+    ),
+    Flag.withDefault(300)
+  )
 }
 export const project = Argument.String("project").pipe(Argument.withDescription("Slug or id of the project"))
 export const environment = Flag.String("environment").pipe(
@@ -43,6 +52,16 @@ export const environment = Flag.String("environment").pipe(
   Flag.withDescription("Environment (default production)"),
   Flag.withDefault("production")
 )
+export const place = { ...connection, project, environment }
+export interface Place {
+  readonly project: string
+  readonly environment: string
+}
+/** The request parameters of a place. */
+export const at = (org: string, { project, environment }: Place) => ({
+  params: { orgId: org, projectId: project },
+  query: { environment }
+})
 export const address = Argument.String("address").pipe(
   Argument.withDescription("project/environment/kind/name as in svc status, or an id")
 )
@@ -54,19 +73,26 @@ interface Connection {
 
 /** Runs a command against the control plane that flags, environment and files name. */
 export const online = <A, E, R>(flags: Connection, body: Effect.Effect<A, E, R>) =>
-  Effect.flatMap(
-    readLogin({ org: Option.getOrUndefined(flags.org), apiUrl: Option.getOrUndefined(flags.apiUrl) }),
-    (login) => Effect.provide(body, Client.layer(login))
-  )
+  Effect.gen(function* () {
+    const login = yield* loginOf(flags)
+    if (login.apiKey === undefined && login.session === undefined)
+      return yield* failure(login.missing, exitCodes.authentication)
+    return yield* Effect.provide(body, Client.layer(login))
+  })
 
-/** Every resource of the organization. */
-export const allResources = Effect.gen(function* () {
+export const loginOf = (flags: Connection) =>
+  readLogin({ org: Option.getOrUndefined(flags.org), apiUrl: Option.getOrUndefined(flags.apiUrl) })
+
+type Filter = { readonly kind?: string; readonly project?: string; readonly environment?: string }
+
+/** Every resource of the organization, or of a part of it. */
+export const resourcesOf = Effect.fnUntraced(function* (filter: Filter) {
   const { asMember, org } = yield* Client
   const found: Array<Summary> = []
   let cursor: string | null = null
   do {
-    const query: { limit: number; cursor?: string } =
-      cursor === null ? { limit: 100 } : { limit: 100, cursor }
+    const query: Filter & { limit: number; cursor?: string } =
+      cursor === null ? { ...filter, limit: 100 } : { ...filter, limit: 100, cursor }
     const page: { readonly items: ReadonlyArray<Summary>; readonly nextCursor: string | null } = yield* call(
       asMember.resources.list({ params: { orgId: org }, query })
     )
@@ -75,6 +101,7 @@ export const allResources = Effect.gen(function* () {
   } while (cursor !== null)
   return found
 })
+export const allResources = resourcesOf({})
 
 /** The resource that an address or an id names. */
 export const resolve = Effect.fnUntraced(function* (
@@ -122,10 +149,9 @@ const readLine = Effect.callback<string>((resume) => {
   return Effect.sync(() => process.stdin.off("data", read))
 })
 
-/** All of standard input; secrets come this way, never as arguments. */
+/** All of standard input. */
 export const readStdin = Effect.tryPromise({
   try: async () => {
-    if (process.stdin.isTTY === true) process.stderr.write("Value (end with Ctrl-D): ")
     const chunks: Array<Buffer> = []
     for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk))
     return Buffer.concat(chunks)
@@ -134,3 +160,11 @@ export const readStdin = Effect.tryPromise({
   },
   catch: () => failure("Standard input cannot be read")
 })
+
+/** A secret, from a pipe or typed without being shown; never an argument, which other users could see. */
+export const readSecret = (what: string) =>
+  Effect.suspend(() =>
+    process.stdin.isTTY === true
+      ? Effect.map(Prompt.run(Prompt.Password({ message: what })), Redacted.value)
+      : readStdin
+  )

@@ -1,24 +1,19 @@
 /**
  * Where the command line finds its server, its organization and its credentials: flags, then the environment, then
- * the nearest `svc.yaml` upwards (no secrets in there), then what `svc login` stored.
+ * the nearest `svc.yaml` upwards (no secrets in there), then what is stored.
+ *
+ * A folder somebody else wrote may hold a `svc.yaml` or a `.env`, so what they say decides where requests go, and
+ * never where a credential goes: a stored one goes to the control plane it was made for, and a token of the
+ * environment to where the environment, a flag or the stored login says.
  */
-import * as fs from "node:fs/promises"
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { parse } from "yaml"
-import { failure } from "./failure.ts"
-
-const Stored = Schema.Struct({
-  apiUrl: Schema.optionalKey(Schema.String),
-  organization: Schema.optionalKey(Schema.String),
-  apiKey: Schema.optionalKey(Schema.String),
-  /** Owner's session: keys never hold that role. */
-  session: Schema.optionalKey(Schema.String)
-})
-export type Stored = typeof Stored.Type
+import { readEntries, readText } from "./credentials.ts"
+import { exitCodes, failure } from "./failure.ts"
+import { isFromFolder } from "./settings.ts"
 
 const ProjectFile = Schema.Struct({
   apiUrl: Schema.optionalKey(Schema.String),
@@ -31,61 +26,42 @@ export interface Login {
   readonly organization: string
   readonly apiKey: Redacted.Redacted | undefined
   readonly session: Redacted.Redacted | undefined
+  /** Why there is no credential, for who needs one. */
+  readonly missing: string
   /** Path of the manifest that `plan` and `apply` read when they are given none. */
   readonly manifest: string
 }
 
-export const credentialsFile = (): string => {
-  const home = process.env["XDG_CONFIG_HOME"]
-  return path.join(
-    home === undefined || home === "" ? path.join(os.homedir(), ".config") : home,
-    "svc",
-    "credentials.json"
-  )
-}
-
-const readText = (file: string) =>
-  fs.readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT") return undefined
-    throw error
-  })
-const attempt = <A>(what: string, body: () => Promise<A>) =>
-  Effect.tryPromise({
-    try: body,
-    catch: (cause) => failure(`${what}: ${cause instanceof Error ? cause.message : String(cause)}`)
-  })
-
-const decodeStored = Schema.decodeUnknownEffect(Schema.fromJsonString(Stored))
-
-export const readStored = Effect.gen(function* () {
-  const file = credentialsFile()
-  const text = yield* attempt(`Cannot read ${file}`, () => readText(file))
-  if (text === undefined) return {} satisfies Stored
-  return yield* Effect.mapError(decodeStored(text), () =>
-    failure(`${file} is damaged; run "svc login" again`)
-  )
+/** One spelling for each control plane. */
+export const canonicalUrl = Effect.fnUntraced(function* (text: string, source: string) {
+  const wrong = (why: string) => failure(`${source} names "${text}", which ${why}`, exitCodes.usage)
+  if (!URL.canParse(text)) return yield* wrong("is not a URL")
+  const url = new URL(text)
+  if (url.protocol !== "http:" && url.protocol !== "https:") return yield* wrong("is neither http nor https")
+  if (url.username !== "" || url.password !== "")
+    return yield* failure(`${source} holds a credential; use svc login or SVC_TOKEN`, exitCodes.usage)
+  // The name may mean another address for another program; the control plane listens on this one.
+  if (url.protocol === "http:" && url.hostname === "localhost") url.hostname = "127.0.0.1"
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, "")
 })
 
-/** Replaces the stored login as a whole, readable by its owner alone, never half written. */
-export const writeStored = (stored: Stored) =>
-  attempt("Cannot store the credentials", async () => {
-    const file = credentialsFile()
-    await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
-    const temporary = `${file}.${process.pid}`
-    await fs.writeFile(temporary, `${JSON.stringify(stored, null, 2)}\n`, { mode: 0o600, flush: true })
-    await fs.rename(temporary, file)
-  })
+export const isLoopback = (apiUrl: string): boolean =>
+  /^(127(\.\d{1,3}){3}|\[::1\]|localhost)$/.test(new URL(apiUrl).hostname)
 
 /** The nearest `svc.yaml` upwards that is a settings file. */
-const projectFile = attempt("Cannot read svc.yaml", async () => {
-  for (let dir = process.cwd(); ; dir = path.dirname(dir)) {
-    const text = await readText(path.join(dir, "svc.yaml"))
-    if (text !== undefined) {
-      const found = Schema.decodeUnknownOption(ProjectFile)(parse(text))
-      if (found._tag === "Some") return { dir, ...found.value }
+const projectFile = Effect.tryPromise({
+  try: async () => {
+    for (let dir = process.cwd(); ; dir = path.dirname(dir)) {
+      const file = path.join(dir, "svc.yaml")
+      const text = await readText(file)
+      if (text !== undefined) {
+        const found = Schema.decodeUnknownOption(ProjectFile)(parse(text))
+        if (found._tag === "Some") return { file, dir, ...found.value }
+      }
+      if (dir === path.dirname(dir)) return undefined
     }
-    if (dir === path.dirname(dir)) return undefined
-  }
+  },
+  catch: (cause) => failure(`Cannot read svc.yaml: ${cause instanceof Error ? cause.message : String(cause)}`)
 })
 
 const env = (name: string): string | undefined => {
@@ -94,26 +70,54 @@ const env = (name: string): string | undefined => {
 }
 const secret = (text: string | undefined) => (text === undefined ? undefined : Redacted.make(text))
 
-export const readLogin = Effect.fnUntraced(function* (flags: {
+interface LoginFlags {
   readonly org?: string | undefined
   readonly apiUrl?: string | undefined
-}) {
-  const stored: Stored = yield* readStored
+}
+
+export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
+  const entries = yield* readEntries
   const project = yield* projectFile
+  const named = [
+    { source: "--api-url", url: flags.apiUrl, trusted: true },
+    { source: "SVC_API_URL", url: env("SVC_API_URL"), trusted: !isFromFolder("SVC_API_URL") },
+    { source: project?.file ?? "svc.yaml", url: project?.apiUrl, trusted: false },
+    { source: "the stored login", url: entries[0]?.apiUrl, trusted: true },
+    { source: "the default", url: `http://127.0.0.1:${env("SVC_PORT") ?? "8787"}`, trusted: true }
+  ].find(({ url }) => url !== undefined)
+  const source = named?.source ?? ""
+  const apiUrl = yield* canonicalUrl(named?.url ?? "", source)
+  const own = entries.find((entry) => entry.apiUrl === apiUrl)
+  const organization = flags.org ?? env("SVC_ORG") ?? project?.organization ?? own?.organization ?? "main"
+  const manifest =
+    project?.manifest === undefined ? "svc.manifest.yaml" : path.join(project.dir, project.manifest)
+  const common = { apiUrl, organization, manifest }
+
   const token = env("SVC_TOKEN")
-  const isSession = token?.startsWith("svcs_") === true
+  if (token !== undefined) {
+    const login: Login = {
+      ...common,
+      apiKey: secret(token),
+      session: token.startsWith("svcs_") ? secret(token) : undefined,
+      missing: ""
+    }
+    const may =
+      named?.trusted === true || isLoopback(apiUrl) || own !== undefined || isFromFolder("SVC_TOKEN")
+    if (may) return login
+    const missing = `SVC_TOKEN is not sent to ${apiUrl}, because only ${source} names it. Set SVC_API_URL or --api-url to the same to allow it`
+    return { ...login, apiKey: undefined, session: undefined, missing }
+  }
+  const others = [...new Set(entries.map((entry) => entry.apiUrl))]
   const login: Login = {
-    apiUrl: (
-      flags.apiUrl ??
-      env("SVC_API_URL") ??
-      project?.apiUrl ??
-      stored.apiUrl ??
-      "http://127.0.0.1:8787"
-    ).replace(/\/+$/, ""),
-    organization: flags.org ?? env("SVC_ORG") ?? project?.organization ?? stored.organization ?? "main",
-    apiKey: secret(token ?? stored.apiKey),
-    session: secret(token === undefined ? stored.session : isSession ? token : undefined),
-    manifest: project?.manifest === undefined ? "svc.manifest.yaml" : path.join(project.dir, project.manifest)
+    ...common,
+    apiKey: secret(own?.apiKey),
+    session: secret(own?.session),
+    missing: [
+      `There is no credential for ${apiUrl} (named by ${source}).`,
+      ...(others.length > 0 ? [`Stored ones are for ${others.join(", ")} and are sent nowhere else.`] : []),
+      `Sign in with: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
+      ...(isLoopback(apiUrl) ? ["Who operates the control plane on this machine: svc admin credentials"] : [])
+    ].join("\n")
   }
   return login
 })

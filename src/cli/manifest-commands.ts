@@ -9,7 +9,7 @@ import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "./flags.ts"
 import { json, out, renderPlan, say } from "./output.ts"
-import { type Goal, waitFor } from "./watch.ts"
+import { detachable, type Goal, waitFor } from "./wait.ts"
 
 const file = Flag.String("file").pipe(
   Flag.withAlias("f"),
@@ -74,11 +74,18 @@ export const plan = Command.make(
     online(
       flags,
       Effect.gen(function* () {
-        const made = yield* makePlan(yield* readManifest(flags.file), flags)
+        const made = yield* Effect.flatMap(readManifest(flags.file), (source) =>
+          makePlan(source, flags)
+        ).pipe(
+          // 2 says that there are changes, and nothing else.
+          Effect.mapError((error) =>
+            flags.detailed && error.exitCode === exitCodes.usage ? failure(error.message) : error
+          )
+        )
         yield* flags.json ? json(made) : out(renderPlan(made))
-        if (!flags.json) yield* say(`Plan ${made.planId}; apply it with: svc apply --plan ${made.planId}`)
         if (made.blockers.length > 0) return yield* failure("The plan is blocked")
         const changes = made.changes.some(({ action }) => action !== "noop")
+        if (changes && !flags.json) yield* say(`Apply it as it is with: svc apply --plan ${made.planId}`)
         if (flags.detailed && changes) return yield* failure("", exitCodes.usage)
       })
     )
@@ -132,7 +139,7 @@ export const apply = Command.make(
           ? undefined
           : yield* makePlan(yield* readManifest(flags.file), flags)
         if (planned !== undefined) {
-          if (!flags.json) yield* say(renderPlan(planned))
+          yield* say(renderPlan(planned))
           if (planned.blockers.length > 0) return yield* failure("The plan is blocked")
           if (planned.changes.every(({ action }) => action === "noop")) {
             return yield* flags.json ? json({ changes: [], resources: [] }) : Effect.void
@@ -155,7 +162,7 @@ export const apply = Command.make(
           planned?.changes.some(({ requires }) => requires.role === "owner") ?? true
         )
         if (flags.json) yield* json(applied)
-        if (flags.wait) yield* waitFor(goalsOf(applied), flags.timeout)
+        if (flags.wait) yield* detachable(waitFor(goalsOf(applied), flags.timeout))
         else
           yield* say(`Stored; ${applied.resources.length} resources converge. Watch with: svc status --watch`)
       })

@@ -5,14 +5,25 @@ import type { PlanView } from "../api/definition/manifest.ts"
 
 type Style = Parameters<typeof styleText>[0]
 
+/** Text goes to both streams, so both must be read by a person. An empty NO_COLOR means nothing (no-color.org). */
 const coloured = (): boolean =>
-  process.env["NO_COLOR"] === undefined && process.env["CI"] === undefined && process.stdout.isTTY === true
+  (process.env["NO_COLOR"] ?? "") === "" &&
+  process.env["CI"] === undefined &&
+  process.env["TERM"] !== "dumb" &&
+  process.stdout.isTTY === true &&
+  process.stderr.isTTY === true
 export const paint = (style: Style, text: string): string =>
   coloured() ? styleText(style, text, { validateStream: false }) : text
 
 export const out = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))
 export const json = (value: unknown) => out(JSON.stringify(value, null, 2))
 export const say = (text: string) => Effect.sync(() => void process.stderr.write(`${text}\n`))
+
+/** Names and values below each other. */
+export const facts = (rows: ReadonlyArray<readonly [string, string]>): string => {
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, value]) => `${paint("bold", name.padEnd(width))}  ${value}`).join("\n")
+}
 
 /** Rows in columns as wide as their widest cell. */
 export const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Plain JavaScript, so that an old Node can read it and say what is wrong.
-import { spawnSync } from "node:child_process"
+import { spawn } from "node:child_process"
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 
@@ -16,8 +16,12 @@ if (major > 22 || (major === 22 && minor >= 19)) {
     )
     process.exit(1)
   }
-  const { status } = spawnSync(own, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
-    stdio: "inherit"
+  const child = spawn(own, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: "inherit" })
+  // Whoever ends this process means that one.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal))
+  child.on("exit", (status, signal) => {
+    if (signal === null) process.exit(status ?? 1)
+    process.removeAllListeners(signal)
+    process.kill(process.pid, signal)
   })
-  process.exit(status ?? 1)
 }

@@ -1,21 +1,27 @@
 /** `svc up`: the control plane in this process, and the first manifest on an empty store. */
 import * as fs from "node:fs/promises"
+import * as net from "node:net"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
+import { CredentialsNotKept, Keeper } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
 import { setUpHost } from "../infra/setup.ts"
 import { controlPlane, FirstStart, telemetry } from "../main.ts"
+import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
+import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
 import { type CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
-import { credentialsFile, readLogin, readStored, writeStored } from "./login.ts"
+import { refuseForeign } from "./local-store.ts"
+import { isLoopback, readLogin } from "./login.ts"
 import { applyPlan, goalsOf, makePlan } from "./manifest-commands.ts"
 import { paint, say, table } from "./output.ts"
-import { releasePidFile, writePidFile } from "./pid-file.ts"
-import { waitFor } from "./watch.ts"
+import { register, running, unregister } from "./pid-file.ts"
+import { waitFor } from "./wait.ts"
+import { readyCondition } from "./watch.ts"
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.yaml", import.meta.url))
 
@@ -27,58 +33,135 @@ export interface UpFlags {
 export const up = (flags: UpFlags) =>
   Effect.gen(function* () {
     const config = yield* AppConfig
+    yield* refuseForeign(config.dataDir)
+    // Said before anything is made: a taken port would otherwise show last.
+    if (config.roles.has("api")) yield* refuseTaken(config.host, config.port)
+    yield* refuseTaken("127.0.0.1", config.metricsPort)
     yield* say(`svc starts in ${config.dataDir}`)
     yield* Effect.promise(() => setUpHost((line) => void process.stderr.write(`${line}\n`)))
-    yield* Effect.provide(serve(flags), Layer.mergeAll(controlPlane, telemetry))
+    const url = yield* localUrl
+    const keep = Layer.succeed(Keeper, (made) =>
+      Effect.mapError(useEntry(entryOf(url, made)), ({ message }) => new CredentialsNotKept({ message }))
+    )
+    yield* Effect.provide(
+      serve(flags, url),
+      Layer.mergeAll(controlPlane, telemetry).pipe(Layer.provide(keep))
+    )
   }).pipe(
     Effect.provide(AppConfig.layer),
-    Effect.catchTag("ServeError", (error) => {
-      const { cause } = error
-      const inUse = cause instanceof Error && "code" in cause && cause.code === "EADDRINUSE"
-      return Effect.fail(
-        failure(
-          inUse
-            ? "The port is taken: does another control plane run? (SVC_PORT and SVC_METRICS_PORT choose others)"
-            : `The server cannot listen: ${String(cause)}`
-        )
-      )
-    }),
+    Effect.catchTag("ServeError", ({ cause }) =>
+      Effect.fail(failure(`The server cannot listen: ${said(cause)}`))
+    ),
     Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
   )
 
-const serve = Effect.fnUntraced(function* (flags: UpFlags) {
+const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
+
+const refuseTaken = Effect.fnUntraced(function* (host: string, port: number) {
+  const code = yield* Effect.callback<string | undefined>((resume) => {
+    const probe = net.createServer()
+    probe.once("error", (error: NodeJS.ErrnoException) => resume(Effect.succeed(error.code ?? error.message)))
+    probe.listen({ host, port }, () => probe.close(() => resume(Effect.succeed(undefined))))
+  })
+  if (code === undefined) return
+  if (code !== "EADDRINUSE") {
+    return yield* failure(`The server cannot listen on ${host}:${port} (${code}); see SVC_HOST and SVC_PORT`)
+  }
+  const { dataDir } = yield* AppConfig
+  const [own] = (yield* running(dataDir)).filter(({ apiUrl }) => new URL(apiUrl).port === String(port))
+  return yield* failure(
+    own === undefined
+      ? `Port ${port} is taken: does another control plane run? (SVC_PORT and SVC_METRICS_PORT choose others)`
+      : `The control plane of ${dataDir} runs already (process ${own.pid}) at ${own.apiUrl}; svc status shows how it is doing, svc down stops it`
+  )
+})
+
+const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
   const config = yield* AppConfig
   const { made } = yield* FirstStart
-  yield* Effect.acquireRelease(writePidFile(config.dataDir), () => releasePidFile(config.dataDir))
-  const url = `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${config.port}`
+  yield* Effect.acquireRelease(register(config.dataDir, url), () => unregister(config.dataDir))
+  if (!config.roles.has("api")) {
+    yield* say(`${paint("green", "The engine works")}; this process serves no API (SVC_ROLES)`)
+    return yield* Effect.never
+  }
   yield* say(
     `${paint("green", "The control plane serves at")} ${config.publicUrl}  (operations: ${config.publicUrl}/docs)`
   )
   if (made !== undefined) {
-    const { organization } = made
-    const [apiKey, session] = [Redacted.value(made.apiKey), Redacted.value(made.session)]
-    yield* writeStored({ ...(yield* readStored), apiUrl: url, organization, apiKey, session })
     yield* say(
       [
-        `First start: made the organization "${organization}", its owner and an API key, shown this once:`,
-        `  ${apiKey}`,
+        `First start: made the organization "${made.organization}", its owner and an API key, shown this once:`,
+        `  ${Redacted.value(made.apiKey)}`,
         `Key and owner's session are stored in ${credentialsFile()} (mode 0600); svc uses them from there.`
       ].join("\n")
     )
   }
-  const login = yield* readLogin({ apiUrl: url })
-  const file = flags.file ?? (made === undefined ? undefined : quickstart)
-  if (flags.apply && file !== undefined) {
-    yield* Effect.provide(firstManifest(file, made !== undefined), Client.layer(login)).pipe(
-      // The control plane serves on, whatever became of the manifest.
-      Effect.catch((error) => say(paint("red", error.message)))
-    )
-  }
+  yield* (
+    made === undefined ? Effect.andThen(adopt(url), laterStart(flags, url)) : firstStart(flags, url)
+  ).pipe(
+    // The control plane serves on, whatever became of the manifest.
+    Effect.catch((error) => say(paint("red", error.message)))
+  )
   yield* say("Ctrl-C stops the control plane; databases and caches go on. svc down stops them too.")
   return yield* Effect.never
 }, Effect.scoped)
 
-const firstManifest = Effect.fnUntraced(function* (file: string, first: boolean) {
+const asOperator = <A, E, R>(url: string, self: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(readLogin({ apiUrl: url }), (login) => Effect.provide(self, Client.layer(login)))
+
+const firstStart = (flags: UpFlags, url: string) =>
+  flags.apply ? asOperator(url, applyFile(flags.file ?? quickstart, true)) : Effect.void
+
+const laterStart = (flags: UpFlags, url: string) =>
+  flags.apply && flags.file !== undefined
+    ? asOperator(url, applyFile(flags.file, false))
+    : asOperator(url, summary)
+
+/**
+ * Finds the operator's credential again when this data folder was served at another address, or another folder at
+ * this one. Only those are tried that were made on this machine, and only here, in the process that serves.
+ */
+const adopt = Effect.fnUntraced(function* (url: string) {
+  const entries = (yield* readEntries).filter(({ apiUrl }) => isLoopback(apiUrl))
+  for (const entry of entries.sort((a, b) => Number(b.apiUrl === url) - Number(a.apiUrl === url))) {
+    const rights = yield* rightsOf(url, entry)
+    if (!rights.key && !rights.session) continue
+    if (entry !== entries[0] || entry.apiUrl !== url) yield* useEntry({ ...entry, apiUrl: url })
+    if (!rights.session)
+      yield* say("The owner's session has ended; svc admin credentials makes another, and another key")
+    return
+  }
+  yield* say("This machine has no credential for it: svc admin credentials makes one")
+})
+
+const rightsOf = Effect.fnUntraced(function* (url: string, entry: Entry) {
+  const holds = (token: string | undefined) =>
+    token === undefined
+      ? Effect.succeed(false)
+      : Effect.tryPromise(async (signal) => {
+          const answer = await fetch(`${url}/v1/me`, {
+            headers: { authorization: `Bearer ${token}` },
+            signal: AbortSignal.any([signal, AbortSignal.timeout(10_000)])
+          })
+          await answer.text()
+          return answer.ok
+        }).pipe(Effect.orElseSucceed(() => false))
+  return { key: yield* holds(entry.apiKey), session: yield* holds(entry.session) }
+})
+
+const summary = Effect.gen(function* () {
+  const { login } = yield* Client
+  if (login.apiKey === undefined && login.session === undefined) return
+  const resources = yield* allResources
+  const ready = resources.filter((resource) => readyCondition(resource)?.status === "true").length
+  yield* say(
+    resources.length === 0
+      ? `There is nothing in "${login.organization}" yet; svc apply -f FILE makes something`
+      : `Found ${resources.length} resources again, ${ready} of them ready; nothing was changed`
+  )
+})
+
+const applyFile = Effect.fnUntraced(function* (file: string, first: boolean) {
   const source = yield* Effect.tryPromise({
     try: () => fs.readFile(file, "utf8"),
     catch: (cause) =>

@@ -1,12 +1,11 @@
-/** Following the change feed, and waiting until something has converged. */
-import * as Clock from "effect/Clock"
+/** Following the change feed. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { ResourceChange, type ResourceSummary } from "../api/definition/resources.ts"
 import { Client } from "./client.ts"
-import { type CliFailure, exitCodes, failure } from "./failure.ts"
-import { paint, say } from "./output.ts"
+import { exitCodes, failure } from "./failure.ts"
+import { paint } from "./output.ts"
 
 export type Summary = typeof ResourceSummary.Type
 export type Change = typeof ResourceChange.Type
@@ -84,55 +83,3 @@ export const progressLine = (resource: Summary): string => {
         : paint("yellow", resource.phase)
   return `${resource.address}  ${mark}${ready === undefined || ready.status === "true" ? "" : `  ${ready.message}`}`
 }
-
-export interface Goal {
-  readonly address: string
-  /** The generation that must have been acted on; null: the resource must be gone. */
-  readonly generation: number | null
-}
-
-/** Waits until each has converged, and shows each change of condition on the way. Fails when one has failed. */
-export const waitFor = Effect.fnUntraced(function* (
-  goals: ReadonlyMap<string, Goal>,
-  timeoutSeconds: number
-): Effect.fn.Return<void, CliFailure, Client> {
-  const open = new Map(goals)
-  const failed: Array<string> = []
-  const shown = new Map<string, string>()
-  if (open.size === 0) return
-  const startedAt = yield* Clock.currentTimeMillis
-  const waiting = follow(
-    Effect.fnUntraced(function* ({ deleted, resource }: Change) {
-      const goal = open.get(resource.uid)
-      if (goal === undefined) return open.size === 0
-      const line = deleted ? `${goal.address}  ${paint("green", "gone")}` : progressLine(resource)
-      if (shown.get(resource.uid) !== line) {
-        shown.set(resource.uid, line)
-        const seconds = (((yield* Clock.currentTimeMillis) - startedAt) / 1000).toFixed(1)
-        yield* say(`${seconds.padStart(6)}s  ${line}`)
-      }
-      if (goal.generation === null) {
-        if (deleted) open.delete(resource.uid)
-      } else if (resource.observedGeneration >= goal.generation) {
-        const ready = readyCondition(resource)
-        if (ready?.status === "true" && ready.observedGeneration >= goal.generation) open.delete(resource.uid)
-        else if (resource.phase === "failed") {
-          failed.push(`${resource.address}: ${ready?.message ?? "failed"}`)
-          open.delete(resource.uid)
-        }
-      }
-      return open.size === 0
-    })
-  )
-  yield* Effect.timeoutOrElse(waiting, {
-    duration: timeoutSeconds * 1000,
-    orElse: () =>
-      Effect.fail(
-        failure(
-          `Not converged after ${timeoutSeconds} s: ${[...open.values()].map(({ address }) => address).join(", ")}. It goes on by itself; see svc status`,
-          exitCodes.timeout
-        )
-      )
-  })
-  if (failed.length > 0) return yield* failure(failed.join("\n"))
-})

@@ -1,0 +1,130 @@
+/** `svc env`. */
+import * as fs from "node:fs/promises"
+import { parseEnv } from "node:util"
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Client, call } from "./client.ts"
+import { exitCodes, failure } from "./failure.ts"
+import { asJson, at, online, type Place, place, readSecret, waiting } from "./flags.ts"
+import { json, out, say } from "./output.ts"
+import { findAt, type Waiting, waitForOne } from "./wait.ts"
+
+const ls = Command.make(
+  "ls",
+  {
+    ...place,
+    json: asJson,
+    show: Flag.Boolean("show").pipe(Flag.withDescription("Print values too"), Flag.withDefault(false))
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const variables = yield* call(asMember.env.list(at(org, flags)))
+        const shown = variables.map(({ key, value }) => ({ key, value: flags.show ? value : "****" }))
+        if (flags.json) return yield* json(shown)
+        if (shown.length === 0)
+          return yield* say(`There are no variables in ${flags.project}/${flags.environment}`)
+        yield* out(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
+      })
+    )
+).pipe(Command.withAlias("list"), Command.withDescription("List variables; values only with --show"))
+
+/** So that what is printed can be read again with --from-file. */
+const quoted = (value: string): string => {
+  if (/^[\w./:@%+,-]*$/.test(value)) return value
+  const mark = [`"`, `'`, "`"].find((one) => !value.includes(one)) ?? `"`
+  return `${mark}${value}${mark}`
+}
+
+const readFile = (file: string) =>
+  Effect.tryPromise({
+    try: async () =>
+      Object.entries(parseEnv(await fs.readFile(file, "utf8"))).map(([key, value]) => ({
+        key,
+        value: value ?? ""
+      })),
+    catch: (cause) =>
+      failure(
+        `Cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
+        exitCodes.usage
+      )
+  })
+
+/** Waits until the variables are in force, and answers how they are doing. */
+const inForce = Effect.fnUntraced(function* (flags: Place & Waiting) {
+  const found = yield* findAt("EnvVariables", flags)
+  if (flags.wait && found !== undefined) yield* waitForOne(found.uid, flags)
+})
+
+const set = Command.make(
+  "set",
+  {
+    ...place,
+    ...waiting,
+    json: asJson,
+    key: Argument.String("key").pipe(
+      Argument.withDescription("Name of one variable; its value comes from standard input"),
+      Argument.optional
+    ),
+    fromFile: Flag.String("from-file").pipe(
+      Flag.withDescription("Set every variable of a .env file"),
+      Flag.optional
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const key = Option.getOrUndefined(flags.key)
+        if (Option.isSome(flags.fromFile) === (key !== undefined))
+          return yield* failure("Name either a variable, or a file with --from-file", exitCodes.usage)
+        if (key?.includes("=") === true)
+          return yield* failure(
+            "A value in an argument shows in the process list; pipe it: printf %s VALUE | svc env set PROJECT KEY",
+            exitCodes.usage
+          )
+        const vars = Option.isSome(flags.fromFile)
+          ? yield* readFile(flags.fromFile.value)
+          : [{ key: key ?? "", value: yield* readSecret(`Value of ${key}`) }]
+        const { count } = yield* call(asMember.env.set({ ...at(org, flags), payload: { vars } }))
+        yield* inForce(flags)
+        yield* flags.json
+          ? json({ set: vars.map((variable) => variable.key) })
+          : say(
+              `${count} ${count === 1 ? "variable" : "variables"} set in ${flags.project}/${flags.environment}`
+            )
+      })
+    )
+).pipe(
+  Command.withDescription("Set one variable from standard input, or many from a file"),
+  Command.withExamples([
+    { command: 'printf %s "$TOKEN" | svc env set shop API_TOKEN', description: "One variable" },
+    { command: "svc env set shop --from-file .env.production", description: "Every variable of a file" }
+  ])
+)
+
+const rm = Command.make("rm", { ...place, ...waiting, json: asJson, key: Argument.String("key") }, (flags) =>
+  online(
+    flags,
+    Effect.gen(function* () {
+      const { asMember, org } = yield* Client
+      const { params, query } = at(org, flags)
+      yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
+      yield* inForce(flags)
+      yield* flags.json
+        ? json({ removed: [flags.key] })
+        : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
+    })
+  )
+).pipe(Command.withAlias("delete"), Command.withDescription("Remove a variable"))
+
+export const env = Command.make("env").pipe(
+  Command.withDescription("Variables of an environment"),
+  Command.withSubcommands([ls, set, rm])
+)
