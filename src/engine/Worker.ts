@@ -19,10 +19,12 @@ import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as metrics from "./metrics.ts"
+import { type Moment, moment, sinceMs } from "./moment.ts"
 import { EngineOptions } from "./options.ts"
+import { WriteGate } from "./outside.ts"
 import { Registry } from "./Reconciler.ts"
 import { reconcile } from "./reconcile.ts"
-import { type Claimed, type KindRoom, type Lease, type Recorded, WorkStore } from "./WorkStore.ts"
+import { type Claimed, type KindRoom, type Recorded, WorkStore } from "./WorkStore.ts"
 
 /** Announcements of work: each element means "something may be due". */
 export class WorkSignal extends Context.Service<WorkSignal, Stream.Stream<unknown>>()(
@@ -43,6 +45,9 @@ export class Worker extends Context.Service<
 
 interface Running {
   readonly claimed: Claimed
+  readonly startedAt: Moment
+  /** When the store was last asked for the lease, and gave it. */
+  heldSince: Moment
   fiber: Fiber.Fiber<void> | undefined
   /** Counts against the room of its kind until the reconcile has ended. */
   busy: boolean
@@ -52,18 +57,24 @@ interface Running {
 /** A record statement takes at most this many results. */
 const batchSize = 500
 
-/** Failures of the store end no loop: they are logged, and the loop goes on after a pause. */
+/** Failures of the store end no loop, and faults of the program do not either: they are logged, and after a pause it goes on. */
 const persistent = <A, E, R>(label: string, self: Effect.Effect<A, E, R>): Effect.Effect<A, never, R> =>
   self.pipe(
-    Effect.tapCause((cause) =>
+    Effect.sandbox,
+    Effect.tapError((cause) =>
       Cause.hasInterruptsOnly(cause)
         ? Effect.void
-        : Effect.logWarning(`the engine could not ${label}; trying again`, cause)
+        : Cause.hasDies(cause)
+          ? Effect.logError(`a fault of the program: the engine could not ${label}; trying again`, cause)
+          : Effect.logWarning(`the engine could not ${label}; trying again`, cause)
     ),
-    Effect.retry(
-      Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)
-    ),
-    Effect.orDie
+    Effect.retry({
+      while: (cause) => !Cause.hasInterruptsOnly(cause),
+      schedule: Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
+        Schedule.jittered
+      )
+    }),
+    Effect.catch(() => Effect.interrupt)
   )
 
 export const layer = Layer.effect(
@@ -73,6 +84,7 @@ export const layer = Layer.effect(
     const { registrations } = yield* Registry
     const options = yield* EngineOptions
     const signal = yield* WorkSignal
+    const clock = yield* Clock.Clock
     const runFork = Effect.runForkWith(yield* Effect.context<never>())
 
     /** Every lease this process holds, until its result is stored. */
@@ -101,8 +113,10 @@ export const layer = Layer.effect(
     }
 
     /** Takes a lease into account; from here on heartbeats keep it. */
-    const admit = (claimed: Claimed): Running => {
-      const entry: Running = { claimed, fiber: undefined, busy: true, done: Deferred.makeUnsafe() }
+    const admit = (claimed: Claimed, heldSince: Moment): Running => {
+      const startedAt = moment(clock)
+      const done = Deferred.makeUnsafe<void>()
+      const entry: Running = { claimed, startedAt, heldSince, fiber: undefined, busy: true, done }
       running.set(claimed.uid, entry)
       busy++
       return entry
@@ -113,25 +127,28 @@ export const layer = Layer.effect(
       metrics.started(claimed)
       const startedAt = performance.now()
       entry.fiber = runFork(
-        Effect.matchCause(reconcile(registration, claimed, options), {
-          onSuccess: (result) => {
-            metrics.ended(claimed.kind, result, performance.now() - startedAt)
-            results.push(result.recorded)
-            finished(entry)
-            Queue.offerUnsafe(flush, undefined)
-          },
-          onFailure: (cause) => {
-            finished(entry)
-            // Interrupted: the lease was lost, or the process stops and gives it back itself.
-            if (Cause.hasInterruptsOnly(cause)) return
-            // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
-            // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
-            runFork(
-              Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause)
-            )
-            forget(entry)
+        Effect.matchCause(
+          Effect.provideService(reconcile(registration, claimed, options), WriteGate, gate(entry)),
+          {
+            onSuccess: (result) => {
+              metrics.ended(claimed.kind, result, performance.now() - startedAt)
+              results.push(result.recorded)
+              finished(entry)
+              Queue.offerUnsafe(flush, undefined)
+            },
+            onFailure: (cause) => {
+              finished(entry)
+              // Interrupted: the lease was lost, or the process stops and gives it back itself.
+              if (Cause.hasInterruptsOnly(cause)) return
+              // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
+              // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
+              runFork(
+                Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause)
+              )
+              forget(entry)
+            }
           }
-        })
+        )
       )
     }
 
@@ -186,9 +203,10 @@ export const layer = Layer.effect(
     const claimSome = turn.withPermit(
       Effect.gen(function* () {
         const wanted = results.length < 4 * batchSize ? rooms() : []
+        const asked = moment(clock)
         const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
         const { mine, surplus } = withinShare(claimed)
-        return { wanted, claimed, surplus, entries: mine.map(admit) }
+        return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
       })
     )
     // Not to be interrupted between taking a lease and starting what holds it.
@@ -210,13 +228,14 @@ export const layer = Layer.effect(
     )
     const startOne = (orgId: string, uid: string) =>
       Effect.gen(function* () {
+        const asked = moment(clock)
         const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs))
         if (claimed === undefined) return undefined
         if (!accepting || !registrations.has(claimed.kind) || running.has(uid)) {
           yield* store.release([claimed])
           return undefined
         }
-        const entry = admit(claimed)
+        const entry = admit(claimed, asked)
         start(entry)
         return entry
       }).pipe(requests.withPermit, Effect.uninterruptible)
@@ -255,43 +274,65 @@ export const layer = Layer.effect(
       Queue.offerUnsafe(wake, undefined)
     })
 
-    let lastHeartbeat = yield* Clock.currentTimeMillis
     const drop = (entry: Running) => {
       entry.fiber?.interruptUnsafe()
       finished(entry)
       forget(entry)
     }
-    const heartbeat = Effect.gen(function* () {
-      const entries = [...running.values()]
-      const before = yield* Clock.currentTimeMillis
+    const lose = (entry: Running) => {
+      metrics.leaseLost()
+      drop(entry)
+    }
+    /** Its lease may have ended, as far as this process can tell; the margin is for clocks that do not run alike. */
+    const inDoubt = (entry: Running) => sinceMs(clock, entry.heldSince) > options.leaseMs * (5 / 6)
+    /** A run is a look and what follows from it, and each has its time: one that takes longer cannot be interrupted. */
+    const clings = (entry: Running) =>
+      entry.busy && sinceMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
+
+    const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
+      const asked = moment(clock)
       const kept = yield* store.heartbeat(
         entries.map((entry) => entry.claimed),
         options.leaseMs
       )
-      lastHeartbeat = before
       const tokens = new Set(kept.map((lease) => lease.token))
       for (const entry of entries) {
+        if (tokens.has(entry.claimed.token)) entry.heldSince = asked
         // Recorded meanwhile, or lost: in the second case whatever it still does must not be recorded.
-        if (!tokens.has(entry.claimed.token) && running.get(entry.claimed.uid) === entry && entry.busy) {
-          metrics.leaseLost()
-          drop(entry)
-        }
+        else if (running.get(entry.claimed.uid) === entry && entry.busy) lose(entry)
       }
+    })
+    const heartbeat = Effect.gen(function* () {
+      for (const entry of [...running.values()]) {
+        if (!clings(entry)) continue
+        const { kind, uid } = entry.claimed
+        yield* Effect.logError(`a reconcile does not end; its lease does, and another one begins`, {
+          kind,
+          uid
+        })
+        lose(entry)
+      }
+      yield* extend([...running.values()])
     }).pipe(
       // Without the store nobody extends the leases: after their time this process must not act any more.
       Effect.tapError(() =>
-        Effect.flatMap(Clock.currentTimeMillis, (now) =>
-          Effect.sync(() => {
-            if (now - lastHeartbeat <= options.leaseMs) return
-            for (const entry of running.values()) if (entry.busy) drop(entry)
-          })
-        )
+        Effect.sync(() => {
+          for (const entry of [...running.values()]) if (entry.busy && inDoubt(entry)) drop(entry)
+        })
       )
     )
+    const gate = (entry: Running): Effect.Effect<void> =>
+      Effect.gen(function* () {
+        const holds = () => running.get(entry.claimed.uid) === entry
+        if (holds() && inDoubt(entry))
+          yield* Effect.catch(extend([entry]), () => Effect.sync(() => drop(entry)))
+        if (!holds()) return yield* Effect.interrupt
+      })
 
     const releaseAll = Effect.suspend(() => {
-      const leases: ReadonlyArray<Lease> = [...running.values()].map((entry) => entry.claimed)
-      return Effect.timeoutOption(store.release(leases), "5 seconds").pipe(
+      // What could not be interrupted keeps its lease until that ends: it may still be at something.
+      const ended = [...running.values()].filter(({ fiber }) => fiber?.pollUnsafe() !== undefined)
+      return Effect.timeoutOption(store.release(ended.map((entry) => entry.claimed)), "5 seconds").pipe(
         Effect.catchCause((cause) =>
           Effect.logWarning("leases could not be given back; they end by themselves", cause)
         )
@@ -314,11 +355,16 @@ export const layer = Layer.effect(
         const fibers = [...running.values()].flatMap((entry) =>
           entry.fiber === undefined ? [] : [entry.fiber]
         )
-        yield* Fiber.interruptAll(fibers)
+        yield* Effect.timeoutOption(Fiber.interruptAll(fibers), options.drainMs)
         yield* releaseAll
       })
     )
-    yield* Effect.forkScoped(Stream.runForEach(signal, () => poke))
+    yield* Effect.forkScoped(
+      persistent(
+        "hear of work",
+        Stream.runForEach(signal, () => poke)
+      )
+    )
     for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
 
     return Worker.of({

@@ -34,6 +34,14 @@ export const OutsideHook = Context.Reference<OutsideHook | undefined>("svc/engin
   defaultValue: () => undefined
 })
 
+/**
+ * Passes while the run still holds its lease, and interrupts it otherwise. A process that slept through its lease has
+ * looked at a world that others have changed since: what it would make now might belong to something deleted.
+ */
+export const WriteGate = Context.Reference<Effect.Effect<void>>("svc/engine/WriteGate", {
+  defaultValue: () => Effect.void
+})
+
 /** Collects the calls of one reconcile. */
 export const OutsideLog = Context.Reference<Array<OutsideCall> | undefined>("svc/engine/OutsideLog", {
   defaultValue: () => undefined
@@ -52,6 +60,7 @@ export const outside =
       const hook = yield* OutsideHook
       const log = yield* OutsideLog
       if (hook !== undefined) yield* hook.before(name, effect)
+      if (effect === "write") yield* yield* WriteGate
       const startedAt = yield* Clock.currentTimeMillis
       const exit = yield* Effect.exit(self)
       const ok = Exit.isSuccess(exit)
