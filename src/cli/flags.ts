@@ -165,6 +165,9 @@ export const readStdin = Effect.tryPromise({
 export const readSecret = (what: string) =>
   Effect.suspend(() =>
     process.stdin.isTTY === true
-      ? Effect.map(Prompt.run(Prompt.Password({ message: what })), Redacted.value)
+      ? Prompt.run(Prompt.Password({ message: what })).pipe(
+          Effect.map(Redacted.value),
+          Effect.mapError(() => cancelled)
+        )
       : readStdin
   )
