@@ -22,6 +22,10 @@ const rules = (sql: Sql) => [
     select ctid from rate_limit where updated_at < now() - interval '1 hour' limit ${batch}::int) returning bucket`,
   sql`delete from session where ctid in (
     select ctid from session where expires_at < now() limit ${batch}::int) returning id`,
+  sql`delete from mail_outbox where id in (
+    select id from mail_outbox where settled_at < now() - interval '30 days' limit ${batch}::int) returning id`,
+  sql`delete from mail_token where ctid in (
+    select ctid from mail_token where expires_at < now() - interval '1 day' limit ${batch}::int) returning digest`,
   sql`delete from pause where until < now() returning id`
 ]
 

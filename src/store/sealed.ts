@@ -5,6 +5,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
+import { mailPlace } from "#src/mail/Mail.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 import { idempotencyPlace } from "./Idempotency.ts"
 import { KeyRing, KeyRingError, nonceLength, type Sealed } from "./KeyRing.ts"
@@ -51,7 +52,8 @@ export const sealedTables: ReadonlyArray<SealedTable> = [
     ],
     place: (orgId = "", credential = "", key = "") => idempotencyPlace({ orgId, credential, key }),
     batch: 20
-  }
+  },
+  { name: "mail_outbox", key: [["id", "uuid"]], place: (id = "") => mailPlace(id), batch: 200 }
 ]
 
 interface SealedRow {

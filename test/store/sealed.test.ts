@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -21,7 +22,8 @@ const services = Layer.mergeAll(
   Secrets.layer,
   PlatformSecrets.layer,
   Plans.layer,
-  Idempotency.layer
+  Idempotency.layer,
+  Mail.layer
 )
 /** A process with these keys. */
 const ringOf = (...keys: ReadonlyArray<string>) =>
@@ -44,6 +46,15 @@ const fill = Effect.fn(function* (caches: number) {
   yield* idempotency.begin(ref, digest)
   yield* idempotency.finish(ref, { status: 201, headers: {}, body: "the answer" })
   yield* (yield* PlatformSecrets).ensure(name, Effect.succeed(Redacted.make("the platform's")))
+  const { engine: sql } = yield* Db
+  const letter = {
+    template: "test",
+    subject: "Hello",
+    text: "the mail",
+    to: "a@example.com",
+    usefulSeconds: 60
+  }
+  yield* sql`${insertMail(sql, (yield* Mail).prepare({ ...letter, orgId: null }))}`
   const read = Effect.gen(function* () {
     const secrets = yield* Secrets
     const passwords = yield* Effect.forEach(changes, ({ uid }) =>

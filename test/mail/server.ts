@@ -1,0 +1,84 @@
+/** A real SMTP server on loopback whose moods a test decides. */
+import * as Effect from "effect/Effect"
+import { SMTPServer } from "smtp-server"
+import { freePort } from "#test/setup/postgres.ts"
+
+export interface Received {
+  readonly to: string
+  readonly source: string
+  readonly messageId: string
+}
+
+export interface MailServer {
+  readonly port: number
+  readonly received: Array<Received>
+  /** Answers each recipient with this code instead of taking it; undefined takes it. */
+  refuse: ((to: string) => { readonly code: number; readonly text: string } | undefined) | undefined
+  /** Takes a mail and drops the connection before it says so. */
+  vanishAfterData: number
+  readonly start: Effect.Effect<void>
+  readonly stop: Effect.Effect<void>
+}
+
+/** Not started: its port is free until then. */
+export const mailServer = Effect.gen(function* () {
+  const port = yield* Effect.promise(freePort)
+  let running: SMTPServer | undefined
+  const self: MailServer = {
+    port,
+    received: [],
+    refuse: undefined,
+    vanishAfterData: 0,
+    start: Effect.promise(async () => {
+      const server = new SMTPServer({
+        authOptional: true,
+        disabledCommands: ["STARTTLS"],
+        allowInsecureAuth: true,
+        onAuth: (auth, _, done) =>
+          auth.password === "right" ? done(null, { user: auth.username }) : done(new Error("no")),
+        onRcptTo: ({ address }, _, done) => {
+          const no = self.refuse?.(address)
+          if (no === undefined) return done()
+          done(Object.assign(new Error(no.text), { responseCode: no.code }))
+        },
+        onData: (stream, session, done) => {
+          let source = ""
+          stream.on("data", (chunk: Buffer) => {
+            source += chunk.toString("utf8")
+          })
+          stream.on("end", () => {
+            const messageId = /^message-id: (.+)$/im.exec(source)?.[1]?.trim() ?? ""
+            for (const { address } of session.envelope.rcptTo) {
+              self.received.push({ to: address, source: unfold(source), messageId })
+            }
+            if (self.vanishAfterData > 0) {
+              self.vanishAfterData--
+              stream.destroy()
+              for (const connection of server.connections) connection.close()
+              return
+            }
+            done()
+          })
+        }
+      })
+      server.on("error", () => {
+        // A client that hung up; the test looks at what the client made of it.
+      })
+      await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+      running = server
+    }),
+    stop: Effect.promise(async () => {
+      const server = running
+      running = undefined
+      if (server !== undefined) await new Promise<void>((resolve) => server.close(() => resolve()))
+    })
+  }
+  yield* Effect.addFinalizer(() => self.stop)
+  return self
+})
+
+/** Quoted-printable text as it was written. */
+const unfold = (source: string): string =>
+  source
+    .replaceAll("=\r\n", "")
+    .replaceAll(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
