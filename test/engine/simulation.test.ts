@@ -127,7 +127,7 @@ describe.skipIf(onlySeed !== undefined)("the simulation notices", () => {
   }
 
   it("a far end that takes writes from anybody", () => {
-    const found = firstBroken(400, { fencedFarEnd: false })
+    const found = firstBroken(400, { fenced: "nothing" })
     assert.include(["one writer out there", "what is gone leaves nothing behind"], found)
   })
 

@@ -31,6 +31,8 @@ export const times: EngineOptions = {
 const longestDriftIntervalMs = 20_000
 /** Longest that a call to the store or the far end is under way while faults are on. */
 const callMs = 8_000
+/** How long a run that cannot be interrupted keeps others away: its time, its lease, and the way to the next. */
+const clingMs = 2 * times.runMs + 2 * times.heartbeatMs + times.leaseMs + times.pollMs
 /** How long a person waits at most while nothing is wrong: for one run that hangs, and the way to the next. */
 const patienceMs = times.runMs + times.pollMs + 5_000
 /** The same while the far end is so slow that few resources fill all the room. */
@@ -46,7 +48,7 @@ export class Simulation {
   readonly #faults: Faults
 
   constructor(seed: number, options: ClusterOptions = {}) {
-    this.cluster = new Cluster(seed, options)
+    this.cluster = new Cluster(seed, { clingMs, ...options })
     const { random } = this.cluster.timeline
     const concurrency = random.int(2, 8)
     const driftIntervalMs = random.pick([5_000, longestDriftIntervalMs])!
@@ -78,6 +80,7 @@ export class Simulation {
     const end = timeline.now + random.between(15_000, 40_000)
     weather.loss = random.pick([0, 0.005, 0.02])!
     farEnd.trouble = random.pick([0, 0.02, 0.1])!
+    farEnd.clinging = random.pick([0, 0, 0.5])!
     // Slow enough that a run of several steps outlasts the lease it began with.
     farEnd.slownessMs = random.pick([0, 0, 0, 2_500])!
     const often = () => random.between(50, 1_500)
@@ -89,6 +92,7 @@ export class Simulation {
     weather.loss = 0
     weather.outageUntil = 0
     farEnd.trouble = 0
+    farEnd.clinging = 0
     if (farEnd.slownessMs > 0) watcher.excuse(slowPatienceMs / 4)
     farEnd.slownessMs = 0
     // Some of the pauses without an end stay.

@@ -12,14 +12,14 @@ import * as Worker from "#src/engine/Worker.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
 import { type Flaw, MemoryStore } from "../memory-work-store.ts"
 import { Connection, Weather } from "./connection.ts"
-import { FarEnd } from "./far-end.ts"
+import { FarEnd, type Fenced } from "./far-end.ts"
 import { Machine, Timeline } from "./machines.ts"
 import { Violation, Watcher } from "./watcher.ts"
 
 export interface ClusterOptions {
   readonly flaws?: ReadonlyArray<Flaw>
-  /** Off: the far end takes writes from anybody. */
-  readonly fencedFarEnd?: boolean
+  readonly fenced?: Fenced
+  readonly clingMs?: number
 }
 
 export interface ProcessOptions {
@@ -46,11 +46,14 @@ export class Cluster {
   #processes: Array<Process> = []
   #started = 0
 
-  constructor(seed: number, { flaws, fencedFarEnd = true }: ClusterOptions = {}) {
+  constructor(seed: number, { flaws, fenced, clingMs = 0 }: ClusterOptions = {}) {
     this.timeline = new Timeline(seed)
     this.store = new MemoryStore(() => this.timeline.now, new Set(flaws))
     this.watcher = new Watcher(this.timeline, this.store)
-    this.farEnd = new FarEnd(this.timeline, this.watcher, { fenced: fencedFarEnd })
+    this.farEnd = new FarEnd(this.timeline, this.watcher, {
+      fenced: fenced ?? this.timeline.random.pick(["looks and writes", "writes"])!,
+      clingMs
+    })
     this.store.announce = () => {
       for (const { connection } of this.#processes) connection.announce()
     }

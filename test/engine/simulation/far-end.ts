@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
+import { type OutsideEffect, outside } from "#src/engine/outside.ts"
 import {
   absent,
   type Observation,
@@ -69,15 +70,24 @@ interface ThingOutThere {
   goneAt: number | null
 }
 
+/**
+ * Whom the far end refuses when somebody newer was there before: whoever looks or writes, only whoever writes (it does
+ * not learn of a newer one that has only looked), or nobody, which the watcher must notice.
+ */
+export type Fenced = "looks and writes" | "writes" | "nothing"
+
 export interface FarEndOptions {
-  /** Off: writes are taken from anybody, which the watcher must notice. */
-  readonly fenced: boolean
+  readonly fenced: Fenced
+  /** How long a run that cannot be interrupted keeps others away. */
+  readonly clingMs: number
 }
 
 export class FarEnd {
   readonly things = new Map<string, ThingOutThere>()
   /** Probability that a call goes wrong; zero once faults have stopped. */
   trouble = 0
+  /** How often a call that goes wrong hangs and cannot be interrupted. */
+  clinging = 0
   /** How long a call takes beside its way through the network, at most. */
   slownessMs = 0
   readonly #fences = new Map<string, bigint>()
@@ -98,10 +108,11 @@ export class FarEnd {
     return undefined
   }
 
-  /** Looks count as well: what was seen absent by a later run must not be made by an earlier one. */
-  #admit({ uid, fence }: ThingResource): boolean {
+  #admit({ uid, fence }: ThingResource, effect: OutsideEffect): boolean {
+    const { fenced } = this.#options
+    if (effect === "read" && fenced !== "looks and writes") return true
     const before = this.#fences.get(uid) ?? 0n
-    if (fence < before && this.#options.fenced) {
+    if (fence < before && fenced !== "nothing") {
       this.#watcher.counts.fenced++
       return false
     }
@@ -112,7 +123,7 @@ export class FarEnd {
   layer(machine: string, connection: Connection, concurrency: number, driftIntervalMs: number) {
     const { random } = this.#timeline
     /** One call over the network, with what may happen to it. */
-    const call = <A>(resource: ThingResource, act: () => A) =>
+    const call = <A>(resource: ThingResource, effect: OutsideEffect, act: () => A) =>
       Effect.gen({ self: this }, function* () {
         if (this.slownessMs > 0) yield* Effect.sleep(this.slownessMs * random.between(0.5, 1))
         if (random.chance(this.trouble)) {
@@ -120,22 +131,37 @@ export class FarEnd {
             [6, "refused"],
             [3, "slow"],
             [2, "defect"],
-            [1, "hangs"]
+            [1, "hangs"],
+            [this.clinging, "clings"]
           ])
           if (kind === "refused") return yield* new Retryable({ message: "The far end is not well" })
           if (kind === "defect") return yield* Effect.die(new Error("a bug in a reconciler"))
           if (kind === "hangs") return yield* Effect.never
+          if (kind === "clings") {
+            this.#watcher.fault(
+              `${machine} clings to ${resource.uid} #${resource.fence}`,
+              this.#options.clingMs
+            )
+            return yield* Effect.uninterruptible(Effect.never)
+          }
           yield* Effect.sleep(random.between(500, 12_000))
         }
-        const request = connection.farCall(() =>
-          this.#admit(resource) ? { _tag: "Done" as const, value: act() } : { _tag: "Fenced" as const }
+        const request = outside(
+          "thing",
+          effect
+        )(
+          connection.farCall(() =>
+            this.#admit(resource, effect)
+              ? { _tag: "Done" as const, value: act() }
+              : { _tag: "Fenced" as const }
+          )
         )
         const answer = yield* random.chance(0.1) ? Effect.uninterruptible(request) : request
         if (answer._tag === "Fenced") return yield* new Retryable({ message: "Somebody newer is at it" })
         return answer.value
       })
     const write = (resource: ThingResource, what: string, act: () => void) =>
-      call(resource, () => {
+      call(resource, "write", () => {
         act()
         this.#watcher.wrote(machine, resource.uid, resource.fence, what)
       })
@@ -145,7 +171,7 @@ export class FarEnd {
       { driftInterval: driftIntervalMs, concurrency },
       Effect.succeed({
         observe: (resource) =>
-          call(resource, (): Observation<typeof ThingStatus.Type> => {
+          call(resource, "read", (): Observation<typeof ThingStatus.Type> => {
             const { now } = this.#timeline
             const thing = this.find(resource.uid)
             if (thing === undefined) return absent
