@@ -137,7 +137,7 @@ layer(testDb(), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 453, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 454, unreadable: [], remaining: 0 })
         assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 453])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
