@@ -234,7 +234,7 @@ export const plan = async (): Promise<ReadonlyArray<Figure>> => {
       if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
       return parsed.success.manifest
     }
-    const created = makePlan(read(), [], () => ({}), options)
+    const created = makePlan(read(), [], options)
     const current = created.steps.map((step) => ({
       ...step,
       project: "project",
@@ -246,7 +246,7 @@ export const plan = async (): Promise<ReadonlyArray<Figure>> => {
     globalThis.gc?.()
     const memory = process.memoryUsage().heapUsed
     const startedAt = performance.now()
-    const made = makePlan(read(), current, () => ({}), options)
+    const made = makePlan(read(), current, options)
     const seconds = (performance.now() - startedAt) / 1000
     const grown = (process.memoryUsage().heapUsed - memory) / 1e6
     if (made.changes.length < count) throw new Error("the plan is incomplete")

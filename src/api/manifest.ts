@@ -10,12 +10,13 @@ import { toYaml } from "#src/manifest/export.ts"
 import {
   type Blocked,
   type InvalidManifest,
+  type MalformedSource,
   Manifests,
   type RoleTooLow,
   type StalePlan,
   type UnknownPlan
 } from "#src/manifest/Manifests.ts"
-import { checkManifest, type ManifestFault, parseSource, toPointer } from "#src/manifest/parse.ts"
+import { type ManifestFault, toPointer } from "#src/manifest/place.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -24,6 +25,7 @@ import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, type Problem, problem } from "./problem.ts"
 
 type Failure =
+  | MalformedSource
   | InvalidManifest
   | Blocked
   | StalePlan
@@ -37,6 +39,8 @@ type Failure =
 
 const toProblem = (error: Failure): Problem => {
   switch (error._tag) {
+    case "MalformedSource":
+      return problem(400, "malformed_body", `The body is not valid JSON: ${error.message}`)
     case "InvalidManifest":
       return invalid(error.faults)
     case "Blocked":
@@ -67,13 +71,19 @@ const toProblem = (error: Failure): Problem => {
   }
 }
 
+/** What the request says its text is in. */
+const language = Effect.map(HttpServerRequest.HttpServerRequest, ({ headers }): "json" | "yaml" =>
+  /yaml/i.test(headers["content-type"] ?? "") ? "yaml" : "json"
+)
+
 const flags = {
   prune: Schema.optionalKey(Schema.Boolean),
   confirm: Schema.optionalKey(Schema.Array(Schema.String))
 }
 const ApplyBody = Schema.Union([
   Schema.Struct({ planId: Uid }),
-  Schema.Struct({ manifest: Schema.Json, ...flags })
+  // The document itself is read and checked apart.
+  Schema.Struct({ manifest: Schema.Null, ...flags })
 ])
 const decodeApply = Schema.decodeUnknownResult(ApplyBody)
 
@@ -95,16 +105,19 @@ export const layer = HttpApiBuilder.group(
         plan: Effect.fnUntraced(function* ({ payload, query }) {
           const { orgId, orgSlug } = yield* RequestScope
           const request = { prune: query.prune ?? false, confirm: query.confirm ?? [] }
-          return yield* Effect.mapError(manifests.plan(orgId, orgSlug, payload, request), toProblem)
+          const source = { text: payload, language: yield* language, inside: undefined }
+          return yield* manifests.open(source).pipe(
+            Effect.flatMap((opened) => manifests.plan(orgId, orgSlug, opened, request)),
+            Effect.mapError(toProblem)
+          )
         }),
         apply: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, orgSlug, role, caller, billingActive } = yield* RequestScope
+            const { orgId, orgSlug, role, caller } = yield* RequestScope
             const actor = { ...caller.actor, outcome: 202 }
-            const source = parseSource(payload)
-            if (Result.isFailure(source)) return yield* invalid(source.failure)
-            const { value, locate } = source.success
-            const body = decodeApply(value, { errors: "all", onExcessProperty: "error" })
+            const source = { text: payload, language: yield* language, inside: "manifest" }
+            const opened = yield* Effect.mapError(manifests.open(source), toProblem)
+            const body = decodeApply(opened.envelope, { errors: "all", onExcessProperty: "error" })
             if (Result.isFailure(body)) return yield* invalid(faultsOf("", body.failure.issue))
             if ("planId" in body.success) {
               yield* billing
@@ -113,15 +126,11 @@ export const layer = HttpApiBuilder.group(
                 toProblem
               )
             }
-            const { manifest, prune, confirm } = body.success
-            const inner = (path: ReadonlyArray<string | number>) => locate(["manifest", ...path])
-            if (!billingActive) {
-              const checked = checkManifest(manifest, inner)
-              if (Result.isFailure(checked)) return yield* moved(invalid(checked.failure), checked.failure)
-              yield* billing
-            }
+            const { prune, confirm } = body.success
+            if (opened.document === undefined) return yield* moved(invalid(opened.faults), opened.faults)
+            yield* billing
             const request = { prune: prune ?? false, confirm: confirm ?? [] }
-            return yield* manifests.applyManifest(orgId, orgSlug, manifest, inner, request, role, actor).pipe(
+            return yield* manifests.applyManifest(orgId, orgSlug, opened, request, role, actor).pipe(
               Effect.mapError(toProblem),
               // The document sits inside of the request here: its pointers start there.
               Effect.mapError((failure) =>

@@ -1,33 +1,30 @@
 /** Export, plan and apply: the pure parts of this folder, joined to the store. */
-import { randomBytes } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { findKind } from "#schemas/index.ts"
 import type { Role } from "#schemas/kind.ts"
 import type { Manifest } from "#schemas/manifest.ts"
-import type { Change, SecretValues } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Plans } from "#src/store/Plans.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { type Actor, addressOf, type ResourceRecord } from "#src/store/records.ts"
+import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import { toChanges } from "./carrying-out.ts"
+import type { Current, Plan, PlannedChange, Step } from "./change.ts"
 import { exportManifest } from "./export.ts"
-import { checkManifest, type Locate, type ManifestFault, type ParseResult, parseManifest } from "./parse.ts"
-import {
-  baseOf,
-  type Current,
-  makePlan,
-  movedSince,
-  type Plan,
-  type PlannedChange,
-  type Step
-} from "./plan.ts"
+import type { ManifestFault, Position } from "./place.ts"
+import { planInSteps } from "./plan.ts"
+import { Reader } from "./Reader.ts"
+import type { Source } from "./reading.ts"
+import { baseOf, movedSince } from "./state.ts"
+import { type AppliedView, type PlanView, view } from "./view.ts"
+
+/** The text is not in the language that it says it is in. */
+export class MalformedSource extends Data.TaggedError("MalformedSource")<{ readonly message: string }> {}
 
 /** The document has faults; nothing was done. */
 export class InvalidManifest extends Data.TaggedError("InvalidManifest")<{
@@ -49,31 +46,14 @@ export class RoleTooLow extends Data.TaggedError("RoleTooLow")<{
   readonly addresses: ReadonlyArray<string>
 }> {}
 
-export interface PlanView {
-  readonly planId: string
-  readonly organization: string
-  readonly baseRevision: string
-  readonly createdAt: string
-  readonly expiresAt: string
-  readonly summary: Readonly<Record<"create" | "update" | "replace" | "delete" | "noop" | "drift", number>>
-  readonly changes: ReadonlyArray<PlannedChange>
-  readonly drift: ReadonlyArray<{
-    readonly address: string
-    readonly differences: ResourceRecord["differences"]
-    readonly observedAt: string | null
-  }>
-  readonly blockers: Plan["blockers"]
-  readonly warnings: Plan["warnings"]
-}
-
-export interface AppliedView {
-  readonly changes: ReadonlyArray<PlannedChange>
-  readonly revision: string
-  readonly resources: ReadonlyArray<{
-    readonly uid: string
-    readonly address: string
-    readonly generation: number
-  }>
+/** The text of a request, read. */
+export interface Opened {
+  readonly source: Source
+  /** What is around the document, which is left out. */
+  readonly envelope: unknown
+  /** Undefined: there is none. */
+  readonly document: Manifest | undefined
+  readonly faults: ReadonlyArray<ManifestFault>
 }
 
 export interface PlanRequest {
@@ -87,11 +67,13 @@ export class Manifests extends Context.Service<
   Manifests,
   {
     readonly get: (orgId: string, orgSlug: string) => Effect.Effect<Manifest, StoreUnavailable>
-    /** Makes a plan from source text, stores it, and changes nothing else. */
+    /** Reads a request's text up to the manifest in it, which may still have faults. */
+    readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest>
+    /** Makes a plan, stores it, and changes nothing else. */
     readonly plan: (
       orgId: string,
       orgSlug: string,
-      source: string,
+      opened: Opened,
       request: PlanRequest
     ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
     /** Carries a stored plan out, as it was reviewed, in one transaction. */
@@ -108,8 +90,7 @@ export class Manifests extends Context.Service<
     readonly applyManifest: (
       orgId: string,
       orgSlug: string,
-      document: unknown,
-      locate: Locate,
+      opened: Opened,
       request: PlanRequest,
       role: Role,
       actor: Actor
@@ -125,26 +106,55 @@ export class Manifests extends Context.Service<
       const resources = yield* Resources
       const plans = yield* Plans
       const fingerprint = yield* Fingerprint
+      const reader = yield* Reader
 
       const current = (orgId: string) =>
         Effect.map(resources.all(orgId), (records) => ({ records, current: records.map(toCurrent) }))
 
+      const open = Effect.fn("Manifests.open")(function* (source: Source) {
+        const reading = yield* reader.read(source)
+        switch (reading._tag) {
+          case "Malformed":
+            return yield* new MalformedSource({ message: reading.message })
+          case "Unreadable":
+            return yield* new InvalidManifest({ faults: reading.faults })
+          case "Read":
+            return { source, ...reading }
+        }
+      })
+
+      /** The same, with the places of what they are about. */
+      const placed = Effect.fnUntraced(function* <A extends { readonly pointer: string } & Position>(
+        source: Source,
+        remarks: ReadonlyArray<A>
+      ) {
+        const pointed = remarks.filter(({ pointer }) => pointer !== "")
+        const positions = yield* reader.locate(
+          source,
+          pointed.map(({ pointer }) => pointer)
+        )
+        const found = new Map(pointed.map((remark, index): [A, Position] => [remark, positions[index] ?? {}]))
+        return remarks.map((remark) => ({ ...remark, ...found.get(remark) }))
+      })
+
       const make = Effect.fnUntraced(function* (
         orgId: string,
         orgSlug: string,
-        parsed: ParseResult,
+        { source, document, faults }: Opened,
         request: PlanRequest
       ) {
-        if (Result.isFailure(parsed)) return yield* new InvalidManifest({ faults: parsed.failure })
-        const { manifest, locate } = parsed.success
-        if (manifest.organization !== orgSlug) {
-          const message = `names the organization "${manifest.organization}", and this request is for "${orgSlug}"`
+        if (document === undefined) return yield* new InvalidManifest({ faults })
+        if (document.organization !== orgSlug) {
+          const message = `names the organization "${document.organization}", and this request is for "${orgSlug}"`
           return yield* new InvalidManifest({
-            faults: [{ pointer: "/organization", message, ...locate(["organization"]) }]
+            faults: yield* placed(source, [{ pointer: "/organization", message }])
           })
         }
         const state = yield* current(orgId)
-        return { ...state, plan: makePlan(manifest, state.current, locate, { ...request, fingerprint }) }
+        const plan = yield* inTurns(planInSteps(document, state.current, { ...request, fingerprint }))
+        const blockers = yield* placed(source, plan.blockers)
+        const warnings = yield* placed(source, plan.warnings)
+        return { ...state, plan: { ...plan, blockers, warnings } }
       })
 
       const carryOut = Effect.fnUntraced(function* (
@@ -162,10 +172,13 @@ export class Manifests extends Context.Service<
         const steps = stored.steps.filter((step) => stored.prune || !step.prune)
         const written = yield* resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
-          Effect.catchTag(["RevisionConflict", "NameTaken"], () =>
-            Effect.flatMap(current(orgId), (now) =>
-              Effect.fail(new StalePlan({ addresses: movedSince(stored.base, baseOf(now.current)) }))
-            )
+          Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
+            Effect.flatMap(current(orgId), (now) => {
+              const moved = movedSince(stored.base, baseOf(now.current))
+              // It may be as it was by now; then all that the conflict can have been about is named.
+              const addresses = moved.length > 0 ? moved : conflicting(steps, _tag)
+              return Effect.fail(new StalePlan({ addresses }))
+            })
           )
         )
         const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
@@ -184,8 +197,9 @@ export class Manifests extends Context.Service<
       return Manifests.of({
         get: (orgId, orgSlug) =>
           Effect.map(current(orgId), (state) => exportManifest(orgSlug, state.current)),
-        plan: Effect.fn("Manifests.plan")(function* (orgId, orgSlug, source, request) {
-          const made = yield* make(orgId, orgSlug, parseManifest(source), request)
+        open,
+        plan: Effect.fn("Manifests.plan")(function* (orgId, orgSlug, opened, request) {
+          const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, prune: request.prune }
           const stored = yield* plans.save(orgId, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
@@ -202,15 +216,30 @@ export class Manifests extends Context.Service<
           return applied
         }),
         applyManifest: Effect.fn("Manifests.applyManifest")(
-          function* (orgId, orgSlug, document, locate, request, role, actor) {
-            const made = yield* make(orgId, orgSlug, checkManifest(document, locate), request)
+          function* (orgId, orgSlug, opened, request, role, actor) {
+            const made = yield* make(orgId, orgSlug, opened, request)
             return yield* carryOut(orgId, { ...made.plan, prune: request.prune }, role, actor)
           }
         )
       })
     })
-  )
+  ).pipe(Layer.provide(Reader.layer))
 }
+
+/** Lets others have their turn between the steps. */
+const inTurns = Effect.fnUntraced(function* <A>(steps: Generator<void, A>) {
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+    yield* Effect.yieldNow
+  }
+})
+
+/** What a conflict of that sort can have been about. */
+const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "RevisionConflict") =>
+  steps
+    .filter(({ action }) => (action === "create") === (conflict === "NameTaken"))
+    .map(({ address }) => address)
 
 interface StoredContent extends Omit<Plan, "warnings"> {
   readonly prune: boolean
@@ -237,88 +266,3 @@ const toCurrent = (record: ResourceRecord): Current => ({
   protected: record.protected,
   deleting: record.deletionRequestedAt !== null
 })
-
-const toChanges = (steps: ReadonlyArray<Step>): ReadonlyArray<Change> => steps.map(toChange)
-
-const toChange = (step: Step): Change => {
-  const secrets: SecretValues = Object.fromEntries(
-    Object.entries(step.secrets).map(([field, value]) => [field, Redacted.make(value)])
-  )
-  const expected = step.generation === null ? {} : { expectedGeneration: step.generation }
-  switch (step.action) {
-    case "delete":
-      return { action: "delete", uid: step.uid, ...expected }
-    case "update":
-      return {
-        action: "update",
-        uid: step.uid,
-        spec: step.spec ?? {},
-        managedBy: "manifest",
-        secrets,
-        ...expected
-      }
-    case "create": {
-      const generated = (findKind(step.kind)?.generated ?? []).map(
-        (field) => [field, randomSecret()] as const
-      )
-      return {
-        action: "create",
-        uid: step.uid,
-        kind: step.kind,
-        projectId: step.projectId,
-        environment: step.environment,
-        name: step.name,
-        parentUid: step.parentUid,
-        spec: step.spec ?? {},
-        managedBy: "manifest",
-        secrets: { ...Object.fromEntries(generated), ...secrets }
-      }
-    }
-  }
-}
-
-/** 192 random bits, in letters that need no escaping in a URL. */
-const randomSecret = () => Redacted.make(randomBytes(24).toString("base64url"))
-
-const view = (
-  organization: string,
-  stored: { readonly id: string; readonly createdAt: Date; readonly expiresAt: Date },
-  plan: Plan,
-  records: ReadonlyArray<ResourceRecord>
-): PlanView => {
-  const drift = records
-    .filter(
-      ({ conditions, deletionRequestedAt }) =>
-        deletionRequestedAt === null &&
-        conditions.some(({ type, status }) => type === "Drifted" && status === "true")
-    )
-    .map((record) => ({
-      address: addressOf(record),
-      differences: record.differences,
-      observedAt: record.conditions.find(({ type }) => type === "Drifted")?.lastTransitionAt ?? null
-    }))
-  const count = (action: PlannedChange["action"]) =>
-    plan.changes.filter((change) => change.action === action).length
-  return {
-    planId: stored.id,
-    organization,
-    baseRevision: records.reduce(
-      (most, { revision }) => (BigInt(revision) > BigInt(most) ? revision : most),
-      "0"
-    ),
-    createdAt: stored.createdAt.toISOString(),
-    expiresAt: stored.expiresAt.toISOString(),
-    summary: {
-      create: count("create"),
-      update: count("update"),
-      replace: count("replace"),
-      delete: count("delete"),
-      noop: count("noop"),
-      drift: drift.length
-    },
-    changes: plan.changes,
-    drift,
-    blockers: plan.blockers,
-    warnings: plan.warnings
-  }
-}

@@ -35,6 +35,12 @@ export const readJson = (source: string): ReadResult | undefined => {
   return Result.succeed({ value, locate: locateIn(text) })
 }
 
+/** Line and column of an offset, in any text. */
+export const positionsOf = (source: string) => {
+  const text: Text = { source, lines: undefined, inside: new Map() }
+  return (offset: number) => positionOf(text, offset)
+}
+
 /** Offsets of the parts of one list or map: of the key (of the value in a list), and of the value. */
 type Parts = ReadonlyMap<string, { readonly key: number; readonly value: number }>
 

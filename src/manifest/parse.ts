@@ -45,7 +45,7 @@ export const checkManifest = (value: unknown, locate: Locate): ParseResult => {
     return Result.fail(listed(faults, locate, all))
   }
   const manifest = decoded.success
-  const faults = [...reservedFaults(manifest), ...referenceFaults(manifest)]
+  const faults = [...textFaults(value, []), ...reservedFaults(manifest), ...referenceFaults(manifest)]
   return faults.length > 0 ? Result.fail(listed(faults, locate)) : Result.succeed({ manifest, locate })
 }
 
@@ -55,6 +55,18 @@ const reservedFaults = (manifest: Manifest): ReadonlyArray<PathFault> =>
       ? [{ path: ["projects", index, "slug"], message: `"${slug}" is reserved; choose another slug` }]
       : []
   )
+
+/** Text that would not come back as it was given: neither Postgres nor a process's environment holds it. */
+function* textFaults(value: unknown, path: Path): Generator<PathFault> {
+  if (typeof value === "string") {
+    if (value.includes("\0")) yield { path, message: "must not contain the NUL character" }
+    else if (!value.isWellFormed()) yield { path, message: "must be Unicode text without lone surrogates" }
+  } else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* textFaults(item, [...path, index])
+  } else if (typeof value === "object" && value !== null) {
+    for (const [key, inner] of Object.entries(value)) yield* textFaults(inner, [...path, key])
+  }
+}
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1({
   leafHook: (issue) => {

@@ -27,6 +27,13 @@ export interface ManifestFault extends Position {
 export const toPointer = (path: Path): string =>
   path.map((part) => `/${String(part).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("")
 
+/** The parts of a JSON Pointer. Whether one is a key or an index is for what it points into to say. */
+export const toPath = (pointer: string): Path =>
+  pointer
+    .split("/")
+    .slice(1)
+    .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
+
 /** Faults that are listed; more are counted. */
 export const mostFaults = 100
 

@@ -11,14 +11,14 @@ import { kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { type Manifest, type ManifestProject, unavailableSections } from "#schemas/manifest.ts"
 import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
-import { implicitEnvironments } from "#schemas/names.ts"
 import { addressOf } from "#src/store/records.ts"
-import type { Blocker, Current, Plan, PlannedChange, PlanOptions, Step, Warning } from "./change.ts"
+import type { Current, Plan, PlanOptions, Step } from "./change.ts"
 import { unconfirmed } from "./deletions.ts"
+import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
 import { asObject, publicPatch } from "./patch.ts"
-import { type Locate, mostFaults, type Path, toPointer } from "./place.ts"
-import { baseOf, type State, stateOf } from "./state.ts"
+import type { Path } from "./place.ts"
+import { baseOf, stateOf } from "./state.ts"
 import { wantedOf } from "./wanted.ts"
 
 export type { Blocker, Current, Plan, PlannedChange, PlanOptions, Step, Warning } from "./change.ts"
@@ -35,87 +35,54 @@ const mapped: ReadonlyArray<Mapped> = kinds
   .sort((a, b) => (order.get(a.kind.name) ?? 0) - (order.get(b.kind.name) ?? 0))
 const kindOf = new Map(mapped.map(({ kind }): [string, Kind] => [kind.name, kind]))
 
-export const makePlan = (
+export const makePlan = (manifest: Manifest, all: ReadonlyArray<Current>, options: PlanOptions): Plan => {
+  const planning = planInSteps(manifest, all, options)
+  for (;;) {
+    const step = planning.next()
+    if (step.done === true) return step.value
+  }
+}
+
+/** Makes a plan in steps of a few milliseconds each, for those who have others to answer meanwhile. */
+export function* planInSteps(
   manifest: Manifest,
   all: ReadonlyArray<Current>,
-  locate: Locate,
   options: PlanOptions
-): Plan => {
-  const state = stateOf(all)
-  const draft = newDraft(state, locate, options)
+): Generator<void, Plan> {
+  const draft = newDraft(stateOf(all), options)
+  yield
   for (const [index, project] of (manifest.projects ?? []).entries()) {
-    planProject(draft, project, ["projects", index])
+    yield* planProject(draft, project, ["projects", index])
   }
   if (manifest.projects !== undefined) {
     const named = new Set(manifest.projects.map(({ slug }) => slug))
-    for (const one of state.living) {
-      if (one.kind === "Project" && !named.has(one.name)) planDeletion(draft, one, ["projects"], "projects")
+    for (const one of draft.state.living) {
+      if (one.kind !== "Project" || named.has(one.name)) continue
+      planDeletion(draft, one, ["projects"], "projects")
+      if (draft.changes.length % perStep === 0) yield
     }
   }
-  for (const { path, message } of unconfirmed(manifest, state, draft.doomed, options.confirm)) {
+  yield
+  for (const { path, message } of unconfirmed(manifest, draft.state, draft.doomed, options.confirm)) {
     draft.block(path, "confirm_deletion", message)
   }
+  yield
   return {
     changes: inOrder(draft.changes, order),
     steps: inOrder(draft.steps, order),
     blockers: draft.blockers(),
     warnings: draft.warnings(),
-    base: baseOf(state.living)
+    base: baseOf(draft.state.living)
   }
 }
 
-/** A plan while it is being made. */
-interface Draft {
-  readonly state: State
-  readonly options: PlanOptions
-  readonly changes: Array<PlannedChange>
-  readonly steps: Array<Step>
-  /** What carrying the plan out deletes, by uid. */
-  readonly doomed: Map<string, Current>
-  readonly block: (path: Path, code: string, message: string) => void
-  readonly warn: (path: Path, message: string) => void
-  readonly blockers: () => ReadonlyArray<Blocker>
-  readonly warnings: () => ReadonlyArray<Warning>
-}
-
-const newDraft = (state: State, locate: Locate, options: PlanOptions): Draft => {
-  const blockers: Array<Blocker> = []
-  const warnings: Array<Warning> = []
-  let [blocked, warned] = [0, 0]
-  const more = (count: number) => ({ pointer: "", message: `and ${count} more like these` })
-  return {
-    state,
-    options,
-    changes: [],
-    steps: [],
-    doomed: new Map(),
-    block: (path, code, message) => {
-      if (blocked++ < mostFaults) blockers.push({ pointer: toPointer(path), code, message, ...locate(path) })
-    },
-    warn: (path, message) => {
-      if (warned++ < mostFaults) warnings.push({ pointer: toPointer(path), message, ...locate(path) })
-    },
-    blockers: () =>
-      blocked > mostFaults ? [...blockers, { ...more(blocked - mostFaults), code: "more" }] : blockers,
-    warnings: () => (warned > mostFaults ? [...warnings, more(warned - mostFaults)] : warnings)
-  }
-}
-
-/** The project that entries are planned in. */
-interface Place {
-  readonly at: Path
-  readonly slug: string
-  readonly projectId: string
-  /** Uids of its environments, those to come included. */
-  readonly environments: ReadonlyMap<string, string>
-  /** Environments that the manifest lists, the implicit ones included; undefined: it does not say. */
-  readonly declared: ReadonlySet<string> | undefined
-}
+/** Entries that are looked at in one step. */
+const perStep = 100
 
 const notAvailable = (what: string) =>
   `"${what}" is not available in this release; take it out to plan the rest`
 
-const planProject = (draft: Draft, project: ManifestProject, at: Path) => {
+function* planProject(draft: Draft, project: ManifestProject, at: Path): Generator<void> {
   for (const section of unavailableSections) {
     if (project[section] !== undefined) draft.block([...at, section], "not_available", notAvailable(section))
   }
@@ -133,51 +100,20 @@ const planProject = (draft: Draft, project: ManifestProject, at: Path) => {
     if (kind.singleton && !draft.options.prune) {
       for (const { environment, name } of surplus) taken.set(environment, name)
     }
-    for (const entry of entries) planEntry(draft, place, kind, entry, taken)
+    for (const [index, entry] of entries.entries()) {
+      planEntry(draft, place, kind, entry, taken)
+      if (index % perStep === 0) yield
+    }
     if (mapping.section === null) continue
-    for (const one of surplus) planDeletion(draft, one, [...at, mapping.section], mapping.section)
+    for (const [index, one] of surplus.entries()) {
+      planDeletion(draft, one, [...at, mapping.section], mapping.section)
+      if (index % perStep === 0) yield
+    }
   }
 }
 
 const addressIn = (place: Place, kind: Kind, entry: ManifestEntry) =>
   addressOf({ kind: kind.name, project: place.slug, environment: entry.environment, name: entry.name })
-
-const placeOf = (draft: Draft, project: ManifestProject, at: Path): Place => {
-  const address = addressOf({ kind: "Project", project: null, environment: null, name: project.slug })
-  const projectId = draft.state.byAddress.get(address)?.uid ?? randomUUIDv7()
-  const environments = new Map<string, string>()
-  for (const { kind, name, uid } of draft.state.inProject(project.slug)) {
-    if (kind === "Environment") environments.set(name, uid)
-  }
-  const declared =
-    project.environments === undefined
-      ? undefined
-      : new Set<string>([...implicitEnvironments, ...Object.keys(project.environments)])
-  const place = { at, slug: project.slug, projectId, environments, declared }
-  for (const name of declared ?? implicitEnvironments) {
-    if (environments.has(name)) continue
-    const uid = randomUUIDv7()
-    environments.set(name, uid)
-    // Every project has these: they are made without being named in the plan.
-    if (implicitEnvironments.some((one) => one === name)) {
-      draft.steps.push({
-        address: addressOf({ kind: "Environment", project: project.slug, environment: null, name }),
-        action: "create",
-        uid,
-        kind: "Environment",
-        projectId,
-        environment: null,
-        name,
-        parentUid: projectId,
-        spec: {},
-        secrets: {},
-        generation: null,
-        prune: false
-      })
-    }
-  }
-  return place
-}
 
 /** `taken` holds who is where in an environment that can hold only one of the kind. */
 const planEntry = (

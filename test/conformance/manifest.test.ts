@@ -104,6 +104,54 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the man
     })
   )
 
+  it.effect("a body that is not JSON is 400 and says where; one that is not YAML is 422 and says where", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const broken =
+        '{"version": 1,\n "organization": "main",\n "env": {"KEY": "canary-in-a-broken-text" "B": 1}}'
+      for (const operation of ["plan", "apply"]) {
+        const json = yield* call("POST", `${base}/${operation}`, { raw: broken })
+        assert.deepStrictEqual([json.status, json.body.code], [400, "malformed_body"])
+        assert.include(json.body.detail, "line 3, column 43: a comma or a closing brace is expected")
+        assert.notInclude(json.text, "canary-in")
+        const text = yield* call("POST", `${base}/${operation}`, { raw: "version: 1\norganization: main\n" })
+        assert.deepStrictEqual([text.status, text.body.code], [400, "malformed_body"])
+        const large = yield* call("POST", `${base}/${operation}`, { raw: `[${"1, ".repeat(50_000)}]` })
+        assert.deepStrictEqual([large.status, large.body.code], [400, "malformed_body"])
+        const other = yield* call("POST", `${base}/${operation}`, {
+          raw: "version: 1\norganization: 'main\n",
+          headers: yaml
+        })
+        assert.deepStrictEqual([other.status, other.body.code], [422, "invalid"])
+        assert.isAtLeast(other.body.errors[0].line, 2)
+        assert.isAtLeast(other.body.errors[0].column, 1)
+      }
+    })
+  )
+
+  it.effect("blockers and warnings name line and column, in small texts and in large ones", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      for (const count of [1, 2_000]) {
+        const caches = Array.from({ length: count }, (_, i) => ({ name: `cache-${i}`, region: "nowhere" }))
+        const raw = JSON.stringify(manifest(project("placed", { caches })), null, 1)
+        const planned = yield* call("POST", `${base}/plan`, { raw })
+        assert.strictEqual(planned.status, 200)
+        const [first, ...others] = planned.body.blockers
+        const lines = raw.split("\n")
+        assert.strictEqual(first.pointer, "/projects/0/caches/0/region")
+        assert.include(lines[first.line - 1], "region")
+        assert.strictEqual(first.column, (lines[first.line - 1] ?? "").indexOf('"') + 1)
+        assert.strictEqual(others.length, count === 1 ? 0 : 100)
+        const refused = yield* call("POST", `${base}/apply`, {
+          body: { manifest: manifest(project("placed", { caches })) }
+        })
+        assert.strictEqual(refused.body.errors[0].pointer, "/manifest/projects/0/caches/0/region")
+        assert.strictEqual(refused.body.errors[0].line, 1)
+      }
+    })
+  )
+
   it.effect("deletes only with prune, only by an owner, and only what was confirmed", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane
@@ -124,5 +172,33 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the man
         Effect.timeout("60 seconds")
       )
     })
+  )
+
+  it.effect(
+    "of two that make the same thing at once one is refused, with the names of what is there now",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        for (let round = 0; round < 5; round++) {
+          const body = { manifest: manifest(project("shop"), project(`twice-${round}`)) }
+          const answers = yield* Effect.all(
+            [1, 2, 3].map(() => call("POST", `${base}/apply`, { body })),
+            {
+              concurrency: "unbounded"
+            }
+          )
+          for (const { status, body } of answers) {
+            if (status === 202) continue
+            assert.deepStrictEqual([status, body.code], [409, "stale_plan"])
+            assert.isAbove(body.addresses.length, 0)
+          }
+          assert.isTrue(answers.some(({ status }) => status === 202))
+        }
+        const { body } = yield* call("GET", "/v1/orgs/main/projects")
+        assert.sameMembers(
+          body.map(({ slug }: { slug: string }) => slug).filter((slug: string) => slug.startsWith("twice")),
+          [0, 1, 2, 3, 4].map((round) => `twice-${round}`)
+        )
+      })
   )
 })

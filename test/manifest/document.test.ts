@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import { alertSignals, manifestJsonSchema, unavailableSections } from "#schemas/manifest.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
+import { toPath } from "#src/manifest/place.ts"
 import { makePlan } from "#src/manifest/plan.ts"
 
 const base = { name: "A", slug: "alpha", runtimeClass: "always-on" }
@@ -328,7 +329,7 @@ describe("the manifest document", () => {
     const known = parseManifest(JSON.stringify(document({ ...everything, env: {} }), null, 2))
     if (Result.isFailure(known)) throw new Error(JSON.stringify(known.failure))
     const { manifest, locate } = known.success
-    const { blockers } = makePlan(manifest, [], locate, {
+    const { blockers } = makePlan(manifest, [], {
       prune: false,
       confirm: [],
       fingerprint: (text) => text
@@ -338,8 +339,9 @@ describe("the manifest document", () => {
       sections.map(({ pointer }) => pointer),
       unavailableSections.map((section) => `/projects/0/${section}`)
     )
-    for (const { code, line, column } of sections) {
+    for (const { code, pointer } of sections) {
       assert.strictEqual(code, "not_available")
+      const { line, column } = locate(toPath(pointer))
       assert.isDefined(line)
       assert.strictEqual(column, 7)
     }
@@ -359,8 +361,8 @@ describe("the manifest document", () => {
       readFileSync(new URL("../../examples/quickstart.yaml", import.meta.url), "utf8")
     )
     if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
-    const { manifest, locate } = parsed.success
-    const plan = makePlan(manifest, [], locate, { prune: false, confirm: [], fingerprint: (text) => text })
+    const { manifest } = parsed.success
+    const plan = makePlan(manifest, [], { prune: false, confirm: [], fingerprint: (text) => text })
     assert.deepStrictEqual(plan.blockers, [])
     assert.includeMembers(
       plan.changes.map(({ kind }) => kind),

@@ -5,14 +5,14 @@ import { findKind } from "#schemas/index.ts"
 import type { Manifest } from "#schemas/manifest.ts"
 import { exportManifest, toYaml } from "#src/manifest/export.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
-import { type Current, makePlan, movedSince, type PlanOptions } from "#src/manifest/plan.ts"
+import { type Current, makePlan, movedSince, type PlanOptions, planInSteps } from "#src/manifest/plan.ts"
 import { addressOf } from "#src/store/records.ts"
 import { applySteps, randomFrom, randomManifest } from "./state.ts"
 
 const fingerprint = (value: string) => `fp(${value})`
 const everywhere = ["alpha", "beta", "gamma"]
 const plan = (manifest: Manifest, current: ReadonlyArray<Current>, options: Partial<PlanOptions> = {}) =>
-  makePlan(manifest, current, () => ({}), { prune: true, confirm: everywhere, fingerprint, ...options })
+  makePlan(manifest, current, { prune: true, confirm: everywhere, fingerprint, ...options })
 const seeds = Array.from({ length: 300 }, (_, i) => i + 1)
 const forEachSeed = (property: (random: ReturnType<typeof randomFrom>) => void) => {
   for (const seed of seeds) {
@@ -199,5 +199,37 @@ describe("plans", () => {
       blockers.map(({ pointer, code }) => [pointer, code].join(" ")),
       ["/projects/0/databases/0/environment unknown_environment", "/projects/0/caches/0/region invalid_spec"]
     )
+  })
+
+  it("a large one is made in many steps, each of which lets others have their turn", () => {
+    const manifest: Manifest = {
+      version: 1,
+      organization: "main",
+      projects: [
+        {
+          name: "P",
+          slug: "large",
+          runtimeClass: "always-on",
+          caches: Array.from({ length: 5_000 }, (_, i) => ({ name: `cache-${i}`, region: "local" }))
+        }
+      ]
+    }
+    const options = { prune: true, confirm: ["large"], fingerprint }
+    const full = applySteps([], plan(manifest, []).steps, true)
+    const empty: Manifest = {
+      ...manifest,
+      projects: manifest.projects?.map((one) => ({ ...one, caches: [] })) ?? []
+    }
+    for (const [wanted, current] of [
+      [manifest, []],
+      [manifest, full],
+      [empty, full]
+    ] as const) {
+      const steps = planInSteps(wanted, current, options)
+      let [count, step] = [1, steps.next()]
+      while (step.done !== true) [count, step] = [count + 1, steps.next()]
+      assert.isAbove(count, 50)
+      assert.isAtLeast(step.value.changes.length, 5_000)
+    }
   })
 })

@@ -221,6 +221,19 @@ describe("the source of a manifest", () => {
     assert.isTrue(Result.isSuccess(parseManifest(JSON.stringify(slugs))))
   })
 
+  it("text that cannot be stored is refused where it stands, however it is written", () => {
+    const named = (name: string) => JSON.stringify(project({})).replace('"A"', `\n${name}`)
+    for (const [source, word] of [
+      [named('"a\\u0000"'), "NUL"],
+      [named('"a\\ud800"'), "surrogates"],
+      [named('"a\\0"'), "NUL"]
+    ] as const) {
+      const [fault] = faults(source)
+      assert.include(fault?.message ?? "", word)
+      assert.strictEqual(fault?.pointer, "/projects/0/name")
+    }
+  })
+
   it("a text that says nothing, or something else, says so", () => {
     assert.include(faults("")[0]?.message ?? "", "empty")
     assert.include(faults("# only a remark\n")[0]?.message ?? "", "empty")

@@ -70,10 +70,10 @@ export const Applied = Schema.Struct({
   ).annotate({ description: "What was written; each has converged when its observedGeneration reaches this" })
 }).annotate({ identifier: "Applied" })
 
-/** The source itself, so that faults can name line and column. */
+/** The source itself, so that faults can name line and column. YAML takes JSON as well, so clients may send either. */
 const source = [
-  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/json" })),
-  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/yaml" }))
+  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/yaml" })),
+  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/json" }))
 ] as const
 
 const options = {

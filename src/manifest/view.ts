@@ -1,0 +1,73 @@
+/** Plans and what came of them, as callers see them. */
+import { addressOf, type ResourceRecord } from "#src/store/records.ts"
+import type { Blocker, Plan, PlannedChange, Warning } from "./change.ts"
+
+export interface PlanView {
+  readonly planId: string
+  readonly organization: string
+  readonly baseRevision: string
+  readonly createdAt: string
+  readonly expiresAt: string
+  readonly summary: Readonly<Record<"create" | "update" | "replace" | "delete" | "noop" | "drift", number>>
+  readonly changes: ReadonlyArray<PlannedChange>
+  readonly drift: ReadonlyArray<{
+    readonly address: string
+    readonly differences: ResourceRecord["differences"]
+    readonly observedAt: string | null
+  }>
+  readonly blockers: ReadonlyArray<Blocker>
+  readonly warnings: ReadonlyArray<Warning>
+}
+
+export interface AppliedView {
+  readonly changes: ReadonlyArray<PlannedChange>
+  readonly revision: string
+  readonly resources: ReadonlyArray<{
+    readonly uid: string
+    readonly address: string
+    readonly generation: number
+  }>
+}
+
+export const view = (
+  organization: string,
+  stored: { readonly id: string; readonly createdAt: Date; readonly expiresAt: Date },
+  plan: Plan,
+  records: ReadonlyArray<ResourceRecord>
+): PlanView => {
+  const drift = records
+    .filter(
+      ({ conditions, deletionRequestedAt }) =>
+        deletionRequestedAt === null &&
+        conditions.some(({ type, status }) => type === "Drifted" && status === "true")
+    )
+    .map((record) => ({
+      address: addressOf(record),
+      differences: record.differences,
+      observedAt: record.conditions.find(({ type }) => type === "Drifted")?.lastTransitionAt ?? null
+    }))
+  const count = (action: PlannedChange["action"]) =>
+    plan.changes.filter((change) => change.action === action).length
+  return {
+    planId: stored.id,
+    organization,
+    baseRevision: records.reduce(
+      (most, { revision }) => (BigInt(revision) > BigInt(most) ? revision : most),
+      "0"
+    ),
+    createdAt: stored.createdAt.toISOString(),
+    expiresAt: stored.expiresAt.toISOString(),
+    summary: {
+      create: count("create"),
+      update: count("update"),
+      replace: count("replace"),
+      delete: count("delete"),
+      noop: count("noop"),
+      drift: drift.length
+    },
+    changes: plan.changes,
+    drift,
+    blockers: plan.blockers,
+    warnings: plan.warnings
+  }
+}
