@@ -6,10 +6,18 @@ import { defaultEnvironment, VariableKey } from "./names.ts"
 
 /** The one name that the resource has in its environment. */
 export const envVariablesName = "variables"
-/** Characters of one value: enough for certificates and service accounts. */
-export const longestVariable = 65_536
+/** Bytes of one value: enough for certificates and service accounts. */
+const longestVariable = 65_536
 /** Variables of one environment. */
 export const mostVariables = 1_000
+/** The value of a variable. Counting bytes is for texts that might have too many. */
+export const VariableValue = Schema.String.check(
+  Schema.makeFilter((value: string) =>
+    value.length * 3 <= longestVariable || new TextEncoder().encode(value).length <= longestVariable
+      ? undefined
+      : `must have at most ${longestVariable} bytes`
+  )
+).annotate({ description: `At most ${longestVariable} bytes of UTF-8` })
 /** Secret field under which the value of one variable is sealed. */
 export const variableField = (key: string): string => `variable/${key}`
 

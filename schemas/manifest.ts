@@ -7,7 +7,7 @@
 import * as Schema from "effect/Schema"
 import { CacheEvictionPolicy, CachePersistence } from "./cache.ts"
 import { CacheSku } from "./catalog.ts"
-import { longestVariable, mostVariables } from "./env-variables.ts"
+import { mostVariables, VariableValue } from "./env-variables.ts"
 import { EnvironmentSlug, Name, OrganizationSlug, VariableKey } from "./names.ts"
 import { GitSource, ProjectSpec, RuntimeClass } from "./project.ts"
 
@@ -251,7 +251,7 @@ export const ManifestProject = Schema.Struct({
   region: optional(region),
   git: optional(GitSource),
   env: optional(
-    Schema.Record(VariableKey, Schema.String.check(Schema.isMaxLength(longestVariable)))
+    Schema.Record(VariableKey, VariableValue)
       .check(Schema.isMaxProperties(mostVariables))
       .annotate({ description: `Variables of production; ${masked} leaves a value as it is` })
   ),

@@ -1,5 +1,6 @@
 /** `Project`: a container of environments. It is ready as soon as it exists. */
 import * as Schema from "effect/Schema"
+import { Region } from "./catalog.ts"
 import { defineKind } from "./kind.ts"
 import { present } from "./manifest-mapping.ts"
 
@@ -20,7 +21,7 @@ export const ProjectSpec = Schema.Struct({
   name: Schema.NonEmptyString.check(Schema.isMaxLength(100)),
   runtimeClass: RuntimeClass,
   /** Where an always-on project computes; absent for a project that scales to zero. */
-  region: Schema.optionalKey(Schema.NonEmptyString.check(Schema.isMaxLength(64))),
+  region: Schema.optionalKey(Region),
   git: Schema.optionalKey(GitSource)
 }).annotate({ identifier: "ProjectSpec" })
 export type ProjectSpec = typeof ProjectSpec.Type

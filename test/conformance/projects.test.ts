@@ -76,6 +76,33 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
     })
   )
 
+  it.effect("a region must be one that there is, in creations, changes and manifests alike", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const body = { name: "Far", slug: "far", runtimeClass: "always-on" }
+      const made = yield* call("POST", base, { body: { ...body, region: "local" } })
+      assert.deepStrictEqual([made.status, made.body.region], [201, "local"])
+      const elsewhere = yield* call("POST", base, { body: { ...body, slug: "far2", region: "moon" } })
+      const moved = yield* call("PATCH", `${base}/far`, { body: { region: "moon" } })
+      for (const answer of [elsewhere, moved]) {
+        assert.strictEqual(answer.status, 422)
+        assert.deepStrictEqual(
+          answer.body.errors.map(({ pointer }: { pointer: string }) => pointer),
+          ["/region"]
+        )
+      }
+      const kept = yield* call("PATCH", `${base}/far`, { body: { region: null } })
+      assert.strictEqual(kept.body.region, null)
+      const planned = yield* call("POST", "/v1/orgs/main/manifest/plan", {
+        body: { version: 1, organization: "main", projects: [{ ...body, region: "moon" }] }
+      })
+      assert.deepStrictEqual(
+        planned.body.blockers.map(({ pointer, code }: { pointer: string; code: string }) => [pointer, code]),
+        [["/projects/0/region", "invalid_spec"]]
+      )
+    })
+  )
+
   it.effect("the name of a project that is being deleted is free at once", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane

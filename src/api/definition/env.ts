@@ -3,26 +3,15 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as Schema from "effect/Schema"
+import { mostVariables, VariableValue } from "#schemas/env-variables.ts"
 import { VariableKey } from "#schemas/names.ts"
 import { Deleted, environmentQuery, projectParams } from "./fields.ts"
 import { operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
-/** Bytes of one value: enough for certificates and service accounts. */
-export const longestValue = 65_536
-/** Variables of one environment. */
-export const mostVariables = 1_000
-
-const Variable = Schema.Struct({
-  key: VariableKey,
-  value: Schema.String.check(
-    Schema.makeFilter((value: string) =>
-      value.length * 3 <= longestValue || new TextEncoder().encode(value).length <= longestValue
-        ? undefined
-        : `must have at most ${longestValue} bytes`
-    )
-  ).annotate({ description: `At most ${longestValue} bytes of UTF-8` })
-}).annotate({ identifier: "Variable" })
+const Variable = Schema.Struct({ key: VariableKey, value: VariableValue }).annotate({
+  identifier: "Variable"
+})
 
 export const VariableList = Schema.Array(Variable)
 

@@ -4,6 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { Region } from "#schemas/catalog.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
 import { GitSource, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
 import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
@@ -81,7 +82,7 @@ export const Projects = HttpApiGroup.make("projects").add(
     payload: Schema.Struct({
       name: Schema.optionalKey(name),
       runtimeClass: Schema.optionalKey(runtimeClass),
-      region: Schema.optionalKey(Schema.NullOr(Schema.NonEmptyString.check(Schema.isMaxLength(64)))),
+      region: Schema.optionalKey(Schema.NullOr(Region)),
       git: Schema.optionalKey(Schema.NullOr(GitSource))
     }),
     success: withEtag(ProjectView),
