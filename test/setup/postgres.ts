@@ -1,5 +1,5 @@
 /** A Postgres of its own in a temporary folder, from the bundled binaries. */
-import { execFileSync } from "node:child_process"
+import { execFileSync, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as net from "node:net"
 import * as os from "node:os"
@@ -12,8 +12,8 @@ export interface TemporaryPostgres {
   readonly url: string
   /** Stops the server and removes its folder. */
   readonly stop: () => void
-  /** Ends the server as a crash would, and starts it again. */
-  readonly crash: () => void
+  /** Ends the server, politely, at once, or by killing its first process; and starts it again. */
+  readonly restart: (how: "fast" | "immediate" | "kill") => Promise<void>
 }
 
 export const freePort = (): Promise<number> =>
@@ -42,6 +42,13 @@ export const startPostgres = async (options: { readonly durable: boolean }): Pro
       cwd: base,
       stdio: ["ignore", "ignore", "inherit"]
     })
+  /** The same, while this process goes on. */
+  const runAside = (program: string, args: ReadonlyArray<string>) =>
+    new Promise<void>((resolve, reject) =>
+      spawn(path.join(bin, program), args, { ...owner, cwd: base, stdio: "ignore" })
+        .once("error", reject)
+        .once("exit", (code) => (code === 0 ? resolve() : reject(new Error(`${program}: exit code ${code}`))))
+    )
   run("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
   const port = await freePort()
   const settings = [
@@ -62,9 +69,20 @@ export const startPostgres = async (options: { readonly durable: boolean }): Pro
       halt()
       fs.rmSync(base, { recursive: true, force: true })
     },
-    crash: () => {
-      halt()
-      start()
+    restart: async (how) => {
+      if (how === "kill") {
+        const [pid] = fs.readFileSync(path.join(data, "postmaster.pid"), "utf8").split("\n")
+        process.kill(Number(pid), "SIGKILL")
+      } else await runAside("pg_ctl", ["-D", data, "-m", how, "-w", "stop"])
+      // After a kill the old backends still hold the shared memory for a moment.
+      for (let tries = 0; ; tries++) {
+        try {
+          return await runAside("pg_ctl", ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
+        } catch (error) {
+          if (tries === 50) throw error
+          await new Promise((resolve) => setTimeout(resolve, 100))
+        }
+      }
     }
   }
 }

@@ -1,0 +1,114 @@
+/** Control planes as programs of their own, and the store they share. */
+import { type ChildProcess, spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import * as Effect from "effect/Effect"
+import { processesNaming } from "#test/setup/caches.ts"
+import { freePort, startPostgres } from "#test/setup/postgres.ts"
+import { until } from "./wait.ts"
+
+const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
+
+export interface Plane {
+  readonly start: () => Promise<void>
+  readonly kill: (signal: NodeJS.Signals) => Promise<void>
+  readonly call: (
+    method: string,
+    target: string,
+    body?: unknown,
+    timeoutMs?: number
+    // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
+  ) => Promise<{ status: number; body: any }>
+  readonly alive: () => boolean
+  readonly log: () => string
+}
+
+/** Several programs may share a folder and a store; each has ports of its own. */
+export const makePlane = async (
+  base: string,
+  databaseUrl: string,
+  more: Record<string, string> = {}
+): Promise<Plane> => {
+  const [port, metricsPort] = await Promise.all([freePort(), freePort()])
+  let child: ChildProcess | undefined
+  let log = ""
+  const token = () =>
+    (
+      JSON.parse(fs.readFileSync(path.join(base, "config", "svc", "credentials.json"), "utf8")) as {
+        session: string
+      }
+    ).session
+  return {
+    start: async () => {
+      child = spawn(process.execPath, [program, "up", "--no-apply"], {
+        cwd: base,
+        env: {
+          ...process.env,
+          SVC_DATA_DIR: path.join(base, "data"),
+          XDG_CONFIG_HOME: path.join(base, "config"),
+          SVC_DATABASE_URL: databaseUrl,
+          SVC_PORT: String(port),
+          SVC_METRICS_PORT: String(metricsPort),
+          SVC_RATE_LIMIT: "1000000",
+          ...more
+        },
+        stdio: ["ignore", "pipe", "pipe"]
+      })
+      for (const stream of [child.stdout, child.stderr])
+        stream?.on("data", (chunk: Buffer) => (log += chunk.toString()))
+      await until("serving", async () => {
+        const response = await fetch(`http://127.0.0.1:${port}/v1/health`, {
+          signal: AbortSignal.timeout(5_000)
+        })
+        await response.text()
+        return response.ok
+      })
+      await until("signed in", async () => token() !== "")
+    },
+    kill: (signal) =>
+      new Promise((resolve) => {
+        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return resolve()
+        child.once("exit", () => resolve())
+        child.kill(signal)
+      }),
+    call: async (method, target, body, timeoutMs = 60_000) => {
+      const response = await fetch(`http://127.0.0.1:${port}${target}`, {
+        method,
+        headers: { authorization: `Bearer ${token()}`, "content-type": "application/json" },
+        signal: AbortSignal.timeout(timeoutMs),
+        ...(body === undefined ? {} : { body: JSON.stringify(body) })
+      })
+      const text = await response.text()
+      return {
+        status: response.status,
+        body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text
+      }
+    },
+    alive: () => child !== undefined && child.exitCode === null && child.signalCode === null,
+    log: () => log
+  }
+}
+
+export const planesWorld = Effect.acquireRelease(
+  Effect.promise(async () => {
+    const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+    // The servers' user walks through it.
+    fs.chmodSync(base, 0o755)
+    return { base, store: await startPostgres({ durable: true }), planes: [] as Array<Plane> }
+  }),
+  ({ base, store, planes }) =>
+    Effect.promise(async () => {
+      await Promise.all(planes.map((plane) => plane.kill("SIGKILL")))
+      for (const { pid } of processesNaming(base)) {
+        try {
+          process.kill(pid, "SIGKILL")
+        } catch {
+          // Children of a server that was just killed end by themselves.
+        }
+      }
+      store.stop()
+      fs.rmSync(base, { recursive: true, force: true, maxRetries: 10 })
+    })
+)
