@@ -35,6 +35,7 @@ export interface Settings {
   /** Base URL of an OTLP/HTTP collector. Absent: no export. */
   readonly otlpUrl: string | undefined
   readonly logFormat: "pretty" | "json"
+  readonly logLevel: "Error" | "Warn" | "Info" | "Debug" | "Trace"
   /** `smtp://` or `smtps://`, with user and password. Absent: mail becomes files in {@link mailDir}. */
   readonly smtpUrl: Redacted.Redacted | undefined
   readonly mailFrom: string
@@ -115,6 +116,8 @@ const smtpUrl = Config.Redacted("SVC_SMTP_URL").pipe(
   Config.withDefault(undefined)
 )
 
+const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", trace: "Trace" } as const
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -153,6 +156,10 @@ const settings: Config.Config<Settings> = Config.all({
   otlpUrl: optional("SVC_OTLP_URL"),
   logFormat: Config.schema(Schema.Literals(["pretty", "json"]), "SVC_LOG_FORMAT").pipe(
     Config.withDefault("pretty" as const)
+  ),
+  logLevel: Config.schema(Schema.Literals(["error", "warn", "info", "debug", "trace"]), "SVC_LOG_LEVEL").pipe(
+    Config.withDefault("info" as const),
+    Config.map((level) => levels[level])
   ),
   smtpUrl,
   mailFrom: optional("SVC_MAIL_FROM"),

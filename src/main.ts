@@ -5,6 +5,7 @@ import * as FetchHttpClient from "effect/http/FetchHttpClient"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Otlp from "effect/observability/Otlp"
+import { MinimumLogLevel } from "effect/References"
 import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
@@ -104,8 +105,10 @@ export const controlPlane = Layer.unwrap(
 
 /** Logs as lines for people or as JSON, and traces to a collector when one is configured. */
 export const telemetry = Layer.unwrap(
-  Effect.map(AppConfig, ({ logFormat, otlpUrl }) => {
-    const logs = Logger.layer([logFormat === "json" ? Logger.consoleJson : Logger.consoleLogFmt])
+  Effect.map(AppConfig, ({ logFormat, logLevel, otlpUrl }) => {
+    const logs = Logger.layer([logFormat === "json" ? Logger.consoleJson : Logger.consoleLogFmt]).pipe(
+      Layer.merge(Layer.succeed(MinimumLogLevel, logLevel))
+    )
     if (otlpUrl === undefined) return logs
     return Otlp.layerJson({
       baseUrl: otlpUrl,
