@@ -125,19 +125,22 @@ export const layer = HttpApiBuilder.group(
               }
             ])
           }
-          const changes = feed
-            .follow(orgId, after)
-            .pipe(
-              Stream.map(
-                ({ cursor, deleted, record }) =>
-                  `id: ${cursor}\nevent: change\ndata: ${JSON.stringify({ deleted, resource: resourceSummary(record) })}\n\n`
-              )
+          // A revoked key or a removed member loses the stream as it would lose any other request: nothing is told
+          // after that. A store that does not answer just now decides nothing.
+          const holds = Effect.orElseSucceed(stillHolds, () => true)
+          const changes = feed.follow(orgId, after).pipe(
+            Stream.chunks,
+            Stream.mapEffect((chunk) => Effect.map(holds, (held) => (held ? chunk : undefined))),
+            Stream.takeWhile((chunk) => chunk !== undefined),
+            Stream.flattenArray,
+            Stream.map(
+              ({ cursor, deleted, record }) =>
+                `id: ${cursor}\nevent: change\ndata: ${JSON.stringify({ deleted, resource: resourceSummary(record) })}\n\n`
             )
-          // A revoked key or a removed member loses the stream as it would lose any other request. A store that does
-          // not answer just now decides nothing.
+          )
           const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(
-            Stream.mapEffect(() => Effect.orElseSucceed(stillHolds, () => true)),
-            Stream.takeWhile((holds) => holds),
+            Stream.mapEffect(() => holds),
+            Stream.takeWhile((held) => held),
             Stream.map(() => ": still here\n\n")
           )
           const start = Stream.make("retry: 1000\n\n")

@@ -4,10 +4,12 @@ import { AuditPage } from "#src/api/definition/audit.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { fits } from "#test/setup/people.ts"
 
-interface Record {
+interface Entry {
   readonly id: string
   readonly operation: string
   readonly principal: string
+  readonly credential: string
+  readonly address: string | null
   readonly outcome: number
   readonly resource: string | null
   readonly requestId: string
@@ -36,12 +38,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("the aud
       // Refusals are written a moment later.
       const page = yield* call("GET", `${org}/audit`, { token: mine.admin }).pipe(
         Effect.repeat({
-          until: ({ body }: Answer) => Boolean(body.items.some(({ outcome }: Record) => outcome === 403))
+          until: ({ body }: Answer) => Boolean(body.items.some(({ outcome }: Entry) => outcome === 403))
         }),
         Effect.timeout("10 seconds")
       )
       yield* fits(AuditPage, page.body)
-      const items: ReadonlyArray<Record> = page.body.items
+      const items: ReadonlyArray<Entry> = page.body.items
       const found = (operation: string) => items.find((item) => item.operation === operation)
       assert.deepInclude(found("apikeys.create"), {
         outcome: 201,
@@ -80,7 +82,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("the aud
         const more: string = cursor === "" ? "" : `&cursor=${cursor}`
         const page: Answer = yield* call("GET", `${path}?operation=orgs.update&limit=3${more}`, at)
         assert.isAtMost(page.body.items.length, 3)
-        seen.push(...page.body.items.map(({ id }: Record) => id))
+        seen.push(...page.body.items.map(({ id }: Entry) => id))
         cursor = page.body.nextCursor
       }
       assert.deepStrictEqual([seen.length, new Set(seen).size], [7, 7])
