@@ -44,11 +44,22 @@ export const latency = async (url: string): Promise<ReadonlyArray<Figure>> => {
     Layer.provide(Db.layer({ url: Redacted.make(url) })),
     Layer.provide(Layer.succeed(EngineOptions, { ...defaults, orgShare: 1 }))
   )
-  const measure = async (resync: boolean) => {
+  /** Keeps half of everything due, in small statements: locks of a large one would be what is measured. */
+  const resync = async (going: () => boolean) => {
+    while (going()) {
+      const [row] = await sql<[{ due: number }]>`select count(*)::int as due from work where due_at <= now()`
+      if (row.due < resources / 2)
+        await sql`update work set due_at = now(), rank = now() + interval '60 s' where (org_id, uid) in (
+          select org_id, uid from work where lease_token is null and due_at > now() limit 500 for update skip locked)`
+      else await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+  }
+  const measure = async (busy: boolean) => {
     const times: Array<number> = []
+    let going = busy
+    const resynced = resync(() => going)
     for (const uid of uids) {
-      if (resync)
-        await sql`update work set due_at = now(), rank = now() + interval '60 s' where lease_token is null and uid in (select uid from work order by random() limit 500)`
+      await new Promise((resolve) => setTimeout(resolve, 10 * Math.random()))
       const start = new Promise<number>((resolve) => started.set(uid, resolve))
       await sql.begin(async (tx) => {
         await tx`update resource set generation = generation + 1, spec = '{"size": 1}' where uid = ${uid}`
@@ -58,6 +69,8 @@ export const latency = async (url: string): Promise<ReadonlyArray<Figure>> => {
       const committed = performance.now()
       times.push(Math.max(0, (await start) - committed))
     }
+    going = false
+    await resynced
     times.sort((a, b) => a - b)
     const at = (q: number) => times[Math.floor(times.length * q)] ?? 0
     return { p50: at(0.5), p99: at(0.99) }

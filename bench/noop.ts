@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
-import { run } from "graphile-worker"
+import { Logger, run } from "graphile-worker"
 import postgres from "postgres"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
@@ -125,6 +125,8 @@ const graphileRate = async (url: string, jobs: number): Promise<number> => {
       }
     },
     noHandleSignals: true,
+    // A line for each job would cost it more than the job.
+    logger: new Logger(() => () => {}),
     preset: {
       worker: {
         connectionString: url,

@@ -117,6 +117,8 @@ export interface KindRoom {
   readonly kind: string
   readonly room: number
   readonly fullOrgs: ReadonlyArray<string>
+  /** Only what somebody asked for, or what is so late that it counts like that. */
+  readonly urgent?: boolean
 }
 
 export interface QueueStats {

@@ -56,6 +56,10 @@ interface Running {
 
 /** A record statement takes at most this many results. */
 const batchSize = 500
+/** Reconciles started without letting anything else run: more would make announcements wait. */
+const sliceSize = 32
+/** What somebody asked for may take this share of a kind's room beyond what routine work filled. */
+const urgentShare = 1 / 8
 
 /** Failures of the store end no loop, and faults of the program do not either: they are logged, and after a pause it goes on. */
 const persistent = <A, E, R>(label: string, self: Effect.Effect<A, E, R>): Effect.Effect<A, never, R> =>
@@ -91,8 +95,12 @@ export const layer = Layer.effect(
     const running = new Map<string, Running>()
     const results: Array<Recorded> = []
     const wake = yield* Queue.sliding<void>(1)
+    const alarm = yield* Queue.sliding<void>(1)
     const flush = yield* Queue.sliding<void>(1)
-    const poke = Queue.offer(wake, undefined)
+    const poke = Effect.sync(() => {
+      Queue.offerUnsafe(alarm, undefined)
+      Queue.offerUnsafe(wake, undefined)
+    })
     const turn = yield* Semaphore.make(1)
     const idle = yield* Semaphore.make(1)
     let busy = 0
@@ -122,6 +130,8 @@ export const layer = Layer.effect(
       return entry
     }
     const start = (entry: Running): void => {
+      // Lost while it waited for its turn.
+      if (!entry.busy) return
       const { claimed } = entry
       const registration = registrations.get(claimed.kind)!
       metrics.started(claimed)
@@ -152,80 +162,91 @@ export const layer = Layer.effect(
       )
     }
 
-    const rooms = (): ReadonlyArray<KindRoom> => {
-      const perKind = new Map<string, Map<string, number>>()
+    /** How many reconciles of one organization, or of one kind, run here. */
+    const held = (kind: string) => {
+      const orgs = new Map<string, number>()
+      let sum = 0
       for (const { claimed, busy: counts } of running.values()) {
-        if (!counts) continue
-        const orgs = perKind.get(claimed.kind) ?? new Map<string, number>()
-        perKind.set(claimed.kind, orgs.set(claimed.orgId, (orgs.get(claimed.orgId) ?? 0) + 1))
+        if (!counts || claimed.kind !== kind) continue
+        orgs.set(claimed.orgId, (orgs.get(claimed.orgId) ?? 0) + 1)
+        sum++
       }
-      const free = options.concurrency - busy
+      return { orgs, sum }
+    }
+    const limit = (room: number, urgent: boolean) => (urgent ? Math.ceil(room * (1 + urgentShare)) : room)
+    const orgShare = (concurrency: number) => Math.max(1, Math.ceil(concurrency * options.orgShare))
+
+    const rooms = (urgent: boolean): ReadonlyArray<KindRoom> => {
+      const free = limit(options.concurrency, urgent) - busy
       const list: Array<KindRoom> = []
       for (const { kind, concurrency } of registrations.values()) {
-        const orgs = perKind.get(kind.name) ?? new Map<string, number>()
-        const held = [...orgs.values()].reduce((sum, n) => sum + n, 0)
-        const room = Math.min(free, batchSize, concurrency - held)
-        const share = orgShare(concurrency)
+        const { orgs, sum } = held(kind.name)
+        const room = Math.min(free, urgent ? sliceSize : batchSize, limit(concurrency, urgent) - sum)
+        const share = orgShare(limit(concurrency, urgent))
         const fullOrgs = [...orgs].filter(([, n]) => n >= share).map(([org]) => org)
-        if (room > 0) list.push({ kind: kind.name, room, fullOrgs })
+        if (room > 0) list.push({ kind: kind.name, room, fullOrgs, ...(urgent ? { urgent } : {}) })
       }
       return list
     }
-    const orgShare = (concurrency: number) => Math.max(1, Math.ceil(concurrency * options.orgShare))
 
-    /** Splits a claim: what is over an organization's share goes back, so that others find room next time. */
-    const withinShare = (claimed: ReadonlyArray<Claimed>) => {
-      const held = new Map<string, number>()
-      for (const entry of running.values()) {
-        if (!entry.busy) continue
-        const key = `${entry.claimed.kind} ${entry.claimed.orgId}`
-        held.set(key, (held.get(key) ?? 0) + 1)
-      }
+    /**
+     * Splits a claim: what is over an organization's share, or over the room that another lane filled meanwhile,
+     * goes back, so that others find room next time.
+     */
+    const withinRoom = (claimed: ReadonlyArray<Claimed>, urgent: boolean) => {
+      const kinds = new Map([...new Set(claimed.map((one) => one.kind))].map((kind) => [kind, held(kind)]))
+      let free = limit(options.concurrency, urgent) - busy
       const mine: Array<Claimed> = []
       const surplus: Array<Claimed> = []
       for (const one of claimed) {
-        const key = `${one.kind} ${one.orgId}`
-        const n = held.get(key) ?? 0
+        const concurrency = registrations.get(one.kind)?.concurrency ?? 1
+        const now = kinds.get(one.kind)!
+        const n = now.orgs.get(one.orgId) ?? 0
         // A lease that ended and came back to this very process: the old run may write no more, and ends first.
         const before = running.get(one.uid)
         if (before !== undefined) drop(before)
-        if (before !== undefined || n >= orgShare(registrations.get(one.kind)?.concurrency ?? 1))
-          surplus.push(one)
+        const full =
+          free <= 0 || now.sum >= limit(concurrency, urgent) || n >= orgShare(limit(concurrency, urgent))
+        if (before !== undefined || full) surplus.push(one)
         else {
-          held.set(key, n + 1)
+          now.orgs.set(one.orgId, n + 1)
+          now.sum++
+          free--
           mine.push(one)
         }
       }
       return { mine, surplus }
     }
 
-    // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
-    const claimSome = turn.withPermit(
+    const claimSome = (urgent: boolean) =>
       Effect.gen(function* () {
-        const wanted = results.length < 4 * batchSize ? rooms() : []
+        const wanted = results.length < 4 * batchSize ? rooms(urgent) : []
         const asked = moment(clock)
         const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
-        const { mine, surplus } = withinShare(claimed)
+        const { mine, surplus } = withinRoom(claimed, urgent)
         return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
       })
-    )
     // Not to be interrupted between taking a lease and starting what holds it.
-    const startSome = Effect.uninterruptible(
-      Effect.gen(function* () {
-        const { wanted, claimed, entries, surplus } = yield* claimSome
-        yield* Effect.yieldNow
-        for (const entry of entries) start(entry)
-        for (const { claimed: one } of entries) {
-          // Creations that slipped past the deletion of what contains them.
-          if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
-        }
-        if (surplus.length > 0) yield* store.release(surplus)
-        const more = wanted.some(
-          (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
-        )
-        return { kinds: wanted.map((room) => room.kind), more: more && surplus.length === 0 }
-      })
-    )
+    const startSome = (claiming: ReturnType<typeof claimSome>) =>
+      Effect.uninterruptible(
+        Effect.gen(function* () {
+          const { wanted, claimed, entries, surplus } = yield* claiming
+          for (let from = 0; from < entries.length; from += sliceSize) {
+            yield* Effect.yieldNow
+            for (const entry of entries.slice(from, from + sliceSize)) start(entry)
+          }
+          for (const { claimed: one } of entries) {
+            // Creations that slipped past the deletion of what contains them.
+            if (one.children !== null && one.children.notDeleting > 0)
+              yield* store.cascade(one.orgId, one.uid)
+          }
+          if (surplus.length > 0) yield* store.release(surplus)
+          const more = wanted.some(
+            (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
+          )
+          return { kinds: wanted.map((room) => room.kind), more: more && surplus.length === 0 }
+        })
+      )
     const startOne = (orgId: string, uid: string) =>
       Effect.gen(function* () {
         const asked = moment(clock)
@@ -239,9 +260,12 @@ export const layer = Layer.effect(
         start(entry)
         return entry
       }).pipe(requests.withPermit, Effect.uninterruptible)
-    const claimRound = Effect.flatMap(startSome, ({ kinds, more }) =>
+    // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
+    const claimRound = Effect.flatMap(startSome(turn.withPermit(claimSome(false))), ({ kinds, more }) =>
       more ? Effect.void : idle.withPermit(rest(kinds))
     )
+    // What somebody asked for does not queue behind a large claim of routine looks.
+    const urgentRound = Effect.andThen(Queue.take(alarm), startSome(claimSome(true)))
 
     /** Waits for an announcement, for the next thing to become due, or for the safety net. */
     const rest = Effect.fnUntraced(function* (kinds: ReadonlyArray<string>) {
@@ -366,6 +390,7 @@ export const layer = Layer.effect(
       )
     )
     for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
+    yield* Effect.forkScoped(Effect.forever(persistent("claim urgent work", urgentRound)))
 
     return Worker.of({
       runOne: (orgId, uid) =>

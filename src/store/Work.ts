@@ -63,11 +63,12 @@ export const layer = Layer.effect(
       claim: Effect.fnUntraced(function* (rooms, leaseMs) {
         const rows = yield* orUnavailable(sql<LeasedRow>`
           with due as (
-            select w.org_id, w.uid, w.due_at
-            from jsonb_to_recordset(${sql.json(rooms)}::jsonb) as k(kind text, room int, "fullOrgs" uuid[])
+            select w.tuple, w.due_at
+            from jsonb_to_recordset(${sql.json(rooms)}::jsonb) as k(kind text, room int, "fullOrgs" uuid[], urgent boolean)
             cross join lateral (
-              select org_id, uid, due_at from work
-              where kind = k.kind and rank <= now() + interval '60 seconds' and due_at <= now()
+              select ctid as tuple, due_at from work
+              where kind = k.kind and due_at <= now()
+                and rank <= now() + case when k.urgent then interval '0' else interval '60 seconds' end
                 and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
             ) w
@@ -75,7 +76,8 @@ export const layer = Layer.effect(
             limit 1000
           )
           ${take(sql, leaseMs)}
-          from due where w.org_id = due.org_id and w.uid = due.uid
+          -- Locked above, a row stays where it is: no second search for it.
+          from due where w.ctid = due.tuple
           returning ${leased(sql)},
             (extract(epoch from now() - due.due_at) * 1000)::float8 as "lateBy"`)
         return yield* load(rows)

@@ -125,9 +125,10 @@ export class MemoryStore {
 
   claim(rooms: ReadonlyArray<KindRoom>, leaseMs: number): ReadonlyArray<Claimed> {
     const now = this.#now()
-    return rooms.flatMap(({ kind, room, fullOrgs }) =>
+    return rooms.flatMap(({ kind, room, fullOrgs, urgent = false }) =>
       [...this.work.values()]
         .filter((row) => row.kind === kind && this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
+        .filter((row) => !urgent || row.rank <= now || this.#flaws.has("priorities ignored"))
         .sort((a, b) => this.#before(a, b))
         .slice(0, room)
         .map((row) => this.#take(row, leaseMs, now - row.dueAt))

@@ -112,7 +112,10 @@ export class Simulation {
     const { timeline, watcher, store } = this.cluster
     timeline.runUntil(timeline.now + 2_000)
     watcher.checkWaiting()
-    const ready = [...store.resources.values()].filter((row) => row.phase === "ready").map((row) => row.uid)
+    // A run that began before a pause may still be at a change that was asked for earlier.
+    const ready = [...store.resources.values()]
+      .filter((row) => row.phase === "ready" && row.observedGeneration === row.generation)
+      .map((row) => row.uid)
     const writes = ready.map((uid) => watcher.writesTo(uid))
     timeline.runUntil(timeline.now + 1.2 * longestDriftIntervalMs)
     this.#demand("it did not stay so: ")

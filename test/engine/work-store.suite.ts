@@ -232,6 +232,21 @@ export const workStoreSuite = <E>(
       })
     )
 
+    it.effect("an urgent claim takes what somebody asked for, and what is as late as that", () =>
+      Effect.gen(function* () {
+        const { work, store, make, claim, room } = yield* setting
+        const urgent = (n = 10) => work.claim([{ ...room(n)[0]!, urgent: true }], leaseMs)
+        const routine = yield* make()
+        yield* work.record((yield* claim()).map((one) => result(one, { dueIn: 1_000, priority: 2 })))
+        yield* store.advance(2_000)
+        const asked = yield* make()
+        assert.deepStrictEqual(uidsOf(yield* urgent()), [asked])
+        assert.lengthOf(yield* urgent(), 0)
+        yield* store.advance(65_000)
+        assert.include(uidsOf(yield* urgent()), routine)
+      })
+    )
+
     it.effect("nothing is claimed for an organization that has its share", () =>
       Effect.gen(function* () {
         const { work, store, orgId, make, room } = yield* setting

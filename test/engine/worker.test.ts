@@ -8,7 +8,7 @@ import { Engine } from "#src/engine/Engine.ts"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry, Retryable, Terminal } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
-import type { Db } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import * as Work from "#src/store/Work.ts"
@@ -18,10 +18,16 @@ import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
 
 const fast = { ...defaults, pollMs: 200, backoffMs: [20, 100], stallAfter: 4, stalledRetryMs: 300 } as const
 
-const EngineLive = (world: World, options: EngineOptions = fast) =>
+const EngineLive = (world: World, options: EngineOptions = fast, concurrency = 64) =>
   Engine.layer.pipe(
     Layer.provideMerge(Worker.layer),
-    Layer.provide(Layer.mergeAll(toyLayer(world), project.layer, environment.layer)),
+    Layer.provide(
+      Layer.mergeAll(
+        toyLayer(world, { driftInterval: "1 hour", concurrency }),
+        project.layer,
+        environment.layer
+      )
+    ),
     Layer.provide(Registry.layer),
     Layer.provide(Work.layer),
     Layer.provide(Work.signal),
@@ -220,5 +226,33 @@ it.live("stopping gives leases back, so that the next process goes on at once", 
     yield* Effect.gen(function* () {
       yield* eventually("taken over", record(org.id, change.uid), (row) => row?.phase === "ready")
     }).pipe(Effect.provide(EngineLive(world)))
+  }).pipe(Effect.provide(Store))
+)
+
+it.live("what somebody asked for starts although routine looks fill the room of its kind", () =>
+  Effect.gen(function* () {
+    const org = yield* makeOrganization()
+    const place = yield* makeProject(org.id, "shop")
+    const resources = yield* Resources
+    const { engine: sql } = yield* Db
+    const world = makeWorld()
+    const options = { ...fast, drainMs: 50, orgShare: 1 }
+    yield* Effect.gen(function* () {
+      const routine = Array.from({ length: 4 }, (_, i) => cacheChange(place, `old-${i}`, { size: 1 }))
+      yield* resources.write(org.id, routine, actor)
+      for (const { uid } of routine)
+        yield* eventually("ready", record(org.id, uid), (row) => row?.phase === "ready")
+      world.behave = (_, { uid }) => (routine.some((one) => one.uid === uid) ? Effect.never : Effect.void)
+      world.log.length = 0
+      yield* sql`update work set due_at = now(), rank = now() + interval '60 seconds' where org_id = ${org.id}::uuid and kind = 'Cache'`
+      yield* eventually(
+        "the room is full",
+        Effect.sync(() => world.log.length),
+        (n) => n === 4
+      )
+      const asked = cacheChange(place, "new", { size: 2 })
+      yield* resources.write(org.id, [asked], actor)
+      yield* eventually("started", record(org.id, asked.uid), (row) => row?.phase === "ready")
+    }).pipe(Effect.provide(EngineLive(world, options, 4)))
   }).pipe(Effect.provide(Store))
 )
