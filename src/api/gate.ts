@@ -24,6 +24,7 @@ import type { Role } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
 import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { RateLimits, type Taken } from "#src/access/RateLimits.ts"
+import { sameOrigin } from "#src/access/same-origin.ts"
 import { AppConfig } from "#src/config.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
 import { Audit } from "#src/store/Audit.ts"
@@ -272,14 +273,6 @@ const environmentOf = (request: HttpServerRequest.HttpServerRequest): string | u
   const query = request.url.indexOf("?")
   if (query === -1) return undefined
   return new URLSearchParams(request.url.slice(query + 1)).get("environment") ?? undefined
-}
-
-const sameOrigin = (request: HttpServerRequest.HttpServerRequest): boolean => {
-  const site = request.headers["sec-fetch-site"]
-  if (site !== undefined) return site === "same-origin"
-  const origin = request.headers["origin"]
-  const host = request.headers["host"]
-  return origin !== undefined && host !== undefined && URL.canParse(origin) && new URL(origin).host === host
 }
 
 const tooMany = (taken: Taken): Problem =>

@@ -14,6 +14,11 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
+import { Identity } from "#src/identity/Identity.ts"
+import { Oidc } from "#src/identity/Oidc.ts"
+import { People } from "#src/identity/People.ts"
+import { Passwords } from "#src/identity/passwords.ts"
+import { Sessions } from "#src/identity/Sessions.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
@@ -35,6 +40,7 @@ import { Cursors } from "./cursor.ts"
 import * as database from "./database.ts"
 import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
+import * as door from "./door.ts"
 import * as env from "./env.ts"
 import * as gate from "./gate.ts"
 import * as invitations from "./invitations.ts"
@@ -45,6 +51,7 @@ import * as projects from "./projects.ts"
 import { Replay } from "./replay.ts"
 import * as resources from "./resources.ts"
 import * as routing from "./routing.ts"
+import * as signIn from "./sign-in.ts"
 import * as system from "./system.ts"
 
 const handlers = Layer.mergeAll(
@@ -80,6 +87,12 @@ const people = Layer.mergeAll(
   )
 )
 
+/** Who somebody is. */
+const identity = Identity.layer.pipe(
+  Layer.provide([Passwords.layer, Mail.layer]),
+  Layer.provideMerge(Layer.mergeAll(People.layer, Sessions.layer, Oidc.layer))
+)
+
 const services = Layer.mergeAll(
   Access.layer,
   AccessRecords.layer,
@@ -107,7 +120,14 @@ const routes = Layer.mergeAll(
   // The script comes with the page, and fonts of the system do: it reads well without the internet.
   HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }),
   routing.layer
-).pipe(Layer.provide(handlers), Layer.provide(people), Layer.provide(gate.layer), Layer.provide(services))
+).pipe(
+  Layer.provide(handlers),
+  Layer.provide(people),
+  Layer.provide(Layer.mergeAll(signIn.layerSignIn, signIn.layerSessions)),
+  Layer.provide(Layer.mergeAll(gate.layer, door.layer)),
+  Layer.provide(identity),
+  Layer.provide(services)
+)
 
 /**
  * The server listens a moment before its routes are ready. A request that comes in between would never be answered,

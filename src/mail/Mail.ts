@@ -68,4 +68,5 @@ export const insertMail = (sql: Sql, row: OutboxRow, condition?: Fragment): Frag
   insert into mail_outbox (id, org_id, template, recipient, key_id, sealed, expires_at)
   select ${row.id}::uuid, ${row.orgId}::uuid, ${row.template}::text, ${row.recipient}::text, ${row.keyId}::text,
     ${row.sealed}::bytea, now() + make_interval(secs => ${row.usefulSeconds}::float8)
-  where ${condition ?? sql`true`}`
+  where ${condition ?? sql`true`}
+  on conflict do nothing`

@@ -14,13 +14,14 @@ import { Orgs } from "./orgs.ts"
 import { Environments, Projects } from "./projects.ts"
 import { Resources } from "./resources.ts"
 import { Gate } from "./scope.ts"
+import { Sessions, SignIn } from "./sign-in.ts"
 import { Me, System } from "./system.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
-  .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog)
+  .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
   .middleware(Gate)
-  .add(System)
+  .add(SignIn, System)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.ParamsParseOptions, { errors: "all" })

@@ -99,11 +99,11 @@ export const operation = (
   )
 
 /** An operation that anybody may call. */
-export const publicOperation = (id: string, summary: string): Context.Context<never> =>
+export const publicOperation = (id: string, summary: string, risk: Risk = "read"): Context.Context<never> =>
   annotate(
     {
       id,
-      risk: "read",
+      risk,
       role: null,
       sensitive: false,
       billing: false,
