@@ -70,6 +70,9 @@ export interface Claimed extends Lease {
   readonly now: number
 }
 
+/** A lease that comes to nothing. */
+export type Returned = Pick<Claimed, keyof Lease | "lateBy">
+
 /** 0: somebody asked. 1: another try. 2: a routine look. */
 export type Priority = 0 | 1 | 2
 /** How long, in milliseconds, work of each priority yields to work of a higher one. Age lifts it above. */
@@ -151,8 +154,8 @@ export class WorkStore extends Context.Service<
     readonly record: (
       results: ReadonlyArray<Recorded>
     ) => Effect.Effect<ReadonlyArray<Lease>, StoreUnavailable>
-    /** Gives leases back unused: the resources are due at once. */
-    readonly release: (leases: ReadonlyArray<Lease>) => Effect.Effect<void, StoreUnavailable>
+    /** Gives leases back unused: the resources are due at once, as late as they were and at their priority. */
+    readonly release: (claimed: ReadonlyArray<Returned>) => Effect.Effect<void, StoreUnavailable>
     /** Asks for the deletion of what a deleting resource still contains. */
     readonly cascade: (orgId: string, uid: string) => Effect.Effect<void, StoreUnavailable>
     /** Milliseconds until something of these kinds is due, if anything is scheduled. */

@@ -61,7 +61,7 @@ export class Interventions extends Context.Service<
         with touched as (
           update work w set again = true,
             due_at = case when w.lease_until > now() then w.due_at else now() end,
-            rank = case when w.lease_until > now() then w.rank else now() end
+            rank = case when w.lease_until > now() then w.due_at else now() end
           from resource r
           where r.org_id = ${orgId}::uuid and w.org_id = r.org_id and w.uid = r.uid and r.deleted_at is null
             and ${inOrg(sql, orgId)}
@@ -81,7 +81,7 @@ export class Interventions extends Context.Service<
             with touched as (
               update work w set retry_token = ${token}, again = true, attempt = 0, waiting_on = null,
                 due_at = case when w.lease_until > now() then w.due_at else now() end,
-                rank = case when w.lease_until > now() then w.rank else now() end
+                rank = case when w.lease_until > now() then w.due_at else now() end
               where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and ${inOrg(sql, orgId)}
               returning uid
             ), told as (${event(orgId, uid, "RetryRequested", "A look was asked for", actor)}),
@@ -136,7 +136,7 @@ export class Interventions extends Context.Service<
             ), parent as (
               update work w set again = true,
                 due_at = case when w.lease_until > now() then w.due_at else now() end,
-                rank = case when w.lease_until > now() then w.rank else now() end
+                rank = case when w.lease_until > now() then w.due_at else now() end
               from gone g where w.org_id = ${orgId}::uuid and w.uid = g.parent_uid and ${inOrg(sql, orgId)}
             ), told as (
               insert into resource_event (org_id, uid, type, reason, message, actor)

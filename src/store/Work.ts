@@ -2,7 +2,9 @@
  * The engine's queue in Postgres. Postgres is the only coordinator: any number of processes may claim.
  *
  * A lease hides a row by moving its due time behind the lease's end, so one condition (`due_at <= now()`) serves
- * both "its time has come" and "its holder died". Sets travel as JSON or as joined text, one parameter each.
+ * both "its time has come" and "its holder died". What lies between due time and rank is always the penalty of its
+ * priority, so work whose holder died comes back with the priority it had. Sets travel as JSON or as joined text, one
+ * parameter each.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -98,7 +100,7 @@ export const layer = Layer.effect(
           update work w set
             lease_until = now() + ${leaseMs}::float8 * interval '1 millisecond',
             due_at = now() + ${leaseMs}::float8 * interval '1 millisecond',
-            rank = now() + ${leaseMs + priorityPenalty[2]}::float8 * interval '1 millisecond'
+            rank = now() + ${leaseMs}::float8 * interval '1 millisecond' + (w.rank - w.due_at)
           from ${leaseRows(sql, leases)}
           where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
           returning w.uid`)
@@ -122,8 +124,15 @@ export const layer = Layer.effect(
         if (leases.length === 0) return
         yield* repeatable(sql`
           with released as (
-            update work w set lease_token = null, lease_until = null, due_at = now(), rank = now()
-            from ${leaseRows(sql, leases)}
+            update work w set lease_token = null, lease_until = null,
+              due_at = now() - late * interval '1 millisecond',
+              rank = now() - late * interval '1 millisecond' + (w.rank - w.due_at)
+            from unnest(
+              string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
+              string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[],
+              string_to_array(${leases.map((lease) => lease.token).join()}, ',')::bigint[],
+              string_to_array(${leases.map((lease) => lease.lateBy).join()}, ',')::float8[]
+            ) as l(org_id, uid, token, late)
             where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
             returning w.uid
           )
@@ -141,7 +150,7 @@ export const layer = Layer.effect(
           ), woken as (
             update work w set again = true,
               due_at = case when w.lease_until > now() then w.due_at else now() end,
-              rank = case when w.lease_until > now() then w.rank else now() end
+              rank = case when w.lease_until > now() then w.due_at else now() end
             from marked where w.org_id = marked.org_id and w.uid = marked.uid
             returning w.uid
           )
@@ -169,7 +178,7 @@ const take = (sql: Sql, leaseMs: number) => sql`
     lease_token = nextval('lease_token'),
     lease_until = now() + ${leaseMs}::float8 * interval '1 millisecond',
     due_at = now() + ${leaseMs}::float8 * interval '1 millisecond',
-    rank = now() + ${leaseMs + priorityPenalty[2]}::float8 * interval '1 millisecond',
+    rank = now() + ${leaseMs}::float8 * interval '1 millisecond' + (w.rank - w.due_at),
     again = false, waiting_on = null`
 
 const leased = (sql: Sql) => sql`
@@ -369,7 +378,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
       update work w set
         again = true, waiting_on = null,
         due_at = case when w.lease_until > now() then w.due_at else now() end,
-        rank = case when w.lease_until > now() then w.rank else now() end
+        rank = case when w.lease_until > now() then w.due_at else now() end
       from changed c
       where w.org_id = c.org_id and (w.waiting_on = c.uid or c.gone and w.uid = c.parent_uid)
         -- What this statement wrote already saw to itself; a stale result of the batch wrote nothing.

@@ -207,7 +207,7 @@ const statement = (
       update work w set
         again = true,
         due_at = case when w.lease_until > now() then w.due_at else now() end,
-        rank = case when w.lease_until > now() then w.rank else now() end,
+        rank = case when w.lease_until > now() then w.due_at else now() end,
         waiting_on = null
       where w.org_id = ${orgId}::uuid and ${gate}
         and w.uid in (select uid from updated union all select uid from deleted)

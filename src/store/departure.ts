@@ -71,7 +71,7 @@ export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment)
   ), requeued as (
     update work w set again = true, waiting_on = null,
       due_at = case when w.lease_until > now() then w.due_at else now() end,
-      rank = case when w.lease_until > now() then w.rank else now() end
+      rank = case when w.lease_until > now() then w.due_at else now() end
     where w.org_id = ${orgId}::uuid and w.uid in (select uid from doomed) and ${gate}
   ), told as (
     insert into resource_event (org_id, uid, type, reason, message, actor, generation)

@@ -18,6 +18,7 @@ import {
   priorityPenalty,
   type QueueStats,
   type Recorded,
+  type Returned,
   type StatusChange,
   type WorkStore
 } from "#src/engine/WorkStore.ts"
@@ -160,13 +161,13 @@ export class MemoryStore {
     return kept.map((result) => result.lease)
   }
 
-  release(leases: ReadonlyArray<Lease>): void {
+  release(leases: ReadonlyArray<Returned>): void {
     if (this.#flaws.has("nothing released")) return
     for (const lease of leases) {
       const row = this.#held(lease)
       if (row === undefined) continue
       this.#give(row)
-      row.dueAt = row.rank = this.#now()
+      this.#reschedule(row, this.#now() - lease.lateBy)
       this.announce()
     }
   }
@@ -327,8 +328,14 @@ export class MemoryStore {
 
   /** Moves the due time behind the end of the lease. */
   #hide(row: WorkRow, leaseMs: number): void {
-    row.leaseUntil = row.dueAt = this.#now() + leaseMs
-    row.rank = row.dueAt + priorityPenalty[2]
+    row.leaseUntil = this.#now() + leaseMs
+    this.#reschedule(row, row.leaseUntil)
+  }
+
+  /** At another time, with the same priority. */
+  #reschedule(row: WorkRow, dueAt: number): void {
+    row.rank += dueAt - row.dueAt
+    row.dueAt = dueAt
   }
 
   #give(row: WorkRow): void {
@@ -449,7 +456,8 @@ export class MemoryStore {
     if (row === undefined) return
     row.again = true
     if (!keepWaiting) row.waitingOn = null
-    if (row.leaseUntil === null || row.leaseUntil <= this.#now()) row.dueAt = row.rank = this.#now()
+    if (row.leaseUntil === null || row.leaseUntil <= this.#now()) row.dueAt = this.#now()
+    row.rank = row.dueAt
     this.announce()
   }
 

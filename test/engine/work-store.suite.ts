@@ -219,6 +219,55 @@ export const workStoreSuite = <E>(
       })
     )
 
+    it.effect("what is given back keeps its place in the order", () =>
+      Effect.gen(function* () {
+        const { work, store, orgId, make, claim, claimUids } = yield* setting
+        const old = yield* make()
+        const routine = yield* make()
+        const changed = yield* make()
+        const dueIn = (uid: string) => (uid === old ? 0 : 60_000)
+        yield* work.record((yield* claim()).map((one) => result(one, { dueIn: dueIn(one.uid) })))
+        yield* store.advance(65_000)
+        yield* store.update(orgId, changed, { size: 2 })
+        const all = yield* claim()
+        assert.lengthOf(all, 3)
+        yield* work.release(all)
+        assert.deepStrictEqual(yield* claimUids(1), [old])
+        assert.deepStrictEqual(yield* claimUids(1), [changed])
+        const last = only(yield* claim())
+        assert.strictEqual(last.uid, routine)
+        assert.isAtLeast(last.lateBy, 5_000)
+        assert.isBelow(last.lateBy, 10_000)
+      })
+    )
+
+    it.effect("what was in the hands of somebody who died comes back at its priority", () =>
+      Effect.gen(function* () {
+        const { work, store, orgId, make, claim, claimUids } = yield* setting
+        const routine = yield* make()
+        const before = yield* make()
+        const during = yield* make()
+        yield* work.record((yield* claim()).map((one) => result(one, { dueIn: 0 })))
+        yield* store.update(orgId, before, { size: 2 })
+        const all = yield* claim()
+        assert.lengthOf(all, 3)
+        // Later than the others, so that it comes last among equals.
+        yield* work.heartbeat(
+          all.filter((one) => one.uid !== routine),
+          leaseMs + 1_000
+        )
+        yield* work.heartbeat(
+          all.filter((one) => one.uid === during),
+          leaseMs + 2_000
+        )
+        yield* store.update(orgId, during, { size: 2 })
+        yield* store.advance(leaseMs + 3_000)
+        assert.deepStrictEqual(yield* claimUids(1), [before])
+        assert.deepStrictEqual(yield* claimUids(1), [during])
+        assert.deepStrictEqual(yield* claimUids(1), [routine])
+      })
+    )
+
     it.effect("a claim takes no more of a kind than there is room, and says how late it is", () =>
       Effect.gen(function* () {
         const { store, make, claim } = yield* setting

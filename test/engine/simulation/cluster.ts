@@ -19,6 +19,7 @@ import { Violation, Watcher } from "./watcher.ts"
 export interface ClusterOptions {
   readonly flaws?: ReadonlyArray<Flaw>
   readonly fenced?: Fenced
+  readonly heedless?: boolean
   readonly clingMs?: number
 }
 
@@ -46,12 +47,13 @@ export class Cluster {
   #processes: Array<Process> = []
   #started = 0
 
-  constructor(seed: number, { flaws, fenced, clingMs = 0 }: ClusterOptions = {}) {
+  constructor(seed: number, { flaws, fenced, heedless = false, clingMs = 0 }: ClusterOptions = {}) {
     this.timeline = new Timeline(seed)
     this.store = new MemoryStore(() => this.timeline.now, new Set(flaws))
     this.watcher = new Watcher(this.timeline, this.store)
     this.farEnd = new FarEnd(this.timeline, this.watcher, {
       fenced: fenced ?? this.timeline.random.pick(["looks and writes", "writes"])!,
+      heedless,
       clingMs
     })
     this.store.announce = () => {

@@ -6,6 +6,7 @@
  * slow, failing for a while or for good, hanging, and finding out late that they may not.
  */
 import * as Effect from "effect/Effect"
+import { identity } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
@@ -78,6 +79,8 @@ export type Fenced = "looks and writes" | "writes" | "nothing"
 
 export interface FarEndOptions {
   readonly fenced: Fenced
+  /** Runs write without asking whether they still may, which the watcher must notice. */
+  readonly heedless: boolean
   /** How long a run that cannot be interrupted keeps others away. */
   readonly clingMs: number
 }
@@ -146,10 +149,7 @@ export class FarEnd {
           }
           yield* Effect.sleep(random.between(500, 12_000))
         }
-        const request = outside(
-          "thing",
-          effect
-        )(
+        const request = (this.#options.heedless ? identity : outside("thing", effect))(
           connection.farCall(() =>
             this.#admit(resource, effect)
               ? { _tag: "Done" as const, value: act() }
