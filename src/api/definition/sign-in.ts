@@ -90,7 +90,8 @@ const SessionView = Schema.Struct({
   lastUsedAt: Timestamp,
   expiresAt: Timestamp
 }).annotate({ identifier: "Session" })
-const Nothing = Schema.Struct({})
+/** `{}`: a struct without fields would take any. */
+const Nothing = Schema.Record(Schema.String, Schema.Never)
 const ofSession = { risk: "write", credentials: sessionOnly } as const
 
 export const Sessions = HttpApiGroup.make("sessions").add(
