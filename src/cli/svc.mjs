@@ -2,10 +2,14 @@
 // Plain JavaScript, so that an old Node can read it and say what is wrong.
 import { spawn } from "node:child_process"
 import { existsSync } from "node:fs"
+import * as module from "node:module"
 import { fileURLToPath } from "node:url"
 
 const [major, minor] = process.versions.node.split(".").map(Number)
 if (major > 22 || (major === 22 && minor >= 19)) {
+  // Compiling the program again each time would be nearly half of what a short command costs. The folder is as safe
+  // as the program itself; where it cannot be written, nothing is kept.
+  module.enableCompileCache?.(fileURLToPath(new URL("../../node_modules/.cache/svc", import.meta.url)))
   await import("./main.ts")
 } else {
   // The Node that npm installed beside the program serves as well.

@@ -45,7 +45,8 @@ export const up = (flags: UpFlags) =>
     )
     yield* Effect.provide(
       serve(flags, url),
-      Layer.mergeAll(controlPlane, telemetry).pipe(Layer.provide(keep))
+      // Under the control plane, not beside it: what it logs and traces goes there.
+      controlPlane.pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
     )
   }).pipe(
     Effect.provide(AppConfig.layer),

@@ -1,0 +1,113 @@
+/** The real program as a child process, run by a user who has nothing yet: an empty home and an empty folder. */
+import { type ChildProcess, spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import * as Effect from "effect/Effect"
+
+export const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
+
+export interface Outcome {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface RunOptions {
+  readonly stdin?: string
+  readonly env?: Record<string, string>
+  readonly cwd?: string
+}
+
+export interface Running {
+  readonly child: ChildProcess
+  readonly stdout: () => string
+  readonly stderr: () => string
+  readonly ended: Promise<Outcome>
+  /** Waits until a stream holds this. */
+  readonly says: (text: string | RegExp, seconds?: number) => Promise<void>
+}
+
+export interface User {
+  /** The folder that commands run in. */
+  readonly cwd: string
+  readonly credentialsFile: string
+  readonly env: Record<string, string>
+  readonly start: (args: ReadonlyArray<string>, options?: RunOptions) => Running
+  /** Runs a command to its end. */
+  readonly svc: (args: ReadonlyArray<string>, options?: RunOptions) => Effect.Effect<Outcome>
+  readonly signIn: (entry: Record<string, unknown>) => void
+}
+
+/** Nothing of the machine's own settings reaches the program. */
+const cleanEnv = () =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(
+      (entry): entry is [string, string] =>
+        entry[1] !== undefined && !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS)/.test(entry[0])
+    )
+  )
+
+export const newUser = Effect.acquireRelease(
+  Effect.sync((): User & { readonly base: string } => {
+    const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-cli-"))
+    // The servers' user walks through it.
+    fs.chmodSync(base, 0o755)
+    const cwd = path.join(base, "work")
+    fs.mkdirSync(cwd)
+    const env: Record<string, string> = { ...cleanEnv(), XDG_CONFIG_HOME: path.join(base, "config") }
+    const credentialsFile = path.join(base, "config", "svc", "credentials.json")
+    const start = (args: ReadonlyArray<string>, options: RunOptions = {}): Running => {
+      const child = spawn(process.execPath, [program, ...args], {
+        cwd: options.cwd ?? cwd,
+        env: { ...env, ...options.env },
+        stdio: ["pipe", "pipe", "pipe"]
+      })
+      let [stdout, stderr] = ["", ""]
+      child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()))
+      child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()))
+      // A program that ends without reading its input is no fault of ours.
+      child.stdin.on("error", () => undefined)
+      child.stdin.end(options.stdin ?? "")
+      const ended = new Promise<Outcome>((resolve) =>
+        child.once("close", (code) => resolve({ code, stdout, stderr }))
+      )
+      return {
+        child,
+        ended,
+        stdout: () => stdout,
+        stderr: () => stderr,
+        says: async (text, seconds = 60) => {
+          const deadline = Date.now() + seconds * 1000
+          const said = () =>
+            typeof text === "string" ? (stdout + stderr).includes(text) : text.test(stdout + stderr)
+          while (!said()) {
+            if (Date.now() > deadline || child.exitCode !== null)
+              throw new Error(`svc ${args.join(" ")} never said "${text}", but:\n${stdout}${stderr}`)
+            await new Promise((resolve) => setTimeout(resolve, 20))
+          }
+        }
+      }
+    }
+    return {
+      base,
+      cwd,
+      env,
+      credentialsFile,
+      start,
+      svc: (args, options) =>
+        Effect.promise(() => start(args, options).ended).pipe(
+          Effect.timeoutOrElse({
+            duration: "90 seconds",
+            orElse: () => Effect.die(new Error(`svc ${args.join(" ")} does not end`))
+          })
+        ),
+      signIn: (entry) => {
+        fs.mkdirSync(path.dirname(credentialsFile), { recursive: true })
+        fs.writeFileSync(credentialsFile, JSON.stringify(entry), { mode: 0o600 })
+      }
+    }
+  }),
+  ({ base }) => Effect.sync(() => fs.rmSync(base, { recursive: true, force: true, maxRetries: 10 }))
+)
