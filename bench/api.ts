@@ -18,13 +18,13 @@ import type { Figure } from "./figures.ts"
 const file = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-interface Load {
+export interface Load {
   readonly rate: number
   readonly p99: number
 }
 
 /** Closed loop: 16 connections, each asks again when it was answered. */
-const load = async (
+export const load = async (
   port: number,
   request: (n: number) => { method: string; path: string; body?: string },
   headers: Record<string, string>,
@@ -81,7 +81,7 @@ const load = async (
   return { rate: times.length / elapsed, p99: times[Math.floor(times.length * 0.99)] ?? 0 }
 }
 
-const serving = async (port: number, target: string, child: ChildProcess) => {
+export const serving = async (port: number, target: string, child: ChildProcess) => {
   for (let i = 0; i < 400; i++) {
     if (child.exitCode !== null) throw new Error(`a server ended with ${child.exitCode}`)
     const ok = await fetch(`http://127.0.0.1:${port}${target}`).then(
@@ -94,7 +94,7 @@ const serving = async (port: number, target: string, child: ChildProcess) => {
   throw new Error("a server does not answer")
 }
 
-const ended = (child: ChildProcess) =>
+export const ended = (child: ChildProcess) =>
   new Promise<void>((resolve) => {
     if (child.exitCode !== null || child.signalCode !== null) return resolve()
     child.once("exit", () => resolve())

@@ -6,7 +6,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   noop: async () => (await import("./noop.ts")).noop,
   latency: async () => (await import("./latency.ts")).latency,
   plan: async () => (await import("./api.ts")).plan,
-  api: async () => (await import("./api.ts")).api
+  api: async () => (await import("./api.ts")).api,
+  auth: async () => (await import("./auth.ts")).auth
 }
 
 const wanted = process.argv.slice(2)

@@ -1,6 +1,7 @@
 /**
  * Whose credential is this, and what may it do in the addressed organization? Asked on every request, in one round
- * trip, so that a revoked key, a removed member or a changed role counts from the next request on.
+ * trip that requests of the same moment share, so that a revoked key, a removed member or a changed role counts from
+ * the next request on.
  */
 import { createHash } from "node:crypto"
 import * as Context from "effect/Context"
@@ -11,6 +12,7 @@ import * as Option from "effect/Option"
 import type { Role } from "#schemas/kind.ts"
 import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { batched } from "./batching.ts"
 
 export interface Credential {
   readonly kind: "session" | "key"
@@ -22,6 +24,8 @@ export interface Identity {
   readonly credentialId: string
   readonly userId: string | null
   readonly lastUsedAt: Date | null
+  /** When somebody last proved who they are; null where nobody did: a key, a session made on the server itself. */
+  readonly provedAt: Date | null
   /** The addressed organization; null when there is none for this credential. */
   readonly organization: {
     readonly id: string
@@ -59,14 +63,35 @@ export const credentialOf = (
 }
 
 interface AccessRow {
+  readonly ord: number
   readonly credential_id: string
   readonly user_id: string | null
   readonly last_used_at: Date | null
+  readonly proved_at: Date | null
   readonly org_id: string | null
   readonly org_slug: string
   readonly role: Role
   readonly billing_status: string
 }
+
+interface Question {
+  readonly credential: Credential
+  readonly addressed: string | null
+}
+
+/** Slugs and ids. */
+const addressable = /^[a-z0-9-]{1,64}$/i
+
+const identityOf = (row: AccessRow): Identity => ({
+  credentialId: row.credential_id,
+  userId: row.user_id,
+  lastUsedAt: row.last_used_at,
+  provedAt: row.proved_at,
+  organization:
+    row.org_id === null
+      ? null
+      : { id: row.org_id, slug: row.org_slug, role: row.role, billingStatus: row.billing_status }
+})
 
 export class Access extends Context.Service<
   Access,
@@ -99,21 +124,32 @@ export class Access extends Context.Service<
     Effect.gen(function* () {
       const { api: sql, engine } = yield* Db
       const background = yield* FiberSet.make()
+      const identify = yield* batched(
+        ({ credential, addressed }: Question) =>
+          `${credential.kind} ${credential.digest.toString("hex")} ${addressed === null ? "" : `/${addressed}`}`,
+        Effect.fnUntraced(function* (questions: ReadonlyArray<Question>) {
+          const asked = questions.map(({ credential, addressed }, ord) => ({
+            ord,
+            kind: credential.kind,
+            digest: credential.digest.toString("hex"),
+            addressed
+          }))
+          const rows = yield* repeatable(sql<AccessRow>`
+            select q.ord, a.*
+            from jsonb_to_recordset(${sql.json(asked)}::jsonb) as q(ord int, kind text, digest text, addressed text)
+            cross join lateral svc_access(q.kind, decode(q.digest, 'hex'), q.addressed) a`)
+          const answers = questions.map((): Option.Option<Identity> => Option.none())
+          for (const row of rows) answers[row.ord] = Option.some(identityOf(row))
+          return answers
+        })
+      )
       return Access.of({
-        identify: Effect.fnUntraced(function* (credential, addressed) {
-          const [row] = yield* repeatable(sql<AccessRow>`
-            select * from svc_access(${credential.kind}, ${credential.digest}, ${addressed}::text)`)
-          if (row === undefined) return Option.none()
-          return Option.some({
-            credentialId: row.credential_id,
-            userId: row.user_id,
-            lastUsedAt: row.last_used_at,
-            organization:
-              row.org_id === null
-                ? null
-                : { id: row.org_id, slug: row.org_slug, role: row.role, billingStatus: row.billing_status }
-          })
-        }),
+        identify: (credential, addressed) =>
+          identify({
+            credential,
+            // What can name no organization names none, and gets no further than this.
+            addressed: addressed === null || addressable.test(addressed) ? addressed : ""
+          }),
         organizations: (credential, credentialId, userId) =>
           repeatable(
             credential === "key"

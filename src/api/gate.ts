@@ -48,6 +48,13 @@ const unauthenticated = problem(401, "unauthenticated", "Send an API key or a se
   headers: { "www-authenticate": "Bearer" }
 })
 const noOrganization = problem(404, "not_found", "There is no such organization")
+/** Milliseconds. */
+const proofLasts = 12 * 3_600_000
+const proveAgain = problem(
+  403,
+  "reauthentication_required",
+  "You proved who you are more than 12 hours ago; sign in again, or give your password at /v1/auth/prove-again"
+)
 const crossOrigin = problem(
   403,
   "cross_origin",
@@ -92,7 +99,7 @@ export const layer = Layer.effect(
           outcome: 200
         }
       }
-      return { credential, caller, organization: identity.organization }
+      return { credential, caller, organization: identity.organization, provedAt: identity.provedAt }
     })
 
     /** What the path names. A resource must be of the kind, in the project and in the organization that it names. */
@@ -162,7 +169,7 @@ export const layer = Layer.effect(
           }
           return yield* unauthenticated
         }
-        const { caller, credential, organization } = known
+        const { caller, credential, organization, provedAt } = known
         const deny = (outcome: number) =>
           audit.denied({ ...caller.actor, outcome, orgId: organization?.id ?? null, resource })
         const taken = yield* limits.take(`credential:${caller.credentialId}`, rateLimit)
@@ -170,7 +177,8 @@ export const layer = Layer.effect(
         const refused =
           addressed !== null && organization === null
             ? noOrganization
-            : authorize(operation, caller, organization?.role ?? "member", request)
+            : (authorize(operation, caller, organization?.role ?? "member", request) ??
+              freshness(operation, provedAt, yield* Clock.currentTimeMillis))
         if (refused !== undefined) {
           deny(refused.status)
           return yield* refused
@@ -251,6 +259,15 @@ const authorize = (
   }
   return undefined
 }
+
+/** What only owners do and cannot take back wants somebody who was there lately, not a browser left open. */
+const freshness = (operation: Operation, provedAt: Date | null, now: number): Problem | undefined =>
+  operation.sensitive &&
+  operation.role === "owner" &&
+  provedAt !== null &&
+  now - provedAt.getTime() > proofLasts
+    ? proveAgain
+    : undefined
 
 /** Whether the credential would be let in still, for answers that go on for long. */
 const stillHolds = (

@@ -1,6 +1,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Access, credentialOf, digestOf, type Identity } from "#src/access/Access.ts"
@@ -73,6 +74,52 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
       yield* sql`update session set expires_at = now() where user_id = ${user}`
       assert.isTrue(Option.isNone(yield* role))
     })
+  )
+
+  it.effect(
+    "questions of one moment share a look, each with its own answer, and none is answered from before",
+    () =>
+      Effect.gen(function* () {
+        const access = yield* Access
+        const { engine: sql } = yield* Db
+        const [mine, other] = [yield* makeOrganization(), yield* makeOrganization()]
+        const keys = yield* Effect.forEach(Array.from({ length: 300 }), (_, i) =>
+          makeKey(i % 2 === 0 ? mine.id : other.id, i % 3 === 0 ? "admin" : "member")
+        )
+        const ask = Effect.forEach(
+          keys.flatMap(
+            (key, i) =>
+              [
+                [key, mine.slug, i],
+                [key, mine.slug, i],
+                [key, other.id, i],
+                [key, null, i]
+              ] as const
+          ),
+          ([key, addressed, i]) =>
+            Effect.map(access.identify(key, addressed), (identity) => ({ identity, addressed, i })),
+          { concurrency: "unbounded" }
+        )
+        for (const { identity, addressed, i } of yield* ask) {
+          const organization = Option.getOrThrow(identity).organization
+          const own = i % 2 === 0 ? mine : other
+          if (addressed === null || addressed === own.slug || addressed === own.id) {
+            assert.deepStrictEqual(
+              [organization?.id, organization?.role],
+              [own.id, i % 3 === 0 ? "admin" : "member"]
+            )
+          } else assert.isNull(organization)
+        }
+        // While others ask all the time, a key that was revoked is out for every question after that.
+        let stop = false
+        const busy = yield* Effect.forkChild(Effect.repeat(ask, { until: () => stop }))
+        for (const key of keys.slice(0, 20)) {
+          yield* sql`update api_key set revoked_at = now() where digest = ${key.digest}`
+          assert.isTrue(Option.isNone(yield* access.identify(key, null)))
+        }
+        stop = true
+        yield* Fiber.interrupt(busy)
+      })
   )
 
   it.effect("the use of a credential is noted once a minute and prolongs a session", () =>

@@ -125,11 +125,12 @@ $$;
 revoke all on function svc_invitation(bytea, uuid) from public;
 grant execute on function svc_invitation(bytea, uuid) to svc_api;
 
--- As before, and: an organization that is being deleted is there for nobody, and a key can do no more than whoever
--- made it can do today.
-create or replace function svc_access(credential_kind text, credential_digest bytea, addressed text)
+-- As before, and: an organization that is being deleted is there for nobody, a key can do no more than whoever made it
+-- can do today, and of a session that somebody signed in to it is told when they last proved who they are.
+drop function svc_access(text, bytea, text);
+create function svc_access(credential_kind text, credential_digest bytea, addressed text)
 returns table (
-  credential_id uuid, user_id uuid, last_used_at timestamptz,
+  credential_id uuid, user_id uuid, last_used_at timestamptz, proved_at timestamptz,
   org_id uuid, org_slug text, role text, billing_status text
 )
 language plpgsql stable security definer set search_path = public, pg_temp
@@ -139,7 +140,7 @@ declare
 begin
   if credential_kind = 'key' then
     return query
-      select k.id, k.created_by, k.last_used_at, o.id, o.slug,
+      select k.id, k.created_by, k.last_used_at, null::timestamptz, o.id, o.slug,
         case when m.role = 'member' then m.role else k.role end, o.billing_status
       from api_key k
       left join organization o on o.id = k.org_id and o.deletion_requested_at is null
@@ -149,7 +150,8 @@ begin
         and (k.created_by is null or m.role is not null);
   else
     return query
-      select s.id, s.user_id, s.last_used_at, o.id, o.slug, m.role, o.billing_status
+      select s.id, s.user_id, s.last_used_at, case when s.method is not null then s.authenticated_at end,
+        o.id, o.slug, m.role, o.billing_status
       from session s
       left join (organization o join member m on m.org_id = o.id)
         on m.user_id = s.user_id and o.deletion_requested_at is null
@@ -158,3 +160,5 @@ begin
   end if;
 end
 $$;
+revoke all on function svc_access(text, bytea, text) from public;
+grant execute on function svc_access(text, bytea, text) to svc_api, svc_engine;
