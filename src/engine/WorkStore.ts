@@ -64,8 +64,8 @@ export interface Claimed extends Lease {
   readonly paused: Paused | null
   /** While deleting: what it still contains. */
   readonly children: { readonly count: number; readonly notDeleting: number; readonly first: string } | null
-  /** Highest revision given out when it was loaded: what it may wait for changed since when it is above this. */
-  readonly seenRevision: bigint
+  /** The store's mark of what was visible when it was loaded, so that it can tell what has changed since. */
+  readonly seen: string
   /** The store's clock when it was loaded, in milliseconds since 1970. */
   readonly now: number
 }
@@ -92,7 +92,7 @@ export interface Recorded {
   readonly priority: Priority
   readonly attempt: number
   readonly waitingOn: string | null
-  readonly seenRevision: bigint
+  readonly seen: string
   readonly lastError: string | null
   /** The "retry now" that this run carried out. */
   readonly handledRetry: string | null

@@ -101,7 +101,7 @@ const quiet = (claimed: Claimed): Recorded => ({
   priority: 2,
   attempt: 0,
   waitingOn: null,
-  seenRevision: claimed.seenRevision,
+  seen: claimed.seen,
   lastError: null,
   handledRetry: null,
   change: undefined

@@ -133,11 +133,12 @@ export class Interventions extends Context.Service<
               delete from work w using gone g where w.org_id = ${orgId}::uuid and w.uid = g.uid and ${inOrg(sql, orgId)}
             ), unsealed as (
               delete from secret s using gone g where s.org_id = ${orgId}::uuid and s.uid = g.uid and ${inOrg(sql, orgId)}
-            ), parent as (
-              update work w set again = true,
+            ), affected as (
+              update work w set again = true, waiting_on = null,
                 due_at = case when w.lease_until > now() then w.due_at else now() end,
                 rank = case when w.lease_until > now() then w.due_at else now() end
-              from gone g where w.org_id = ${orgId}::uuid and w.uid = g.parent_uid and ${inOrg(sql, orgId)}
+              from gone g where w.org_id = ${orgId}::uuid and (w.uid = g.parent_uid or w.waiting_on = g.uid)
+                and ${inOrg(sql, orgId)}
             ), told as (
               insert into resource_event (org_id, uid, type, reason, message, actor)
               select ${orgId}::uuid, t.uid, 'Warning', 'Abandoned',

@@ -16,6 +16,7 @@ import type { Json } from "#schemas/kind.ts"
 import { WorkSignal } from "#src/engine/Worker.ts"
 import { type Claimed, type Lease, priorityPenalty, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, notifications, orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { changedSince, wakeLate } from "./waiters.ts"
 
 interface LeasedRow {
   readonly orgId: string
@@ -44,7 +45,7 @@ interface LoadedRow {
   readonly deleting: boolean
   readonly paused: Claimed["paused"]
   readonly children: Claimed["children"]
-  readonly seenRevision: string
+  readonly seen: string
   readonly now: number
 }
 
@@ -114,6 +115,11 @@ export const layer = Layer.effect(
           ...(quiet.length === 0 ? [] : yield* repeatable(recordQuiet(sql, quiet))),
           ...(changed.length === 0 ? [] : yield* repeatable(recordChanged(sql, changed)))
         ]
+        const uids = new Set(kept.map((row) => row.uid))
+        yield* wakeLate(
+          sql,
+          changed.filter((result) => uids.has(result.lease.uid))
+        )
         return matching(
           results.map((result) => result.lease),
           kept
@@ -198,10 +204,7 @@ const matching = (leases: ReadonlyArray<Lease>, kept: ReadonlyArray<{ readonly u
 
 // The engine alone writes these columns: one that does not decode is a fault of the program.
 const isPhase = Schema.is(Phase)
-const decodePhase = (phase: string): Effect.Effect<Phase> =>
-  isPhase(phase)
-    ? Effect.succeed(phase)
-    : Effect.die(new Error(`The store holds an unknown phase "${phase}"`))
+const hasPhase = (row: LoadedRow): row is LoadedRow & { readonly phase: Phase } => isPhase(row.phase)
 const decodeReported = Schema.decodeUnknownEffect(
   Schema.Struct({ conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
 )
@@ -246,7 +249,7 @@ const loader = (sql: Sql) => {
               'first', coalesce(min(c.kind || ' "' || c.name || '"'), ''))
             from resource c where c.org_id = r.org_id and c.parent_uid = r.uid and c.deleted_at is null)
         end as children,
-        (select last_value from resource_revision)::text as "seenRevision",
+        (select pg_current_snapshot())::text as seen,
         (extract(epoch from now()) * 1000)::float8 as now
       from unnest(
         string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
@@ -259,12 +262,16 @@ const loader = (sql: Sql) => {
       const row = byUid.get(lease.uid)
       // Abandoned between the two statements: its queue entry is gone as well.
       if (row === undefined) continue
+      // One row that nobody understands must not keep the others from their turn. It rests until its lease ends.
+      if (!hasPhase(row)) {
+        yield* Effect.logError(`the store holds an unknown phase "${row.phase}"`, { uid: row.uid })
+        continue
+      }
       claimed.push({
         ...row,
         ...lease,
         token: BigInt(lease.token),
-        seenRevision: BigInt(row.seenRevision),
-        phase: yield* decodePhase(row.phase),
+        phase: row.phase,
         // What is settled is reported again only when something is found: it is read then.
         reported:
           row.reported === null
@@ -306,7 +313,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     penalty: priorityPenalty[result.priority],
     attempt: result.attempt,
     waiting_on: result.waitingOn,
-    seen: String(result.seenRevision),
+    seen: result.waitingOn === null ? null : result.seen,
     last_error: result.lastError,
     handled: result.handledRetry,
     status: result.change?.status ?? null,
@@ -325,7 +332,7 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     with input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
         ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, waiting_on uuid,
-        seen bigint, last_error text, handled text, status jsonb, phase text, conditions jsonb, differences jsonb,
+        seen pg_snapshot, last_error text, handled text, status jsonb, phase text, conditions jsonb, differences jsonb,
         observed int, settled boolean, deleting boolean, gone boolean)
     ),
     kept as (
@@ -338,14 +345,14 @@ const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         rank = case when w.again or i.soon then now()
           else now() + (i.due_in + i.penalty) * interval '1 millisecond' end
       from (
-        select input.*,
+        select i.*,
           -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
-          exists (select from resource d where d.org_id = input.org_id and d.uid = input.waiting_on
-            and d.revision > input.seen)
-          or exists (select from input other where other.uid = input.waiting_on)
+          exists (select from resource d where d.org_id = i.org_id and d.uid = i.waiting_on
+            and ${changedSince(sql)})
+          or exists (select from input other where other.uid = i.waiting_on)
           or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
-            where other.gone and c.parent_uid = input.uid) as soon
-        from input where not gone
+            where other.gone and c.parent_uid = i.uid) as soon
+        from input i where not gone
       ) i
       where w.org_id = i.org_id and w.uid = i.uid and w.lease_token = i.token
       returning w.org_id, w.uid

@@ -388,7 +388,7 @@ export class MemoryStore {
             first: inside.map((child) => `${child.kind} "${child.name}"`).sort()[0] ?? ""
           }
         : null,
-      seenRevision: this.revision,
+      seen: String(this.revision),
       now
     }
   }
@@ -410,14 +410,14 @@ export class MemoryStore {
 
   /** What it waits for changed since it was looked at, or something in it goes with the same batch. */
   #changedMeanwhile(result: Recorded, batch: ReadonlyArray<Recorded>): boolean {
-    const { waitingOn, seenRevision } = result
+    const { waitingOn, seen } = result
     const childGoes = batch.some(
       (other) => other.change?.gone && this.resources.get(other.lease.uid)?.parentUid === result.lease.uid
     )
     if (childGoes) return true
     if (waitingOn === null || this.#flaws.has("changes before waiting missed")) return false
     const revision = this.resources.get(waitingOn)?.revision ?? this.tombstones.get(waitingOn) ?? 0n
-    return revision > seenRevision || batch.some((other) => other.lease.uid === waitingOn)
+    return revision > BigInt(seen) || batch.some((other) => other.lease.uid === waitingOn)
   }
 
   #change(uid: string, change: StatusChange, written: ReadonlySet<string>): void {

@@ -133,7 +133,7 @@ const result = (claimed: Claimed, more: Partial<Recorded> = {}): Recorded => ({
   priority: 2,
   attempt: 0,
   waitingOn: null,
-  seenRevision: claimed.seenRevision,
+  seen: claimed.seen,
   lastError: null,
   handledRetry: claimed.retryToken,
   change: ready(claimed),
@@ -159,7 +159,7 @@ export const workStoreSuite = <E>(
         const parentUid = yield* make({ kind: "Parent" })
         const uid = yield* make({ name: "first", parentUid, spec: { size: 7 } })
         const claimed = only(yield* claim())
-        const { token, reported, seenRevision, now, lateBy, phaseAge, ...plain } = claimed
+        const { token, reported, seen, now, lateBy, phaseAge, ...plain } = claimed
         assert.deepStrictEqual(plain, {
           orgId,
           uid,
@@ -181,7 +181,7 @@ export const workStoreSuite = <E>(
           children: null
         })
         assert.isAbove(Number(token), 0)
-        assert.isAbove(Number(seenRevision), 0)
+        assert.isNotEmpty(seen)
         assert.isAbove(now, 0)
         assert.isAtLeast(lateBy, 0)
         assert.isAtLeast(phaseAge, 0)
@@ -401,6 +401,7 @@ export const workStoreSuite = <E>(
         const { work, store, make, claim, stored } = yield* setting
         const uid = yield* make()
         const claimed = only(yield* claim())
+        const before = yield* stored(uid)
         const kept = yield* work.record([
           result(claimed, {
             dueIn: 10_000,
@@ -414,7 +415,7 @@ export const workStoreSuite = <E>(
         assert.strictEqual(resource?.phase, "provisioning")
         assert.isNull(resource?.status)
         assert.strictEqual(resource?.observedGeneration, 1)
-        assert.isTrue((resource?.revision ?? 0n) > claimed.seenRevision)
+        assert.isTrue((resource?.revision ?? 0n) > (before.resource?.revision ?? 0n))
         assert.isFalse(queued?.leased)
         assert.strictEqual(queued?.attempt, 3)
         assert.strictEqual(queued?.lastError, "It burns")

@@ -1,11 +1,14 @@
 import { assert, layer } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import type { Json } from "#schemas/kind.ts"
 import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
-import { Db } from "#src/store/Db.ts"
+import { Db, type Sql } from "#src/store/Db.ts"
 import { Interventions } from "#src/store/Interventions.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -174,7 +177,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     priority: 1,
     attempt: 1,
     waitingOn: null,
-    seenRevision: claimed.seenRevision,
+    seen: claimed.seen,
     lastError: null,
     handledRetry: null,
     change: {
@@ -189,6 +192,130 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       events: messages.map((message) => ({ type: "Warning", reason: "ReconcileFailed", message }))
     }
   })
+
+  const waiting = (claimed: Claimed, on: string): Recorded => {
+    const { change, ...rest } = told(claimed, [])
+    return { ...rest, dueIn: 3_600_000, waitingOn: on, change: { ...change!, phase: "waiting" } }
+  }
+  /** One resource, and another one in the same organization that it may wait for. */
+  const makeTwo = Effect.gen(function* () {
+    const one = yield* makeOne
+    const { create } = yield* StoreUnderTest
+    const uid = uuid()
+    const plain = { uid, kind: `Kind${uid.slice(-12)}`, projectId: null, parentUid: null, secrets: [] }
+    yield* create(one.orgId, { ...plain, name: "two", spec: {} })
+    const takeOther = Effect.map(one.work.claimOne(one.orgId, uid, 30_000), Option.getOrThrow)
+    const rooms = [{ kind: `Kind${one.uid.slice(-12)}`, room: 1, fullOrgs: [] }]
+    const isDue = Effect.map(one.work.claim(rooms, 30_000), (claimed) => claimed.length === 1)
+    return { ...one, other: uid, takeOther, isDue }
+  })
+  /** A transaction that has run `statement` and ends when it is told to. */
+  const openTransaction = Effect.fnUntraced(function* <E>(
+    statement: (sql: Sql) => Effect.Effect<unknown, E>
+  ) {
+    const { engine: sql } = yield* Db
+    const begun = yield* Deferred.make<number>()
+    const end = yield* Deferred.make<void>()
+    const fiber = yield* Effect.forkDetach(
+      sql.withTransaction(
+        Effect.gen(function* () {
+          yield* statement(sql)
+          const [me] = yield* sql<{ readonly pid: number }>`select pg_backend_pid() as pid`
+          yield* Deferred.succeed(begun, me!.pid)
+          yield* Deferred.await(end)
+        })
+      )
+    )
+    const pid = yield* Effect.raceFirst(
+      Deferred.await(begun),
+      Effect.andThen(Fiber.join(fiber), Effect.never)
+    )
+    return {
+      /** Until somebody waits for what the transaction has locked. */
+      blocks: Effect.repeat(
+        sql`select from pg_stat_activity where ${pid}::int = any (pg_blocking_pids(pid))`,
+        {
+          until: (rows) => rows.length > 0,
+          schedule: Schedule.spaced("10 millis")
+        }
+      ).pipe(Effect.timeout("10 seconds")),
+      commit: Effect.andThen(Deferred.succeed(end, undefined), Fiber.join(fiber))
+    }
+  })
+
+  it.effect("who begins to wait while the change is being stored is woken by it", () =>
+    Effect.gen(function* () {
+      const { work, take, other, takeOther, isDue } = yield* makeTwo
+      const [waiter, changing] = [yield* take, yield* takeOther]
+      const lock = yield* openTransaction((sql) => sql`select from resource where uid = ${other} for update`)
+      const change = yield* Effect.forkChild(work.record([told(changing, [])]))
+      yield* lock.blocks
+      yield* work.record([waiting(waiter, other)])
+      assert.isFalse(yield* isDue)
+      yield* lock.commit
+      yield* Fiber.join(change)
+      assert.isTrue(yield* isDue)
+    })
+  )
+
+  it.effect("who is just being stored as waiting when the change is stored looks again", () =>
+    Effect.gen(function* () {
+      const { work, uid, take, other, takeOther, isDue } = yield* makeTwo
+      const [waiter, changing] = [yield* take, yield* takeOther]
+      const lock = yield* openTransaction((sql) => sql`select from work where uid = ${uid} for update`)
+      const wait = yield* Effect.forkChild(work.record([waiting(waiter, other)]))
+      yield* lock.blocks
+      yield* work.record([told(changing, [])])
+      yield* lock.commit
+      yield* Fiber.join(wait)
+      assert.isTrue(yield* isDue)
+    })
+  )
+
+  it.effect(
+    "a change that had its number but had not committed when one looked counts as a change since",
+    () =>
+      Effect.gen(function* () {
+        const { work, take, other, isDue } = yield* makeTwo
+        const late = yield* openTransaction(
+          (
+            sql
+          ) => sql`update resource set revision = nextval('resource_revision'), txid = pg_current_xact_id()
+          where uid = ${other}`
+        )
+        const { engine: sql } = yield* Db
+        yield* sql`select nextval('resource_revision')`
+        const waiter = yield* take
+        yield* late.commit
+        yield* work.record([waiting(waiter, other)])
+        assert.isTrue(yield* isDue)
+      })
+  )
+
+  it.effect("who waits for something that is abandoned looks again", () =>
+    Effect.gen(function* () {
+      const { work, orgId, take, other, isDue } = yield* makeTwo
+      const interventions = yield* Interventions
+      yield* work.record([waiting(yield* take, other)])
+      assert.isFalse(yield* isDue)
+      yield* interventions.abandon(orgId, other, "a test", actor)
+      assert.isTrue(yield* isDue)
+    })
+  )
+
+  it.effect("a row that makes no sense does not keep the others of its claim from their turn", () =>
+    Effect.gen(function* () {
+      const { work, uid, other } = yield* makeTwo
+      const { engine: sql } = yield* Db
+      yield* sql`update resource set phase = 'odd' where uid = ${other}`
+      const kinds = [uid, other].map((one) => ({ kind: `Kind${one.slice(-12)}`, room: 1, fullOrgs: [] }))
+      const claimed = yield* work.claim(kinds, 30_000)
+      assert.deepStrictEqual(
+        claimed.map((one) => one.uid),
+        [uid]
+      )
+    })
+  )
 
   it.effect("a repeat of the newest event is counted, and what comes between begins a new entry", () =>
     Effect.gen(function* () {
