@@ -3,12 +3,14 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Reactivity from "effect/reactivity/Reactivity"
 import { AppConfig } from "../config.ts"
 import { Host } from "../infra/Host.ts"
 import { PostgresBinaries } from "../infra/postgres-binaries.ts"
 import { StateStoreServer } from "../infra/StateStoreServer.ts"
 import { Db } from "../store/Db.ts"
 import { KeyRing } from "../store/KeyRing.ts"
+import { connect } from "../store/migrate.ts"
 import { failure } from "./failure.ts"
 
 /** This machine and the state store's own server on it. */
@@ -24,8 +26,9 @@ export const store = KeyRing.layer.pipe(
       Effect.gen(function* () {
         const { databaseUrl } = yield* AppConfig
         const url = databaseUrl ?? (yield* (yield* StateStoreServer).ensureRunning)
+        yield* Effect.scoped(connect(url))
         return Db.layer({ url })
-      })
+      }).pipe(Effect.provide(Reactivity.layer))
     )
   )
 )

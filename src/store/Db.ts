@@ -82,13 +82,18 @@ const make = Effect.fnUntraced(function* (options: DbOptions) {
 export const inOrg = (sql: Sql, orgId: string): Fragment =>
   sql`(select set_config('svc.org_id', ${orgId}, true)) is not null`
 
-/** Server shutdown, crash and "too many connections" come back as unknown errors: they are worth another try. */
-export const isTransient = (error: SqlError.SqlError): boolean => {
-  if (error.isRetryable) return true
+const codeOf = (error: SqlError.SqlError): string | undefined => {
   const cause = error.reason.cause
   const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : undefined
-  return typeof code === "string" && /^(57P0|53300|08)/.test(code)
+  return typeof code === "string" ? code : undefined
 }
+
+/** Server shutdown, crash and "too many connections" come back as unknown errors: they are worth another try. */
+export const isTransient = (error: SqlError.SqlError): boolean =>
+  error.isRetryable || /^(57P0|53300|08)/.test(codeOf(error) ?? "")
+
+/** The server is there and will take connections. */
+export const isStarting = (error: SqlError.SqlError): boolean => codeOf(error) === "57P03"
 
 const lost = (error: SqlError.SqlError): StoreUnavailable => {
   // The driver's own message says only that a query failed; what the server said is in the cause.

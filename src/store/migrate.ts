@@ -12,7 +12,7 @@ import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
-import { orUnavailable } from "./Db.ts"
+import { isStarting, isTransient, orUnavailable } from "./Db.ts"
 import { StoreUnavailable } from "./errors.ts"
 
 const folder = new URL("./migrations/", import.meta.url)
@@ -61,22 +61,18 @@ const rolesScript = (privilege: "set" | "member") => `
   end
   $$`
 
+/** A connection of its own, once the server takes any: one that recovers from a crash may need its time. */
+export const connect = (url: Redacted.Redacted) =>
+  PgClient.makeClient({ url, applicationName: "svc-migrate", connectTimeout: "5 seconds" }).pipe(
+    Effect.retry({ times: 20, schedule: Schedule.spaced("250 millis"), while: isTransient }),
+    Effect.retry({ times: 11, while: isStarting })
+  )
+
 /** Answers the names of the migrations it applied. `url` must be able to create tables and, the first time, roles. */
 export const migrate = Effect.fn("migrate")(
   function* (url: Redacted.Redacted) {
     const files = yield* load
-    const sql = yield* PgClient.makeClient({
-      url,
-      applicationName: "svc-migrate",
-      connectTimeout: "5 seconds"
-    }).pipe(
-      // The server may still be starting.
-      Effect.retry({
-        times: 20,
-        schedule: Schedule.spaced("250 millis"),
-        while: (error) => error.isRetryable
-      })
-    )
+    const sql = yield* connect(url)
     return yield* sql.withTransaction(
       Effect.gen(function* () {
         yield* sql`select pg_advisory_xact_lock(${lockId}::bigint)`
