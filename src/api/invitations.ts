@@ -28,7 +28,7 @@ const view = (invitation: Invitation) => ({
 
 const alreadyMember = problem(409, "already_member", "That address belongs to a member of the organization")
 
-const declined: Readonly<Record<Declined, Problem>> = {
+export const declined: Readonly<Record<Declined, Problem>> = {
   unknown: notFound("invitation"),
   not_meant: problem(
     403,

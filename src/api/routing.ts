@@ -11,6 +11,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import type * as Types from "effect/Types"
 import { AppConfig } from "#src/config.ts"
+import { pagePaths } from "#src/identity/pages/paths.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
@@ -29,19 +30,19 @@ const mediaType = problem(
   "Send the body as application/json (manifests also as application/yaml)"
 )
 /** What routes of ours have, besides those of operations. */
-const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [["/docs", "GET"]]
+const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [["/docs", "GET"], ...pagePaths]
 
 /** For each path, as a pattern, the methods it has. */
 const methodsByPath = (): ReadonlyArray<{
   readonly pattern: RegExp
   readonly methods: ReadonlyArray<string>
 }> => {
-  const methods = new Map(ownRoutes.map(([path, method]) => [path, new Set([method])]))
+  const methods = new Map<string, Set<string>>()
+  const add = (path: string, method: string) =>
+    methods.set(path, (methods.get(path) ?? new Set<string>()).add(method))
+  for (const [path, method] of ownRoutes) add(path, method)
   for (const group of Object.values(Api.groups)) {
-    for (const endpoint of Object.values(group.endpoints)) {
-      const known = methods.get(endpoint.path) ?? new Set<string>()
-      methods.set(endpoint.path, known.add(endpoint.method))
-    }
+    for (const endpoint of Object.values(group.endpoints)) add(endpoint.path, endpoint.method)
   }
   return [...methods].map(([path, names]) => ({
     pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/:[A-Za-z]+/g, "[^/]+")}/?$`),

@@ -17,6 +17,7 @@ import { WorkStore } from "#src/engine/WorkStore.ts"
 import { Identity } from "#src/identity/Identity.ts"
 import { Oidc } from "#src/identity/Oidc.ts"
 import { People } from "#src/identity/People.ts"
+import * as pages from "#src/identity/pages/routes.ts"
 import { Passwords } from "#src/identity/passwords.ts"
 import { Sessions } from "#src/identity/Sessions.ts"
 import { Mail } from "#src/mail/Mail.ts"
@@ -119,6 +120,7 @@ const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api),
   // The script comes with the page, and fonts of the system do: it reads well without the internet.
   HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }),
+  pages.layer.pipe(Layer.provide(Invitations.layer), Layer.provide(Mail.layer)),
   routing.layer
 ).pipe(
   Layer.provide(handlers),

@@ -122,17 +122,26 @@ export const layerSessions = HttpApiBuilder.group(
           const user = yield* theUser
           const known =
             looksLikeUid(params.sessionId) &&
-            (yield* Effect.mapError(sessions.end(user, params.sessionId), fromStore))
+            (yield* Effect.mapError(
+              sessions.end(user, params.sessionId, (yield* entryOf).visitor),
+              fromStore
+            ))
           return known ? { ok: true as const } : yield* notFound("session of yours")
         }),
         signOut: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
-          yield* Effect.mapError(sessions.end(yield* theUser, caller.credentialId), fromStore)
+          yield* Effect.mapError(
+            sessions.end(yield* theUser, caller.credentialId, (yield* entryOf).visitor),
+            fromStore
+          )
           yield* before(withoutSession(secure))
           return { ok: true as const }
         }),
         signOutEverywhere: Effect.fnUntraced(function* () {
-          const ended = yield* Effect.mapError(sessions.endAll(yield* theUser), fromStore)
+          const ended = yield* Effect.mapError(
+            sessions.endAll(yield* theUser, (yield* entryOf).visitor),
+            fromStore
+          )
           yield* before(withoutSession(secure))
           return { ended }
         }),

@@ -59,14 +59,15 @@ export class Sessions extends Context.Service<
       visitor: Visitor,
       before: Buffer | null
     ) => Effect.Effect<NewSession, StoreUnavailable>
+    /** Being looked up is being used. */
     readonly find: (digest: Buffer) => Effect.Effect<Option.Option<Session>, StoreUnavailable>
     readonly byId: (id: string) => Effect.Effect<Option.Option<Session>, StoreUnavailable>
     /** Newest use first. */
     readonly list: (userId: string) => Effect.Effect<ReadonlyArray<ListedSession>, StoreUnavailable>
     /** False: the user has no such session. */
-    readonly end: (userId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
+    readonly end: (userId: string, id: string, visitor: Visitor) => Effect.Effect<boolean, StoreUnavailable>
     /** Every session of the user; answers how many. */
-    readonly endAll: (userId: string) => Effect.Effect<number, StoreUnavailable>
+    readonly endAll: (userId: string, visitor: Visitor) => Effect.Effect<number, StoreUnavailable>
     /** Its holder has just proved again who they are. */
     readonly proved: (id: string) => Effect.Effect<void, StoreUnavailable>
   }
@@ -83,6 +84,12 @@ export class Sessions extends Context.Service<
           where ${which} and s.expires_at > now()`)
         return Option.fromUndefinedOr(row)
       })
+      /** A record for each session that ended. */
+      const audited = (userId: string, operation: string, { requestId, address }: Visitor) => sql`
+        insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
+        select null, ${`user:${userId}`}::text, 'session', ${operation}::text, id::text, ${requestId}::text,
+          ${address}::text, 200
+        from ended`
       return Sessions.of({
         create: Effect.fn("Sessions.create")(function* (userId, method, visitor, before) {
           const token = newSessionToken()
@@ -101,7 +108,13 @@ export class Sessions extends Context.Service<
           if (row === undefined) return yield* Effect.die(new Error("an insertion answered no row"))
           return { token: Redacted.make(token), expiresAt: row.expires_at }
         }),
-        find: (digest) => Effect.withSpan(find(sql`s.digest = ${digest}`), "Sessions.find"),
+        find: Effect.fn("Sessions.find")(function* (digest) {
+          const found = yield* find(sql`s.digest = ${digest}`)
+          if (Option.isSome(found)) {
+            yield* repeatable(sql`select svc_credential_used('session', ${found.value.id}::uuid)`)
+          }
+          return found
+        }),
         byId: (id) => Effect.withSpan(find(sql`s.id = ${id}::uuid`), "Sessions.byId"),
         // Index: session_by_user.
         list: Effect.fn("Sessions.list")(function* (userId) {
@@ -110,15 +123,19 @@ export class Sessions extends Context.Service<
               last_used_at as "lastUsedAt", expires_at as "expiresAt"
             from session where user_id = ${userId}::uuid and expires_at > now() order by last_used_at desc, id desc`)
         }),
-        end: Effect.fn("Sessions.end")(function* (userId, id) {
+        end: Effect.fn("Sessions.end")(function* (userId, id, visitor) {
           const rows = yield* repeatable(sql`
-            delete from session where id = ${id}::uuid and user_id = ${userId}::uuid returning id`)
+            with ended as (
+              delete from session where id = ${id}::uuid and user_id = ${userId}::uuid returning id
+            ), audited as (${audited(userId, "sessions.end", visitor)})
+            select id from ended`)
           return rows.length > 0
         }),
-        endAll: Effect.fn("Sessions.endAll")(function* (userId) {
-          const rows = yield* repeatable(
-            sql`delete from session where user_id = ${userId}::uuid returning id`
-          )
+        endAll: Effect.fn("Sessions.endAll")(function* (userId, visitor) {
+          const rows = yield* repeatable(sql`
+            with ended as (delete from session where user_id = ${userId}::uuid returning id),
+            audited as (${audited(userId, "auth.signOutEverywhere", visitor)})
+            select id from ended`)
           return rows.length
         }),
         proved: Effect.fn("Sessions.proved")(function* (id) {

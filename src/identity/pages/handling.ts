@@ -1,0 +1,93 @@
+/** What the handlers of pages share: their shape, who is signed in, and the page of a failure. */
+import * as Effect from "effect/Effect"
+import type * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { Address } from "#src/api/definition/sign-in.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import { cookieDigest } from "../entry.ts"
+import type { LinkDead, ProveAgain, ProviderFailed, TooManyTries } from "../errors.ts"
+import { type Session, Sessions } from "../Sessions.ts"
+import type { PageRoute } from "./paths.ts"
+import type { FormRefused } from "./posted.ts"
+import * as views from "./views.ts"
+
+/** Signed in they would not be here. */
+export class SignInFirst extends Schema.TaggedError<SignInFirst>()("SignInFirst", { next: Schema.String }) {}
+
+export type PageFailure =
+  | FormRefused
+  | LinkDead
+  | ProveAgain
+  | ProviderFailed
+  | SignInFirst
+  | StoreUnavailable
+  | TooManyTries
+
+export type PageHandler = (
+  query: URLSearchParams,
+  request: HttpServerRequest.HttpServerRequest
+) => Effect.Effect<
+  HttpServerResponse.HttpServerResponse,
+  PageFailure,
+  HttpServerRequest.HttpServerRequest | HttpRouter.RouteContext
+>
+
+export type PageHandlers = Readonly<Record<PageRoute, PageHandler>>
+
+/** After a form: reloading what comes next sends nothing again. */
+export const goTo = (path: string) =>
+  HttpServerResponse.redirect(path, {
+    status: 303,
+    headers: { "cache-control": "no-store", "referrer-policy": "same-origin" }
+  })
+
+export const isAddress = Schema.is(Address)
+export const noAddress = "Enter an e-mail address, such as name@example.com."
+
+/** Who is signed in in this browser. */
+export const whoever = Effect.gen(function* () {
+  const sessions = yield* Sessions
+  return Effect.gen(function* () {
+    const digest = cookieDigest(yield* HttpServerRequest.HttpServerRequest)
+    return digest === null ? Option.none<Session>() : yield* sessions.find(digest)
+  })
+})
+
+/** The same, for pages that are of no use to a stranger. `here` is where to come back to. */
+export const somebody = Effect.map(
+  whoever,
+  (asked) => (here: string) =>
+    Effect.flatMap(
+      asked,
+      Option.match({
+        onNone: () => Effect.fail(new SignInFirst({ next: here })),
+        onSome: (session) => Effect.succeed(session)
+      })
+    )
+)
+
+export const failurePage = (failure: PageFailure): HttpServerResponse.HttpServerResponse => {
+  switch (failure._tag) {
+    case "SignInFirst":
+      return goTo(`/sign-in?next=${encodeURIComponent(failure.next)}`)
+    case "FormRefused":
+      return views.notice("That did not work", failure.message, failure.status)
+    case "LinkDead":
+      return views.notice("This link does not work", failure.message, 410)
+    case "ProveAgain":
+      return views.notice("Sign in again", failure.message, 403)
+    case "ProviderFailed":
+      return views.notice("Signing in did not work", failure.message, 400)
+    case "TooManyTries":
+      return views.notice("Too many tries", `${failure.message}.`, 429, {
+        "retry-after": String(failure.retryAfter)
+      })
+    case "StoreUnavailable":
+      return views.notice("One moment", "The service cannot answer now. Try again shortly.", 503, {
+        "retry-after": "2"
+      })
+  }
+}

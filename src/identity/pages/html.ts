@@ -1,0 +1,150 @@
+/**
+ * HTML for pages that work without a script: a template that escapes, the frame that all pages share, and the header
+ * fields that keep a page to itself.
+ */
+import { createHash } from "node:crypto"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+
+/** Text that is HTML already. Everything else is escaped where it is put in. */
+export class Html {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+type Part = Html | string | number | undefined | false | ReadonlyArray<Html>
+
+const escapes: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;"
+}
+const escaped = (text: string) => text.replaceAll(/[&<>"']/g, (character) => escapes[character] ?? "")
+
+const render = (part: Part): string => {
+  if (part === undefined || part === false) return ""
+  if (part instanceof Html) return part.text
+  if (typeof part === "object") return part.map(render).join("")
+  return escaped(String(part))
+}
+
+export const html = (strings: TemplateStringsArray, ...parts: ReadonlyArray<Part>): Html =>
+  new Html(strings.map((text, index) => text + (index < parts.length ? render(parts[index]) : "")).join(""))
+
+const style = `
+:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
+body { margin: 0; background: Canvas; color: CanvasText }
+main { max-width: 26rem; margin: 8vh auto; padding: 0 1.25rem }
+h1 { font-size: 1.5rem; line-height: 1.2 }
+h2 { font-size: 1.1rem; margin-top: 2rem }
+label { display: block; margin-top: 1rem; font-weight: 600 }
+.hint { margin: 0; font-size: .875rem }
+input { box-sizing: border-box; width: 100%; padding: .6rem; font: inherit; border: 1px solid #767676; border-radius: .35rem }
+button, .button { display: inline-block; margin-top: 1rem; padding: .6rem 1rem; font: inherit; font-weight: 600; color: #fff; background: #0b57d0; border: 1px solid #0b57d0; border-radius: .35rem; text-decoration: none; cursor: pointer }
+button.plain { color: inherit; background: transparent; border-color: #767676 }
+:focus-visible { outline: 3px solid #0b57d0; outline-offset: 2px }
+@media (prefers-color-scheme: dark) { a { color: #8ab4f8 } :focus-visible { outline-color: #8ab4f8 } .problem { border-color: #f28b82 } }
+.problem { padding: .75rem 1rem; border: 2px solid #b3261e; border-radius: .35rem }
+.problem p { margin: 0 }
+ul { padding-left: 1.25rem }
+li form { display: inline }
+li button { margin: 0 0 0 .5rem; padding: .15rem .6rem }
+`
+const styleDigest = createHash("sha256").update(style).digest("base64")
+
+/** No script, nothing from elsewhere, in no frame; forms go nowhere but here. */
+const policy = [
+  "default-src 'none'",
+  `style-src 'sha256-${styleDigest}'`,
+  "img-src data:",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'"
+].join("; ")
+
+export interface Page {
+  readonly title: string
+  readonly body: Html
+  readonly status?: number
+  /** Said first, and announced to whoever does not see it. */
+  readonly problem?: string | undefined
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export const page = ({ title, body, status = 200, problem, headers = {} }: Page) =>
+  HttpServerResponse.text(
+    html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${problem === undefined ? "" : "Problem: "}${title}</title>
+<link rel="icon" href="data:,">
+<style>${new Html(style)}</style>
+</head>
+<body>
+<main>
+<h1>${title}</h1>
+${problem !== undefined && html`<div class="problem" role="alert" id="problem"><p>${problem}</p></div>`}
+${body}
+</main>
+</body>
+</html>
+`.text,
+    {
+      status,
+      contentType: "text/html; charset=utf-8",
+      headers: {
+        "cache-control": "no-store",
+        "content-security-policy": policy,
+        // Links hold tokens; the forms' own requests need to say where they come from.
+        "referrer-policy": "same-origin",
+        "x-frame-options": "DENY",
+        "cross-origin-opener-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+        ...headers
+      }
+    }
+  )
+
+export interface Field {
+  readonly name: string
+  readonly label: string
+  readonly type: "email" | "password" | "text"
+  readonly autocomplete: string
+  readonly value?: string
+  readonly hint?: string
+  readonly required?: boolean
+  /** The cursor waits here when the page opens. */
+  readonly first?: boolean
+  /** The page's problem is about this field. */
+  readonly faulty?: boolean
+  readonly shortest?: number
+}
+
+export const field = (one: Field): Html => {
+  const described = [one.hint === undefined ? "" : `${one.name}-hint`, one.faulty === true ? "problem" : ""]
+    .filter((id) => id !== "")
+    .join(" ")
+  return html`<label for="${one.name}">${one.label}</label>
+${one.hint !== undefined && html`<p class="hint" id="${one.name}-hint">${one.hint}</p>`}
+<input id="${one.name}" name="${one.name}" type="${one.type}" autocomplete="${one.autocomplete}" value="${one.value ?? ""}"${one.required !== false && html` required`}${one.shortest !== undefined && html` minlength="${one.shortest}"`}${described !== "" && html` aria-describedby="${described}"`}${one.faulty === true && html` aria-invalid="true"`}${one.first === true && html` autofocus`}>
+`
+}
+
+/** `hidden` goes with the form unseen. */
+export const form = (
+  action: string,
+  hidden: Readonly<Record<string, string>>,
+  content: Html,
+  button: string,
+  plain = false
+): Html => html`<form method="post" action="${action}">
+${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+${content}
+<button type="submit"${plain && html` class="plain"`}>${button}</button>
+</form>
+`

@@ -1,0 +1,34 @@
+/** Where the pages are, and what each takes. The router and the answer to a wrong method read it from here. */
+export const pagePaths = [
+  ["/sign-in", "GET"],
+  ["/sign-in", "POST"],
+  ["/sign-in/by-mail", "GET"],
+  ["/sign-in/by-mail", "POST"],
+  ["/sign-in/link", "GET"],
+  ["/sign-in/link", "POST"],
+  ["/sign-up", "GET"],
+  ["/sign-up", "POST"],
+  ["/check-mail", "GET"],
+  ["/reset-password", "GET"],
+  ["/reset-password", "POST"],
+  ["/reset-password/new", "GET"],
+  ["/reset-password/new", "POST"],
+  ["/account", "GET"],
+  ["/account/password", "GET"],
+  ["/account/password", "POST"],
+  ["/account/prove", "GET"],
+  ["/account/prove", "POST"],
+  ["/account/sessions/end", "POST"],
+  ["/account/sign-out", "POST"],
+  ["/account/sign-out-everywhere", "POST"],
+  ["/invitation", "GET"],
+  ["/invitation", "POST"],
+  ["/v1/auth/oidc/:provider", "GET"],
+  ["/v1/auth/oidc/:provider/callback", "GET"]
+] as const
+
+type Named<Pair> = Pair extends readonly [infer Path extends string, infer Method extends string]
+  ? `${Method} ${Path}`
+  : never
+/** Such as `GET /sign-in`. */
+export type PageRoute = Named<(typeof pagePaths)[number]>
