@@ -1,0 +1,137 @@
+/** What the loops of the worker do when the program itself is at fault. */
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Queue from "effect/Queue"
+import * as Schedule from "effect/Schedule"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import { defaults, EngineOptions } from "#src/engine/options.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import * as Worker from "#src/engine/Worker.ts"
+import { WorkStore } from "#src/engine/WorkStore.ts"
+import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
+import { MemoryStore, workStore } from "./memory-work-store.ts"
+
+const options: EngineOptions = {
+  ...defaults,
+  leaseMs: 300,
+  heartbeatMs: 50,
+  pollMs: 50,
+  runMs: 100,
+  drainMs: 100,
+  backoffMs: [20, 100]
+}
+
+const makeStore = () => {
+  const store = new MemoryStore(() => performance.now())
+  const create = (uid: string) =>
+    assert.isTrue(
+      store.create({
+        orgId: "org",
+        uid,
+        kind: "Cache",
+        projectId: null,
+        name: uid,
+        parentUid: null,
+        spec: { size: 3 },
+        secrets: []
+      })
+    )
+  return { store, create }
+}
+
+/** A process: it ends with the scope. */
+const start = (world: World, store: WorkStore["Service"], logs: Array<string> = []) => {
+  const logger = Logger.make((entry) => void logs.push(`${entry.logLevel}: ${String(entry.message)}`))
+  return Layer.build(
+    Worker.layer.pipe(
+      Layer.provide(toyLayer(world)),
+      Layer.provide(Registry.layer),
+      Layer.provide(Layer.succeed(WorkStore, store)),
+      Layer.provide(
+        Layer.effect(
+          Worker.WorkSignal,
+          Effect.map(Queue.unbounded<void>(), (queue) => Stream.fromQueue(queue))
+        )
+      ),
+      Layer.provide(Layer.succeed(EngineOptions, options)),
+      Layer.provide(Logger.layer([logger]))
+    )
+  )
+}
+
+const eventually = (label: string, holds: () => boolean) =>
+  Effect.repeat(Effect.sync(holds), { until: (held) => held, schedule: Schedule.spaced("5 millis") }).pipe(
+    Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
+  )
+
+for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
+  it.live(`a fault of the program in ${call} is told as an error and ends nothing`, () =>
+    Effect.gen(function* () {
+      const world = makeWorld()
+      const { store, create } = makeStore()
+      const logs: Array<string> = []
+      let faults = 0
+      const sound = workStore(store)
+      const strike = <A, E>(name: string, self: Effect.Effect<A, E>) =>
+        Effect.suspend(() =>
+          // Not before there is something to lose.
+          name === call && store.work.size > 0 && faults++ < 2 ? Effect.die(new Error("a bug")) : self
+        )
+      const faulty: WorkStore["Service"] = {
+        ...sound,
+        claim: (rooms, leaseMs) => strike("claim", sound.claim(rooms, leaseMs)),
+        heartbeat: (leases, leaseMs) => strike("heartbeat", sound.heartbeat(leases, leaseMs)),
+        record: (results) => strike("record", sound.record(results)),
+        nextDueIn: (kinds) => strike("nextDueIn", sound.nextDueIn(kinds))
+      }
+      yield* start(world, faulty, logs)
+      create("one")
+      yield* eventually("the faults have struck", () => faults >= 3)
+      create("two")
+      yield* eventually("both are ready", () =>
+        ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
+      )
+      assert.isNotEmpty(
+        logs.filter((line) => line.startsWith("Error") && line.includes("a fault of the program"))
+      )
+    }).pipe(Effect.scoped)
+  )
+}
+
+it.live(
+  "a run that cannot be interrupted loses its lease, and another process goes on; stopping does not wait",
+  () =>
+    Effect.gen(function* () {
+      const { store, create } = makeStore()
+      const stuck = makeWorld()
+      stuck.behave = () => Effect.uninterruptible(Effect.never)
+      const first = yield* Scope.make()
+      yield* Effect.provideService(start(stuck, workStore(store)), Scope.Scope, first)
+      create("one")
+      yield* eventually("it hangs", () => stuck.log.length > 0)
+      const world = makeWorld()
+      yield* start(world, workStore(store))
+      yield* eventually("another takes over", () => store.resources.get("one")?.phase === "ready")
+      yield* Effect.timeout(Scope.close(first, Exit.void), "5 seconds")
+    }).pipe(Effect.scoped)
+)
+
+it.live("a process that stops gives no lease back whose run it could not end", () =>
+  Effect.gen(function* () {
+    const { store, create } = makeStore()
+    const stuck = makeWorld()
+    stuck.behave = (_, { uid }) => (uid === "hangs" ? Effect.uninterruptible(Effect.never) : Effect.never)
+    const scope = yield* Scope.make()
+    yield* Effect.provideService(start(stuck, workStore(store)), Scope.Scope, scope)
+    create("hangs")
+    create("waits")
+    yield* eventually("both run", () => stuck.log.length === 2)
+    yield* Effect.timeout(Scope.close(scope, Exit.void), "5 seconds")
+    assert.isNotNull(store.work.get("hangs")!.leaseToken)
+    assert.isNull(store.work.get("waits")!.leaseToken)
+  })
+)
