@@ -85,7 +85,7 @@ export const readYaml = (source: string): ReadResult => {
       errors.slice(0, mostFaults).map(
         (error): ManifestFault => ({
           pointer: "",
-          message: `cannot be read as JSON or YAML: ${error.message.split("\n", 1)[0]}`,
+          message: `cannot be read as JSON or YAML: ${ownWords[error.code] ?? error.message.split("\n", 1)[0]}`,
           ...position(error.pos[0])
         })
       )
@@ -99,6 +99,15 @@ export const readYaml = (source: string): ReadResult => {
     value: document.toJS({ maxAliasCount: 0 }),
     locate: locateIn(document, position)
   })
+}
+
+/** For faults whose message in the library quotes the text, which may hold a secret. */
+const ownWords: Readonly<Record<string, string>> = {
+  UNEXPECTED_TOKEN: "Something else is expected here",
+  BAD_DIRECTIVE: "Unknown directive",
+  BAD_DQ_ESCAPE: "Unknown escape sequence in double quotes",
+  TAG_RESOLVE_FAILED: "Unknown tag",
+  BAD_COLLECTION_TYPE: "A tag of another type"
 }
 
 /** What the lexer puts before a scalar, whose text may look like anything. */

@@ -1,0 +1,491 @@
+/**
+ * Secrets go through the whole system, in a real process, and are then looked for wherever they must not be: in what
+ * it says (log, events, plans, problems, metrics, traces), in the store, and in what the machine shows of processes.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { randomBytes } from "node:crypto"
+import * as fs from "node:fs"
+import * as http from "node:http"
+import type * as net from "node:net"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import postgres from "postgres"
+import { inject } from "vitest"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { platformPlace } from "#src/store/Secrets.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import { emptyDatabase } from "#test/setup/database.ts"
+import { freePort } from "#test/setup/postgres.ts"
+
+const program = fileURLToPath(new URL("../src/cli/svc.mjs", import.meta.url))
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** A secret, in every spelling in which it could come out somewhere. */
+const spellings = (secret: string): ReadonlyArray<string> => {
+  const bytes = Buffer.from(secret)
+  // In the middle of a longer text base64 begins at one of three places; the ends mix with what is around.
+  const base64 = [0, 1, 2].map((offset) =>
+    Buffer.concat([Buffer.alloc(offset), bytes])
+      .toString("base64")
+      .slice(offset === 0 ? 0 : 4)
+      .replace(/=+$/, "")
+      .slice(0, -1)
+  )
+  return [
+    ...new Set([
+      secret,
+      encodeURIComponent(secret),
+      JSON.stringify(secret).slice(1, -1),
+      bytes.toString("hex"),
+      ...base64,
+      ...base64.map((text) => text.replaceAll("+", "-").replaceAll("/", "_"))
+    ])
+  ]
+}
+
+class Canaries {
+  readonly #known = new Map<string, ReadonlyArray<string>>()
+  add(name: string, secret: string): string {
+    assert.isAbove(secret.length, 12, `${name} is too short to be told from other text`)
+    this.#known.set(`${name} ${this.#known.size}`, spellings(secret))
+    return secret
+  }
+  make(name: string): string {
+    return this.add(name, `canary-${name}-${randomBytes(9).toString("hex")}`)
+  }
+  /** Fails when one of them is in the text. */
+  absent(where: string, text: string): void {
+    for (const [name, forms] of this.#known) {
+      for (const form of forms) {
+        const at = text.indexOf(form)
+        if (at === -1) continue
+        const around =
+          text.slice(Math.max(0, at - 200), at) +
+          "[here]" +
+          text.slice(at + form.length, at + form.length + 100)
+        assert.fail(`${where} holds the ${name}: ...${around}...`)
+      }
+    }
+  }
+  get size(): number {
+    return this.#known.size
+  }
+}
+
+/** What a collector of traces and logs is sent. */
+const collector = Effect.acquireRelease(
+  Effect.promise(async () => {
+    const received: Array<{ readonly path: string; readonly body: string }> = []
+    const server = http.createServer((request, response) => {
+      const chunks: Array<Buffer> = []
+      request.on("data", (chunk: Buffer) => chunks.push(chunk))
+      request.on("end", () => {
+        received.push({ path: request.url ?? "", body: Buffer.concat(chunks).toString() })
+        response.writeHead(200, { "content-type": "application/json" }).end("{}")
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+    return { received, server, url: `http://127.0.0.1:${(server.address() as net.AddressInfo).port}` }
+  }),
+  ({ server }) => Effect.sync(() => void server.close())
+)
+
+/** Command lines and environments of every process but the control plane itself, as often as they can be looked at. */
+const watchProcesses = (self: () => number | undefined) => {
+  const seen = new Set<string>()
+  const look = () => {
+    for (const pid of fs.readdirSync("/proc")) {
+      if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue
+      try {
+        seen.add(fs.readFileSync(`/proc/${pid}/cmdline`, "utf8"))
+        if (Number(pid) !== self()) seen.add(fs.readFileSync(`/proc/${pid}/environ`, "utf8"))
+      } catch {
+        // It ended, or is none of ours.
+      }
+    }
+  }
+  const timer = setInterval(look, 25)
+  return { seen, stop: () => clearInterval(timer) }
+}
+
+const world = Effect.gen(function* () {
+  const base = yield* Effect.acquireRelease(
+    Effect.sync(() => {
+      const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+      // The servers' user walks through it.
+      fs.chmodSync(folder, 0o755)
+      return folder
+    }),
+    (folder) =>
+      Effect.sync(() => {
+        for (const { pid } of processesNaming(folder)) {
+          try {
+            process.kill(pid, "SIGKILL")
+          } catch {
+            // Children of a server that was just killed end by themselves.
+          }
+        }
+        fs.rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
+      })
+  )
+  const url = yield* emptyDatabase
+  const sql = yield* Effect.acquireRelease(
+    Effect.sync(() => postgres(Redacted.value(url), { max: 1, onnotice: () => {} })),
+    (client) => Effect.promise(() => client.end({ timeout: 1 }))
+  )
+  const server = yield* Effect.acquireRelease(
+    Effect.sync(() => postgres(inject("databaseUrl"), { max: 1, onnotice: () => {} })),
+    (client) => Effect.promise(() => client.end({ timeout: 1 }))
+  )
+  return { base, url: Redacted.value(url), sql, server, collector: yield* collector }
+})
+
+/** Every column of every table, as text and as the bytes it is stored from. */
+const dump = async (sql: postgres.Sql): Promise<string> => {
+  const columns = await sql<ReadonlyArray<{ table_name: string; column_name: string; data_type: string }>>`
+    select table_name, column_name, data_type from information_schema.columns where table_schema = 'public'`
+  assert.isAbove(columns.length, 60)
+  let text = ""
+  for (const { table_name, column_name, data_type } of columns) {
+    const shown =
+      data_type === "bytea"
+        ? `encode("${column_name}", 'escape') || ' ' || encode("${column_name}", 'hex')`
+        : `"${column_name}"::text`
+    const rows = await sql.unsafe(
+      `select ${shown} as value from "${table_name}" where "${column_name}" is not null`
+    )
+    text += `\n${table_name}.${column_name}:\n${rows.map(({ value }) => value).join("\n")}`
+  }
+  const queries = await sql`select query from pg_stat_activity`
+  return `${text}\n${queries.map(({ query }) => query).join("\n")}`
+}
+
+it.live(
+  "secrets that went through the whole system are found nowhere but where they belong",
+  () =>
+    Effect.gen(function* () {
+      const { base, url, sql, server, collector } = yield* world
+      const canaries = new Canaries()
+      const sealingKey = randomBytes(32)
+      const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
+      canaries.add("key of the ring in hex", sealingKey.toString("hex"))
+      const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
+
+      let log = ""
+      let child: ChildProcess | undefined
+      const processes = watchProcesses(() => child?.pid)
+      yield* Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          processes.stop()
+          child?.kill("SIGKILL")
+        })
+      )
+      const answers: Array<string> = []
+      let token: string | null = null
+      const send = async (
+        method: string,
+        target: string,
+        body?: unknown,
+        headers: Record<string, string> = {}
+      ) => {
+        const response = await fetch(`http://127.0.0.1:${port}${target}`, {
+          method,
+          headers: {
+            ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+            ...(body === undefined ? {} : { "content-type": "application/json" }),
+            ...headers
+          },
+          ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+          signal: AbortSignal.timeout(60_000)
+        })
+        const text = await response.text()
+        // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
+        const json: any = /json/.test(response.headers.get("content-type") ?? "")
+          ? JSON.parse(text)
+          : undefined
+        return { status: response.status, text, json }
+      }
+      /** For answers that have no business to hold a secret. */
+      const call = async (...request: Parameters<typeof send>) => {
+        const answer = await send(...request)
+        answers.push(`${request[0]} ${request[1]} ${answer.status}\n${answer.text}`)
+        return answer
+      }
+      const until = async (label: string, look: () => Promise<boolean>) => {
+        for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(50)) {
+          if (await look().catch(() => false)) return
+        }
+        throw new Error(`never: ${label}\n${log.slice(-3_000)}`)
+      }
+      const start = async () => {
+        child = spawn(process.execPath, [program, "up", "--no-apply"], {
+          cwd: base,
+          env: {
+            PATH: process.env["PATH"],
+            SVC_DATA_DIR: path.join(base, "data"),
+            XDG_CONFIG_HOME: path.join(base, "config"),
+            SVC_DATABASE_URL: url,
+            SVC_ENCRYPTION_KEYS: keys,
+            SVC_PORT: String(port),
+            SVC_METRICS_PORT: String(metricsPort),
+            SVC_RATE_LIMIT: "100000",
+            SVC_OTLP_URL: collector.url,
+            SVC_LOG_LEVEL: "trace"
+          },
+          stdio: ["ignore", "pipe", "pipe"]
+        })
+        for (const stream of [child.stdout, child.stderr]) {
+          stream?.on("data", (chunk: Buffer) => (log += chunk.toString()))
+        }
+        await until("serving", async () => (await send("GET", "/v1/health")).status === 200)
+        await until("started", async () => log.includes("Ctrl-C"))
+      }
+      const stop = (signal: NodeJS.Signals) =>
+        new Promise<void>((resolve) => {
+          child?.once("exit", () => resolve())
+          child?.kill(signal)
+        })
+
+      yield* Effect.promise(async () => {
+        await start()
+        const firstKey = canaries.add("first API key", /svc_[0-9a-f]{40}/.exec(log)?.[0] ?? "")
+        // It is shown once, to whoever started it for the first time.
+        log = log.replace(firstKey, "")
+        const stored = fs.readFileSync(path.join(base, "config", "svc", "credentials.json"), "utf8")
+        const session = canaries.add("session", /svcs_[0-9a-f]+/.exec(stored)?.[0] ?? "")
+        token = session
+
+        const made = await send(
+          "POST",
+          "/v1/orgs/main/api-keys",
+          { name: "ci" },
+          { "idempotency-key": "key-1" }
+        )
+        assert.strictEqual(made.status, 201)
+        token = canaries.add("API key", made.json.key)
+        assert.strictEqual((await call("GET", "/v1/me")).status, 200)
+
+        // Sealed values of an environment, a cache and a database; shown once, and to who sends the same request again.
+        await call("POST", "/v1/orgs/main/projects", { name: "Shop", slug: "shop" })
+        const values = [
+          canaries.make("variable"),
+          canaries.add("variable", `cañary/${randomBytes(9).toString("hex")}+"&\n{}`)
+        ]
+        const vars = values.map((value, i) => ({ key: `SECRET_${i}`, value }))
+        assert.strictEqual((await call("PUT", "/v1/orgs/main/projects/shop/env", { vars })).status, 200)
+        assert.include((await send("GET", "/v1/orgs/main/projects/shop/env")).text, values[0] ?? "none")
+        const passwordIn = (answer: { readonly json: { readonly connectionString: string } }) =>
+          decodeURIComponent(new URL(answer.json.connectionString).password)
+        const cache = { name: "one", sku: "cache-n1", region: "local" }
+        const create = () =>
+          send("POST", "/v1/orgs/main/projects/shop/caches", cache, { "idempotency-key": "cache-1" })
+        const [created, replayed] = [await create(), await create()]
+        assert.strictEqual(passwordIn(created), passwordIn(replayed))
+        canaries.add("password of a cache", passwordIn(created))
+        const provisioned = await send("POST", "/v1/orgs/main/projects/shop/database", {})
+        canaries.add("password of a database", passwordIn(provisioned))
+        const cachePath = `/v1/orgs/main/projects/shop/caches/${created.json.id}`
+        canaries.add("password of a cache", passwordIn(await send("POST", `${cachePath}/credentials/rotate`)))
+        canaries.add(
+          "password of a database",
+          passwordIn(await send("POST", "/v1/orgs/main/projects/shop/database/rotate"))
+        )
+
+        // Plans that can be applied, and every way in which one cannot.
+        const project = (more: object) => ({
+          name: "Shop",
+          slug: "shop",
+          runtimeClass: "scale-to-zero",
+          ...more
+        })
+        const document = (more: object) => ({ version: 1, organization: "main", projects: [project(more)] })
+        const env = { SECRET_0: "****", PLANNED: canaries.make("planned") }
+        const planned = await call("POST", "/v1/orgs/main/manifest/plan", document({ env }))
+        assert.strictEqual(planned.json.summary.update, 1)
+        assert.strictEqual(
+          (await call("POST", "/v1/orgs/main/manifest/apply", { planId: planned.json.planId })).status,
+          202
+        )
+        const applied = { manifest: document({ env: { ...env, APPLIED: canaries.make("applied") } }) }
+        assert.strictEqual((await call("POST", "/v1/orgs/main/manifest/apply", applied)).status, 202)
+        const payments = {
+          secretKey: canaries.make("processor"),
+          webhookSecret: canaries.make("processor"),
+          credentialScopes: [],
+          allowedRedirectOrigins: []
+        }
+        const bad = canaries.make("refused")
+        const refused: ReadonlyArray<readonly [body: unknown, yaml?: true]> = [
+          [document({ customerPayments: [payments] })],
+          [document({ env: { lower: bad } })],
+          [document({ env: { NUMBER: 1, LIST: [bad] } })],
+          [document({ env: { LONG: bad.repeat(5_000) } })],
+          [document({ env: { NUL: `${bad}\0` } })],
+          [document({ environments: { staging: { env: { A: bad } } } })],
+          [document({ customerPayments: [{ secretKey: [bad] }] })],
+          [`{"env": {"A": "${bad}" "B"}}`],
+          [`{"env": "${bad}`],
+          [`${bad}`],
+          [`env:\n  A: ${bad}\n B: 1\n`, true],
+          [`env: {A: ${bad}, B: ]\n`, true],
+          [`env:\n  A: "${bad}\n`, true],
+          [`env:\n  - ${bad}\n  x: ${bad}\n`, true],
+          [`env: ${bad}: ${bad}: x\n`, true],
+          [`A: 1\n${bad}\nB: 2\n`, true],
+          [`%${bad} x\n---\nA: 1\n`, true],
+          [`A: &${bad} 1\n`, true],
+          [`A: !${bad} 1\n`, true],
+          [`A: "\\q${bad}"\n`, true],
+          [`A: |${bad}\n  x\n`, true],
+          [`\t${bad}: "x\n`, true]
+        ]
+        for (const [body, yaml] of refused) {
+          const headers = yaml === undefined ? {} : { "content-type": "application/yaml" }
+          const plan = await call("POST", "/v1/orgs/main/manifest/plan", body, headers)
+          assert.isTrue(
+            plan.status >= 400 || plan.json.blockers.length > 0,
+            `${JSON.stringify(body)} was taken`
+          )
+          const whole = typeof body === "string" ? body : { manifest: body }
+          const apply = await call("POST", "/v1/orgs/main/manifest/apply", whole, headers)
+          assert.isAtLeast(apply.status, 400, JSON.stringify(body))
+        }
+
+        // Requests that go wrong.
+        const wrong = canaries.make("refused")
+        assert.strictEqual(
+          (await call("PUT", "/v1/orgs/main/projects/shop/env", { vars: [{ key: "low", value: wrong }] }))
+            .status,
+          422
+        )
+        assert.strictEqual(
+          (await call("PUT", "/v1/orgs/main/projects/shop/env", { vars: [{ key: "A", value: [wrong] }] }))
+            .status,
+          422
+        )
+        assert.strictEqual(
+          (await call("PUT", "/v1/orgs/main/projects/shop/env", `{"vars": "${wrong}`)).status,
+          400
+        )
+        const right = token
+        for (const stranger of [`svc_${randomBytes(20).toString("hex")}`, canaries.make("stranger")]) {
+          token = canaries.add("unknown credential", stranger)
+          assert.strictEqual((await call("GET", "/v1/orgs/main/projects")).status, 401)
+        }
+        token = right
+
+        // Servers that cannot be put right: what stands in their way is a file where their folder should be.
+        const listed = await call("GET", "/v1/orgs/main/resources?limit=100")
+        const servers: ReadonlyArray<{ uid: string; kind: string }> = listed.json.items.filter(
+          ({ kind }: { kind: string }) => kind === "Cache" || kind === "Database"
+        )
+        assert.strictEqual(servers.length, 2)
+        const folderOf = ({ uid, kind }: { uid: string; kind: string }) =>
+          path.join(base, "data", kind === "Cache" ? "caches" : "databases", uid)
+        for (const one of servers) {
+          for (const { pid } of processesNaming(one.uid)) process.kill(pid, "SIGKILL")
+          fs.rmSync(folderOf(one), { recursive: true, force: true, maxRetries: 10 })
+          fs.writeFileSync(folderOf(one), "")
+          await call("POST", `/v1/orgs/main/resources/${one.uid}/retry`)
+        }
+        await until("both fail", async () => {
+          const { json } = await send("GET", "/v1/orgs/main/resources?limit=100")
+          const failed = json.items.filter(
+            ({ lastError }: { lastError: string | null }) => lastError !== null
+          )
+          return failed.length === 2
+        })
+        for (const { uid } of servers) {
+          await call("GET", `/v1/orgs/main/resources/${uid}`)
+          const events = await call("GET", `/v1/orgs/main/resources/${uid}/events?limit=100`)
+          assert.include(events.text, "ReconcileFailed")
+        }
+        canaries.absent("the store", await dump(sql))
+        for (const one of servers) fs.rmSync(folderOf(one), { force: true })
+
+        // The store goes away for a while, which is logged with its cause.
+        const before = log.length
+        const name = new URL(url).pathname.slice(1)
+        await server.unsafe(`alter database ${name} allow_connections false`)
+        await sql`select pg_terminate_backend(pid) from pg_stat_activity
+          where datname = current_database() and pid <> pg_backend_pid()`
+        await until("it is logged", async () => {
+          await call("PUT", "/v1/orgs/main/projects/shop/env", { vars })
+          return log.length > before
+        })
+        await server.unsafe(`alter database ${name} allow_connections true`)
+        await until("it is over", async () => (await call("GET", "/v1/orgs/main/projects")).status === 200)
+        await until("traces are sent", async () =>
+          collector.received.some(({ body }) => body.includes("Manifests.plan"))
+        )
+
+        // A second process finds everything again: what it logs when it starts is looked at whole.
+        await stop("SIGKILL")
+        await start()
+        for (const headers of [{}, { accept: "application/yaml" }]) {
+          const exported = await call("GET", "/v1/orgs/main/manifest", undefined, headers)
+          assert.include(exported.text, "SECRET_0")
+        }
+        await call("GET", "/v1/spec")
+        const { json } = await call("GET", "/v1/orgs/main/resources?limit=100")
+        for (const { uid } of json.items) {
+          await call("GET", `/v1/orgs/main/resources/${uid}`)
+          await call("GET", `/v1/orgs/main/resources/${uid}/events?limit=100`)
+        }
+        token = session
+        await call("GET", "/v1/orgs/main/audit?limit=100")
+        await call("GET", "/v1/orgs/main/api-keys")
+        canaries.absent("the store", await dump(sql))
+        const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+        assert.include(metrics, "svc_queue_depth")
+        canaries.absent("the metrics page", metrics)
+
+        assert.strictEqual((await call("DELETE", "/v1/orgs/main/projects/shop")).status, 200)
+        await until("all gone", async () => {
+          const { json } = await send("GET", "/v1/orgs/main/resources?limit=100")
+          return json.items.length === 0
+        })
+        await stop("SIGTERM")
+      })
+
+      // What the platform keeps for itself is known to nobody else, so it is opened here.
+      const rows = yield* Effect.promise(
+        () =>
+          sql<ReadonlyArray<{ name: string; key_id: string; sealed: Buffer }>>`select * from platform_secret`
+      )
+      assert.isAbove(rows.length, 2)
+      for (const { name, key_id, sealed } of rows) {
+        const opened = yield* Effect.flatMap(KeyRing, (ring) =>
+          ring.open(platformPlace(name), { keyId: key_id, bytes: sealed })
+        ).pipe(Effect.provide(KeyRing.layerOf(Redacted.make(keys))))
+        const value = Redacted.value(opened)
+        if (name === "certificate-authority") {
+          const [, privateKey = ""] = /PRIVATE KEY-----\\n([^-]+)\\n-----END/.exec(value) ?? []
+          for (const line of privateKey.split("\\n")) {
+            if (line.length > 40) canaries.add("private key of the authority", line)
+          }
+        } else canaries.add(name, value)
+      }
+      assert.isAbove(canaries.size, 20)
+
+      canaries.absent("the store, after everything was deleted", yield* Effect.promise(() => dump(sql)))
+      canaries.absent("the log", log)
+      assert.include(log, "The control plane serves")
+      assert.isAbove(answers.length, 60)
+      for (const answer of answers) canaries.absent("an answer", answer)
+      const paths = new Set(collector.received.map((one) => one.path))
+      assert.includeMembers([...paths], ["/v1/traces", "/v1/logs"])
+      const exported = collector.received.map(({ body }) => body).join("\n")
+      assert.include(exported, "Manifests.plan")
+      canaries.absent("what a collector is sent", exported)
+      const shown = [...processes.seen].join("\n")
+      assert.include(shown, "redis-server")
+      assert.include(shown, "postgres")
+      canaries.absent("a command line or an environment", shown)
+    }).pipe(Effect.scoped),
+  240_000
+)
