@@ -23,7 +23,7 @@ import { apply, exportCommand, plan } from "./manifest-commands.ts"
 import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { out, paint, table } from "./output.ts"
 import { loadFolderSettings } from "./settings.ts"
-import { diff, events, status } from "./status-commands.ts"
+import { diff, events, show, status, wait } from "./status-commands.ts"
 
 /** For a process that is there to be stopped, being told to stop is success. */
 let stopping = exitCodes.interrupted as number
@@ -131,6 +131,8 @@ const commands = [
   apply,
   exportCommand,
   status,
+  show,
+  wait,
   events,
   diff,
   retry,

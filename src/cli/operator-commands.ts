@@ -52,7 +52,7 @@ const noted = Effect.fnUntraced(function* (uid: string, address: string, paused:
           )
         )
     }),
-    (self) => detachable(self, `svc events ${address}`)
+    detachable
   )
 })
 

@@ -1,13 +1,15 @@
-/** `svc status`, `events`, `diff`: how everything is doing. */
+/** `svc status`, `show`, `wait`, `events`, `diff`: how everything is doing. */
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { stringify } from "yaml"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { address, allResources, asJson, connection, online, resolve } from "./flags.ts"
-import { json, out, paint, say, table } from "./output.ts"
+import { address, allResources, asJson, connection, online, resolve, waiting } from "./flags.ts"
+import { facts, json, out, paint, say, table } from "./output.ts"
+import { detachable, goalsNow, waitFor } from "./wait.ts"
 import { follow, progressLine, readyCondition, type Summary } from "./watch.ts"
 
 const row = (resource: Summary): ReadonlyArray<string> => {
@@ -72,6 +74,68 @@ export const status = Command.make(
           })
     )
 ).pipe(Command.withDescription("Show how everything is doing"))
+
+export const show = Command.make("show", { ...connection, json: asJson, address }, (flags) =>
+  online(
+    flags,
+    Effect.gen(function* () {
+      const { asMember, org } = yield* Client
+      const { uid } = yield* resolve(flags.address)
+      const { body } = yield* call(asMember.resources.get({ params: { orgId: org, uid } }))
+      if (flags.json) return yield* json(body)
+      yield* out(
+        facts([
+          ["Address", body.address],
+          ["Id", body.uid],
+          ["Phase", body.phase],
+          ["Generation", `${body.observedGeneration} of ${body.generation} acted on`],
+          ["Managed by", body.managedBy],
+          ["Protected", body.protected ? "yes" : "no"],
+          ["Created", body.createdAt],
+          ["Changed", body.updatedAt],
+          ...(body.lastError === null ? [] : [["Last error", body.lastError] as const]),
+          ...(body.nextAttemptAt === null ? [] : [["Next look", body.nextAttemptAt] as const])
+        ])
+      )
+      const conditions = body.conditions.map(({ type, status, reason, lastTransitionAt, message }) => [
+        type,
+        status,
+        reason,
+        lastTransitionAt,
+        message
+      ])
+      yield* out(`\n${table(["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"], conditions)}`)
+      yield* out(`\n${stringify({ spec: body.spec, status: body.status }, { lineWidth: 0 }).trimEnd()}`)
+    })
+  )
+).pipe(
+  Command.withAlias("describe"),
+  Command.withDescription("Show a resource: what was asked for, what is there, and why it is not ready")
+)
+
+export const wait = Command.make(
+  "wait",
+  {
+    ...connection,
+    timeout: waiting.timeout,
+    addresses: address.pipe(Argument.variadic())
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const resources =
+          flags.addresses.length === 0
+            ? yield* allResources
+            : yield* Effect.forEach(flags.addresses, (named) => resolve(named))
+        yield* detachable(waitFor(goalsNow(resources), flags.timeout))
+      })
+    )
+).pipe(
+  Command.withDescription(
+    "Wait until resources (all, if none is named) have converged as they are asked for now"
+  )
+)
 
 export const events = Command.make(
   "events",

@@ -34,11 +34,12 @@ const progress = Effect.gen(function* () {
   })
 })
 
+/** How to look again at what goes on. */
+const again = "watch it with: svc status --watch; wait again with: svc wait"
+
 /** Says how to look again when somebody stops waiting. */
-export const detachable = <A, E, R>(self: Effect.Effect<A, E, R>, look = "svc status --watch") =>
-  Effect.onInterrupt(self, () =>
-    say(`\nNot waiting any longer; what was asked for goes on. Watch it with: ${look}`)
-  )
+export const detachable = <A, E, R>(self: Effect.Effect<A, E, R>) =>
+  Effect.onInterrupt(self, () => say(`\nNot waiting any longer. What was asked for goes on; ${again}`))
 
 /** Waits until each has converged, and shows each change of condition on the way. Fails when one has failed. */
 export const waitFor = Effect.fnUntraced(function* (
@@ -85,7 +86,7 @@ export const waitFor = Effect.fnUntraced(function* (
       orElse: () =>
         Effect.fail(
           failure(
-            `Not done after ${timeoutSeconds} s: ${[...open.values()].map(({ address }) => address).join(", ")}. It goes on by itself; watch it with: svc status --watch`,
+            `Not done after ${timeoutSeconds} s: ${[...open.values()].map(({ address }) => address).join(", ")}. It goes on by itself; ${again}`,
             exitCodes.timeout
           )
         )
@@ -138,6 +139,15 @@ export const waitForOne = Effect.fnUntraced(function* (
   yield* detachable(waitFor(new Map([[uid, { address: body.address, generation, ...more }]]), flags.timeout))
 })
 
+/** What it means that these have converged as they are asked for now. */
+export const goalsNow = (resources: ReadonlyArray<Summary>): ReadonlyMap<string, Goal> =>
+  new Map(
+    resources.map(({ uid, address, deleting, generation }) => [
+      uid,
+      { address, generation: deleting ? null : generation }
+    ])
+  )
+
 /** The one resource of a kind at a place, if there is one. What is being deleted gives way to what took its name. */
 export const findAt = Effect.fnUntraced(function* (
   kind: string,
@@ -180,7 +190,7 @@ export const whileShowing = <A, E, R>(
             orElse: () =>
               Effect.fail(
                 failure(
-                  `Not done after ${flags.timeout} s. It goes on by itself; watch it with: svc status --watch`,
+                  `Not done after ${flags.timeout} s. It goes on by itself; ${again}`,
                   exitCodes.timeout
                 )
               )

@@ -230,6 +230,13 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
       )
       assert.isAbove(JSON.parse(events.stdout).items.length, 0)
       assert.deepStrictEqual([calm.code, calm.stdout], [0, ""])
+      const [shown, waited, nowhere] = yield* Effect.all(
+        [svc(["show", pages]), svc(["wait", pages, "Project/shop"]), svc(["wait", "shop/nowhere"])],
+        { concurrency: 3 }
+      )
+      assert.match(shown.stdout, /^Ready +true +Converged/m)
+      assert.match(shown.stdout, /^ {2}evictionPolicy: allkeys-lru$/m)
+      assert.deepStrictEqual([waited.code, nowhere.code], [0, 5])
 
       yield* Effect.promise(() => watch.says(`"phase":"ready"`))
       watch.child.kill("SIGINT")
@@ -296,16 +303,17 @@ layer(signedIn({ roles: new Set(["api"] as const) }), { excludeTestServices: tru
           const { svc, start, manifest } = yield* Operator
           const { call } = yield* Plane
           yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
-          const [late, stored, retry, absent] = yield* Effect.all(
+          const [late, stored, retry, absent, waited] = yield* Effect.all(
             [
               svc(["env", "set", "shop", "A", "--timeout", "1"], { stdin: "1" }),
               svc(["env", "set", "shop", "B", "--no-wait"], { stdin: "1" }),
               svc(["retry", "Project/shop", "--timeout", "1"]),
-              svc(["caches", "create", "shop", "pages", "--timeout", "1"])
+              svc(["caches", "create", "shop", "pages", "--timeout", "1"]),
+              svc(["wait", "--timeout", "1"])
             ],
             { concurrency: 2 }
           )
-          for (const { code, stderr } of [late, retry, absent]) {
+          for (const { code, stderr } of [late, retry, absent, waited]) {
             assert.strictEqual(code, 7, stderr)
             assert.include(stderr, "svc status --watch")
           }
@@ -321,7 +329,7 @@ layer(signedIn({ roles: new Set(["api"] as const) }), { excludeTestServices: tru
           applying.child.kill("SIGINT")
           const interrupted = yield* Effect.promise(() => applying.ended)
           assert.strictEqual(interrupted.code, 130)
-          assert.include(interrupted.stderr, "Watch it with: svc status --watch")
+          assert.include(interrupted.stderr, "watch it with: svc status --watch; wait again with: svc wait")
           const { body } = yield* call("GET", "/v1/orgs/main/resources?kind=Project")
           assert.includeMembers(
             body.items.map(({ name }: { name: string }) => name),
