@@ -14,6 +14,7 @@ import { parseManifest } from "#src/manifest/parse.ts"
 import { makePlan } from "#src/manifest/plan.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import type { Figure } from "./figures.ts"
+import { seed } from "./noop.ts"
 
 const file = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -142,6 +143,10 @@ export const api = async (url: string): Promise<ReadonlyArray<Figure>> => {
     })
   for (let i = 0; i < 20; i++)
     await (await call("POST", "/v1/orgs/main/projects", { name: `P${i}`, slug: `project-${i}` })).text()
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  // Other tenants' resources, so that both servers work on a store of a usual size.
+  for (let i = 0; i < 20; i++) await seed(sql, 500)
+  await sql`analyze`
   await sleep(1_000)
 
   const raw = spawn(process.execPath, [file("./raw-server.ts")], {
@@ -164,7 +169,6 @@ export const api = async (url: string): Promise<ReadonlyArray<Figure>> => {
   await ended(plane)
 
   // Idle with 1,000 ready resources that are not due.
-  const sql = postgres(url, { max: 1, onnotice: () => {} })
   await sql`delete from work where uid in (select uid from resource where kind = 'Environment')`
   await sql`delete from resource where kind = 'Environment' and name ~ '^[ar][0-9]+$'`
   const [org] = await sql`select id from organization where slug = 'main'`

@@ -147,8 +147,8 @@ export class Resources extends Context.Service<
           const [row] = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.kind = ${kind} and r.name = ${name}
-              and r.project_id is not distinct from ${projectId}::uuid
-              and r.environment is not distinct from ${environment}::text
+              and ${projectId === null ? sql`r.project_id is null` : sql`r.project_id = ${projectId}::uuid`}
+              and ${environment === null ? sql`r.environment is null` : sql`r.environment = ${environment}::text`}
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.deletion_requested_at nulls first limit 1`)
           return row === undefined ? Option.none() : Option.some(yield* toRecord(row))

@@ -161,10 +161,11 @@ it.live("drift is reported and repaired", () =>
       yield* resources.write(org.id, [change], actor)
       yield* eventually("made", record(org.id, change.uid), (row) => row?.phase === "ready")
       world.things.set(change.uid, 9)
-      yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      // The run that made it may be ending still, and then it is no new look.
+      const look = engine.reconcileNow(org.id, change.uid, "5 seconds")
       yield* eventually(
         "repaired",
-        Effect.sync(() => world.things.get(change.uid)),
+        Effect.map(look, () => world.things.get(change.uid)),
         (size) => size === 3
       )
       const events = yield* eventually("told", resources.events(org.id, change.uid, 50), (list) =>
