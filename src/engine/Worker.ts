@@ -395,6 +395,9 @@ export const layer = Layer.effect(
     return Worker.of({
       runOne: (orgId, uid) =>
         Effect.gen(function* () {
+          // What runs already may have looked before the caller's reason arose: it is waited for and does not count.
+          const before = running.get(uid)
+          if (before !== undefined) yield* Deferred.await(before.done)
           if (!accepting || running.has(uid)) return false
           const entry = yield* startOne(orgId, uid)
           if (entry === undefined) return false
