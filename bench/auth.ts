@@ -16,6 +16,24 @@ import type { Figure } from "./figures.ts"
 const rounds = 11
 const seconds = 1.5
 
+/** CPU seconds that a process has used. */
+const cpuOf = (pid: number | string): number => {
+  try {
+    const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
+    return (Number(fields[11]) + Number(fields[12])) / 100
+  } catch {
+    return 0
+  }
+}
+/** CPU seconds of a database server and its connections. */
+const cpuBelow = (parent: number): number =>
+  cpuOf(parent) +
+  fs
+    .readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8")
+    .split(" ")
+    .filter((pid) => pid !== "")
+    .reduce((sum, pid) => sum + cpuOf(pid), 0)
+
 const median = (values: ReadonlyArray<number>) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
 
 export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
@@ -40,7 +58,14 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
       }
     })
     await serving(port, "/v1/health", child)
-    return { name, port, child, rates: [] as Array<number>, p99: [] as Array<number> }
+    return {
+      name,
+      port,
+      child,
+      rates: [] as Array<number>,
+      p99: [] as Array<number>,
+      cpu: [] as Array<number>
+    }
   }
   const servers: Array<Awaited<ReturnType<typeof start>>> = []
   const sql = postgres(url, { max: 1, onnotice: () => {} })
@@ -60,10 +85,22 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
       from generate_series(1, 20) i`
     await sql`analyze`
     servers.push(await start("off"))
+    const [backend] = await sql<[{ pid: number }]>`select pg_backend_pid() as pid`
+    const postmaster = Number(
+      /PPid:\s+(\d+)/.exec(fs.readFileSync(`/proc/${backend.pid}/status`, "utf8"))?.[1]
+    )
     for (let round = 0; round < rounds; round++) {
       for (const server of servers) {
         const get = () => ({ method: "GET", path: "/v1/orgs/bench/projects" })
-        const { rate, p99 } = await load(server.port, get, { authorization: `Bearer ${key}` }, seconds)
+        const used = () => cpuOf(server.child.pid ?? 0) + cpuBelow(postmaster)
+        const before = used()
+        let sent = 0
+        const counted = () => {
+          sent++
+          return get()
+        }
+        const { rate, p99 } = await load(server.port, counted, { authorization: `Bearer ${key}` }, seconds)
+        server.cpu.push((used() - before) / sent)
         server.rates.push(rate)
         server.p99.push(p99)
       }
@@ -75,6 +112,7 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
   }
   const [on, off] = servers
   if (on === undefined || off === undefined) throw new Error("a server is missing")
+  const cost = (server: { readonly cpu: ReadonlyArray<number> }) => median(server.cpu)
   const ratios = on.rates.map((rate, round) => rate / (off.rates[round] ?? rate))
   return [
     {
@@ -89,6 +127,13 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
       unit: "x",
       aim: ">= 0.85",
       note: `rounds ${ratios.map((ratio) => ratio.toFixed(2)).join(" ")}`
+    },
+    {
+      // What else runs on the machine does not disturb this one.
+      name: "CPU of a GET without / with, store included",
+      value: cost(off) / cost(on),
+      unit: "x",
+      note: `${(cost(on) * 1e6).toFixed(0)} µs with, ${(cost(off) * 1e6).toFixed(0)} µs without`
     }
   ]
 }

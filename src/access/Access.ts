@@ -3,7 +3,7 @@
  * trip that requests of the same moment share, so that a revoked key, a removed member or a changed role counts from
  * the next request on.
  */
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberSet from "effect/FiberSet"
@@ -11,7 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { Role } from "#schemas/kind.ts"
 import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store/errors.ts"
 import { batched } from "./batching.ts"
 
 export interface Credential {
@@ -39,7 +39,7 @@ export const sessionCookie = "svc_session"
 const keyForm = /^svc_[0-9a-f]{40}$/
 const sessionForm = /^svcs_[0-9a-f]{64}$/
 
-export const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest()
+export const digestOf = (token: string): Buffer => hash("sha256", token, "buffer")
 
 /**
  * Reads the credential of a request: `Authorization: Bearer ...` before the cookie. Whatever does not have the form
@@ -78,6 +78,9 @@ interface Question {
   readonly credential: Credential
   readonly addressed: string | null
 }
+
+/** A look that hangs must not hold up the requests behind it for long. */
+const longestLook = "5 seconds"
 
 /** Slugs and ids. */
 const addressable = /^[a-z0-9-]{1,64}$/i
@@ -134,10 +137,17 @@ export class Access extends Context.Service<
             digest: credential.digest.toString("hex"),
             addressed
           }))
-          const rows = yield* repeatable(sql<AccessRow>`
+          const look = repeatable(sql<AccessRow>`
             select q.ord, a.*
             from jsonb_to_recordset(${sql.json(asked)}::jsonb) as q(ord int, kind text, digest text, addressed text)
             cross join lateral svc_access(q.kind, decode(q.digest, 'hex'), q.addressed) a`)
+          const rows = yield* Effect.timeoutOrElse(look, {
+            duration: longestLook,
+            orElse: () =>
+              Effect.fail(
+                new StoreUnavailable({ message: `The state store did not answer in ${longestLook}` })
+              )
+          })
           const answers = questions.map((): Option.Option<Identity> => Option.none())
           for (const row of rows) answers[row.ord] = Option.some(identityOf(row))
           return answers

@@ -12,18 +12,19 @@ interface Waiting<Q, A, E> {
   readonly resumes: Array<(answer: Effect.Effect<A, E>) => void>
 }
 
-/** Looks at the same time; what comes beyond is gathered. */
-const mostLooks = 2
 const mostQuestions = 200
 
-/** `look` answers in the order of its questions. Questions with the same key share an answer. */
+/**
+ * `look` answers in the order of its questions, and in bounded time: the next ones wait for it. Questions with the
+ * same key share an answer.
+ */
 export const batched = Effect.fnUntraced(function* <Q, A, E>(
   keyOf: (question: Q) => string,
   look: (questions: ReadonlyArray<Q>) => Effect.Effect<ReadonlyArray<A>, E>
 ) {
   const run = yield* FiberSet.makeRuntime<never>()
   const waiting = new Map<string, Waiting<Q, A, E>>()
-  let looking = 0
+  let looking = false
 
   const begin = () => {
     const batch: Array<Waiting<Q, A, E>> = []
@@ -32,9 +33,9 @@ export const batched = Effect.fnUntraced(function* <Q, A, E>(
       batch.push(one)
       waiting.delete(key)
     }
-    looking++
+    looking = true
     const settle = (exit: Exit.Exit<ReadonlyArray<A>, E>) => {
-      looking--
+      looking = false
       if (waiting.size > 0) begin()
       for (const [i, { resumes }] of batch.entries()) {
         const answer = Effect.flatMap(exit, (answers) => {
@@ -58,6 +59,6 @@ export const batched = Effect.fnUntraced(function* <Q, A, E>(
         return
       }
       waiting.set(key, { question, resumes: [resume] })
-      if (looking < mostLooks) begin()
+      if (!looking) begin()
     })
 })
