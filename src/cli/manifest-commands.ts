@@ -8,7 +8,7 @@ import { stringify } from "yaml"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "./flags.ts"
-import { json, out, renderPlan, say } from "./output.ts"
+import { effects, json, out, renderPlan, say } from "./output.ts"
 import { detachable, type Goal, waitFor } from "./wait.ts"
 
 const file = Flag.String("file").pipe(
@@ -84,7 +84,7 @@ export const plan = Command.make(
         )
         yield* flags.json ? json(made) : out(renderPlan(made))
         if (made.blockers.length > 0) return yield* failure("The plan is blocked")
-        const changes = made.changes.some(({ action }) => action !== "noop")
+        const changes = effects(made.changes).length > 0
         if (changes && !flags.json) yield* say(`Apply it as it is with: svc apply --plan ${made.planId}`)
         if (flags.detailed && changes) return yield* failure("", exitCodes.usage)
       })
@@ -141,15 +141,14 @@ export const apply = Command.make(
         if (planned !== undefined) {
           yield* say(renderPlan(planned))
           if (planned.blockers.length > 0) return yield* failure("The plan is blocked")
-          if (planned.changes.every(({ action }) => action === "noop")) {
+          const real = effects(planned.changes)
+          if (real.length === 0) {
             return yield* flags.json ? json({ changes: [], resources: [] }) : Effect.void
           }
-          const destroyed = planned.changes.filter(
-            ({ action }) => action === "replace" || (action === "delete" && flags.prune)
-          )
+          const destroyed = real.filter(({ action }) => action === "replace" || action === "delete")
           if (destroyed.length > 0) {
             yield* confirmName(
-              `This destroys ${destroyed.length} resources with their data.`,
+              `This destroys with all data: ${destroyed.map(({ address }) => address).join(", ")}.`,
               planned.organization,
               flags.yes
             )
@@ -159,7 +158,7 @@ export const apply = Command.make(
         // A key cannot delete what only an owner may: then the owner's session speaks.
         const applied = yield* applyPlan(
           id,
-          planned?.changes.some(({ requires }) => requires.role === "owner") ?? true
+          planned === undefined || effects(planned.changes).some(({ requires }) => requires.role === "owner")
         )
         if (flags.json) yield* json(applied)
         if (flags.wait) yield* detachable(waitFor(goalsOf(applied), flags.timeout))

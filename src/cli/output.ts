@@ -49,26 +49,36 @@ const symbols: Readonly<Record<Plan["changes"][number]["action"], readonly [stri
 }
 const shown = (value: unknown): string => (value === undefined ? "" : JSON.stringify(value))
 
+type Change = Plan["changes"][number]
+
+/** Not named by the manifest, and still not deleted, because the plan was made without prune. */
+const isKept = ({ action, reasons }: Change): boolean =>
+  action === "delete" && reasons.some(({ code }) => code === "needs_prune")
+
+/** What applying the plan really does. */
+export const effects = (changes: ReadonlyArray<Change>): ReadonlyArray<Change> =>
+  changes.filter((change) => change.action !== "noop" && !isKept(change))
+
 /** A plan for people: what changes, from what to what, why, and how risky that is. */
 export const renderPlan = (plan: Plan): string => {
-  const changes = plan.changes
-    .filter(({ action }) => action !== "noop")
-    .flatMap((change) => {
-      const [symbol, style] = symbols[change.action]
-      const risk = change.risk === "write" ? "" : `  [${change.risk}]`
-      return [
-        paint(style, `${symbol} ${change.address}${risk}`),
-        ...(change.action === "delete"
-          ? []
-          : change.patch.map(({ op, path, value }) =>
-              `    ${op === "remove" ? "-" : op === "add" ? "+" : "~"} ${path} ${shown(value)}`.trimEnd()
-            )),
-        ...change.reasons
-          .filter(({ code }) => code !== "missing" && code !== "different")
-          .map(({ message }) => paint("gray", `    ${message}`))
-      ]
-    })
-  const { summary } = plan
+  const real = effects(plan.changes)
+  const kept = plan.changes.filter(isKept)
+  const changes = real.flatMap((change) => {
+    const [symbol, style] = symbols[change.action]
+    const risk = change.risk === "write" ? "" : `  [${change.risk}]`
+    return [
+      paint(style, `${symbol} ${change.address}${risk}`),
+      ...(change.action === "delete"
+        ? []
+        : change.patch.map(({ op, path, value }) =>
+            `    ${op === "remove" ? "-" : op === "add" ? "+" : "~"} ${path} ${shown(value)}`.trimEnd()
+          )),
+      ...change.reasons
+        .filter(({ code }) => code !== "missing" && code !== "different")
+        .map(({ message }) => paint("gray", `    ${message}`))
+    ]
+  })
+  const count = (action: Change["action"]) => real.filter((change) => change.action === action).length
   const place = (at: { readonly line?: number; readonly column?: number }) =>
     at.line === undefined ? "" : `${at.line}:${at.column ?? 1} `
   return [
@@ -84,8 +94,11 @@ export const renderPlan = (plan: Plan): string => {
     ...plan.blockers.map((blocker) =>
       paint("red", `Blocked ${place(blocker)}${blocker.pointer}: ${blocker.message}`)
     ),
-    plan.changes.every(({ action }) => action === "noop")
+    ...kept.map(({ address }) =>
+      paint("gray", `  ${address} is not in the manifest and is kept (--prune deletes it)`)
+    ),
+    real.length === 0
       ? "Nothing to change."
-      : `Plan: ${summary.create} to create, ${summary.update} to update, ${summary.replace} to replace, ${summary.delete} to delete.`
+      : `Plan: ${count("create")} to create, ${count("update")} to update, ${count("replace")} to replace, ${count("delete")} to delete.`
   ].join("\n")
 }

@@ -18,7 +18,7 @@ import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, readLogin } from "./login.ts"
 import { applyPlan, goalsOf, makePlan } from "./manifest-commands.ts"
-import { paint, say, table } from "./output.ts"
+import { effects, paint, say, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
@@ -174,7 +174,7 @@ const applyFile = Effect.fnUntraced(function* (file: string, first: boolean) {
       `${file} cannot be applied: ${planned.blockers.map(({ message }) => message).join("; ")}`
     )
   }
-  if (planned.changes.every(({ action }) => action === "noop" || action === "delete")) {
+  if (effects(planned.changes).length === 0) {
     return yield* say(`Everything in ${file} is there already; nothing was changed`)
   }
   yield* say(`Applying ${path.relative(process.cwd(), file) || file}:`)

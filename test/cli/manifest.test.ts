@@ -154,7 +154,14 @@ Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
       const before = processesNaming(`${dataDir}/caches`).length
       const kept = yield* svc(["apply", "-f", file])
       assert.strictEqual(kept.code, 0, kept.stderr)
+      const rest = yield* svc(["plan", "-f", file, "--detailed-exitcode"])
+      assert.strictEqual(rest.code, 0)
+      assert.strictEqual(
+        rest.stdout,
+        "  shop/production/Cache/extra is not in the manifest and is kept (--prune deletes it)\nNothing to change.\n"
+      )
       const asked = yield* svc(["apply", "-f", file, "--prune"])
+      assert.include(asked.stderr, "This destroys with all data: shop/production/Cache/extra.")
       assert.strictEqual(asked.code, 2)
       assert.include(asked.stderr, "Repeat with --yes")
       assert.strictEqual(processesNaming(`${dataDir}/caches`).length, before)
