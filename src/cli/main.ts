@@ -22,6 +22,7 @@ import { asJson, yes } from "./flags.ts"
 import { apply, exportCommand, plan } from "./manifest-commands.ts"
 import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { out, paint, table } from "./output.ts"
+import { environments, projects } from "./project-commands.ts"
 import { loadFolderSettings } from "./settings.ts"
 import { diff, events, show, status, wait } from "./status-commands.ts"
 
@@ -140,6 +141,8 @@ const commands = [
   resume,
   protect,
   abandon,
+  projects,
+  environments,
   env,
   caches,
   database,

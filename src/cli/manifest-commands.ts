@@ -119,6 +119,11 @@ export const goalsOf = (applied: {
   )
 }
 
+const some = (addresses: ReadonlyArray<string>): string =>
+  addresses.length <= 10
+    ? addresses.join(", ")
+    : `${addresses.slice(0, 10).join(", ")} and ${addresses.length - 10} more`
+
 export const apply = Command.make(
   "apply",
   {
@@ -148,7 +153,7 @@ export const apply = Command.make(
           const destroyed = real.filter(({ action }) => action === "replace" || action === "delete")
           if (destroyed.length > 0) {
             yield* confirmName(
-              `This destroys with all data: ${destroyed.map(({ address }) => address).join(", ")}.`,
+              `This destroys with all data: ${some(destroyed.map(({ address }) => address))}.`,
               planned.organization,
               flags.yes
             )
