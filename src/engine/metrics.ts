@@ -1,7 +1,7 @@
 /** What the engine counts. Names follow Prometheus' conventions; times are in seconds there. */
 import * as Context from "effect/Context"
 import * as Metric from "effect/Metric"
-import type { RunResult } from "./reconcile.ts"
+import type { RunResult } from "./report.ts"
 import type { Claimed, QueueStats } from "./WorkStore.ts"
 
 const seconds = Metric.boundariesFromIterable([

@@ -149,9 +149,12 @@ export class Simulation {
   }
 
   #stopInTheMiddle(): void {
-    const { timeline, farEnd, store } = this.cluster
+    const { timeline, farEnd, store, watcher } = this.cluster
     farEnd.trouble = 0.3
-    for (const uid of store.resources.keys()) store.retry(uid)
+    for (const uid of store.resources.keys()) {
+      store.retry(uid)
+      watcher.asked(uid)
+    }
     timeline.runUntil(timeline.now + timeline.random.between(0, 500))
     this.cluster.stopAll(times.drainMs + callMs)
   }

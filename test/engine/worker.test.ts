@@ -9,6 +9,7 @@ import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry, Retryable, Terminal } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
 import { Db } from "#src/store/Db.ts"
+import { Interventions } from "#src/store/Interventions.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import * as Work from "#src/store/Work.ts"
@@ -34,9 +35,14 @@ const EngineLive = (world: World, options: EngineOptions = fast, concurrency = 6
     Layer.provide(Layer.succeed(EngineOptions, options))
   )
 
-const Store = Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+const Store = Layer.merge(Resources.layer, Interventions.layer).pipe(
+  Layer.provideMerge(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb())
+)
 
-const withEngine = <A, E>(body: (world: World) => Effect.Effect<A, E, Engine | Resources | Db>) =>
+const withEngine = <A, E>(
+  body: (world: World) => Effect.Effect<A, E, Engine | Resources | Interventions | Db>
+) =>
   Effect.suspend(() => {
     const world = makeWorld()
     return body(world).pipe(Effect.provide(EngineLive(world)), Effect.provide(Store))
@@ -149,6 +155,52 @@ it.live("what cannot be satisfied is not tried again until the specification cha
       yield* eventually("ready", record(org.id, change.uid), (row) => row?.phase === "ready")
     })
   )
+)
+
+it.live(
+  "what did not get ready in its time has failed, and stays so until it is ready or somebody asks",
+  () =>
+    withEngine((world) =>
+      Effect.gen(function* () {
+        const resources = yield* Resources
+        const interventions = yield* Interventions
+        const { engine: sql } = yield* Db
+        const org = yield* makeOrganization()
+        const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+        let broken = true
+        world.behave = (what) =>
+          what === "converge" && broken ? Effect.fail(new Retryable({ message: "It burns" })) : Effect.void
+        yield* resources.write(org.id, [change], actor)
+        yield* eventually("tried", record(org.id, change.uid), (row) => (row?.attempt ?? 0) > 0)
+        yield* sql`update resource set phase_since = now() - interval '1 hour' where uid = ${change.uid}`
+        const tries = () =>
+          world.log.filter(({ uid, what }) => uid === change.uid && what === "converge").length
+        const failed = yield* eventually(
+          "failed",
+          record(org.id, change.uid),
+          (row) => row?.phase === "failed"
+        )
+        const conditionsOf = (row: typeof failed) =>
+          row?.conditions.map(({ type, status, reason }) => [type, status, reason])
+        const seen = new Set<string | undefined>()
+        const begun = tries()
+        yield* eventually("tried again", record(org.id, change.uid), (row) => {
+          seen.add(row?.phase)
+          assert.deepStrictEqual(conditionsOf(row), conditionsOf(failed))
+          return tries() > begun + 3
+        })
+        assert.deepStrictEqual([...seen], ["failed"])
+        assert.deepStrictEqual(
+          conditionsOf(failed)?.find(([type]) => type === "Ready"),
+          ["Ready", "false", "DeadlineExceeded"]
+        )
+
+        yield* interventions.retry(org.id, change.uid, actor)
+        yield* eventually("on its way", record(org.id, change.uid), (row) => row?.phase === "provisioning")
+        broken = false
+        yield* eventually("ready", record(org.id, change.uid), (row) => row?.phase === "ready")
+      })
+    )
 )
 
 it.live("drift is reported and repaired", () =>

@@ -18,6 +18,7 @@ export type Guarantee =
   | "nothing runs hot"
   | "nobody waits long"
   | "phases have deadlines"
+  | "what has failed stays so"
   | "deletion is not taken back"
   | "everything settles"
   | "what is ready is left alone"
@@ -65,6 +66,9 @@ export class Watcher {
   readonly #claimedAt = new Map<string, number>()
   readonly #changedAt = new Map<string, number>()
   readonly #gone = new Set<string>()
+  /** What was recorded as failed, and nobody has asked for since the run began that found it so. */
+  readonly #failed = new Set<string>()
+  readonly #askedDuring = new Set<string>()
   readonly #turns = new Map<string, Array<number>>()
   /** Until when a fault may still be the reason for a delay. */
   #excusedUntil: number
@@ -125,6 +129,7 @@ export class Watcher {
       this.#held.set(uid, held)
       this.#runs.set(token, { ...held, uid })
       this.#claimedAt.set(uid, now)
+      this.#askedDuring.delete(uid)
       this.#countTurn(uid)
       this.#asked.delete(uid)
       this.note(`${machine} claims ${uid} #${token} attempt ${attempt}${paused ? " (paused)" : ""}`)
@@ -173,9 +178,18 @@ export class Watcher {
       if (change === undefined) continue
       this.#changedAt.set(uid, this.#timeline.now)
       if (change.gone) this.#gone.add(uid)
+      this.#checkFailed(uid, change.phase)
       const left = change.gone && [...this.#store.resources.values()].find((row) => row.parentUid === uid)
       if (left) throw new Violation("children go first", `${uid} is gone and still contained ${left.uid}`)
     }
+  }
+
+  /** Nobody should see it go to and fro: it is ready, waits, or somebody has asked for something. */
+  #checkFailed(uid: string, phase: string): void {
+    if (this.#failed.has(uid) && (phase === "provisioning" || phase === "updating"))
+      throw new Violation("what has failed stays so", `${uid} has failed and is called ${phase}`)
+    if (phase === "failed" && !this.#askedDuring.has(uid)) this.#failed.add(uid)
+    else this.#failed.delete(uid)
   }
 
   released(machine: string, leases: ReadonlyArray<Lease>): void {
@@ -223,6 +237,8 @@ export class Watcher {
 
   /** Somebody changed what they want and waits from now on. */
   asked(uid: string): void {
+    this.#failed.delete(uid)
+    this.#askedDuring.add(uid)
     if (!this.#asked.has(uid)) this.#asked.set(uid, this.#timeline.now)
   }
 

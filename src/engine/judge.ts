@@ -1,0 +1,163 @@
+/** What it means that the steps of a run ended without an error. */
+import * as Duration from "effect/Duration"
+import type { EngineOptions } from "./options.ts"
+import type { Difference, Observation, Registration } from "./Reconciler.ts"
+import { backoff, driftDelay, listed, underway, type Verdict } from "./verdict.ts"
+import type { Claimed, StatusChange } from "./WorkStore.ts"
+
+/** What the steps of one run came to. */
+export interface Walk {
+  readonly observation: Observation<unknown>
+  /** Differences that the first look found. */
+  readonly found: ReadonlyArray<Difference>
+  readonly foundAbsent: boolean
+  readonly steps: number
+}
+
+export const judge = (
+  registration: Registration,
+  claimed: Claimed,
+  options: EngineOptions,
+  walked: Walk,
+  random: number
+): Verdict => {
+  const { observation, found, foundAbsent, steps } = walked
+  const settledBefore = claimed.phase === "ready" && claimed.observedGeneration === claimed.generation
+  const drifted = settledBefore && !claimed.deleting && (foundAbsent || found.length > 0)
+  const driftText = listed(found, foundAbsent)
+  const open = observation._tag === "Absent" || observation.differences.length > 0
+  const base = {
+    status: observation._tag === "Present" ? (observation.status as StatusChange["status"]) : null,
+    differences:
+      observation._tag === "Present"
+        ? observation.differences
+        : claimed.deleting
+          ? []
+          : [{ field: "", message: "Not there" }],
+    drift: drifted
+      ? open
+        ? ("open" as const)
+        : ("repaired" as const)
+      : open
+        ? undefined
+        : ("none" as const),
+    driftEvents: drifted
+      ? [
+          {
+            type: "Warning" as const,
+            reason: "DriftFound",
+            message: `What is there differs from what was asked for: ${driftText}`
+          },
+          ...(open || claimed.paused !== null
+            ? []
+            : [
+                {
+                  type: "Normal" as const,
+                  reason: "DriftRepaired",
+                  message: `Brought back to what was asked for: ${driftText}`
+                }
+              ])
+        ]
+      : [],
+    waitingOn: null,
+    lastError: null,
+    acted: steps > 0
+  }
+  const poll = (fallback: number): number =>
+    observation._tag === "Present" && observation.pollAfter !== undefined
+      ? Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter))
+      : fallback
+
+  if (claimed.deleting && claimed.paused === null) {
+    const gone = observation._tag === "Absent"
+    const message = gone ? "It is gone" : "Being removed; looked at again shortly"
+    return {
+      ...base,
+      outcome: gone ? "deleted" : "deleting",
+      phase: gone ? "deleted" : "deleting",
+      ready: { status: "false", reason: "Deleting", message },
+      synced: { status: gone ? "true" : "false", reason: "Deleting", message },
+      dueIn: poll(backoff(claimed.attempt, options, random)),
+      priority: 1,
+      fruitless: !gone && steps > 0
+    }
+  }
+  const present = observation._tag === "Present" && observation.ready
+  if (claimed.paused !== null) {
+    const interval = driftDelay(registration, random)
+    return {
+      ...base,
+      outcome: "paused",
+      phase: claimed.phase,
+      ready: present
+        ? { status: "true", reason: "Converged", message: "Ready; reconciling is paused" }
+        : {
+            status: "false",
+            reason: "PausedByUser",
+            message: "Not ready, and not touched while reconciling is paused"
+          },
+      synced: open
+        ? {
+            status: "false",
+            reason: "PausedByUser",
+            message: `Left as it is while paused: ${listed(base.differences, observation._tag === "Absent")}`
+          }
+        : { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
+      dueIn: Math.min(interval, claimed.paused.endsIn ?? interval),
+      priority: 2,
+      fruitless: false
+    }
+  }
+  if (present && !open) {
+    return {
+      ...base,
+      outcome: "ready",
+      phase: "ready",
+      ready: { status: "true", reason: "Converged", message: "Ready" },
+      synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
+      dueIn: driftDelay(registration, random),
+      priority: 2,
+      fruitless: false
+    }
+  }
+  const reason = (observation._tag === "Present" ? observation.reason : undefined) ?? "Progressing"
+  const message =
+    (observation._tag === "Present" ? observation.message : undefined) ??
+    (open
+      ? `Still to do: ${listed(base.differences, observation._tag === "Absent")}`
+      : "Not ready yet; looked at again shortly")
+  // On its way by itself, or steps remain: a look soon. Steps that change nothing back off like failures.
+  const fruitless = open && steps > 0
+  return {
+    ...base,
+    outcome: "progressing",
+    phase: underway(claimed),
+    ready: { status: "false", reason, message },
+    synced: { status: open ? "false" : "true", reason: open ? reason : "Converged", message },
+    dueIn: fruitless ? backoff(claimed.attempt, options, random) : poll(1_000),
+    priority: 1,
+    fruitless
+  }
+}
+
+export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Verdict => {
+  const { count = 0, first = "" } = claimed.children ?? {}
+  const others = count > 1 ? ` and ${count - 1} more` : ""
+  const message = `Waits until ${first}${others} in it ${count > 1 ? "are" : "is"} deleted`
+  return {
+    outcome: "deleting",
+    phase: "deleting",
+    ready: { status: "false", reason: "WaitingForChildren", message },
+    synced: { status: "false", reason: "WaitingForChildren", message },
+    status: undefined,
+    differences: [],
+    drift: undefined,
+    driftEvents: [],
+    dueIn: options.waitMs,
+    priority: 1,
+    fruitless: false,
+    waitingOn: null,
+    lastError: null,
+    acted: false
+  }
+}
