@@ -1,0 +1,160 @@
+/** Promises about what is recorded, and what comes of changes that happen meanwhile. */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Claimed } from "#src/engine/WorkStore.ts"
+import { gone, type It, leaseMs, only, ready, result, setting, uidsOf } from "./setting.ts"
+
+export const resultTests = (it: It): void => {
+  it.effect("a result is stored, gives the lease back and says when it is due again", () =>
+    Effect.gen(function* () {
+      const { work, store, make, claim, stored } = yield* setting
+      const uid = yield* make()
+      const claimed = only(yield* claim())
+      const before = yield* stored(uid)
+      const kept = yield* work.record([
+        result(claimed, {
+          dueIn: 10_000,
+          attempt: 3,
+          lastError: "It burns",
+          change: { ...ready(claimed), status: null, phase: "provisioning", settled: false }
+        })
+      ])
+      assert.deepStrictEqual(uidsOf(kept), [uid])
+      const { resource, work: queued } = yield* stored(uid)
+      assert.strictEqual(resource?.phase, "provisioning")
+      assert.isNull(resource?.status)
+      assert.strictEqual(resource?.observedGeneration, 1)
+      assert.isTrue((resource?.revision ?? 0n) > (before.resource?.revision ?? 0n))
+      assert.isFalse(queued?.leased)
+      assert.strictEqual(queued?.attempt, 3)
+      assert.strictEqual(queued?.lastError, "It burns")
+      assert.approximately(queued?.dueIn ?? 0, 10_000, 2_000)
+      assert.lengthOf(yield* claim(), 0)
+      yield* store.advance(10_001)
+      const again = only(yield* claim())
+      assert.strictEqual(again.attempt, 3)
+      assert.strictEqual(again.phase, "provisioning")
+      assert.isAtLeast(again.phaseAge, 10_000)
+    })
+  )
+
+  it.effect("a quiet result ends the turn and touches nothing else", () =>
+    Effect.gen(function* () {
+      const { work, store, make, claim, stored } = yield* setting
+      const uid = yield* make()
+      yield* work.record([result(only(yield* claim()), { dueIn: 0 })])
+      const before = yield* stored(uid)
+      const settled = only(yield* claim())
+      assert.isTrue(settled.settled)
+      assert.deepStrictEqual(yield* settled.reported, { conditions: [], differences: [] })
+      assert.lengthOf(yield* work.record([result(settled, { dueIn: 5_000, change: undefined })]), 1)
+      const after = yield* stored(uid)
+      assert.deepStrictEqual(after.resource, before.resource)
+      assert.isFalse(after.work?.leased)
+      assert.lengthOf(yield* claim(), 0)
+      yield* store.advance(5_001)
+      assert.lengthOf(yield* claim(), 1)
+    })
+  )
+
+  it.effect("a new specification ends being settled; writing the same one does not", () =>
+    Effect.gen(function* () {
+      const { work, store, orgId, make, claim } = yield* setting
+      const uid = yield* make()
+      yield* work.record([result(only(yield* claim()))])
+      yield* store.update(orgId, uid, { size: 1 })
+      const same = only(yield* claim())
+      assert.strictEqual(same.generation, 1)
+      assert.isTrue(same.settled)
+      yield* work.record([result(same)])
+      yield* store.update(orgId, uid, { size: 2 })
+      const changed = only(yield* claim())
+      assert.strictEqual(changed.generation, 2)
+      assert.isFalse(changed.settled)
+      assert.deepStrictEqual(changed.spec, { size: 2 })
+    })
+  )
+
+  for (const quiet of [false, true]) {
+    const kindOfResult = quiet ? "a quiet result" : "a result"
+    it.effect(`what changes while it runs is due at once after ${kindOfResult}`, () =>
+      Effect.gen(function* () {
+        const { work, store, orgId, make, take, claim } = yield* setting
+        const interventions = [
+          (uid: string) => store.update(orgId, uid, { size: 2 }),
+          (uid: string) => Effect.asVoid(store.retry(orgId, uid)),
+          (uid: string) => store.pause(orgId, { scope: "resource", target: uid }, null),
+          (uid: string) => store.resume(orgId, { scope: "resource", target: uid }),
+          (uid: string) => store.delete(orgId, uid)
+        ]
+        const uid = yield* make()
+        for (const intervene of interventions) {
+          const claimed = yield* take(uid)
+          yield* intervene(uid)
+          assert.lengthOf(yield* claim(), 0, "the lease holds")
+          yield* work.record([result(claimed, quiet ? { change: undefined } : {})])
+          const next = only(yield* claim())
+          yield* work.record([result(next)])
+          assert.lengthOf(yield* claim(), 0, "only once")
+        }
+      })
+    )
+  }
+
+  it.effect("what changes after its lease ended is due at once", () =>
+    Effect.gen(function* () {
+      const { store, orgId, make, claim } = yield* setting
+      const uid = yield* make()
+      yield* claim()
+      yield* store.update(orgId, uid, { size: 2 })
+      yield* store.advance(leaseMs + 1_000)
+      assert.strictEqual(only(yield* claim()).generation, 2)
+    })
+  )
+
+  it.effect("what is gone leaves no queue entry and no secrets, and what contained it is due", () =>
+    Effect.gen(function* () {
+      const { work, store, orgId, make, take, claimUids, stored } = yield* setting
+      const parent = yield* make()
+      const child = yield* make({ parentUid: parent, secrets: ["password", "token"] })
+      yield* work.record([result(yield* take(parent))])
+      yield* work.record([result(yield* take(child))])
+      assert.strictEqual((yield* stored(child)).secrets, 2)
+      yield* store.delete(orgId, parent)
+      const above = yield* take(parent)
+      assert.deepInclude(above.children, { count: 1, notDeleting: 0 })
+      yield* work.record([result(above, { change: { ...ready(above), phase: "deleting" } })])
+      const last = yield* take(child)
+      assert.isTrue(last.deleting)
+      assert.deepStrictEqual(yield* claimUids(), [])
+      yield* work.record([result(last, { change: gone(last) })])
+      assert.deepStrictEqual(yield* stored(child), { resource: null, work: null, secrets: 0 })
+      const next = yield* take(parent)
+      assert.deepInclude(next.children, { count: 0 })
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, child, leaseMs)))
+    })
+  )
+
+  it.effect("a container is due when the last in it goes while it runs, and in the same batch", () =>
+    Effect.gen(function* () {
+      const { work, store, orgId, make, take, claimUids } = yield* setting
+      const parent = yield* make()
+      const first = yield* make({ parentUid: parent })
+      const second = yield* make({ parentUid: parent })
+      yield* store.delete(orgId, parent)
+      const deleting = (claimed: Claimed) =>
+        result(claimed, { change: { ...ready(claimed), phase: "deleting", settled: false } })
+      const above = yield* take(parent)
+      const one = yield* take(first)
+      const two = yield* take(second)
+      yield* work.record([result(one, { change: gone(one) })])
+      yield* work.record([deleting(above)])
+      assert.deepStrictEqual(yield* claimUids(), [parent], "gone while the container ran")
+      yield* store.advance(leaseMs + 1_000)
+      const again = yield* take(parent)
+      yield* work.record([deleting(again), result(two, { change: gone(two) })])
+      assert.deepStrictEqual(yield* claimUids(), [parent], "gone in the same batch")
+    })
+  )
+}
