@@ -24,7 +24,8 @@ export const entryOf = (apiUrl: string, { organization, apiKey, session }: Boots
   session: Redacted.value(session)
 })
 
-const onStore = <A, E extends { readonly _tag: string; readonly message: string }, R>(
+/** Runs against the store itself. */
+export const onStore = <A, E extends { readonly _tag: string; readonly message: string }, R>(
   self: Effect.Effect<A, E, R>
 ) =>
   Effect.gen(function* () {

@@ -63,6 +63,8 @@ export const call = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Cl
         if (isProblem(error)) return fromProblem(error)
         if (error instanceof Error && "_tag" in error && error._tag === "CliFailure")
           return error as CliFailure
+        // What is sent is checked before it is.
+        if (Schema.isSchemaError(error)) return failure(`Not valid: ${error.message}`, exitCodes.usage)
         const said = error instanceof Error ? error.message : String(error)
         return failure(
           `${login.apiUrl} cannot be reached or understood: ${said}. Is the control plane running (svc up)?`

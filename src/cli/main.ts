@@ -14,14 +14,17 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { api, login, logout, whoami } from "./access-commands.ts"
+import { adminBilling, adminOrgs } from "./admin-commands.ts"
 import { caches } from "./cache-commands.ts"
 import { database } from "./database-commands.ts"
 import { env } from "./env-commands.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
+import { audit, grants, keys } from "./key-commands.ts"
 import { apply, exportCommand, plan } from "./manifest-commands.ts"
 import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { out, paint, table } from "./output.ts"
+import { invitations, members, orgs } from "./people-commands.ts"
 import { environments, projects } from "./project-commands.ts"
 import { loadFolderSettings } from "./settings.ts"
 import { diff, events, show, status, wait } from "./status-commands.ts"
@@ -117,7 +120,7 @@ const rotateKeys = Command.make("rotate-keys", { json: asJson }, (flags) =>
 
 const admin = Command.make("admin").pipe(
   Command.withDescription("What needs access to the state store itself"),
-  Command.withSubcommands([adminCredentials, rotateKeys])
+  Command.withSubcommands([adminCredentials, rotateKeys, adminOrgs, adminBilling])
 )
 
 const commands = [
@@ -146,6 +149,12 @@ const commands = [
   env,
   caches,
   database,
+  orgs,
+  members,
+  invitations,
+  keys,
+  grants,
+  audit,
   api
 ] as const
 
