@@ -164,7 +164,6 @@ it.live(
       // The credentials are written, then the store commits, then it listens; each kill is aimed at one of these.
       for (const [moment, delay] of [
         ["kept", 0],
-        ["kept", 5],
         ["committed", 0],
         ["committed", 40]
       ] as const) {
