@@ -45,6 +45,10 @@ export interface Settings {
   readonly oidcProviders: ReadonlyArray<OidcProvider>
   /** Tries to sign in a minute from one address. */
   readonly signInRateLimit: number
+  /** Who may make an account: anybody, or whoever has an open invitation. */
+  readonly signUp: "open" | "invited"
+  /** Reverse proxies of ours that a request passes: so many entries of `X-Forwarded-For` are to be believed. */
+  readonly proxies: number
 }
 
 /** An OpenID Connect provider. */
@@ -118,6 +122,8 @@ const smtpUrl = Config.Redacted("SVC_SMTP_URL").pipe(
 
 const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", trace: "Trace" } as const
 
+const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 10 }))
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -165,7 +171,11 @@ const settings: Config.Config<Settings> = Config.all({
   mailFrom: optional("SVC_MAIL_FROM"),
   mailDir: optional("SVC_MAIL_DIR"),
   oidcProviders,
-  signInRateLimit: Config.Int("SVC_SIGN_IN_RATE_LIMIT").pipe(Config.withDefault(30))
+  signInRateLimit: Config.Int("SVC_SIGN_IN_RATE_LIMIT").pipe(Config.withDefault(30)),
+  signUp: Config.schema(Schema.Literals(["open", "invited"]), "SVC_SIGN_UP").pipe(
+    Config.withDefault("open" as const)
+  ),
+  proxies: Config.schema(Proxies, "SVC_PROXIES").pipe(Config.withDefault(0))
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()

@@ -10,6 +10,7 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import type * as Types from "effect/Types"
+import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { pagePaths } from "#src/identity/pages/paths.ts"
 import { Api } from "./definition/api.ts"
@@ -52,7 +53,7 @@ const methodsByPath = (): ReadonlyArray<{
 
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
-    const { publicUrl, host } = yield* AppConfig
+    const { publicUrl, host, proxies } = yield* AppConfig
     const hosts = new Set([new URL(publicUrl).hostname, host, "localhost", "127.0.0.1", "[::1]"])
     const routes = methodsByPath()
 
@@ -106,7 +107,11 @@ export const layer = HttpRouter.middleware(
     > =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const id = requestId(request.headers["x-request-id"])
-        const address = Option.getOrNull(request.remoteAddress)
+        const address = callerAddress(
+          Option.getOrNull(request.remoteAddress),
+          request.headers["x-forwarded-for"],
+          proxies
+        )
         return answer(http, request).pipe(
           Effect.map(
             HttpServerResponse.setHeaders({ "x-request-id": id, "x-content-type-options": "nosniff" })

@@ -3,6 +3,7 @@ import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as HttpMiddleware from "effect/http/HttpMiddleware"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -144,12 +145,19 @@ const serverThatAlwaysAnswers = () => {
   return server
 }
 
+/** Traces hold addresses of requests; these addresses hold what signs somebody in. */
+const untraced = Layer.succeed(
+  HttpMiddleware.TracerDisabledWhen,
+  ({ url }) => url.startsWith("/v1/invitations/") || url.includes("token=") || url.includes("code=")
+)
+
 /** Serves the API while its scope is open. Requests under way get a few seconds when it closes. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     yield* everyOperationIsDescribed
     const { host, port } = yield* AppConfig
     return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
+      Layer.provide(untraced),
       Layer.provide(
         NodeHttpServer.layer(serverThatAlwaysAnswers, { host, port, gracefulShutdownTimeout: "5 seconds" })
       )

@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { digestOf } from "#src/access/Access.ts"
+import { networkOf } from "#src/access/caller-address.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import { Mail } from "#src/mail/Mail.ts"
@@ -53,7 +54,7 @@ const resetMinutes = 60
 /** Tries of one address's password in a minute, from wherever they come. A link by mail works meanwhile. */
 const triesPerMinute = 10
 /** Changing what proves who one is takes a proof that is no older. */
-const recentSeconds = 15 * 60
+export const recentSeconds = 15 * 60
 const tokenForm = /^[0-9a-f]{64}$/
 
 const deadLink = new LinkDead({
@@ -132,7 +133,7 @@ export class Identity extends Context.Service<
       })
       /** Everything that a stranger can try costs a token of the address that it comes from. */
       const fromAddress = ({ visitor }: Entry) =>
-        take(`sign-in:${visitor.address ?? "unknown"}`, signInRateLimit)
+        take(`sign-in:${networkOf(visitor.address ?? "unknown")}`, signInRateLimit)
       // Addresses of people do not stand in the table of buckets.
       const forPerson = (email: string) =>
         take(`sign-in:${digestOf(email).toString("hex").slice(0, 32)}`, triesPerMinute)
@@ -260,7 +261,9 @@ export class Identity extends Context.Service<
         useLink: Effect.fn("Identity.useLink")(function* (token, entry) {
           yield* fromAddress(entry)
           const { email, details } = yield* useToken("sign_in", token)
-          const person = yield* people.ensure(email, details.name ?? "")
+          const found = yield* people.ensure(email, details.name ?? "")
+          if (Option.isNone(found)) return yield* deadLink
+          const person = found.value
           return yield* begin(person, "link", entry, { isNew: person.isNew, next: details.next })
         }),
         resetPassword: Effect.fn("Identity.resetPassword")(function* (token, password, entry) {
@@ -287,7 +290,12 @@ export class Identity extends Context.Service<
             })
           }
           // The provider vouches for the address, as a mailed link would: it is the same person.
-          const person = yield* people.ensure(normalizeEmail(claims.email), claims.name ?? "")
+          const found = yield* people.ensure(normalizeEmail(claims.email), claims.name ?? "")
+          if (Option.isNone(found)) {
+            refused("auth.oidc", "anonymous", entry)
+            return yield* new ProviderFailed({ message: "You need an invitation to make an account here." })
+          }
+          const person = found.value
           yield* people.link(person.userId, claims.issuer, claims.subject)
           return yield* begin(person, method, entry, { isNew: person.isNew })
         }),

@@ -13,7 +13,7 @@ import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
 import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
 
 export interface Person {
   readonly userId: string
@@ -54,11 +54,14 @@ export class People extends Context.Service<
     readonly byId: (
       userId: string
     ) => Effect.Effect<Option.Option<Person & { readonly hash: string | null }>, StoreUnavailable>
-    /** Makes the account and its personal organization, unless the address has one; answers which it is. */
+    /**
+     * Makes the account and its personal organization, unless the address has one; answers which it is. None: it has
+     * none and may not make one.
+     */
     readonly ensure: (
       email: string,
       name: string
-    ) => Effect.Effect<Person & { readonly isNew: boolean }, StoreUnavailable>
+    ) => Effect.Effect<Option.Option<Person & { readonly isNew: boolean }>, StoreUnavailable>
     /** Who is known under this subject of this issuer. */
     readonly byExternal: (
       issuer: string,
@@ -67,7 +70,8 @@ export class People extends Context.Service<
     readonly link: (userId: string, issuer: string, subject: string) => Effect.Effect<void, StoreUnavailable>
     /**
      * Stores the token's digest together with the mail that holds it. For a password only if the address has an
-     * account; never more than a few an hour. Whether it did is nobody's business.
+     * account, for signing in only if it has one or may make one; never more than a few an hour. Whether it did is
+     * nobody's business.
      */
     readonly mailToken: (
       purpose: Purpose,
@@ -104,7 +108,13 @@ export class People extends Context.Service<
     People,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const { billing } = yield* AppConfig
+      const { billing, signUp } = yield* AppConfig
+      /** Whether somebody with this address may make an account. */
+      const mayJoin = (email: string) =>
+        signUp === "open"
+          ? sql`true`
+          : sql`exists (select from invitation where email = ${email}::text and accepted_at is null
+              and revoked_at is null and expires_at > now())`
 
       interface TokenRow {
         readonly email: string
@@ -139,7 +149,8 @@ export class People extends Context.Service<
           const status = billing === "required" ? "unpaid" : "active"
           const [made] = yield* repeatable(sql<Person>`
             with person as (
-              insert into account (id, email, name) values (${userId}::uuid, ${email}, ${shown})
+              insert into account (id, email, name) select ${userId}::uuid, ${email}::text, ${shown}::text
+              where ${mayJoin(email)}
               on conflict (email) do nothing returning id, email, name
             ), personal as (
               insert into organization (id, name, slug, is_personal, billing_status)
@@ -150,13 +161,10 @@ export class People extends Context.Service<
               select personal.id, ${randomUUIDv7()}::uuid, person.id, 'owner' from personal, person
             )
             select id as "userId", email, name from person`)
-          if (made !== undefined) return { ...made, isNew: true }
+          if (made !== undefined) return Option.some({ ...made, isNew: true })
           const [found] = yield* repeatable(sql<Person>`
             select id as "userId", email, name from account where email = ${email}`)
-          if (found === undefined) {
-            return yield* new StoreUnavailable({ message: "An account was removed while it was looked up" })
-          }
-          return { ...found, isNew: false }
+          return found === undefined ? Option.none() : Option.some({ ...found, isNew: false })
         }),
         byExternal: Effect.fn("People.byExternal")(function* (issuer, subject) {
           const [row] = yield* repeatable(sql<Person>`
@@ -179,7 +187,8 @@ export class People extends Context.Service<
               insert into mail_token (digest, purpose, email, details, expires_at)
               select ${token.digest}::bytea, ${purpose}::text, ${email}::text, ${sql.json(details)}::jsonb,
                 now() + make_interval(secs => ${token.seconds}::int)
-              where (${purpose}::text = 'sign_in' or exists (select from account where email = ${email}::text))
+              where (exists (select from account where email = ${email}::text)
+                  or (${purpose}::text = 'sign_in' and ${mayJoin(email)}))
                 and (select count(*) from mail_token where email = ${email}::text and purpose = ${purpose}::text
                   and created_at > now() - interval '1 hour') < ${mailsPerHour}::int
               on conflict (digest) do nothing

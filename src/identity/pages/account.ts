@@ -8,7 +8,7 @@ import { CurrentRequest } from "#src/api/request.ts"
 import { Invitations } from "#src/store/Invitations.ts"
 import { entryOf, safeNext, withoutSession } from "../entry.ts"
 import { LinkDead } from "../errors.ts"
-import { Identity } from "../Identity.ts"
+import { Identity, recentSeconds } from "../Identity.ts"
 import { People } from "../People.ts"
 import { Sessions } from "../Sessions.ts"
 import { goTo, type PageHandlers, somebody, whoever } from "./handling.ts"
@@ -50,6 +50,9 @@ export const accountPages = Effect.fnUntraced(function* (secure: boolean) {
     }),
     "GET /account/password": Effect.fnUntraced(function* (query) {
       const session = yield* signedIn("/account/password")
+      if (!session.hasPassword && session.provedSecondsAgo > recentSeconds) {
+        return goTo(`/account/prove?next=${encodeURIComponent("/account/password")}`)
+      }
       return views.choosePassword(session, safeNext(query.get("next")))
     }),
     "POST /account/password": Effect.fnUntraced(function* () {

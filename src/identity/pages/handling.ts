@@ -78,7 +78,7 @@ export const failurePage = (failure: PageFailure): HttpServerResponse.HttpServer
     case "LinkDead":
       return views.notice("This link does not work", failure.message, 410)
     case "ProveAgain":
-      return views.notice("Sign in again", failure.message, 403)
+      return goTo(`/account/prove?next=${encodeURIComponent("/account/password")}`)
     case "ProviderFailed":
       return views.notice("Signing in did not work", failure.message, 400)
     case "TooManyTries":
