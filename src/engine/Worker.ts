@@ -22,6 +22,7 @@ import * as metrics from "./metrics.ts"
 import { type Moment, moment, sinceMs } from "./moment.ts"
 import { EngineOptions } from "./options.ts"
 import { WriteGate } from "./outside.ts"
+import { persistent } from "./persistent.ts"
 import { Registry } from "./Reconciler.ts"
 import { reconcile } from "./reconcile.ts"
 import { type Claimed, type KindRoom, type Recorded, WorkStore } from "./WorkStore.ts"
@@ -60,26 +61,6 @@ const batchSize = 500
 const sliceSize = 32
 /** What somebody asked for may take this share of a kind's room beyond what routine work filled. */
 const urgentShare = 1 / 8
-
-/** Failures of the store end no loop, and faults of the program do not either: they are logged, and after a pause it goes on. */
-const persistent = <A, E, R>(label: string, self: Effect.Effect<A, E, R>): Effect.Effect<A, never, R> =>
-  self.pipe(
-    Effect.sandbox,
-    Effect.tapError((cause) =>
-      Cause.hasInterruptsOnly(cause)
-        ? Effect.void
-        : Cause.hasDies(cause)
-          ? Effect.logError(`a fault of the program: the engine could not ${label}; trying again`, cause)
-          : Effect.logWarning(`the engine could not ${label}; trying again`, cause)
-    ),
-    Effect.retry({
-      while: (cause) => !Cause.hasInterruptsOnly(cause),
-      schedule: Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
-        Schedule.jittered
-      )
-    }),
-    Effect.catch(() => Effect.interrupt)
-  )
 
 export const layer = Layer.effect(
   Worker,

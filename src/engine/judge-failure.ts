@@ -19,8 +19,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
     differences: yield* Effect.map(claimed.reported, (reported) => reported.differences),
     drift: undefined,
     driftEvents: [],
-    waitingOn: null,
-    acted: true
+    waitingOn: null
   }
   if (error === undefined) {
     // The cause may hold anything: it goes to the log, and people get the first line.

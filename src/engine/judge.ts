@@ -60,8 +60,7 @@ export const judge = (
         ]
       : [],
     waitingOn: null,
-    lastError: null,
-    acted: steps > 0
+    lastError: null
   }
   const poll = (fallback: number): number =>
     observation._tag === "Present" && observation.pollAfter !== undefined
@@ -157,7 +156,6 @@ export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Ve
     priority: 1,
     fruitless: false,
     waitingOn: null,
-    lastError: null,
-    acted: false
+    lastError: null
   }
 }

@@ -34,7 +34,6 @@ export interface Verdict {
   readonly fruitless: boolean
   readonly waitingOn: string | null
   readonly lastError: string | null
-  readonly acted: boolean
 }
 
 /** Longer than anybody waits: "not again by itself". */
