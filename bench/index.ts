@@ -7,7 +7,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   latency: async () => (await import("./latency.ts")).latency,
   plan: async () => (await import("./api.ts")).plan,
   api: async () => (await import("./api.ts")).api,
-  auth: async () => (await import("./auth.ts")).auth
+  auth: async () => (await import("./auth.ts")).auth,
+  rls: async () => (await import("./rls.ts")).rls
 }
 
 const wanted = process.argv.slice(2)
