@@ -23,7 +23,7 @@ import * as Schema from "effect/Schema"
 import type { Role } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
 import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
-import { RateLimits, type Taken } from "#src/access/RateLimits.ts"
+import { RateLimits } from "#src/access/RateLimits.ts"
 import { sameOrigin } from "#src/access/same-origin.ts"
 import { AppConfig } from "#src/config.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
@@ -34,6 +34,7 @@ import type { AccessTable } from "#src/store/records.ts"
 import { Operation } from "./definition/operation.ts"
 import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
+import { limitHeaders, tooMany } from "./limits.ts"
 import { fromStore, notFound, type Problem, problem, toResponse } from "./problem.ts"
 import { Replay } from "./replay.ts"
 import { CurrentRequest, type RequestInfo } from "./request.ts"
@@ -173,7 +174,7 @@ export const layer = Layer.effect(
         const deny = (outcome: number) =>
           audit.denied({ ...caller.actor, outcome, orgId: organization?.id ?? null, resource })
         const taken = yield* limits.take(`credential:${caller.credentialId}`, rateLimit)
-        if (!taken.allowed) return yield* tooMany(taken)
+        if (!taken.allowed) return yield* tooMany("credential", taken)
         const refused =
           addressed !== null && organization === null
             ? noOrganization
@@ -205,7 +206,8 @@ export const layer = Layer.effect(
         return HttpServerResponse.setHeaders(response, {
           // Answers hold secrets, and what is true for this credential is true for no other.
           "cache-control": "no-store",
-          ...limitHeaders(taken)
+          // What a handler limits further is told by the handler.
+          ...(response.status === 429 ? {} : limitHeaders("credential", taken))
         })
       }).pipe(
         Effect.catchTag("Problem", toResponse),
@@ -291,14 +293,3 @@ const environmentOf = (request: HttpServerRequest.HttpServerRequest): string | u
   if (query === -1) return undefined
   return new URLSearchParams(request.url.slice(query + 1)).get("environment") ?? undefined
 }
-
-const tooMany = (taken: Taken): Problem =>
-  problem(429, "rate_limited", `Too many requests; try again in ${taken.retryAfter} s`, {
-    headers: { ...limitHeaders(taken), "retry-after": String(taken.retryAfter) }
-  })
-
-/** RateLimit and RateLimit-Policy header fields (IETF draft "RateLimit header fields for HTTP"). */
-const limitHeaders = (taken: Taken): Record<string, string> => ({
-  ratelimit: `"credential";r=${taken.remaining};t=${taken.retryAfter}`,
-  "ratelimit-policy": `"credential";q=${taken.limit};w=60`
-})

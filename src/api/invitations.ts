@@ -12,6 +12,7 @@ import { Api } from "./definition/api.ts"
 import { InvitationList } from "./definition/invitations.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
+import { tooMany } from "./limits.ts"
 import { theUser } from "./people.ts"
 import { fromStore, notFound, type Problem, problem } from "./problem.ts"
 
@@ -61,11 +62,7 @@ export const layer = HttpApiBuilder.group(
             limits.take(`invitations:${orgId}`, invitationsPerMinute),
             fromStore
           )
-          if (!taken.allowed) {
-            return yield* problem(429, "rate_limited", "Too many invitations at once; try again shortly", {
-              headers: { "retry-after": String(taken.retryAfter) }
-            })
-          }
+          if (!taken.allowed) return yield* tooMany("invitations", taken)
           const email = normalizeEmail(payload.email)
           const invitation = yield* Effect.mapError(
             invitations.create(

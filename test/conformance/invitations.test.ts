@@ -175,6 +175,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("invitat
       const refused = answers.find(({ status }) => status === 429)
       assert.strictEqual(refused?.body.code, "rate_limited")
       assert.isAtLeast(Number(refused?.headers.get("retry-after")), 1)
+      assert.strictEqual(refused?.headers.get("ratelimit-policy"), '"invitations";q=30;w=60')
       assert.isAtLeast(answers.filter(({ status }) => status === 201).length, 25)
     })
   )
