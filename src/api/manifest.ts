@@ -17,6 +17,7 @@ import {
   type UnknownPlan
 } from "#src/manifest/Manifests.ts"
 import { type ManifestFault, toPointer } from "#src/manifest/place.ts"
+import type { ReaderBusy } from "#src/manifest/Reader.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -26,6 +27,7 @@ import { fromStore, invalid, type Problem, problem } from "./problem.ts"
 
 type Failure =
   | MalformedSource
+  | ReaderBusy
   | InvalidManifest
   | Blocked
   | StalePlan
@@ -41,6 +43,10 @@ const toProblem = (error: Failure): Problem => {
   switch (error._tag) {
     case "MalformedSource":
       return problem(400, "malformed_body", `The body is not valid JSON: ${error.message}`)
+    case "ReaderBusy":
+      return problem(503, "busy", "Too many large manifests wait to be read; try again shortly", {
+        headers: { "retry-after": "10" }
+      })
     case "InvalidManifest":
       return invalid(error.faults)
     case "Blocked":

@@ -18,7 +18,7 @@ import type { Current, Plan, PlannedChange, Step } from "./change.ts"
 import { exportManifest } from "./export.ts"
 import type { ManifestFault, Position } from "./place.ts"
 import { planInSteps } from "./plan.ts"
-import { Reader } from "./Reader.ts"
+import { Reader, type ReaderBusy } from "./Reader.ts"
 import type { Source } from "./reading.ts"
 import { baseOf, movedSince } from "./state.ts"
 import { type AppliedView, type PlanView, view } from "./view.ts"
@@ -68,7 +68,7 @@ export class Manifests extends Context.Service<
   {
     readonly get: (orgId: string, orgSlug: string) => Effect.Effect<Manifest, StoreUnavailable>
     /** Reads a request's text up to the manifest in it, which may still have faults. */
-    readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest>
+    readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest | ReaderBusy>
     /** Makes a plan, stores it, and changes nothing else. */
     readonly plan: (
       orgId: string,

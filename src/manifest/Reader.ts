@@ -18,11 +18,16 @@ export const shortSource = 16 * 1024
 /** The largest texts that are taken need a fifth of either. */
 const mostMegabytes = 1_024
 const longest = "20 seconds"
+/** Waiting for others included. */
+const mostPatience = "60 seconds"
+
+/** So many large texts wait that this one would for too long. */
+export class ReaderBusy extends Data.TaggedError("ReaderBusy")<object> {}
 
 export class Reader extends Context.Service<
   Reader,
   {
-    readonly read: (source: Source) => Effect.Effect<Reading>
+    readonly read: (source: Source) => Effect.Effect<Reading, ReaderBusy>
     /** Where the parts stand that pointers into the document name. */
     readonly locate: (
       source: Source,
@@ -42,13 +47,16 @@ export class Reader extends Context.Service<
           // Whatever it is doing, it does it no longer.
           Effect.onError(() => RcRef.invalidate(thread)),
           Effect.tapError((error) => Effect.logWarning("a manifest could not be read", error)),
-          turns.withPermits(1)
+          turns.withPermits(1),
+          Effect.timeoutOrElse({ duration: mostPatience, orElse: () => Effect.fail(new ReaderBusy()) })
         )
       return Reader.of({
         read: (source) =>
           source.text.length <= shortSource
             ? Effect.sync(() => read(source))
-            : Effect.catch(elsewhere<Reading>({ _tag: "Read", source }), () => Effect.succeed(tooCostly)),
+            : Effect.catch(elsewhere<Reading>({ _tag: "Read", source }), (error) =>
+                error._tag === "ReaderBusy" ? Effect.fail(error) : Effect.succeed(tooCostly)
+              ),
         locate: (source, pointers) =>
           pointers.length === 0
             ? Effect.succeed([])

@@ -63,7 +63,7 @@ const make = (keys: ReadonlyMap<string, Buffer>) => {
   const [sealing] = keys
   if (sealing === undefined) throw new Error("a key ring holds at least one key")
   const [sealingKeyId, sealingKey] = sealing
-  // Length-prefixed, so that ("a", "bc") and ("ab", "c") are different places.
+  // As JSON, so that ("a", "bc") and ("ab", "c") are different places.
   const aad = (place: ReadonlyArray<string>) => Buffer.from(JSON.stringify(place))
   return KeyRing.of({
     sealingKeyId,

@@ -1,6 +1,7 @@
 /**
- * One Postgres for the whole run: `SVC_TEST_DATABASE_URL` when it is set (a superuser's URL of Postgres 15 or
- * newer), else the bundled server in a temporary folder. Every test file makes a database of its own in it.
+ * One Postgres for the whole run: `SVC_TEST_DATABASE_URL` when it is set (Postgres 15 or newer, with a login that may
+ * make databases and roles), else the bundled server in a temporary folder. Every test file makes a database of its
+ * own in it.
  */
 import type { TestProject } from "vitest/node"
 import { setUpHost } from "#src/infra/setup.ts"
