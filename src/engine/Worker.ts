@@ -123,14 +123,16 @@ export const layer = Layer.effect(
           {
             onSuccess: (result) => {
               metrics.ended(claimed.kind, result, performance.now() - startedAt)
-              results.push(result.recorded)
               finished(entry)
+              // Its lease is lost: whatever it found out, it was too late.
+              if (running.get(claimed.uid) !== entry) return
+              results.push(result.recorded)
               Queue.offerUnsafe(flush, undefined)
             },
+            // Does not run when the fiber is interrupted: whoever does that sees to the rest.
             onFailure: (cause) => {
               finished(entry)
-              // Interrupted: the lease was lost, or the process stops and gives it back itself.
-              if (Cause.hasInterruptsOnly(cause)) return
+              if (running.get(claimed.uid) !== entry) return
               // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
               // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
               runFork(

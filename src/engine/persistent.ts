@@ -1,9 +1,12 @@
-/** Loops that must not end. */
+/**
+ * Loops that must not end. Failures of the store end none, and neither do faults of the program, nor interruptions that
+ * were meant for something else: they are logged, and after a pause the loop goes on. (When the fiber itself is
+ * interrupted, nothing of this runs any more.)
+ */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 
-/** Failures of the store end no loop, and faults of the program do not either: they are logged, and after a pause it goes on. */
 export const persistent = <A, E, R>(
   label: string,
   self: Effect.Effect<A, E, R>
@@ -11,17 +14,12 @@ export const persistent = <A, E, R>(
   self.pipe(
     Effect.sandbox,
     Effect.tapError((cause) =>
-      Cause.hasInterruptsOnly(cause)
-        ? Effect.void
-        : Cause.hasDies(cause)
-          ? Effect.logError(`a fault of the program: the engine could not ${label}; trying again`, cause)
-          : Effect.logWarning(`the engine could not ${label}; trying again`, cause)
+      Cause.hasFails(cause)
+        ? Effect.logWarning(`the engine could not ${label}; trying again`, cause)
+        : Effect.logError(`a fault of the program: the engine could not ${label}; trying again`, cause)
     ),
-    Effect.retry({
-      while: (cause) => !Cause.hasInterruptsOnly(cause),
-      schedule: Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
-        Schedule.jittered
-      )
-    }),
-    Effect.catch(() => Effect.interrupt)
+    Effect.retry(
+      Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)
+    ),
+    Effect.orDie
   )

@@ -4,7 +4,6 @@
  * backoff and deadlines.
  */
 import { isDeepStrictEqual } from "node:util"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
@@ -18,8 +17,8 @@ import { driftDelay } from "./verdict.ts"
 import type { Claimed } from "./WorkStore.ts"
 
 /**
- * Never fails: whatever goes wrong becomes a result that says so. Interruption alone passes through; the lease is
- * then given back by whoever interrupted.
+ * Never fails: whatever goes wrong becomes a result that says so. When its fiber is interrupted there is none; the
+ * lease is then given back by whoever interrupted.
  */
 export const reconcile = (
   registration: Registration,
@@ -83,8 +82,6 @@ const full = Effect.fn("reconcile")(
           Effect.provideService(OutsideLog, log),
           Effect.exit
         )
-    if (exit !== undefined && Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
-      return yield* Effect.interrupt
     const verdict =
       exit === undefined
         ? waitingForChildren(claimed, options)

@@ -68,38 +68,40 @@ const eventually = (label: string, holds: () => boolean) =>
     Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
   )
 
+/** A bug, and a call that ends because something else was interrupted. */
+const faultsOfTheProgram = { "a defect": Effect.die(new Error("a bug")), "an interruption": Effect.interrupt }
+
 for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
-  it.live(`a fault of the program in ${call} is told as an error and ends nothing`, () =>
-    Effect.gen(function* () {
-      const world = makeWorld()
-      const { store, create } = makeStore()
-      const logs: Array<string> = []
-      let faults = 0
-      const sound = workStore(store)
-      const strike = <A, E>(name: string, self: Effect.Effect<A, E>) =>
-        Effect.suspend(() =>
-          // Not before there is something to lose.
-          name === call && store.work.size > 0 && faults++ < 2 ? Effect.die(new Error("a bug")) : self
+  for (const [name, fault] of Object.entries(faultsOfTheProgram))
+    it.live(`${name} in ${call} is told and ends nothing`, () =>
+      Effect.gen(function* () {
+        const world = makeWorld()
+        const { store, create } = makeStore()
+        const logs: Array<string> = []
+        let faults = 0
+        const sound = workStore(store)
+        const strike = <A, E>(name: string, self: Effect.Effect<A, E>) =>
+          Effect.suspend(() =>
+            // Not before there is something to lose.
+            name === call && store.work.size > 0 && faults++ < 2 ? fault : self
+          )
+        const faulty: WorkStore["Service"] = {
+          ...sound,
+          claim: (rooms, leaseMs) => strike("claim", sound.claim(rooms, leaseMs)),
+          heartbeat: (leases, leaseMs) => strike("heartbeat", sound.heartbeat(leases, leaseMs)),
+          record: (results) => strike("record", sound.record(results)),
+          nextDueIn: (kinds) => strike("nextDueIn", sound.nextDueIn(kinds))
+        }
+        yield* start(world, faulty, logs)
+        create("one")
+        yield* eventually("the faults have struck", () => faults >= 3)
+        create("two")
+        yield* eventually("both are ready", () =>
+          ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
         )
-      const faulty: WorkStore["Service"] = {
-        ...sound,
-        claim: (rooms, leaseMs) => strike("claim", sound.claim(rooms, leaseMs)),
-        heartbeat: (leases, leaseMs) => strike("heartbeat", sound.heartbeat(leases, leaseMs)),
-        record: (results) => strike("record", sound.record(results)),
-        nextDueIn: (kinds) => strike("nextDueIn", sound.nextDueIn(kinds))
-      }
-      yield* start(world, faulty, logs)
-      create("one")
-      yield* eventually("the faults have struck", () => faults >= 3)
-      create("two")
-      yield* eventually("both are ready", () =>
-        ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
-      )
-      assert.isNotEmpty(
-        logs.filter((line) => line.startsWith("Error") && line.includes("a fault of the program"))
-      )
-    }).pipe(Effect.scoped)
-  )
+        assert.isNotEmpty(logs.filter((line) => line.startsWith("Error") && line.includes("trying again")))
+      }).pipe(Effect.scoped)
+    )
 }
 
 it.live(
@@ -118,6 +120,18 @@ it.live(
       yield* eventually("another takes over", () => store.resources.get("one")?.phase === "ready")
       yield* Effect.timeout(Scope.close(first, Exit.void), "5 seconds")
     }).pipe(Effect.scoped)
+)
+
+it.live("a run that ends in an interruption of its own is tried again like one that failed", () =>
+  Effect.gen(function* () {
+    const { store, create } = makeStore()
+    const world = makeWorld()
+    world.behave = () => (world.log.length < 3 ? Effect.interrupt : Effect.void)
+    yield* start(world, workStore(store))
+    create("one")
+    yield* eventually("it is ready", () => store.resources.get("one")?.phase === "ready")
+    assert.isAtLeast(world.log.length, 3)
+  }).pipe(Effect.scoped)
 )
 
 it.live("a process that stops gives no lease back whose run it could not end", () =>
