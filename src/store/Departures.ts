@@ -11,7 +11,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { Db, notifications, repeatable, type Sql } from "./Db.ts"
-import { doom } from "./departure.ts"
+import { atOnce, doom } from "./departure.ts"
 
 const batch = 5_000
 /** An announcement begins a round at once; the slow look is for one that was missed. */
@@ -31,9 +31,14 @@ export const round = Effect.gen(function* () {
   return leaving.length
 })
 
-const ask = (sql: Sql, orgId: string) => sql`
-  with ${doom(sql, orgId, "system", sql`true`)}
-  select pg_notify('svc_work', '') from doomed limit 1`
+/** The rest of what lives in it. */
+const ask = (sql: Sql, orgId: string) =>
+  Effect.repeat(
+    sql`
+      with ${doom(sql, orgId, "system", sql`true`)}
+      select uid, pg_notify('svc_work', '') from doomed`,
+    { while: (rows) => rows.length === atOnce }
+  )
 
 /** In batches, so that no statement takes long; the organization itself goes last, and only if nothing lives in it. */
 const clear = Effect.fnUntraced(function* (sql: Sql, orgId: string) {

@@ -61,12 +61,18 @@ export const leave = (
   })
 }
 
-/** Asks for the deletion of every resource that is not asked for yet: the engine takes children first by itself. */
+/** Resources that are asked to go at once: a request answers in bounded time, and `Departures.ts` goes on. */
+export const atOnce = 5_000
+
+/** Asks for the deletion of resources that are not asked for yet: the engine takes children first by itself. */
 export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
   doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-    where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
+    where org_id = ${orgId}::uuid and ${gate} and uid in (
+      select uid from resource
+      where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
+      limit ${atOnce}::int)
     returning uid, generation
   ), requeued as (
     update work w set again = true, waiting_on = null,

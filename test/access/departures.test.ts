@@ -1,0 +1,78 @@
+import { randomUUIDv7 } from "node:crypto"
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Db } from "#src/store/Db.ts"
+import { round } from "#src/store/Departures.ts"
+import { Organizations } from "#src/store/Organizations.ts"
+import { testDb } from "#test/setup/database.ts"
+import { actor, makeOrganization } from "#test/setup/fixtures.ts"
+
+const Fixture = Organizations.layer.pipe(Layer.provideMerge(testDb()))
+
+const fill = Effect.fn(function* (orgId: string, resources: number) {
+  const { engine: sql } = yield* Db
+  yield* sql`
+    with made as (
+      insert into resource (org_id, uid, kind, name, spec, managed_by)
+      select ${orgId}, gen_random_uuid(), 'Project', 'project-' || i, '{}', 'api'
+      from generate_series(1, ${resources}::int) i returning org_id, uid, kind
+    ), told as (
+      insert into resource_event (org_id, uid, type, reason, message) select org_id, uid, 'Normal', 'Created', 'C' from made
+    )
+    insert into work (org_id, uid, kind) select org_id, uid, kind from made`
+})
+const count = (orgId: string, condition: "live" | "asked") =>
+  Effect.gen(function* () {
+    const { engine: sql } = yield* Db
+    const [row] = yield* sql<{ readonly live: number; readonly asked: number }>`
+      select count(*)::int as live, count(deletion_requested_at)::int as asked
+      from resource where org_id = ${orgId} and deleted_at is null`
+    return row?.[condition]
+  })
+
+layer(Fixture, { excludeTestServices: true, timeout: "1 minute" })("departures", (it) => {
+  it.effect(
+    "a large organization goes in steps of bounded size, and waits for what the engine has not removed",
+    () =>
+      Effect.gen(function* () {
+        const organizations = yield* Organizations
+        const { engine: sql } = yield* Db
+        const [leaving, staying] = [yield* makeOrganization(), yield* makeOrganization()]
+        const user = randomUUIDv7()
+        yield* sql`insert into account (id, email, name) values (${user}, ${`${user}@example.test`}, 'O')`
+        for (const { id } of [leaving, staying]) {
+          yield* sql`insert into member (org_id, id, user_id, role) values (${id}, ${randomUUIDv7()}, ${user}, 'owner')`
+        }
+        yield* fill(leaving.id, 12_000)
+        yield* fill(staying.id, 10)
+
+        const done = yield* organizations.remove(leaving.id, { userId: user }, actor)
+        assert.strictEqual(done._tag, "Deleted")
+        assert.strictEqual(yield* count(leaving.id, "asked"), 5_000)
+        assert.deepStrictEqual(
+          (yield* organizations.ofUser(user)).map(({ id }) => id),
+          [staying.id]
+        )
+        assert.strictEqual((yield* organizations.remove(leaving.id, { userId: user }, actor))._tag, "Missing")
+
+        assert.strictEqual(yield* round, 1)
+        assert.strictEqual(yield* count(leaving.id, "asked"), 12_000)
+        // All but one are gone: the organization still waits.
+        yield* sql`update resource set deleted_at = now() where org_id = ${leaving.id} and name <> 'project-7'`
+        yield* sql`delete from work where org_id = ${leaving.id}`
+        assert.strictEqual(yield* round, 1)
+        assert.strictEqual(yield* count(leaving.id, "live"), 1)
+        yield* sql`update resource set deleted_at = now() where org_id = ${leaving.id}`
+        // Several processes may clear the same one.
+        yield* Effect.all([round, round, round], { concurrency: "unbounded" })
+        assert.strictEqual(yield* round, 0)
+        for (const table of ["organization_slug", "resource", "resource_event", "work", "member", "secret"]) {
+          const rows = yield* sql`select from ${sql(table)} where org_id = ${leaving.id}`
+          assert.strictEqual(rows.length, 0, table)
+        }
+        assert.strictEqual(yield* count(staying.id, "live"), 10)
+        assert.strictEqual(yield* count(staying.id, "asked"), 0)
+      })
+  )
+})
