@@ -16,6 +16,7 @@ import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
+import { tooMany } from "./limits.ts"
 import { theUser } from "./people.ts"
 import { fromStore, invalid, notFound, type Problem, problem } from "./problem.ts"
 
@@ -28,9 +29,7 @@ const toProblem = (failure: Failure): Problem => {
     case "LinkDead":
       return problem(409, "link_dead", failure.message)
     case "TooManyTries":
-      return problem(429, "rate_limited", failure.message, {
-        headers: { "retry-after": String(failure.retryAfter) }
-      })
+      return tooMany("sign-in", { ...failure, remaining: 0 })
     case "BadInput":
       return invalid([{ pointer: `/${failure.field}`, message: failure.message }])
     case "ProveAgain":

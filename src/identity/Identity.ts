@@ -128,6 +128,7 @@ export class Identity extends Context.Service<
         if (taken.allowed) return
         return yield* new TooManyTries({
           message: `Too many tries; try again in ${taken.retryAfter} s`,
+          limit: taken.limit,
           retryAfter: taken.retryAfter
         })
       })

@@ -11,6 +11,8 @@ export class LinkDead extends Schema.TaggedError<LinkDead>()("LinkDead", { messa
 
 export class TooManyTries extends Schema.TaggedError<TooManyTries>()("TooManyTries", {
   message: Schema.String,
+  /** Tries a minute. */
+  limit: Schema.Int,
   /** Seconds. */
   retryAfter: Schema.Int
 }) {}

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { Db } from "#src/store/Db.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { testDb } from "#test/setup/database.ts"
 
 /** The limits as another process sees them. */
@@ -57,6 +58,29 @@ layer(testDb(), { excludeTestServices: true })("rate limits", (it) => {
       // A clock that went back takes nothing away.
       yield* sql`update rate_limit set updated_at = now() + interval '1 hour', tokens = 5 where bucket = 'slow'`
       assert.isTrue((yield* (yield* another).take("slow", 60)).allowed)
+    })
+  )
+})
+
+layer(testPlane({ signInRateLimit: 10 }), { excludeTestServices: true })("limits in answers", (it) => {
+  it.effect("say what is counted, how much of it there is, and when to come back", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const allowed = yield* call("GET", "/v1/me")
+      assert.match(allowed.headers.get("ratelimit") ?? "", /^"credential";r=\d+;t=0$/)
+      assert.strictEqual(allowed.headers.get("ratelimit-policy"), '"credential";q=100000;w=60')
+      const tries = yield* Effect.forEach(Array.from({ length: 14 }), (_, i) =>
+        call("POST", "/v1/auth/sign-in", {
+          token: null,
+          body: { email: `nobody-${i}@example.test`, password: "wrong" }
+        })
+      )
+      const refused = tries.find(({ status }) => status === 429)
+      assert.strictEqual(refused?.body.code, "rate_limited")
+      assert.strictEqual(refused?.headers.get("ratelimit-policy"), '"sign-in";q=10;w=60')
+      assert.match(refused?.headers.get("ratelimit") ?? "", /^"sign-in";r=0;t=[1-9]\d*$/)
+      assert.isAtLeast(Number(refused?.headers.get("retry-after")), 1)
+      assert.isAtLeast(tries.filter(({ status }) => status === 401).length, 8)
     })
   )
 })
