@@ -7,6 +7,7 @@ import { promisify } from "node:util"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 
@@ -22,19 +23,27 @@ export const longestPassword = 256
 
 const derive = promisify(argon2)
 
+const hashes = Metric.counter("svc_password_hashes_total", {
+  description: "Password hashes computed: the costly part of trying to sign in",
+  incremental: true
+})
+
 type Cost = typeof cost
 
 const hashed = (password: string, salt: Buffer, { memory, passes, parallelism }: Cost, length: number) =>
-  Effect.promise(() =>
-    derive("argon2id", {
-      // The same password typed on two keyboards may be two sequences of code points.
-      message: Buffer.from(password.normalize("NFKC"), "utf8"),
-      nonce: salt,
-      memory,
-      passes,
-      parallelism,
-      tagLength: length
-    })
+  Effect.tap(
+    Effect.promise(() =>
+      derive("argon2id", {
+        // The same password typed on two keyboards may be two sequences of code points.
+        message: Buffer.from(password.normalize("NFKC"), "utf8"),
+        nonce: salt,
+        memory,
+        passes,
+        parallelism,
+        tagLength: length
+      })
+    ),
+    () => Metric.update(hashes, 1)
   )
 
 const encode = (bytes: Buffer) => bytes.toString("base64").replaceAll("=", "")
