@@ -9,12 +9,20 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
 import { Difference } from "#schemas/difference.ts"
 import type { Json } from "#schemas/kind.ts"
 import { WorkSignal } from "#src/engine/Worker.ts"
-import { type Claimed, type Lease, priorityPenalty, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
+import {
+  type Claimed,
+  type Lease,
+  priorityPenalty,
+  type Recorded,
+  type Returned,
+  WorkStore
+} from "#src/engine/WorkStore.ts"
 import { Db, notifications, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import { changedSince, wakeLate } from "./waiters.ts"
 
@@ -59,9 +67,39 @@ export const layer = Layer.effect(
   WorkStore,
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
-    const load = loader(sql)
+    const loadOnce = loader(sql)
+    const scope = yield* Effect.scope
+    const release = Effect.fnUntraced(function* (leases: ReadonlyArray<Returned>) {
+      if (leases.length === 0) return
+      yield* repeatable(sql`
+          with released as (
+            update work w set lease_token = null, lease_until = null,
+              due_at = now() - late * interval '1 millisecond',
+              rank = now() - late * interval '1 millisecond' + (w.rank - w.due_at)
+            from unnest(
+              string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
+              string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[],
+              string_to_array(${leases.map((lease) => lease.token).join()}, ',')::bigint[],
+              string_to_array(${leases.map((lease) => lease.lateBy).join()}, ',')::float8[]
+            ) as l(org_id, uid, token, late)
+            where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
+            returning w.uid
+          )
+          select pg_notify('svc_work', '') from released limit 1`)
+    })
+    /** What is leased and cannot be loaded is given back as soon as the store answers: nobody else knows of these leases. */
+    const load = (rows: ReadonlyArray<LeasedRow>) =>
+      Effect.tapError(loadOnce(rows), () =>
+        release(rows.map((row) => ({ ...row, token: BigInt(row.token) }))).pipe(
+          Effect.retry({ times: 60, schedule: Schedule.spaced("500 millis") }),
+          Effect.ignore,
+          Effect.forkIn(scope)
+        )
+      )
 
     return WorkStore.of({
+      release,
+
       // Index: work_claim, one short scan for each kind.
       claim: Effect.fnUntraced(function* (rooms, leaseMs) {
         const rows = yield* orUnavailable(sql<LeasedRow>`
@@ -124,25 +162,6 @@ export const layer = Layer.effect(
           results.map((result) => result.lease),
           kept
         )
-      }),
-
-      release: Effect.fnUntraced(function* (leases) {
-        if (leases.length === 0) return
-        yield* repeatable(sql`
-          with released as (
-            update work w set lease_token = null, lease_until = null,
-              due_at = now() - late * interval '1 millisecond',
-              rank = now() - late * interval '1 millisecond' + (w.rank - w.due_at)
-            from unnest(
-              string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
-              string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[],
-              string_to_array(${leases.map((lease) => lease.token).join()}, ',')::bigint[],
-              string_to_array(${leases.map((lease) => lease.lateBy).join()}, ',')::float8[]
-            ) as l(org_id, uid, token, late)
-            where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
-            returning w.uid
-          )
-          select pg_notify('svc_work', '') from released limit 1`)
       }),
 
       cascade: Effect.fnUntraced(function* (orgId, uid) {

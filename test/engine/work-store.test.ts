@@ -1,9 +1,13 @@
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
+import { inject } from "vitest"
 import type { Json } from "#schemas/kind.ts"
 import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, type Sql } from "#src/store/Db.ts"
@@ -158,6 +162,25 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       yield* interventions.abandon(orgId, other, "a test", actor)
       assert.isTrue(yield* isDue)
     })
+  )
+
+  it.effect("what was leased and could not be loaded is given back once the store answers again", () =>
+    Effect.gen(function* () {
+      const { work, uid, isDue } = yield* makeTwo
+      const { engine: sql } = yield* Db
+      const [database] = yield* sql<{ readonly name: string }>`select current_database() as name`
+      const url = new URL(inject("databaseUrl"))
+      url.pathname = `/${database!.name}`
+      const owner = yield* PgClient.makeClient({ url: Redacted.make(url.href) })
+      yield* owner`alter table resource rename to hidden`
+      const kind = `Kind${uid.slice(-12)}`
+      const failed = yield* Effect.flip(work.claim([{ kind, room: 1, fullOrgs: [] }], 3_600_000))
+      yield* owner`alter table hidden rename to resource`
+      assert.strictEqual(failed._tag, "StoreUnavailable")
+      yield* Effect.repeat(isDue, { until: (due) => due, schedule: Schedule.spaced("20 millis") }).pipe(
+        Effect.timeout("10 seconds")
+      )
+    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped)
   )
 
   it.effect("a row that makes no sense does not keep the others of its claim from their turn", () =>
