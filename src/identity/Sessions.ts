@@ -45,6 +45,8 @@ export interface ListedSession {
 }
 
 const longestUserAgent = 300
+/** Of one user; the ones unused for longest end. */
+const mostSessions = 100
 
 export class Sessions extends Context.Service<
   Sessions,
@@ -95,6 +97,11 @@ export class Sessions extends Context.Service<
           const token = newSessionToken()
           const [row] = yield* repeatable(sql<{ readonly expires_at: Date }>`
             with ended as (delete from session where digest = ${before}::bytea),
+            oldest as (
+              delete from session where id in (
+                select id from session where user_id = ${userId}::uuid and method is not null
+                order by last_used_at desc offset ${mostSessions - 1}::int)
+            ),
             audited as (
               insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
               values (null, ${`user:${userId}`}, ${method}, 'auth.signIn', null, ${visitor.requestId},

@@ -31,7 +31,11 @@ export const isSecure = (publicUrl: string): boolean => {
   return protocol === "https:" || !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
 }
 
-const sessionSeconds = 30 * 24 * 3600
+/**
+ * As long as browsers keep any cookie (RFC 6265bis). How long the session lives is up to the store, where each use
+ * moves its end: a cookie that ended by itself would end it for whoever is there every day.
+ */
+const cookieSeconds = 400 * 24 * 3600
 
 export const withSession =
   (token: Redacted.Redacted, secure: boolean) => (response: HttpServerResponse.HttpServerResponse) =>
@@ -40,7 +44,7 @@ export const withSession =
       httpOnly: true,
       sameSite: "lax",
       secure,
-      maxAge: sessionSeconds * 1000
+      maxAge: cookieSeconds * 1000
     })
 
 export const withoutSession = (secure: boolean) => (response: HttpServerResponse.HttpServerResponse) =>

@@ -65,7 +65,7 @@ const optionsOf = (parcel: Parcel, from: string): SendMailOptions => ({
   disableUrlAccess: true
 })
 
-const isLoopback = (host: string) => /^(localhost|127\.|\[?::1\]?$)/.test(host)
+const isLoopback = (host: string) => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host)
 
 const toServer = Effect.fnUntraced(function* (url: Redacted.Redacted, from: string) {
   const { protocol, hostname, port, username, password } = new URL(Redacted.value(url))

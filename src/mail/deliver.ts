@@ -53,7 +53,12 @@ export const layer = Layer.effectDiscard(
       }
       const content = yield* Effect.result(mail.open)
       // The key may come back; the mail waits for it.
-      if (content._tag === "Failure") return yield* outbox.later(mail, content.failure.message, longestDelay)
+      if (content._tag === "Failure") {
+        const { message } = content.failure
+        yield* Effect.logWarning(`mail ${mail.id} (${mail.template}) was not sent: ${message}`)
+        yield* count("sealed")
+        return yield* outbox.later(mail, message, longestDelay)
+      }
       const { subject, text } = content.success
       yield* outside(
         "mail.send",

@@ -234,6 +234,25 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true, timeo
         })
     )
 
+    it.effect("more sessions than anybody needs end the ones unused for longest", () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Plane
+        const email = "hoard@example.com"
+        const first = yield* newcomer(email, password)
+        const mine = `(select id from account where email = '${email}')`
+        yield* sql(`insert into session (id, digest, user_id, expires_at, method, last_used_at)
+          select gen_random_uuid(), sha256(i::text::bytea), ${mine}, now() + interval '1 day', 'password',
+            now() - i * interval '1 minute' from generate_series(1, 120) i`)
+        const last = yield* visitor
+        yield* last.post("/sign-in", { email, password, next: "" })
+        const [row] =
+          yield* sql(`select count(*)::int as n, max(now() - last_used_at) < interval '100 minutes' as recent
+          from session where user_id = ${mine}`)
+        assert.deepStrictEqual(row, { n: 100, recent: true })
+        for (const one of [first, last]) assert.strictEqual((yield* one.json("GET", "/v1/me")).status, 200)
+      })
+    )
+
     it.effect("a session lasts thirty days from its last use, and not a moment longer", () =>
       Effect.gen(function* () {
         const { sql } = yield* Plane

@@ -21,7 +21,7 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true, timeo
         const { setCookies, headers } = yield* browser.post("/sign-in", { email, password, next: "" })
         assert.strictEqual(setCookies.length, 1)
         assert.match(setCookies[0]!, /^svc_session=svcs_[0-9a-f]{64}; /)
-        for (const flag of [/; HttpOnly/, /; SameSite=Lax/, /; Path=\/(;|$)/, /; Max-Age=2592000/]) {
+        for (const flag of [/; HttpOnly/, /; SameSite=Lax/, /; Path=\/(;|$)/, /; Max-Age=34560000/]) {
           assert.match(setCookies[0]!, flag)
         }
         // This one is served on loopback, without TLS.

@@ -18,6 +18,7 @@ layer(testPlane({ signUp: "invited", signInRateLimit: 10_000 }), { excludeTestSe
           const owner = yield* visitor
           owner.cookies.set("svc_session", session)
           const stranger = yield* visitor
+          assert.include((yield* stranger.get("/sign-up")).text, "were invited")
           const asked = yield* stranger.post("/sign-up", {
             name: "S",
             email: "stranger@example.com",

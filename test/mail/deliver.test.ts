@@ -92,7 +92,7 @@ const Fixture = Mail.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Laye
 layer(Fixture, { excludeTestServices: true })("mail", (it) => {
   it.effect("goes to an SMTP server, and what it said is gone from the store", () =>
     Effect.gen(function* () {
-      const server = yield* mailServer
+      const server = yield* mailServer()
       yield* server.start
       const { log } = yield* deliverer({ smtp: `smtp://127.0.0.1:${server.port}` })
       const id = yield* post(letter("ann@example.com"))
@@ -125,7 +125,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
     () =>
       Effect.gen(function* () {
         const { engine: sql } = yield* Db
-        const server = yield* mailServer
+        const server = yield* mailServer()
         const { log } = yield* deliverer({ smtp: `smtp://127.0.0.1:${server.port}` })
         const ids = yield* Effect.forEach(Array.from({ length: 60 }), (_, i) =>
           post(letter(`p${i}@example.com`))
@@ -151,7 +151,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
 
   it.effect("whose delivery was not confirmed is sent again under the same message id", () =>
     Effect.gen(function* () {
-      const server = yield* mailServer
+      const server = yield* mailServer()
       server.vanishAfterData = 1
       yield* server.start
       yield* deliverer({ smtp: `smtp://127.0.0.1:${server.port}` })
@@ -172,7 +172,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
       const [claimed] = yield* outbox.claim(1)
       assert.strictEqual(claimed?.id, id)
       assert.deepStrictEqual(yield* outbox.claim(1), [])
-      const server = yield* mailServer
+      const server = yield* mailServer()
       yield* server.start
       yield* deliverer({ smtp: `smtp://127.0.0.1:${server.port}` })
       yield* sql`update mail_outbox set due_at = now() where id = ${id}::uuid`
@@ -187,7 +187,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
   it.effect("to a mailbox that does not exist is given up; one that is refused for now is tried again", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const server = yield* mailServer
+      const server = yield* mailServer()
       yield* server.start
       server.refuse = (to) =>
         to.startsWith("nobody")
@@ -222,7 +222,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
     "that is of no use any more is given up, and a wrong login is not taken for the mail's fault",
     () =>
       Effect.gen(function* () {
-        const server = yield* mailServer
+        const server = yield* mailServer()
         yield* server.start
         const late = yield* post(letter("late@example.com", { usefulSeconds: -1 }))
         const fresh = yield* post(letter("fresh@example.com"))
@@ -246,7 +246,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
 
   it.effect("of several processes goes out once each", () =>
     Effect.gen(function* () {
-      const server = yield* mailServer
+      const server = yield* mailServer()
       yield* server.start
       const url = `smtp://127.0.0.1:${server.port}`
       yield* Effect.all([deliverer({ smtp: url }), deliverer({ smtp: url }), deliverer({ smtp: url })])
@@ -308,7 +308,7 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
 
   it.effect("text that people chose makes no other header field and no other recipient", () =>
     Effect.gen(function* () {
-      const server = yield* mailServer
+      const server = yield* mailServer()
       yield* server.start
       yield* deliverer({ smtp: `smtp://127.0.0.1:${server.port}` })
       const hostile = "Shop\r\nBcc: victim@example.com\r\n\r\nhello"

@@ -20,9 +20,9 @@ export interface MailServer {
   readonly stop: Effect.Effect<void>
 }
 
-/** Not started: its port is free until then. */
-export const mailServer = Effect.gen(function* () {
-  const port = yield* Effect.promise(freePort)
+/** Not started: nobody answers on its port until then. */
+export const mailServer = Effect.fn(function* (wanted?: number) {
+  const port = wanted ?? (yield* Effect.promise(freePort))
   let running: SMTPServer | undefined
   const self: MailServer = {
     port,

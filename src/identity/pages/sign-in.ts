@@ -1,6 +1,7 @@
 /** Signing in and up, and choosing a new password: what strangers see. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { AppConfig } from "#src/config.ts"
 import { entryOf, safeNext, withSession } from "../entry.ts"
 import { Identity, type SignedIn } from "../Identity.ts"
 import { Oidc } from "../Oidc.ts"
@@ -18,6 +19,8 @@ type Route = Extract<
 export const signInPages = Effect.fnUntraced(function* (secure: boolean) {
   const identity = yield* Identity
   const { providers } = yield* Oidc
+  const { signUp } = yield* AppConfig
+  const invitedOnly = signUp === "invited"
   const asked = yield* whoever
 
   const welcome = ({ session }: SignedIn, next: string) => withSession(session.token, secure)(goTo(next))
@@ -60,13 +63,14 @@ export const signInPages = Effect.fnUntraced(function* (secure: boolean) {
       const next = safeNext(signedIn.next)
       return welcome(signedIn, signedIn.isNew ? `/account/password?next=${encodeURIComponent(next)}` : next)
     }),
-    "GET /sign-up": (query) => Effect.succeed(views.signUp(safeNext(query.get("next")))),
+    "GET /sign-up": (query) => Effect.succeed(views.signUp(invitedOnly, safeNext(query.get("next")))),
     "POST /sign-up": Effect.fnUntraced(function* () {
       const form = yield* posted
       const next = safeNext(form.text("next"))
       const email = form.text("email").trim()
       const name = form.text("name").replaceAll(/\s+/g, " ").trim().slice(0, longestName)
-      if (!isAddress(email)) return views.signUp(next, { status: 422, problem: noAddress, email, name })
+      if (!isAddress(email))
+        return views.signUp(invitedOnly, next, { status: 422, problem: noAddress, email, name })
       yield* identity.requestLink({ email, name, next }, yield* entryOf)
       return goTo("/check-mail")
     }),

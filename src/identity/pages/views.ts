@@ -88,11 +88,12 @@ const emailField = (tried: Tried | undefined, first = true) =>
     first
   })
 
-export const signUp = (next: string, tried?: Tried & { readonly name: string }) =>
+export const signUp = (invitedOnly: boolean, next: string, tried?: Tried & { readonly name: string }) =>
   page({
     title: "Create an account",
     ...(tried === undefined ? {} : tried),
     body: html`<p>We send you a link, to see that the address is yours. After that you may choose a password.</p>
+${invitedOnly && html`<p>Only addresses that were invited can have an account here.</p>`}
 ${form(
   "/sign-up",
   { next },
