@@ -94,15 +94,20 @@ const collector = Effect.acquireRelease(
   ({ server }) => Effect.sync(() => void server.close())
 )
 
-/** Command lines and environments of every process but the control plane itself, as often as they can be looked at. */
-const watchProcesses = (self: () => number | undefined) => {
+/**
+ * Command lines and environments of every process but the control plane itself, as often as they can be looked at.
+ * A child that has not begun its own program yet is still the control plane.
+ */
+const watchProcesses = () => {
   const seen = new Set<string>()
   const look = () => {
     for (const pid of fs.readdirSync("/proc")) {
       if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue
       try {
-        seen.add(fs.readFileSync(`/proc/${pid}/cmdline`, "utf8"))
-        if (Number(pid) !== self()) seen.add(fs.readFileSync(`/proc/${pid}/environ`, "utf8"))
+        const command = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
+        seen.add(command)
+        if (command.includes(program)) continue
+        seen.add(`${command} ${fs.readFileSync(`/proc/${pid}/environ`, "utf8")}`)
       } catch {
         // It ended, or is none of ours.
       }
@@ -177,7 +182,7 @@ it.live(
 
       let log = ""
       let child: ChildProcess | undefined
-      const processes = watchProcesses(() => child?.pid)
+      const processes = watchProcesses()
       yield* Effect.addFinalizer(() =>
         Effect.sync(() => {
           processes.stop()
@@ -266,6 +271,26 @@ it.live(
           { "idempotency-key": "key-1" }
         )
         assert.strictEqual(made.status, 201)
+
+        // An invitation's token is in its mail alone.
+        assert.strictEqual((await call("POST", "/v1/orgs", { name: "Acme", slug: "acme" })).status, 201)
+        const guest = { email: "guest@example.test", role: "member" }
+        const invited = await call("POST", "/v1/orgs/acme/invitations", guest, {
+          "idempotency-key": "guest-1"
+        })
+        assert.strictEqual(invited.status, 201)
+        const mailFolder = path.join(base, "data", "mail")
+        const mails = () =>
+          (fs.existsSync(mailFolder) ? fs.readdirSync(mailFolder) : []).filter((file) =>
+            file.endsWith(".eml")
+          )
+        await until("the mail is there", async () => mails().length === 1)
+        const mail = fs
+          .readFileSync(path.join(mailFolder, mails()[0] ?? ""), "utf8")
+          .replaceAll("=\r\n", "")
+          .replaceAll("=3D", "=")
+        const [, invitation] = /https?:\/\/\S*?([A-Za-z0-9_-]{30,})/.exec(mail) ?? []
+        canaries.add("token of an invitation", invitation ?? "")
         token = canaries.add("API key", made.json.key)
         assert.strictEqual((await call("GET", "/v1/me")).status, 200)
 

@@ -10,6 +10,7 @@ import * as path from "node:path"
 import { promisify } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { helperEnvironment } from "../infra/helper-environment.ts"
 
 const ControlPlane = Schema.Struct({
   pid: Schema.Int.check(Schema.isGreaterThan(1)),
@@ -41,7 +42,7 @@ export const beganAt = async (pid: number): Promise<string | undefined> => {
   }
   const found = await promisify(execFile)("ps", ["-o", "lstart=", "-p", String(pid)], {
     timeout: 5_000,
-    env: { ...process.env, LC_ALL: "C", TZ: "UTC" }
+    env: helperEnvironment({ LC_ALL: "C", TZ: "UTC" })
   }).catch(() => undefined)
   const text = found?.stdout.trim()
   return text === undefined || text === "" ? undefined : text

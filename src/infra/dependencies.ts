@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { serverUser } from "./Host.ts"
+import { helperEnvironment } from "./helper-environment.ts"
 import { bundled } from "./postgres-binaries.ts"
 
 export interface Dependency {
@@ -26,7 +27,11 @@ const find = (program: string): string | undefined =>
 
 const versionOf = (program: string | undefined): string | undefined => {
   if (program === undefined) return undefined
-  const { stdout, status } = spawnSync(program, ["--version"], { encoding: "utf8", timeout: 5_000 })
+  const { stdout, status } = spawnSync(program, ["--version"], {
+    encoding: "utf8",
+    timeout: 5_000,
+    env: helperEnvironment()
+  })
   return status === 0 ? stdout.trim().split("\n", 1)[0] : undefined
 }
 

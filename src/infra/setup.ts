@@ -6,6 +6,7 @@ import { spawnSync } from "node:child_process"
 import * as fs from "node:fs"
 import { dependencies } from "./dependencies.ts"
 import { serverUser } from "./Host.ts"
+import { helperEnvironment } from "./helper-environment.ts"
 
 const isRoot = process.getuid?.() === 0
 
@@ -13,7 +14,7 @@ const run = (command: string, args: ReadonlyArray<string>, seconds: number): boo
   spawnSync(command, [...args], {
     stdio: ["ignore", "ignore", "ignore"],
     timeout: seconds * 1000,
-    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" }
+    env: helperEnvironment({ DEBIAN_FRONTEND: "noninteractive" })
   }).status === 0
 
 /** As root: directly, or by a sudo that asks for no password. */
