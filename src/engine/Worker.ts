@@ -19,7 +19,7 @@ import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as metrics from "./metrics.ts"
-import { type Moment, moment, sinceMs } from "./moment.ts"
+import { type Moment, moment, runningMs, sinceMs } from "./moment.ts"
 import { EngineOptions } from "./options.ts"
 import { WriteGate } from "./outside.ts"
 import { persistent } from "./persistent.ts"
@@ -294,7 +294,7 @@ export const layer = Layer.effect(
     const inDoubt = (entry: Running) => sinceMs(clock, entry.heldSince) > options.leaseMs * (5 / 6)
     /** A run is a look and what follows from it, and each has its time: one that takes longer cannot be interrupted. */
     const clings = (entry: Running) =>
-      entry.busy && sinceMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
+      entry.busy && runningMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
 
     const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
       const asked = moment(clock)

@@ -1,6 +1,6 @@
 /**
- * How long ago something was, for decisions that must not be wrong: somebody may set the wall clock, and the monotonic
- * clock stands still while a machine sleeps. The longer of the two times counts.
+ * How long ago something was. Somebody may set the wall clock, and the monotonic clock stands still while a machine
+ * sleeps; so there are two answers.
  */
 import type * as Clock from "effect/Clock"
 
@@ -14,8 +14,10 @@ export const moment = (clock: Clock.Clock): Moment => ({
   steady: clock.monotonicTimeNanosUnsafe()
 })
 
+/** Time in which this process could do something. */
+export const runningMs = (clock: Clock.Clock, then: Moment): number =>
+  Number(clock.monotonicTimeNanosUnsafe() - then.steady) / 1e6
+
+/** Time that may have passed for others: when in doubt, the longer. */
 export const sinceMs = (clock: Clock.Clock, then: Moment): number =>
-  Math.max(
-    clock.currentTimeMillisUnsafe() - then.wall,
-    Number(clock.monotonicTimeNanosUnsafe() - then.steady) / 1e6
-  )
+  Math.max(clock.currentTimeMillisUnsafe() - then.wall, runningMs(clock, then))

@@ -74,7 +74,7 @@ it.live(
       await busy(world, 3_000)
       return new Set()
     }),
-  120_000
+  180_000
 )
 
 it.live(
@@ -87,5 +87,5 @@ it.live(
       await busy(world, 2_000)
       return new Set(["two"])
     }),
-  120_000
+  180_000
 )

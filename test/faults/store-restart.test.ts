@@ -117,5 +117,5 @@ it.live(
         for (const plane of planes) assert.isTrue(plane.alive(), plane.log())
       })
     }).pipe(Effect.scoped),
-  120_000
+  180_000
 )
