@@ -163,7 +163,10 @@ export class Access extends Context.Service<
         organizations: (credential, credentialId, userId) =>
           repeatable(
             credential === "key"
-              ? engine`select o.id, o.slug, o.name, k.role from api_key k join organization o on o.id = k.org_id
+              ? engine`
+                  select o.id, o.slug, o.name, case when m.role = 'member' then m.role else k.role end as role
+                  from api_key k join organization o on o.id = k.org_id
+                  left join member m on m.user_id = k.created_by and m.org_id = k.org_id
                   where k.id = ${credentialId}::uuid`
               : engine`select o.id, o.slug, o.name, m.role from member m join organization o on o.id = m.org_id
                   where m.user_id = ${userId}::uuid order by o.slug`

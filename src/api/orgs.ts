@@ -22,6 +22,14 @@ const view = (organization: Organization) => ({
   createdAt: organization.createdAt.toISOString()
 })
 
+/** One person's organizations: without a bound, somebody could take every slug. */
+const mostOrganizations = 100
+const tooManyOrganizations = problem(
+  409,
+  "too_many_organizations",
+  `You belong to ${mostOrganizations} organizations already; leave or delete one first`
+)
+
 const personal = problem(
   422,
   "personal_organization",
@@ -49,11 +57,14 @@ export const layer = HttpApiBuilder.group(
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const { caller } = yield* RequestScope
+          const userId = yield* theUser
+          const present = yield* Effect.mapError(organizations.ofUser(userId), fromStore)
+          if (present.length >= mostOrganizations) return yield* tooManyOrganizations
           const made = { ...payload, billingStatus: billing === "required" ? "unpaid" : "active" } as const
           const actor = { ...caller.actor, outcome: 201 }
           return view(
             yield* organizations
-              .create(made, yield* theUser, actor)
+              .create(made, userId, actor)
               .pipe(Effect.mapError(fromStore), Effect.mapError(slugTaken(payload.slug)))
           )
         }),

@@ -23,7 +23,7 @@ export interface Organization {
   readonly createdAt: Date
 }
 
-/** Why an organization is not deleted. */
+/** What became of the wish to delete an organization. */
 export type Deletion =
   | { readonly _tag: "Deleted" }
   | { readonly _tag: "Missing" }

@@ -118,13 +118,14 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("members
         values ('${mine.id}', gen_random_uuid(), '${userId}', 'svc-cli', 'svc', 'api', 'member', '{projects.list}')`)
       const may = (method: string, path: string, body?: unknown) =>
         Effect.map(call(method, `${orgPath}${path}`, { token: key.body.key, body }), ({ status }) => status)
-      assert.strictEqual(yield* may("GET", "/env"), 404)
       assert.strictEqual(yield* may("POST", "/projects", { name: "P", slug: "one" }), 201)
 
       // Demoted: the key does what its creator may do, the open invitation is withdrawn.
       assert.deepStrictEqual(yield* setRole(mine.owner, ids.admin, "member"), [200, "member"])
       assert.strictEqual(yield* may("POST", "/projects", { name: "P", slug: "two" }), 403)
       assert.strictEqual(yield* may("GET", "/projects"), 200)
+      const me = yield* call("GET", "/v1/me", { token: key.body.key })
+      assert.strictEqual(me.body.organizations[0].role, "member")
       assert.deepStrictEqual(yield* accept, [409, "invitation_revoked"])
       // Promoted: the key is what it was.
       yield* setRole(mine.owner, ids.admin, "admin")

@@ -111,6 +111,25 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("organiz
     })
   )
 
+  it.effect(
+    "nobody takes every slug: a person belongs to a hundred organizations at most when making one",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql } = yield* Plane
+        const { token, userId } = yield* person()
+        yield* sql(`
+        with made as (
+          insert into organization (id, name, slug, billing_status)
+          select gen_random_uuid(), 'N', 'many-' || i, 'active' from generate_series(1, 99) i returning id
+        )
+        insert into member (org_id, id, user_id, role) select id, gen_random_uuid(), '${userId}', 'owner' from made`)
+        const make = (slug: string) => call("POST", base, { token, body: { name: "N", slug } })
+        assert.strictEqual((yield* make("the-hundredth")).status, 201)
+        const refused = yield* make("one-more")
+        assert.deepStrictEqual([refused.status, refused.body.code], [409, "too_many_organizations"])
+      })
+  )
+
   it.effect("names and slugs that cannot be are refused, each fault by its place", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
