@@ -6,7 +6,8 @@ import * as module from "node:module"
 import { fileURLToPath } from "node:url"
 
 const [major, minor] = process.versions.node.split(".").map(Number)
-if (major > 22 || (major === 22 && minor >= 19)) {
+// Argon2 came with 24.7.
+if (major > 24 || (major === 24 && minor >= 7)) {
   // Compiling the program again each time would be nearly half of what a short command costs. The folder is as safe
   // as the program itself; where it cannot be written, nothing is kept.
   module.enableCompileCache?.(fileURLToPath(new URL("../../node_modules/.cache/svc", import.meta.url)))
@@ -16,7 +17,7 @@ if (major > 22 || (major === 22 && minor >= 19)) {
   const own = fileURLToPath(new URL("../../node_modules/.bin/node", import.meta.url))
   if (!existsSync(own)) {
     console.error(
-      `svc needs Node 22.19 or newer; this is ${process.version}. Run "npm ci" or install a newer Node.`
+      `svc needs Node 24.7 or newer; this is ${process.version}. Run "npm ci" or install a newer Node.`
     )
     process.exit(1)
   }
