@@ -45,35 +45,41 @@ const start = async (base: string, settings: Record<string, string>) => {
   return { code, lines: said.trim().split("\n") }
 }
 
-it.live("a ring without a key that is in use stops the start with one line that names the key", () =>
-  Effect.gen(function* () {
-    const base = yield* folder
-    const url = Redacted.value(yield* emptyDatabase)
-    const key = (name: string) => `${name}:${randomBytes(32).toString("base64")}`
-    const [first, second] = [key("spring"), key("autumn")]
-    yield* Effect.promise(async () => {
-      const up = (keys: string) => start(base, { SVC_DATABASE_URL: url, SVC_ENCRYPTION_KEYS: keys })
-      assert.strictEqual((await up(first)).code, 0)
-      const refused = await up(second)
-      assert.strictEqual(refused.code, 1)
-      const about = refused.lines.filter((line) => line.includes("spring"))
-      assert.deepStrictEqual(about, refused.lines.slice(-1))
-      assert.match(about[0] ?? "", /sealed with the key "spring".*has only "autumn".*SVC_ENCRYPTION_KEYS/)
-      assert.strictEqual((await up(`${second},${first}`)).code, 0)
-    })
-  }).pipe(Effect.scoped)
+it.live(
+  "a ring without a key that is in use stops the start with one line that names the key",
+  () =>
+    Effect.gen(function* () {
+      const base = yield* folder
+      const url = Redacted.value(yield* emptyDatabase)
+      const key = (name: string) => `${name}:${randomBytes(32).toString("base64")}`
+      const [first, second] = [key("spring"), key("autumn")]
+      yield* Effect.promise(async () => {
+        const up = (keys: string) => start(base, { SVC_DATABASE_URL: url, SVC_ENCRYPTION_KEYS: keys })
+        assert.strictEqual((await up(first)).code, 0)
+        const refused = await up(second)
+        assert.strictEqual(refused.code, 1)
+        const about = refused.lines.filter((line) => line.includes("spring"))
+        assert.deepStrictEqual(about, refused.lines.slice(-1))
+        assert.match(about[0] ?? "", /sealed with the key "spring".*has only "autumn".*SVC_ENCRYPTION_KEYS/)
+        assert.strictEqual((await up(`${second},${first}`)).code, 0)
+      })
+    }).pipe(Effect.scoped),
+  120_000
 )
 
-it.live("a store that cannot be reached stops the start without telling its password", () =>
-  Effect.gen(function* () {
-    const base = yield* folder
-    const port = yield* Effect.promise(freePort)
-    const password = `canary-${randomBytes(9).toString("hex")}`
-    const { code, lines } = yield* Effect.promise(() =>
-      start(base, { SVC_DATABASE_URL: `postgres://svc:${password}@127.0.0.1:${port}/svc` })
-    )
-    assert.strictEqual(code, 1)
-    assert.include(lines.at(-1) ?? "", "state store")
-    assert.notInclude(lines.join("\n"), password)
-  }).pipe(Effect.scoped)
+it.live(
+  "a store that cannot be reached stops the start without telling its password",
+  () =>
+    Effect.gen(function* () {
+      const base = yield* folder
+      const port = yield* Effect.promise(freePort)
+      const password = `canary-${randomBytes(9).toString("hex")}`
+      const { code, lines } = yield* Effect.promise(() =>
+        start(base, { SVC_DATABASE_URL: `postgres://svc:${password}@127.0.0.1:${port}/svc` })
+      )
+      assert.strictEqual(code, 1)
+      assert.include(lines.at(-1) ?? "", "state store")
+      assert.notInclude(lines.join("\n"), password)
+    }).pipe(Effect.scoped),
+  120_000
 )
