@@ -11,18 +11,24 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { digestOf } from "#src/access/Access.ts"
-import { networkOf } from "#src/access/caller-address.ts"
-import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
 import { Audit } from "#src/store/Audit.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { normalizeEmail } from "#src/store/Invitations.ts"
-import { BadInput, LinkDead, ProveAgain, ProviderFailed, TooManyTries, WrongCredentials } from "./errors.ts"
+import {
+  BadInput,
+  LinkDead,
+  ProveAgain,
+  ProviderFailed,
+  type TooManyTries,
+  WrongCredentials
+} from "./errors.ts"
 import { type MailedToken, People, type Person, type Purpose } from "./People.ts"
-import { longestPassword, Passwords, shortestPassword } from "./passwords.ts"
+import { Passwords, passwordFault } from "./passwords.ts"
 import { type NewSession, type Session, Sessions, type Visitor } from "./Sessions.ts"
+import { tries } from "./tries.ts"
 
 export interface SignedIn extends Person {
   readonly session: NewSession
@@ -51,8 +57,6 @@ export interface Entry {
 
 const linkMinutes = 15
 const resetMinutes = 60
-/** Tries of one address's password in a minute, from wherever they come. A link by mail works meanwhile. */
-const triesPerMinute = 10
 /** Changing what proves who one is takes a proof that is no older. */
 export const recentSeconds = 15 * 60
 const tokenForm = /^[0-9a-f]{64}$/
@@ -118,26 +122,11 @@ export class Identity extends Context.Service<
       const people = yield* People
       const sessions = yield* Sessions
       const passwords = yield* Passwords
-      const limits = yield* RateLimits
       const mail = yield* Mail
       const audit = yield* Audit
-      const { publicUrl, signInRateLimit } = yield* AppConfig
+      const { publicUrl } = yield* AppConfig
 
-      const take = Effect.fnUntraced(function* (bucket: string, perMinute: number) {
-        const taken = yield* limits.take(bucket, perMinute)
-        if (taken.allowed) return
-        return yield* new TooManyTries({
-          message: `Too many tries; try again in ${taken.retryAfter} s`,
-          limit: taken.limit,
-          retryAfter: taken.retryAfter
-        })
-      })
-      /** Everything that a stranger can try costs a token of the address that it comes from. */
-      const fromAddress = ({ visitor }: Entry) =>
-        take(`sign-in:${networkOf(visitor.address ?? "unknown")}`, signInRateLimit)
-      // Addresses of people do not stand in the table of buckets.
-      const forPerson = (email: string) =>
-        take(`sign-in:${digestOf(email).toString("hex").slice(0, 32)}`, triesPerMinute)
+      const { fromAddress, forPerson } = yield* tries
 
       const refused = (operation: string, principal: string, { visitor }: Entry) =>
         audit.denied({
@@ -178,20 +167,8 @@ export class Identity extends Context.Service<
       })
 
       const acceptable = (password: Redacted.Redacted, email: string) => {
-        const text = Redacted.value(password).normalize("NFKC")
-        const fault =
-          [...text].length < shortestPassword
-            ? `must have at least ${shortestPassword} characters`
-            : [...text].length > longestPassword
-              ? `must have at most ${longestPassword} characters`
-              : text.toLowerCase().includes(email.split("@", 1)[0] ?? email) && text.length < 20
-                ? "must not be made of your e-mail address"
-                : /^(.)\1*$/u.test(text)
-                  ? "must be more than one character repeated"
-                  : undefined
-        return fault === undefined
-          ? Effect.void
-          : Effect.fail(new BadInput({ field: "password", message: fault }))
+        const message = passwordFault(Redacted.value(password), email)
+        return message === undefined ? Effect.void : Effect.fail(new BadInput({ field: "password", message }))
       }
 
       const changedNotice = (person: { readonly email: string }) =>

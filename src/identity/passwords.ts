@@ -19,7 +19,19 @@ const atOnce = 4
 
 /** NIST SP 800-63B: length matters, composition does not. */
 export const shortestPassword = 10
-export const longestPassword = 256
+const longestPassword = 256
+
+/** Why a password will not do for somebody with this address; undefined: it will. */
+export const passwordFault = (password: string, email: string): string | undefined => {
+  const text = password.normalize("NFKC")
+  const length = [...text].length
+  if (length < shortestPassword) return `must have at least ${shortestPassword} characters`
+  if (length > longestPassword) return `must have at most ${longestPassword} characters`
+  if (/^(.)\1*$/su.test(text)) return "must be more than one character repeated"
+  const own = email.split("@", 1)[0] ?? email
+  if (length < 20 && text.toLowerCase().includes(own)) return "must not be made of your e-mail address"
+  return undefined
+}
 
 const derive = promisify(argon2)
 

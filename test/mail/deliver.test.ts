@@ -306,6 +306,44 @@ layer(Fixture, { excludeTestServices: true })("mail", (it) => {
       })
   )
 
+  it.effect(
+    "goes over an encrypted connection whose certificate is good, or waits; a password goes over no other",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* mailServer()
+        yield* server.start
+        const id = yield* post(letter("tls@example.com"))
+        const held = Effect.gen(function* () {
+          const entryOfNow = yield* until(entry(id), ({ last_error }) => last_error !== null)
+          assert.strictEqual(entryOfNow.state, "waiting")
+          yield* (yield* Db)
+            .engine`update mail_outbox set last_error = null, due_at = now() where id = ${id}::uuid`
+          return entryOfNow.last_error ?? ""
+        })
+        // Plain where TLS is asked for.
+        yield* Effect.scoped(Effect.andThen(deliverer({ smtp: `smtps://127.0.0.1:${server.port}` }), held))
+        const address = Object.values(os.networkInterfaces())
+          .flat()
+          .find((one) => one?.family === "IPv4" && !one.internal)?.address
+        if (address !== undefined) {
+          const far = `smtp://user:right@${address}:${server.port}`
+          const told = yield* Effect.scoped(Effect.andThen(deliverer({ smtp: far }), held))
+          assert.notInclude(told, "right")
+        }
+        const secure = yield* mailServer(undefined, true)
+        yield* secure.start
+        const why = yield* Effect.scoped(
+          Effect.andThen(deliverer({ smtp: `smtps://127.0.0.1:${secure.port}` }), held)
+        )
+        assert.match(why, /self.signed certificate|certificate has expired/)
+        assert.deepStrictEqual(
+          [...server.received, ...secure.received, ...server.logins, ...secure.logins],
+          []
+        )
+        yield* (yield* Db).engine`delete from mail_outbox where id = ${id}::uuid`
+      })
+  )
+
   it.effect("text that people chose makes no other header field and no other recipient", () =>
     Effect.gen(function* () {
       const server = yield* mailServer()

@@ -12,6 +12,8 @@ export interface Received {
 export interface MailServer {
   readonly port: number
   readonly received: Array<Received>
+  /** Who gave a password. */
+  readonly logins: Array<string>
   /** Answers each recipient with this code instead of taking it; undefined takes it. */
   refuse: ((to: string) => { readonly code: number; readonly text: string } | undefined) | undefined
   /** Takes a mail and drops the connection before it says so. */
@@ -21,21 +23,25 @@ export interface MailServer {
 }
 
 /** Not started: nobody answers on its port until then. */
-export const mailServer = Effect.fn(function* (wanted?: number) {
+export const mailServer = Effect.fn(function* (wanted?: number, secure = false) {
   const port = wanted ?? (yield* Effect.promise(freePort))
   let running: SMTPServer | undefined
   const self: MailServer = {
     port,
     received: [],
+    logins: [],
     refuse: undefined,
     vanishAfterData: 0,
     start: Effect.promise(async () => {
       const server = new SMTPServer({
+        secure,
         authOptional: true,
         disabledCommands: ["STARTTLS"],
         allowInsecureAuth: true,
-        onAuth: (auth, _, done) =>
-          auth.password === "right" ? done(null, { user: auth.username }) : done(new Error("no")),
+        onAuth: (auth, _, done) => {
+          self.logins.push(auth.username ?? "")
+          auth.password === "right" ? done(null, { user: auth.username }) : done(new Error("no"))
+        },
         onRcptTo: ({ address }, _, done) => {
           const no = self.refuse?.(address)
           if (no === undefined) return done()
@@ -64,7 +70,7 @@ export const mailServer = Effect.fn(function* (wanted?: number) {
       server.on("error", () => {
         // A client that hung up; the test looks at what the client made of it.
       })
-      await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+      await new Promise<void>((resolve) => server.listen(port, "0.0.0.0", resolve))
       running = server
     }),
     stop: Effect.promise(async () => {

@@ -60,9 +60,9 @@ export const signIn = (
 <p><a href="${to("/sign-in/by-mail", next)}">Send me a link by mail</a></p>
 ${
   providers.length > 0 &&
-  html`<ul>${providers.map(
-    ({ id, name }) => html`<li><a href="${to(`/v1/auth/oidc/${id}`, next)}">Sign in with ${name}</a></li>`
-  )}</ul>`
+  html`${providers.map(
+    ({ id, name }) => html`<p><a href="${to(`/v1/auth/oidc/${id}`, next)}">Sign in with ${name}</a></p>`
+  )}`
 }
 <h2>New here?</h2>
 <p><a href="${to("/sign-up", next)}">Create an account</a></p>`
