@@ -18,8 +18,9 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
+import { makeLeases, type Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"
-import { type Moment, moment, runningMs, sinceMs } from "./moment.ts"
+import { type Moment, moment } from "./moment.ts"
 import { EngineOptions } from "./options.ts"
 import { WriteGate } from "./outside.ts"
 import { persistent } from "./persistent.ts"
@@ -43,17 +44,6 @@ export class Worker extends Context.Service<
     readonly runOne: (orgId: string, uid: string) => Effect.Effect<boolean>
   }
 >()("svc/engine/Worker") {}
-
-interface Running {
-  readonly claimed: Claimed
-  readonly startedAt: Moment
-  /** When the store was last asked for the lease, and gave it. */
-  heldSince: Moment
-  fiber: Fiber.Fiber<void> | undefined
-  /** Counts against the room of its kind until the reconcile has ended. */
-  busy: boolean
-  readonly done: Deferred.Deferred<void>
-}
 
 /** A record statement takes at most this many results. */
 const batchSize = 500
@@ -100,6 +90,8 @@ export const layer = Layer.effect(
       busy--
       Queue.offerUnsafe(wake, undefined)
     }
+
+    const { drop, heartbeat, gate } = makeLeases(running, { finished, forget }, store, options, clock)
 
     /** Takes a lease into account; from here on heartbeats keep it. */
     const admit = (claimed: Claimed, heldSince: Moment): Running => {
@@ -280,61 +272,6 @@ export const layer = Layer.effect(
       // Some may be due again at once: changed while they ran, or woken by what was just stored.
       Queue.offerUnsafe(wake, undefined)
     })
-
-    const drop = (entry: Running) => {
-      entry.fiber?.interruptUnsafe()
-      finished(entry)
-      forget(entry)
-    }
-    const lose = (entry: Running) => {
-      metrics.leaseLost()
-      drop(entry)
-    }
-    /** Its lease may have ended, as far as this process can tell; the margin is for clocks that do not run alike. */
-    const inDoubt = (entry: Running) => sinceMs(clock, entry.heldSince) > options.leaseMs * (5 / 6)
-    /** A run is a look and what follows from it, and each has its time: one that takes longer cannot be interrupted. */
-    const clings = (entry: Running) =>
-      entry.busy && runningMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
-
-    const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
-      const asked = moment(clock)
-      const kept = yield* store.heartbeat(
-        entries.map((entry) => entry.claimed),
-        options.leaseMs
-      )
-      const tokens = new Set(kept.map((lease) => lease.token))
-      for (const entry of entries) {
-        if (tokens.has(entry.claimed.token)) entry.heldSince = asked
-        // Recorded meanwhile, or lost: in the second case whatever it still does must not be recorded.
-        else if (running.get(entry.claimed.uid) === entry && entry.busy) lose(entry)
-      }
-    })
-    const heartbeat = Effect.gen(function* () {
-      for (const entry of [...running.values()]) {
-        if (!clings(entry)) continue
-        const { kind, uid } = entry.claimed
-        yield* Effect.logError(`a reconcile does not end; its lease does, and another one begins`, {
-          kind,
-          uid
-        })
-        lose(entry)
-      }
-      yield* extend([...running.values()])
-    }).pipe(
-      // Without the store nobody extends the leases: after their time this process must not act any more.
-      Effect.tapError(() =>
-        Effect.sync(() => {
-          for (const entry of [...running.values()]) if (entry.busy && inDoubt(entry)) drop(entry)
-        })
-      )
-    )
-    const gate = (entry: Running): Effect.Effect<void> =>
-      Effect.gen(function* () {
-        const holds = () => running.get(entry.claimed.uid) === entry
-        if (holds() && inDoubt(entry))
-          yield* Effect.catch(extend([entry]), () => Effect.sync(() => drop(entry)))
-        if (!holds()) return yield* Effect.interrupt
-      })
 
     const releaseAll = Effect.suspend(() => {
       // What could not be interrupted keeps its lease until that ends: it may still be at something.

@@ -1,0 +1,102 @@
+/**
+ * The leases of what runs in this process: kept alive together, given up where a run hangs for good, and asked about
+ * before a run that may have lost its lease changes anything out there.
+ */
+import type * as Clock from "effect/Clock"
+import type * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import * as metrics from "./metrics.ts"
+import { type Moment, moment, runningMs, sinceMs } from "./moment.ts"
+import type { EngineOptions } from "./options.ts"
+import type { Claimed, WorkStore } from "./WorkStore.ts"
+
+export interface Running {
+  readonly claimed: Claimed
+  readonly startedAt: Moment
+  /** When the store was last asked for the lease, and gave it. */
+  heldSince: Moment
+  fiber: Fiber.Fiber<void> | undefined
+  /** Counts against the room of its kind until the reconcile has ended. */
+  busy: boolean
+  readonly done: Deferred.Deferred<void>
+}
+
+export interface Leases {
+  /** Ends the run: whatever it still does is not recorded. */
+  readonly drop: (entry: Running) => void
+  /** Extends all leases, once. */
+  readonly heartbeat: Effect.Effect<void, StoreUnavailable>
+  /** Passes while the run holds its lease, and interrupts it otherwise. */
+  readonly gate: (entry: Running) => Effect.Effect<void>
+}
+
+export const makeLeases = (
+  /** Every lease this process holds, until its result is stored. */
+  running: ReadonlyMap<string, Running>,
+  {
+    finished,
+    forget
+  }: { readonly finished: (entry: Running) => void; readonly forget: (entry: Running) => void },
+  store: WorkStore["Service"],
+  options: EngineOptions,
+  clock: Clock.Clock
+): Leases => {
+  const drop = (entry: Running) => {
+    entry.fiber?.interruptUnsafe()
+    finished(entry)
+    forget(entry)
+  }
+  const lose = (entry: Running) => {
+    metrics.leaseLost()
+    drop(entry)
+  }
+  /** Its lease may have ended, as far as this process can tell; the margin is for clocks that do not run alike. */
+  const inDoubt = (entry: Running) => sinceMs(clock, entry.heldSince) > options.leaseMs * (5 / 6)
+  /** A run is a look and what follows from it, and each has its time: one that takes longer cannot be interrupted. */
+  const clings = (entry: Running) =>
+    entry.busy && runningMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
+
+  const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
+    const asked = moment(clock)
+    const kept = yield* store.heartbeat(
+      entries.map((entry) => entry.claimed),
+      options.leaseMs
+    )
+    const tokens = new Set(kept.map((lease) => lease.token))
+    for (const entry of entries) {
+      if (tokens.has(entry.claimed.token)) entry.heldSince = asked
+      // Recorded meanwhile, or lost: in the second case whatever it still does must not be recorded.
+      else if (running.get(entry.claimed.uid) === entry && entry.busy) lose(entry)
+    }
+  })
+  const heartbeat = Effect.gen(function* () {
+    for (const entry of [...running.values()]) {
+      if (!clings(entry)) continue
+      const { kind, uid } = entry.claimed
+      yield* Effect.logError(`a reconcile does not end; its lease does, and another one begins`, {
+        kind,
+        uid
+      })
+      lose(entry)
+    }
+    yield* extend([...running.values()])
+  }).pipe(
+    // Without the store nobody extends the leases: after their time this process must not act any more.
+    Effect.tapError(() =>
+      Effect.sync(() => {
+        for (const entry of [...running.values()]) if (entry.busy && inDoubt(entry)) drop(entry)
+      })
+    )
+  )
+  const gate = (entry: Running): Effect.Effect<void> =>
+    Effect.gen(function* () {
+      const holds = () => running.get(entry.claimed.uid) === entry
+      if (holds() && inDoubt(entry))
+        yield* Effect.catch(extend([entry]), () => Effect.sync(() => drop(entry)))
+      if (!holds()) return yield* Effect.interrupt
+    })
+
+  return { drop, heartbeat, gate }
+}
