@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type { Flaw } from "./memory-work-store.ts"
+import type { Flaw } from "./memory-rows.ts"
 import type { ClusterOptions } from "./simulation/cluster.ts"
 import { endlessChanges, resyncFlood } from "./simulation/flood.ts"
 import { type Guarantee, Violation } from "./simulation/watcher.ts"

@@ -1,6 +1,6 @@
 /** People who change their minds: they create, change, delete, retry, pause and resume, at random. */
 import type { PauseTarget } from "#src/store/Interventions.ts"
-import type { ResourceRow } from "../memory-work-store.ts"
+import type { ResourceRow } from "../memory-rows.ts"
 import type { Cluster } from "./cluster.ts"
 import type { ThingSpec } from "./far-end.ts"
 

@@ -1,5 +1,5 @@
 /** Whether everything is as people asked for it, in the store and at the far end. */
-import type { ResourceRow } from "../memory-work-store.ts"
+import type { ResourceRow } from "../memory-rows.ts"
 import type { Cluster } from "./cluster.ts"
 import type { ThingSpec } from "./far-end.ts"
 
