@@ -191,6 +191,7 @@ export class Identity extends Context.Service<
         return Option.isSome(used) ? used.value : yield* deadLink
       })
 
+      const by = (method: string, { visitor }: Entry) => ({ method, visitor })
       const newToken = () => randomBytes(32).toString("hex")
 
       return Identity.of({
@@ -220,7 +221,7 @@ export class Identity extends Context.Service<
             usefulSeconds: linkMinutes * 60
           })
           const made = { digest: digestOf(token), seconds: linkMinutes * 60 }
-          yield* people.mailToken("sign_in", email, details, made, letter)
+          yield* people.mailToken("sign_in", email, details, made, letter, entry.visitor)
         }),
         requestReset: Effect.fn("Identity.requestReset")(function* (typed, entry) {
           yield* fromAddress(entry)
@@ -233,13 +234,13 @@ export class Identity extends Context.Service<
             usefulSeconds: resetMinutes * 60
           })
           const made = { digest: digestOf(token), seconds: resetMinutes * 60 }
-          yield* people.mailToken("password_reset", email, {}, made, letter)
+          yield* people.mailToken("password_reset", email, {}, made, letter, entry.visitor)
         }),
         lookAtLink,
         useLink: Effect.fn("Identity.useLink")(function* (token, entry) {
           yield* fromAddress(entry)
           const { email, details } = yield* useToken("sign_in", token)
-          const found = yield* people.ensure(email, details.name ?? "")
+          const found = yield* people.ensure(email, details.name ?? "", by("link", entry))
           if (Option.isNone(found)) return yield* deadLink
           const person = found.value
           return yield* begin(person, "link", entry, { isNew: person.isNew, next: details.next })
@@ -253,7 +254,7 @@ export class Identity extends Context.Service<
           yield* useToken("password_reset", token)
           const person = Option.getOrUndefined(yield* people.byEmail(email))
           if (person === undefined) return yield* deadLink
-          yield* people.setPassword(person.userId, hash, null, changedNotice(person))
+          yield* people.setPassword(person.userId, hash, null, changedNotice(person), by("link", entry))
           return yield* begin(person, "password", entry)
         }),
         signInFrom: Effect.fn("Identity.signInFrom")(function* (claims, entry) {
@@ -268,13 +269,17 @@ export class Identity extends Context.Service<
             })
           }
           // The provider vouches for the address, as a mailed link would: it is the same person.
-          const found = yield* people.ensure(normalizeEmail(claims.email), claims.name ?? "")
+          const found = yield* people.ensure(
+            normalizeEmail(claims.email),
+            claims.name ?? "",
+            by(method, entry)
+          )
           if (Option.isNone(found)) {
             refused("auth.oidc", "anonymous", entry)
             return yield* new ProviderFailed({ message: "You need an invitation to make an account here." })
           }
           const person = found.value
-          yield* people.link(person.userId, claims.issuer, claims.subject)
+          yield* people.link(person.userId, claims.issuer, claims.subject, by(method, entry))
           return yield* begin(person, method, entry, { isNew: person.isNew })
         }),
         changePassword: Effect.fn("Identity.changePassword")(function* (session, current, password, entry) {
@@ -288,13 +293,19 @@ export class Identity extends Context.Service<
           }
           yield* acceptable(password, session.email)
           const hash = yield* passwords.hash(password)
-          yield* people.setPassword(session.userId, hash, session.id, changedNotice(session))
+          yield* people.setPassword(
+            session.userId,
+            hash,
+            session.id,
+            changedNotice(session),
+            by("session", entry)
+          )
         }),
         proveAgain: Effect.fn("Identity.proveAgain")(function* (session, password, entry) {
           yield* fromAddress(entry)
           const person = Option.getOrUndefined(yield* people.byId(session.userId))
           yield* verify(session.email, person?.hash ?? null, `user:${session.userId}`, password, entry)
-          yield* sessions.proved(session.id)
+          yield* sessions.proved(session, entry.visitor)
         })
       })
     })

@@ -14,11 +14,19 @@ import { AppConfig } from "#src/config.ts"
 import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { audited } from "./auditing.ts"
+import type { Visitor } from "./Sessions.ts"
 
 export interface Person {
   readonly userId: string
   readonly email: string
   readonly name: string
+}
+
+/** Who does it, for the audit log: how they proved who they are, and from where. */
+export interface By {
+  readonly method: string
+  readonly visitor: Visitor
 }
 
 export type Purpose = "sign_in" | "password_reset"
@@ -60,14 +68,20 @@ export class People extends Context.Service<
      */
     readonly ensure: (
       email: string,
-      name: string
+      name: string,
+      by: By
     ) => Effect.Effect<Option.Option<Person & { readonly isNew: boolean }>, StoreUnavailable>
     /** Who is known under this subject of this issuer. */
     readonly byExternal: (
       issuer: string,
       subject: string
     ) => Effect.Effect<Option.Option<Person>, StoreUnavailable>
-    readonly link: (userId: string, issuer: string, subject: string) => Effect.Effect<void, StoreUnavailable>
+    readonly link: (
+      userId: string,
+      issuer: string,
+      subject: string,
+      by: By
+    ) => Effect.Effect<void, StoreUnavailable>
     /**
      * Stores the token's digest together with the mail that holds it. For a password only if the address has an
      * account, for signing in only if it has one or may make one; never more than a few an hour. Whether it did is
@@ -78,7 +92,8 @@ export class People extends Context.Service<
       email: string,
       details: TokenDetails,
       token: { readonly digest: Buffer; readonly seconds: number },
-      mail: OutboxRow
+      mail: OutboxRow,
+      visitor: Visitor
     ) => Effect.Effect<void, StoreUnavailable>
     readonly findToken: (
       purpose: Purpose,
@@ -97,7 +112,8 @@ export class People extends Context.Service<
       userId: string,
       hash: string,
       keep: string | null,
-      notice: OutboxRow
+      notice: OutboxRow,
+      by: By
     ) => Effect.Effect<void, StoreUnavailable>
     readonly findInvitation: (
       digest: Buffer
@@ -143,7 +159,7 @@ export class People extends Context.Service<
             from account a left join password p on p.user_id = a.id where a.id = ${userId}::uuid`)
           return Option.fromUndefinedOr(row)
         }),
-        ensure: Effect.fn("People.ensure")(function* (email, name) {
+        ensure: Effect.fn("People.ensure")(function* (email, name, { method, visitor }) {
           const userId = randomUUIDv7()
           const shown = name === "" ? (email.split("@", 1)[0] ?? email) : name
           const status = billing === "required" ? "unpaid" : "active"
@@ -156,6 +172,8 @@ export class People extends Context.Service<
               insert into organization (id, name, slug, is_personal, billing_status)
               select ${randomUUIDv7()}::uuid, name, ${personalSlug(email, userId)}::text, true, ${status}::text
               from person returning id
+            ), audited as (
+              ${audited(sql, { operation: "auth.signUp", userId, credential: method }, visitor, "person")}
             ), owner as (
               insert into member (org_id, id, user_id, role)
               select personal.id, ${randomUUIDv7()}::uuid, person.id, 'owner' from personal, person
@@ -175,13 +193,19 @@ export class People extends Context.Service<
             select a.id as "userId", a.email, a.name from account a join used on used.user_id = a.id`)
           return Option.fromUndefinedOr(row)
         }),
-        link: Effect.fn("People.link")(function* (userId, issuer, subject) {
+        link: Effect.fn("People.link")(function* (userId, issuer, subject, { method, visitor }) {
+          const deed = { operation: "auth.linkProvider", userId, credential: method }
           yield* repeatable(sql`
-            insert into external_identity (issuer, subject, user_id) values (${issuer}, ${subject}, ${userId}::uuid)
-            on conflict (issuer, subject) do nothing`)
+            with linked as (
+              insert into external_identity (issuer, subject, user_id)
+              values (${issuer}, ${subject}, ${userId}::uuid)
+              on conflict (issuer, subject) do nothing returning user_id
+            ), audited as (${audited(sql, deed, visitor, "linked")})
+            select user_id from linked`)
         }),
         // Index: mail_token_email.
-        mailToken: Effect.fn("People.mailToken")(function* (purpose, email, details, token, mail) {
+        mailToken: Effect.fn("People.mailToken")(function* (purpose, email, details, token, mail, visitor) {
+          const operation = purpose === "sign_in" ? "auth.requestLink" : "auth.requestPasswordReset"
           yield* repeatable(sql`
             with made as (
               insert into mail_token (digest, purpose, email, details, expires_at)
@@ -193,7 +217,8 @@ export class People extends Context.Service<
                   and created_at > now() - interval '1 hour') < ${mailsPerHour}::int
               on conflict (digest) do nothing
               returning digest
-            ), queued as (${insertMail(sql, mail, sql`exists (select from made)`)})
+            ), queued as (${insertMail(sql, mail, sql`exists (select from made)`)}),
+            audited as (${audited(sql, { operation, credential: "none" }, visitor, "made")})
             select from made`)
         }),
         findToken: Effect.fn("People.findToken")(function* (purpose, digest) {
@@ -213,7 +238,14 @@ export class People extends Context.Service<
               select email, details from used where expires_at > now()`)
           )
         }),
-        setPassword: Effect.fn("People.setPassword")(function* (userId, hash, keep, notice) {
+        setPassword: Effect.fn("People.setPassword")(function* (
+          userId,
+          hash,
+          keep,
+          notice,
+          { method, visitor }
+        ) {
+          const deed = { operation: "auth.setPassword", userId, credential: method }
           yield* repeatable(sql`
             with stored as (
               insert into password (user_id, hash) values (${userId}::uuid, ${hash})
@@ -225,7 +257,8 @@ export class People extends Context.Service<
             ), dropped as (
               delete from mail_token where purpose = 'password_reset'
                 and email = (select email from account where id = ${userId}::uuid)
-            ), queued as (${insertMail(sql, notice, sql`exists (select from stored)`)})
+            ), queued as (${insertMail(sql, notice, sql`exists (select from stored)`)}),
+            audited as (${audited(sql, deed, visitor, "stored")})
             select user_id from stored`)
         }),
         findInvitation: Effect.fn("People.findInvitation")(function* (digest) {

@@ -10,6 +10,7 @@ import { digestOf } from "#src/access/Access.ts"
 import { newSessionToken } from "#src/access/bootstrap.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { audited } from "./auditing.ts"
 
 /** Where a request came from, as far as anybody can tell. */
 export interface Visitor {
@@ -71,7 +72,7 @@ export class Sessions extends Context.Service<
     /** Every session of the user; answers how many. */
     readonly endAll: (userId: string, visitor: Visitor) => Effect.Effect<number, StoreUnavailable>
     /** Its holder has just proved again who they are. */
-    readonly proved: (id: string) => Effect.Effect<void, StoreUnavailable>
+    readonly proved: (session: Session, visitor: Visitor) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/identity/Sessions") {
   static readonly layer = Layer.effect(
@@ -86,12 +87,8 @@ export class Sessions extends Context.Service<
           where ${which} and s.expires_at > now()`)
         return Option.fromUndefinedOr(row)
       })
-      /** A record for each session that ended. */
-      const audited = (userId: string, operation: string, { requestId, address }: Visitor) => sql`
-        insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
-        select null, ${`user:${userId}`}::text, 'session', ${operation}::text, id::text, ${requestId}::text,
-          ${address}::text, 200
-        from ended`
+      const ending = (userId: string, operation: string, visitor: Visitor) =>
+        audited(sql, { operation, userId, credential: "session" }, visitor, "ended", sql`id::text`)
       return Sessions.of({
         create: Effect.fn("Sessions.create")(function* (userId, method, visitor, before) {
           const token = newSessionToken()
@@ -102,16 +99,16 @@ export class Sessions extends Context.Service<
                 select id from session where user_id = ${userId}::uuid and method is not null
                 order by last_used_at desc offset ${mostSessions - 1}::int)
             ),
-            audited as (
-              insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
-              values (null, ${`user:${userId}`}, ${method}, 'auth.signIn', null, ${visitor.requestId},
-                ${visitor.address}::text, 200)
-            )
+            made as (
             insert into session (id, digest, user_id, expires_at, method, address, user_agent)
             values (${randomUUIDv7()}::uuid, ${digestOf(token)}, ${userId}::uuid, now() + interval '30 days', ${method},
               ${visitor.address}::text, ${visitor.userAgent?.slice(0, longestUserAgent) ?? null}::text)
             on conflict (id) do update set expires_at = excluded.expires_at
-            returning expires_at`)
+            returning id, expires_at
+            ), audited as (
+              ${audited(sql, { operation: "auth.signIn", userId, credential: method }, visitor, "made", sql`id::text`)}
+            )
+            select expires_at from made`)
           if (row === undefined) return yield* Effect.die(new Error("an insertion answered no row"))
           return { token: Redacted.make(token), expiresAt: row.expires_at }
         }),
@@ -134,20 +131,24 @@ export class Sessions extends Context.Service<
           const rows = yield* repeatable(sql`
             with ended as (
               delete from session where id = ${id}::uuid and user_id = ${userId}::uuid returning id
-            ), audited as (${audited(userId, "sessions.end", visitor)})
+            ), audited as (${ending(userId, "sessions.end", visitor)})
             select id from ended`)
           return rows.length > 0
         }),
         endAll: Effect.fn("Sessions.endAll")(function* (userId, visitor) {
           const rows = yield* repeatable(sql`
             with ended as (delete from session where user_id = ${userId}::uuid returning id),
-            audited as (${audited(userId, "auth.signOutEverywhere", visitor)})
+            audited as (${ending(userId, "auth.signOutEverywhere", visitor)})
             select id from ended`)
           return rows.length
         }),
-        proved: Effect.fn("Sessions.proved")(function* (id) {
+        proved: Effect.fn("Sessions.proved")(function* ({ id, userId }, visitor) {
+          const deed = { operation: "auth.proveAgain", userId, credential: "password" }
           yield* repeatable(sql`
-            update session set authenticated_at = now(), last_used_at = now() where id = ${id}::uuid`)
+            with proved as (
+              update session set authenticated_at = now(), last_used_at = now() where id = ${id}::uuid returning id
+            ), audited as (${audited(sql, deed, visitor, "proved", sql`id::text`)})
+            select id from proved`)
         })
       })
     })

@@ -93,11 +93,12 @@ export const layer = Layer.effectDiscard(
     const round = Effect.fnUntraced(function* (pause: number) {
       const claimed = yield* outbox.claim(pause > firstPause ? 1 : batch)
       const down = yield* Ref.make(false)
-      const untried: Array<Claimed> = []
+      const untried = new Set(claimed)
       yield* Effect.forEach(
         claimed,
         Effect.fnUntraced(function* (mail) {
-          if (yield* Ref.get(down)) return void untried.push(mail)
+          if (yield* Ref.get(down)) return
+          untried.delete(mail)
           const unreachable = yield* Effect.matchEffect(send(mail), {
             onSuccess: () => Effect.succeed(false),
             onFailure: (error) =>
@@ -106,8 +107,10 @@ export const layer = Layer.effectDiscard(
           if (unreachable) yield* Ref.set(down, true)
         }),
         { concurrency: atOnce, discard: true }
+      ).pipe(
+        // Also when this process is stopping: another one need not wait until the lease ends.
+        Effect.ensuring(Effect.ignore(Effect.suspend(() => outbox.giveBack([...untried]))))
       )
-      yield* outbox.giveBack(untried)
       return { claimed: claimed.length, down: yield* Ref.get(down) }
     })
 

@@ -473,7 +473,13 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true, timeo
           `select operation, credential, outcome, address from audit_log where ${mine} order by id`
         )
         const lines = rows.map((row) => `${row["operation"]} ${row["credential"]} ${row["outcome"]}`)
-        for (const line of ["auth.signIn link 200", "auth.signIn none 401", "sessions.end session 200"]) {
+        for (const line of [
+          "auth.signUp link 200",
+          "auth.setPassword session 200",
+          "auth.signIn link 200",
+          "auth.signIn none 401",
+          "sessions.end session 200"
+        ]) {
           assert.include(lines, line)
         }
         for (const row of rows) assert.strictEqual(row["address"], "127.0.0.1")

@@ -16,6 +16,8 @@ export interface MailServer {
   readonly logins: Array<string>
   /** Answers each recipient with this code instead of taking it; undefined takes it. */
   refuse: ((to: string) => { readonly code: number; readonly text: string } | undefined) | undefined
+  /** Says nothing when it is told who a mail is for. */
+  hang: boolean
   /** Takes a mail and drops the connection before it says so. */
   vanishAfterData: number
   readonly start: Effect.Effect<void>
@@ -32,6 +34,7 @@ export const mailServer = Effect.fn(function* (wanted?: number, secure = false) 
     logins: [],
     refuse: undefined,
     vanishAfterData: 0,
+    hang: false,
     start: Effect.promise(async () => {
       const server = new SMTPServer({
         secure,
@@ -43,6 +46,7 @@ export const mailServer = Effect.fn(function* (wanted?: number, secure = false) 
           auth.password === "right" ? done(null, { user: auth.username }) : done(new Error("no"))
         },
         onRcptTo: ({ address }, _, done) => {
+          if (self.hang) return
           const no = self.refuse?.(address)
           if (no === undefined) return done()
           done(Object.assign(new Error(no.text), { responseCode: no.code }))
