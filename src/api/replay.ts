@@ -50,7 +50,24 @@ export class Replay extends Context.Service<
         const digest = createHash("sha256")
           .update(JSON.stringify([request.method, request.url, body.value]))
           .digest()
-        const begun = yield* store.begin(ref, digest)
+        const carriedOut = Effect.tap(handled, (response) => {
+          const answer = response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
+          if (answer === undefined) return store.forget(ref)
+          // The work is done: forgetting it now would have it done twice.
+          return Effect.catch(store.finish(ref, answer), (error) =>
+            Effect.logWarning("an answer could not be kept for its idempotency key", error)
+          )
+        }).pipe(
+          Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.forget(ref)) : Effect.void))
+        )
+        // Taking the key and setting out are one step: a caller who hangs up in between would leave it taken.
+        const begun = yield* Effect.uninterruptible(
+          Effect.gen(function* () {
+            const found = yield* store.begin(ref, digest)
+            if (found._tag !== "First") return found
+            return { _tag: found._tag, fiber: yield* Effect.forkIn(carriedOut, background) }
+          })
+        )
         switch (begun._tag) {
           case "Replay":
             return HttpServerResponse.uint8Array(Buffer.from(begun.answer.body, "base64"), {
@@ -70,19 +87,8 @@ export class Replay extends Context.Service<
               "idempotency_key_reused",
               "This key came with another request before; use a new one"
             )
-          case "First": {
-            const carriedOut = Effect.tap(handled, (response) => {
-              const answer = response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
-              if (answer === undefined) return store.forget(ref)
-              // The work is done: forgetting it now would have it done twice.
-              return Effect.catch(store.finish(ref, answer), (error) =>
-                Effect.logWarning("an answer could not be kept for its idempotency key", error)
-              )
-            }).pipe(
-              Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.forget(ref)) : Effect.void))
-            )
-            return yield* Fiber.join(yield* Effect.forkIn(carriedOut, background))
-          }
+          case "First":
+            return yield* Fiber.join(begun.fiber)
         }
       })
     })

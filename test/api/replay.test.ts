@@ -43,6 +43,50 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("idempot
       })
   )
 
+  it.effect("however early callers hang up, no key stays taken by a request that nobody carries out", () =>
+    Effect.gen(function* () {
+      const { url, apiKey, sql } = yield* Plane
+      const hangUp = (i: number) =>
+        Effect.promise(
+          () =>
+            new Promise<void>((resolve) => {
+              const body = JSON.stringify({ name: "P", slug: `early-${i}` })
+              const request = http.request(`${url}${projects}`, {
+                method: "POST",
+                headers: {
+                  authorization: `Bearer ${apiKey}`,
+                  "content-type": "application/json",
+                  "content-length": body.length,
+                  ...keyed(`early-${i}`)
+                }
+              })
+              request.on("error", () => resolve())
+              request.end(body, () => setTimeout(() => request.destroy(), Math.random() * 25))
+              request.on("response", (response) => {
+                response.resume()
+                resolve()
+              })
+            })
+        )
+      yield* Effect.forEach(
+        Array.from({ length: 200 }, (_, i) => i),
+        hangUp,
+        { concurrency: 8, discard: true }
+      )
+      const taken = Effect.map(
+        sql("select count(*)::int as n from idempotency where key like 'early-%' and status is null"),
+        ([row]) => Number(row?.["n"])
+      )
+      yield* taken.pipe(
+        Effect.tap(() => Effect.sleep("100 millis")),
+        Effect.repeat({ until: (n) => n === 0 }),
+        Effect.timeout("20 seconds")
+      )
+      const [kept] = yield* sql("select count(*)::int as n from idempotency where key like 'early-%'")
+      assert.isAbove(Number(kept?.["n"]), 0)
+    })
+  )
+
   it.effect("two requests at once with one key are carried out once", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
