@@ -16,9 +16,7 @@ declare module "vitest" {
 export default async function setup(project: TestProject): Promise<(() => void) | undefined> {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
   if (major < 24 || (major === 24 && minor < 7)) {
-    throw new Error(
-      `Tests need Node 24.7 or newer and run on ${process.version}: start them with "npm test"`
-    )
+    throw new Error(`Tests need Node 24.7 or newer and run on ${process.version}: start them with "npm test"`)
   }
   await setUpHost((line) => void process.stderr.write(`${line}\n`))
   const outside = process.env["SVC_TEST_DATABASE_URL"]
