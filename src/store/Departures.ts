@@ -5,6 +5,7 @@
  * Every round looks at what is there, so it does not matter which process marked the organization, or whether a
  * request that was under way just then added a resource: that one is asked to go as well.
  */
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
@@ -68,7 +69,12 @@ export const layer = Layer.effectDiscard(
       Effect.flatMap((leaving) =>
         leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
       ),
-      Effect.catch((error) => Effect.logWarning("departing organizations could not be looked at", error)),
+      // Whatever one round came to, there is another.
+      Effect.catchCause((cause) =>
+        Cause.hasInterruptsOnly(cause)
+          ? Effect.interrupt
+          : Effect.logWarning("departing organizations could not be looked at", cause)
+      ),
       Effect.repeat(Schedule.spaced("100 millis")),
       Effect.forkScoped
     )

@@ -5,6 +5,7 @@
  * finds it marked afterwards; so the second statement, which takes all access away, sees everything there is.
  */
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
 import { auditOf } from "./auditing.ts"
@@ -56,7 +57,8 @@ export const leave = (
     return { _tag: "Deleted" as const }
   })
   return Effect.retry(transaction(sql, marked), {
-    times: 2,
+    times: 6,
+    schedule: Schedule.exponential("20 millis").pipe(Schedule.jittered),
     while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError"
   })
 }
@@ -64,15 +66,23 @@ export const leave = (
 /** Resources that are asked to go at once: a request answers in bounded time, and `Departures.ts` goes on. */
 export const atOnce = 5_000
 
-/** Asks for the deletion of resources that are not asked for yet: the engine takes children first by itself. */
+/**
+ * Asks for the deletion of resources that are not asked for yet: the engine takes children first by itself. Like the
+ * engine it locks queue entries before resources, so that the two do not wait for each other.
+ */
 export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
-  doomed as (
+  candidates as materialized (
+    select uid from resource
+    where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
+    limit ${atOnce}::int
+  ), held as materialized (
+    select w.uid from work w
+    where w.org_id = ${orgId}::uuid and w.uid in (select uid from candidates) and ${gate} order by w.uid for update
+  ), doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-    where org_id = ${orgId}::uuid and ${gate} and uid in (
-      select uid from resource
-      where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
-      limit ${atOnce}::int)
+    where org_id = ${orgId}::uuid and uid in (select uid from candidates) and deleted_at is null and ${gate}
+      and (select count(*) from held) is not null
     returning uid, generation
   ), requeued as (
     update work w set again = true, waiting_on = null,

@@ -260,31 +260,40 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("organiz
     Effect.gen(function* () {
       const { call, tenant, sql } = yield* Plane
       const tenants = yield* Effect.forEach(Array.from({ length: 6 }), () => tenant())
-      yield* Effect.forEach(
+      const answers = yield* Effect.forEach(
         tenants,
-        ({ slug, owner, admin }) =>
-          Effect.all(
+        ({ slug, owner, admin }) => {
+          const project = (i: number) =>
+            call("POST", `${base}/${slug}/projects`, { token: admin, body: { name: "P", slug: `p-${i}` } })
+          return Effect.all(
             [
-              ...Array.from({ length: 6 }, (_, i) =>
-                call("POST", `${base}/${slug}/projects`, {
-                  token: admin,
-                  body: { name: "P", slug: `p-${i}` }
-                })
-              ),
+              project(1),
+              project(2),
+              project(3),
+              call("DELETE", `${base}/${slug}`, { token: owner }),
               call("POST", `${base}/${slug}/api-keys`, { token: admin, body: { name: "k" } }),
-              call("DELETE", `${base}/${slug}`, { token: owner })
+              project(4),
+              project(5)
             ],
             { concurrency: "unbounded" }
-          ),
+          )
+        },
         { concurrency: 2 }
       )
+      const deletions = answers.flat().filter(({ body }) => body.ok === true)
+      assert.strictEqual(deletions.length, tenants.length)
       const ids = tenants.map(({ id }) => `'${id}'`).join()
-      yield* sql(`select id from organization where id in (${ids})
-        union all select org_id from resource where org_id in (${ids})
-        union all select org_id from api_key where org_id in (${ids})`).pipe(
+      const left = sql(`select o.slug, o.deletion_requested_at, r.kind, r.name, r.phase, r.conditions, w.*
+        from organization o left join resource r on r.org_id = o.id and r.deleted_at is null
+        left join work w on w.uid = r.uid where o.id in (${ids})`)
+      yield* left.pipe(
         Effect.repeat({ until: (rows) => rows.length === 0 }),
-        Effect.timeout("60 seconds")
+        Effect.timeoutOption("60 seconds"),
+        Effect.flatMap(() => left),
+        Effect.tap((rows) => Effect.sync(() => assert.deepStrictEqual(rows, [])))
       )
+      for (const table of ["resource", "api_key", "work"])
+        assert.deepStrictEqual(yield* sql(`select org_id from ${table} where org_id in (${ids})`), [], table)
     })
   )
 })
