@@ -185,12 +185,6 @@ export class Identity extends Context.Service<
         return Option.isSome(found) ? found.value : yield* deadLink
       })
 
-      const useToken = Effect.fnUntraced(function* (purpose: Purpose, token: string) {
-        if (!tokenForm.test(token)) return yield* deadLink
-        const used = yield* people.useToken(purpose, digestOf(token))
-        return Option.isSome(used) ? used.value : yield* deadLink
-      })
-
       const by = (method: string, { visitor }: Entry) => ({ method, visitor })
       const newToken = () => randomBytes(32).toString("hex")
 
@@ -239,7 +233,10 @@ export class Identity extends Context.Service<
         lookAtLink,
         useLink: Effect.fn("Identity.useLink")(function* (token, entry) {
           yield* fromAddress(entry)
-          const { email, details } = yield* useToken("sign_in", token)
+          if (!tokenForm.test(token)) return yield* deadLink
+          const used = yield* people.useToken("sign_in", digestOf(token))
+          if (Option.isNone(used)) return yield* deadLink
+          const { email, details } = used.value
           const found = yield* people.ensure(email, details.name ?? "", by("link", entry))
           if (Option.isNone(found)) return yield* deadLink
           const person = found.value
@@ -251,10 +248,17 @@ export class Identity extends Context.Service<
           // A password that will not do leaves the link as it is.
           yield* acceptable(password, email)
           const hash = yield* passwords.hash(password)
-          yield* useToken("password_reset", token)
           const person = Option.getOrUndefined(yield* people.byEmail(email))
           if (person === undefined) return yield* deadLink
-          yield* people.setPassword(person.userId, hash, null, changedNotice(person), by("link", entry))
+          const how = { keep: null, token: digestOf(token) }
+          const done = yield* people.setPassword(
+            person.userId,
+            hash,
+            how,
+            changedNotice(person),
+            by("link", entry)
+          )
+          if (!done) return yield* deadLink
           return yield* begin(person, "password", entry)
         }),
         signInFrom: Effect.fn("Identity.signInFrom")(function* (claims, entry) {
@@ -293,13 +297,8 @@ export class Identity extends Context.Service<
           }
           yield* acceptable(password, session.email)
           const hash = yield* passwords.hash(password)
-          yield* people.setPassword(
-            session.userId,
-            hash,
-            session.id,
-            changedNotice(session),
-            by("session", entry)
-          )
+          const how = { keep: session.id, token: null }
+          yield* people.setPassword(session.userId, hash, how, changedNotice(session), by("session", entry))
         }),
         proveAgain: Effect.fn("Identity.proveAgain")(function* (session, password, entry) {
           yield* fromAddress(entry)

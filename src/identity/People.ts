@@ -106,15 +106,15 @@ export class People extends Context.Service<
     ) => Effect.Effect<Option.Option<MailedToken>, StoreUnavailable>
     /**
      * Stores a password, ends every session of the account but `keep`, and every reset that is under way; tells the
-     * owner by mail.
+     * owner by mail. With a mailed token it uses that in the same step: false, and nothing is done, if it is dead.
      */
     readonly setPassword: (
       userId: string,
       hash: string,
-      keep: string | null,
+      how: { readonly keep: string | null; readonly token: Buffer | null },
       notice: OutboxRow,
       by: By
-    ) => Effect.Effect<void, StoreUnavailable>
+    ) => Effect.Effect<boolean, StoreUnavailable>
     readonly findInvitation: (
       digest: Buffer
     ) => Effect.Effect<Option.Option<InvitationView>, StoreUnavailable>
@@ -238,28 +238,28 @@ export class People extends Context.Service<
               select email, details from used where expires_at > now()`)
           )
         }),
-        setPassword: Effect.fn("People.setPassword")(function* (
-          userId,
-          hash,
-          keep,
-          notice,
-          { method, visitor }
-        ) {
-          const deed = { operation: "auth.setPassword", userId, credential: method }
-          yield* repeatable(sql`
-            with stored as (
-              insert into password (user_id, hash) values (${userId}::uuid, ${hash})
+        setPassword: Effect.fn("People.setPassword")(function* (userId, hash, { keep, token }, notice, by) {
+          const deed = { operation: "auth.setPassword", userId, credential: by.method }
+          const rows = yield* repeatable(sql`
+            with used as (
+              delete from mail_token where digest = ${token}::bytea and purpose = 'password_reset'
+                and expires_at > now() returning digest
+            ), stored as (
+              insert into password (user_id, hash)
+              select ${userId}::uuid, ${hash}::text
+              where ${token}::bytea is null or exists (select from used)
               on conflict (user_id) do update set hash = excluded.hash, changed_at = now()
               returning user_id
             ), ended as (
-              delete from session where user_id = ${userId}::uuid
+              delete from session where user_id = (select user_id from stored)
                 and (${keep}::uuid is null or id <> ${keep}::uuid)
             ), dropped as (
-              delete from mail_token where purpose = 'password_reset'
-                and email = (select email from account where id = ${userId}::uuid)
+              delete from mail_token where purpose = 'password_reset' and digest is distinct from ${token}::bytea
+                and email = (select email from account where id = (select user_id from stored))
             ), queued as (${insertMail(sql, notice, sql`exists (select from stored)`)}),
-            audited as (${audited(sql, deed, visitor, "stored")})
+            audited as (${audited(sql, deed, by.visitor, "stored")})
             select user_id from stored`)
+          return rows.length > 0
         }),
         findInvitation: Effect.fn("People.findInvitation")(function* (digest) {
           const [row] = yield* repeatable(sql<InvitationView>`
