@@ -78,6 +78,7 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as c(
         uid uuid, spec jsonb, managed_by text, expected bigint, expected_generation int)
     ),
+    ${hold(writing, "input", onlyUid(changes))},
     done as (
       update resource r set
         spec = i.spec,
@@ -86,7 +87,7 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
       from input i
       where r.org_id = ${orgId}::uuid and r.uid = i.uid ${single(sql, "r.uid", onlyUid(changes))} and ${gate}
-        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)}
+        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterHold(sql)}
       returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
     ),
     ${requeue(writing, "done", onlyUid(changes))},
@@ -112,12 +113,13 @@ export const deletion = (writing: Writing, changes: ReadonlyArray<DeleteChange>)
       join resource r on r.org_id = ${orgId}::uuid and r.parent_uid = d.uid and r.deleted_at is null
       where ${gate}
     ),
+    ${hold(writing, "doomed", undefined)},
     done as (
       update resource r set
         deletion_requested_at = coalesce(r.deletion_requested_at, now()),
         phase = 'deleting', phase_since = case when r.phase = 'deleting' then r.phase_since else now() end,
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-      where r.org_id = ${orgId}::uuid and ${gate}
+      where r.org_id = ${orgId}::uuid and ${gate} and ${afterHold(sql)}
         and r.uid in (select d.uid from doomed d where not exists (
           select from doomed other where other.root = d.root and other.protected))
       returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
@@ -140,6 +142,16 @@ const expectations = (change: UpdateChange | DeleteChange) => ({
 const asExpected = (sql: Sql): Fragment => sql`
   (i.expected is null or r.revision = i.expected)
   and (i.expected_generation is null or r.generation = i.expected_generation)`
+
+/** Locks queue entries before resources, as the engine does: otherwise each could wait for what the other has. */
+const hold = ({ sql, orgId }: Writing, chosen: string, uid: string | undefined): Fragment => sql`
+  held as materialized (
+    select w.uid from work w
+    where w.org_id = ${orgId}::uuid ${single(sql, "w.uid", uid)} and ${inOrg(sql, orgId)}
+      and w.uid in (select uid from ${sql.literal(chosen)})
+    order by w.uid for update
+  )`
+const afterHold = (sql: Sql): Fragment => sql`(select count(*) from held) is not null`
 
 /** Due now, or as soon as the reconcile that is under way has ended. */
 const requeue = ({ sql, orgId }: Writing, changed: string, uid: string | undefined): Fragment => sql`

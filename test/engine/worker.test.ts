@@ -309,3 +309,35 @@ it.live("what somebody asked for starts although routine looks fill the room of 
     }).pipe(Effect.provide(EngineLive(world, options, 4)))
   }).pipe(Effect.provide(Store))
 )
+
+it.live("changes and the results of reconciles never wait for each other in a circle", () =>
+  withEngine(() =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const { engine: sql } = yield* Db
+      const org = yield* makeOrganization()
+      const place = yield* makeProject(org.id, "shop")
+      const made = Array.from({ length: 4 }, (_, i) => cacheChange(place, `c-${i}`, { size: 1 }))
+      yield* resources.write(org.id, made, actor)
+      // Each change meets the result of the one before.
+      yield* Effect.forEach(
+        made,
+        ({ uid }) =>
+          Effect.forEach(
+            Array.from({ length: 60 }, (_, i) => i + 2),
+            (size) => resources.write(org.id, [{ action: "update", uid, spec: { size } }], actor),
+            { discard: true }
+          ),
+        { concurrency: "unbounded", discard: true }
+      )
+      for (const { uid } of made) {
+        yield* eventually("settled", record(org.id, uid), (row) => row?.observedGeneration === 61)
+      }
+      const told = sql<{ readonly deadlocks: string }>`
+        select deadlocks::text from pg_stat_database where datname = current_database()`
+      // The server counts a moment later.
+      yield* Effect.sleep("1500 millis")
+      assert.deepStrictEqual(yield* told, [{ deadlocks: "0" }])
+    })
+  )
+)
