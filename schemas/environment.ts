@@ -4,7 +4,27 @@ import { defineKind } from "./kind.ts"
 import { implicitEnvironments } from "./names.ts"
 import { ContainerStatus } from "./project.ts"
 
-export const EnvironmentSpec = Schema.Struct({}).annotate({ identifier: "EnvironmentSpec" })
+/** Scheme, host and port, as `URL.origin` writes them: two spellings of one origin are no change. */
+export const Origin = Schema.String.check(
+  Schema.isMaxLength(300),
+  Schema.makeFilter((text: string) =>
+    isOrigin(text) ? undefined : "must be an origin such as https://shop.example.com, without a path"
+  )
+).annotate({ identifier: "Origin", description: "Scheme, host and port under which the app answers" })
+
+const isOrigin = (text: string): boolean => {
+  if (!URL.canParse(text)) return false
+  const { protocol, origin, pathname, search, hash, username, password } = new URL(text)
+  const bare = pathname === "/" && search + hash + username + password === "" && !/[?#@]/.test(text)
+  return bare && (protocol === "https:" || protocol === "http:") && origin !== "null"
+}
+
+export const EnvironmentSpec = Schema.Struct({
+  /** Where cron and queue invocations go; absent until a deployment or somebody names it. */
+  origin: Schema.optionalKey(Origin),
+  /** Rises when the secret that invocations are signed with is replaced. */
+  signingVersion: Schema.optionalKey(Schema.Int)
+}).annotate({ identifier: "EnvironmentSpec" })
 export type EnvironmentSpec = typeof EnvironmentSpec.Type
 
 export const Environment = defineKind({
@@ -15,7 +35,8 @@ export const Environment = defineKind({
   status: ContainerStatus,
   fields: Object.keys(EnvironmentSpec.fields),
   immutable: [],
-  internal: [],
+  // A deployment says where the app answers, not the manifest; production and preview are in no manifest at all.
+  internal: ["origin", "signingVersion"],
   generated: [],
   after: ["Project"],
   singleton: false,

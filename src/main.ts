@@ -28,6 +28,7 @@ import * as Departures from "./store/Departures.ts"
 import { Feed } from "./store/Feed.ts"
 import { Fingerprint } from "./store/Fingerprint.ts"
 import * as Housekeeping from "./store/Housekeeping.ts"
+import { Invocations } from "./store/Invocations.ts"
 import { KeyRing } from "./store/KeyRing.ts"
 import { migrate } from "./store/migrate.ts"
 import { Resources } from "./store/Resources.ts"
@@ -51,7 +52,13 @@ const database = Layer.unwrap(
   })
 )
 
-const store = Layer.mergeAll(Resources.layer, Feed.layer, Secrets.layer, Fingerprint.layer).pipe(
+const store = Layer.mergeAll(
+  Resources.layer,
+  Feed.layer,
+  Secrets.layer,
+  Fingerprint.layer,
+  Invocations.layer
+).pipe(
   Layer.provideMerge(PlatformSecrets.layer),
   // Before anything opens or seals a value.
   Layer.provideMerge(Layer.effectDiscard(checkKeyRing)),

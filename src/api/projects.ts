@@ -3,15 +3,19 @@ import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { EnvironmentSpec } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { ProjectSpec } from "#schemas/project.ts"
+import { newSigningSecret } from "#src/outbound/signature.ts"
 import type { CreateChange } from "#src/store/changes.ts"
+import { Invocations, previousSigningField, signingField } from "#src/store/Invocations.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { ProjectList, ProjectView } from "./definition/projects.ts"
+import { EnvironmentView, ProjectList, ProjectView } from "./definition/projects.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
@@ -49,6 +53,7 @@ export const newEnvironment = (
 })
 
 const decodeSpec = Schema.decodeUnknownEffect(ProjectSpec)
+const decodeEnvironment = Schema.decodeUnknownEffect(EnvironmentSpec)
 
 const theProject = Effect.gen(function* () {
   const { orgId, place } = yield* RequestScope
@@ -118,12 +123,19 @@ export const layerEnvironments = HttpApiBuilder.group(
   "environments",
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
+    const invocations = yield* Invocations
     const list = Effect.gen(function* () {
       const { orgId, place } = yield* RequestScope
       return yield* Effect.mapError(
         resources.listKind(orgId, "Environment", place?.projectId ?? ""),
         fromStore
       )
+    })
+    const find = Effect.fnUntraced(function* (idOrSlug: string) {
+      const named = (yield* list).filter((one) => one.uid === idOrSlug || one.name === idOrSlug)
+      // What is being deleted gives way to what took its name.
+      const record = named.find((one) => one.deletionRequestedAt === null) ?? named[0]
+      return record ?? (yield* notFound("environment in this project"))
     })
     return handlers.handleAll(
       guard(Api.groups.environments)({
@@ -137,16 +149,43 @@ export const layerEnvironments = HttpApiBuilder.group(
           return environmentView({
             uid: change.uid,
             name: payload.slug,
+            spec: change.spec,
             createdAt: written?.createdAt ?? new Date(0)
           })
         }),
-        delete: Effect.fnUntraced(function* ({ params }) {
-          const named = (yield* list).filter(
-            (one) => one.uid === params.environmentId || one.name === params.environmentId
+        update: Effect.fnUntraced(function* ({ params, payload }) {
+          const after = yield* amend(yield* find(params.environmentId), (record) =>
+            Effect.map(
+              Effect.orDie(decodeEnvironment(record.spec)),
+              ({ origin: _, ...rest }): { spec: typeof EnvironmentSpec.Type } => ({
+                spec: payload.origin === null ? rest : { ...rest, origin: new URL(payload.origin).origin }
+              })
+            )
           )
-          // What is being deleted gives way to what took its name.
-          const record = named.find((one) => one.deletionRequestedAt === null) ?? named[0]
-          if (record === undefined) return yield* notFound("environment in this project")
+          return answer(EnvironmentView, environmentView(after), after)
+        }),
+        rotateSigningSecret: Effect.fnUntraced(function* ({ params }) {
+          const { orgId } = yield* RequestScope
+          const signingSecret = newSigningSecret()
+          yield* amend(
+            yield* find(params.environmentId),
+            Effect.fnUntraced(function* (record: ResourceRecord) {
+              const spec = yield* Effect.orDie(decodeEnvironment(record.spec))
+              const target = yield* Effect.mapError(invocations.target(orgId, record.uid), fromStore)
+              const [current] = target.secrets
+              return {
+                spec: { ...spec, signingVersion: (spec.signingVersion ?? 0) + 1 },
+                secrets: {
+                  [signingField]: signingSecret,
+                  ...(current === undefined ? {} : { [previousSigningField]: current })
+                }
+              }
+            })
+          )
+          return { signingSecret: Redacted.value(signingSecret) }
+        }),
+        delete: Effect.fnUntraced(function* ({ params }) {
+          const record = yield* find(params.environmentId)
           if (environmentView(record).implicit) {
             return yield* problem(
               409,

@@ -3,6 +3,7 @@ import * as Schema from "effect/Schema"
 import { Cache } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { Database } from "#schemas/database.ts"
+import { Environment } from "#schemas/environment.ts"
 import { findKind } from "#schemas/index.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
@@ -79,10 +80,12 @@ export const projectView = (record: ResourceRecord) => {
 }
 
 const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
-export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "createdAt">) => ({
+const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
+export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "spec" | "createdAt">) => ({
   id: record.uid,
   slug: record.name,
   implicit: implicit.has(record.name),
+  origin: decodeEnvironmentSpec(record.spec).origin ?? null,
   createdAt: record.createdAt.toISOString()
 })
 

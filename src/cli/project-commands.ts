@@ -96,8 +96,8 @@ const environmentsLs = Command.make("ls", { ...connection, json: asJson, project
       if (flags.json) return yield* json(found)
       yield* out(
         table(
-          ["SLUG", "CREATED"],
-          found.map((one) => [one.slug, one.createdAt])
+          ["SLUG", "ORIGIN", "CREATED"],
+          found.map((one) => [one.slug, one.origin ?? "", one.createdAt])
         )
       )
     })
@@ -120,6 +120,56 @@ const environmentsCreate = Command.make(
       })
     )
 ).pipe(Command.withDescription("Create an environment"))
+
+const environmentsOrigin = Command.make(
+  "origin",
+  {
+    ...connection,
+    json: asJson,
+    project,
+    slug,
+    origin: Argument.String("origin").pipe(
+      Argument.withDescription("Such as https://shop.example.com; `none` takes it away")
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const { body } = yield* call(
+          asMember.environments.update({
+            params: { orgId: org, projectId: flags.project, environmentId: flags.slug },
+            headers: {},
+            payload: { origin: flags.origin === "none" ? null : flags.origin }
+          })
+        )
+        const place = `${flags.project}/${body.slug}`
+        yield* flags.json
+          ? json(body)
+          : say(body.origin === null ? `${place} has no origin now` : `${place} answers at ${body.origin}`)
+      })
+    )
+).pipe(Command.withDescription("Say where the app answers: cron and queue invocations go there"))
+
+const environmentsSecret = Command.make(
+  "rotate-secret",
+  { ...connection, json: asJson, project, slug },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const params = { orgId: org, projectId: flags.project, environmentId: flags.slug }
+        const made = yield* call(asMember.environments.rotateSigningSecret({ params, headers: {} }))
+        yield* flags.json ? json(made) : out(made.signingSecret)
+      })
+    )
+).pipe(
+  Command.withDescription(
+    "Replace the secret that cron and queue invocations are signed with, and show it once"
+  )
+)
 
 const environmentsDelete = Command.make(
   "delete",
@@ -147,5 +197,11 @@ const environmentsDelete = Command.make(
 
 export const environments = Command.make("environments").pipe(
   Command.withDescription("Environments of a project"),
-  Command.withSubcommands([environmentsLs, environmentsCreate, environmentsDelete])
+  Command.withSubcommands([
+    environmentsLs,
+    environmentsCreate,
+    environmentsOrigin,
+    environmentsSecret,
+    environmentsDelete
+  ])
 )

@@ -103,6 +103,62 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
     })
   )
 
+  it.effect("an environment has an origin, and a signing secret that is shown when it is replaced", () =>
+    Effect.gen(function* () {
+      const { call, session } = yield* Plane
+      yield* call("POST", base, { body: { name: "Origins", slug: "origins" } })
+      const environments = `${base}/origins/environments`
+      const one = `${environments}/production`
+      const before = yield* call("GET", environments)
+      assert.deepStrictEqual(
+        before.body.map(({ origin }: { origin: string | null }) => origin),
+        [null, null]
+      )
+      const named = yield* call("PATCH", one, { body: { origin: "https://Shop.Example.com:443/" } })
+      assert.deepStrictEqual([named.status, named.body.origin], [200, "https://shop.example.com"])
+      assert.match(named.headers.get("etag") ?? "", /^"\d+"$/)
+      const again = yield* call("PATCH", one, {
+        body: { origin: "http://127.0.0.1:3000" },
+        headers: { "if-match": "*" }
+      })
+      assert.strictEqual(again.body.origin, "http://127.0.0.1:3000")
+      const stale = yield* call("PATCH", one, { body: { origin: null }, headers: { "if-match": '"0"' } })
+      assert.strictEqual(stale.status, 412)
+      for (const origin of [
+        "shop",
+        "ftp://x.example",
+        "https://x.example/path",
+        "https://u:p@x.example",
+        1
+      ]) {
+        const refused = yield* call("PATCH", one, { body: { origin } })
+        assert.strictEqual(refused.status, 422, String(origin))
+        assert.strictEqual(refused.body.errors[0].pointer, "/origin")
+      }
+      assert.strictEqual((yield* call("PATCH", one, { body: {} })).status, 422)
+      assert.strictEqual(
+        (yield* call("PATCH", `${environments}/nope`, { body: { origin: null } })).status,
+        404
+      )
+      // Exports, plans and the declared environments know nothing of it, and leave it as it is.
+      const exported = yield* call("GET", "/v1/orgs/main/manifest")
+      assert.notInclude(JSON.stringify(exported.body), "127.0.0.1:3000")
+
+      const first = yield* call("POST", `${one}/signing-secret/rotate`)
+      const second = yield* call("POST", `${one}/signing-secret/rotate`)
+      assert.match(first.body.signingSecret, /^whsec_[0-9a-f]{40}$/)
+      assert.notStrictEqual(first.body.signingSecret, second.body.signingSecret)
+      const kept = (yield* call("GET", environments)).body.find(
+        ({ slug }: { slug: string }) => slug === "production"
+      )
+      assert.strictEqual(kept.origin, "http://127.0.0.1:3000")
+      assert.strictEqual((yield* call("POST", `${environments}/nope/signing-secret/rotate`)).status, 404)
+      assert.strictEqual((yield* call("PATCH", one, { body: { origin: null } })).body.origin, null)
+      yield* call("POST", environments, { body: { slug: "leaving" } })
+      yield* call("DELETE", `${environments}/leaving`, { token: session })
+    })
+  )
+
   it.effect("the name of a project that is being deleted is free at once", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane

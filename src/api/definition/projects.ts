@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
+import { Origin } from "#schemas/environment.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
 import { GitSource, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
 import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
@@ -107,10 +108,24 @@ export const EnvironmentView = Schema.Struct({
   implicit: Schema.Boolean.annotate({
     description: "Every project has it; it is never declared and never deleted alone"
   }),
+  origin: Schema.NullOr(Schema.String).annotate({
+    description: "Where the app answers: cron and queue invocations go there; null until it is named"
+  }),
   createdAt: Timestamp
 }).annotate({ identifier: "Environment" })
 
+export const SigningSecret = Schema.Struct({
+  signingSecret: Schema.String.annotate({
+    description: "whsec_ and 40 hex digits, shown this once; the one before it is used beside it for 24 hours"
+  })
+}).annotate({ identifier: "SigningSecret" })
+
 const environments = `${one}/environments` as const
+const environment = `${environments}/:environmentId` as const
+const environmentParams = {
+  ...projectParams,
+  environmentId: Schema.String.annotate({ description: "Id or slug" })
+}
 
 export const Environments = HttpApiGroup.make("environments").add(
   HttpApiEndpoint.get("list", environments, {
@@ -127,8 +142,33 @@ export const Environments = HttpApiGroup.make("environments").add(
   }).annotateMerge(
     operation("environments.create", "write", "admin", "Create an environment", { billing: true, target })
   ),
-  HttpApiEndpoint.delete("delete", `${environments}/:environmentId`, {
-    params: { ...projectParams, environmentId: Schema.String.annotate({ description: "Id or slug" }) },
+  HttpApiEndpoint.patch("update", environment, {
+    params: environmentParams,
+    headers: ifMatch,
+    payload: Schema.Struct({ origin: Schema.NullOr(Origin) }),
+    success: withEtag(EnvironmentView),
+    error: bodyProblems(412)
+  }).annotateMerge(
+    operation("environments.update", "write", "admin", "Say where the app of an environment answers", {
+      target
+    })
+  ),
+  HttpApiEndpoint.post("rotateSigningSecret", `${environment}/signing-secret/rotate`, {
+    params: environmentParams,
+    headers: idempotencyKey,
+    success: SigningSecret,
+    error: problems(409)
+  }).annotateMerge(
+    operation(
+      "environments.rotateSigningSecret",
+      "write",
+      "admin",
+      "Replace the secret that cron and queue invocations are signed with, and show it",
+      { sensitive: true, target }
+    )
+  ),
+  HttpApiEndpoint.delete("delete", environment, {
+    params: environmentParams,
     success: Deleted,
     error: problems(409, 412)
   }).annotateMerge(
