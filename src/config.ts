@@ -10,6 +10,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
 import { defaultDataDir } from "./infra/dataDir.ts"
+import { isRange } from "./outbound/addresses.ts"
 
 export interface Settings {
   /** Absolute path: embedded Postgres, managed servers, certificates. */
@@ -150,7 +151,17 @@ const settings: Config.Config<Settings> = Config.all({
   ),
   outboundAllow: Config.String("SVC_OUTBOUND_ALLOW").pipe(
     Config.withDefault("127.0.0.0/8,::1/128"),
-    Config.map(list)
+    Config.map(list),
+    Config.flatMap((ranges) => {
+      const wrong = ranges.find((range) => !isRange(range))
+      return wrong === undefined
+        ? Config.succeed(ranges)
+        : Config.fail(
+            new ConfigProvider.SourceError({
+              message: `SVC_OUTBOUND_ALLOW must be ranges such as 10.0.0.0/8,fd00::/8: "${wrong}" is none`
+            })
+          )
+    })
   ),
   roles: Config.schema(Roles, "SVC_ROLES").pipe(
     Config.withDefault(["api", "engine"] as const),

@@ -1,0 +1,44 @@
+/**
+ * Proof that a request comes from this platform and was made for its receiver.
+ *
+ * It is given in two forms: `svc-signature`, keyed with the secret as it is written, and the headers of Standard
+ * Webhooks, whose libraries exist in most languages. A secret that is being replaced signs beside the new one, so
+ * that receivers can change over whenever they like.
+ */
+import { createHmac, randomBytes } from "node:crypto"
+import * as Redacted from "effect/Redacted"
+
+export interface Signed {
+  readonly id: string
+  readonly timestampSeconds: number
+  readonly body: string
+}
+
+const prefix = "whsec_"
+const hmac = (key: Uint8Array, text: string) => createHmac("sha256", key).update(text)
+/** Libraries of Standard Webhooks take what follows the prefix for base64. */
+const standardKey = (secret: string) =>
+  Buffer.from(secret.startsWith(prefix) ? secret.slice(prefix.length) : secret, "base64")
+
+/** The headers to send `body` with; the secrets newest first. */
+export const signed = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  { id, timestampSeconds, body }: Signed
+): Record<string, string> => {
+  const time = String(Math.floor(timestampSeconds))
+  const values = secrets.map(Redacted.value)
+  const ours = values.map((secret) => `v1=${hmac(Buffer.from(secret), `${time}.${body}`).digest("hex")}`)
+  const standard = values.map(
+    (secret) => `v1,${hmac(standardKey(secret), `${id}.${time}.${body}`).digest("base64")}`
+  )
+  return {
+    "svc-signature": [`t=${time}`, ...ours].join(","),
+    "webhook-id": id,
+    "webhook-timestamp": time,
+    "webhook-signature": standard.join(" ")
+  }
+}
+
+/** 40 digits are 30 bytes of base64 as well. */
+export const newSigningSecret = (): Redacted.Redacted =>
+  Redacted.make(`${prefix}${randomBytes(20).toString("hex")}`)
