@@ -60,11 +60,12 @@ export class Feed extends Context.Service<
             and r.txid < pg_snapshot_xmin(pg_current_snapshot())
             and (${after ?? null}::text is not null or r.deleted_at is null)
           order by r.txid, r.revision limit ${pageSize}::int`)
-        return yield* Effect.forEach(rows, ({ txid, deleted, ...row }) =>
-          Effect.map(
-            toRecord(row),
-            (record): Change => ({ cursor: `${txid}-${row.revision}`, deleted, record })
-          )
+        return rows.map(
+          ({ txid, deleted, ...row }): Change => ({
+            cursor: `${txid}-${row.revision}`,
+            deleted,
+            record: toRecord(row)
+          })
         )
       })
 

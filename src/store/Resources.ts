@@ -122,7 +122,7 @@ export class Resources extends Context.Service<
           const [row] = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}`)
-          return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
+          return row === undefined ? Option.none() : Option.some(toRecord(row))
         }),
         // Index: resource_by_place.
         listKind: Effect.fn("Resources.listKind")(function* (orgId, kind, projectId, environment) {
@@ -132,7 +132,7 @@ export class Resources extends Context.Service<
               and (${environment ?? null}::text is null or r.environment = ${environment ?? null}::text)
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name, r.environment`)
-          return yield* Effect.forEach(rows, toRecord)
+          return rows.map(toRecord)
         }),
         // Index: resource_by_place.
         listProjects: Effect.fn("Resources.listProjects")(function* (orgId) {
@@ -140,7 +140,7 @@ export class Resources extends Context.Service<
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.kind = 'Project' and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name`)
-          return yield* Effect.forEach(rows, toRecord)
+          return rows.map(toRecord)
         }),
         // Index: resource_by_place.
         find: Effect.fn("Resources.find")(function* (orgId, kind, projectId, environment, name) {
@@ -151,7 +151,7 @@ export class Resources extends Context.Service<
               and ${environment === null ? sql`r.environment is null` : sql`r.environment = ${environment}::text`}
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.deletion_requested_at nulls first limit 1`)
-          return row === undefined ? Option.none() : Option.some(yield* toRecord(row))
+          return row === undefined ? Option.none() : Option.some(toRecord(row))
         }),
         // Index: resource_listing.
         list: Effect.fn("Resources.list")(function* (orgId, filter, limit, after) {
@@ -169,14 +169,14 @@ export class Resources extends Context.Service<
               and (${ready}::text is null
                 or (r.conditions @> '[{"type": "Ready", "status": "true"}]') = (${ready}::text = 'true'))
             order by r.created_at, r.uid limit ${limit}::int`)
-          return yield* Effect.forEach(rows, toRecord)
+          return rows.map(toRecord)
         }),
         all: Effect.fn("Resources.all")(function* (orgId) {
           const rows = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.created_at, r.uid`)
-          return yield* Effect.forEach(rows, toRecord)
+          return rows.map(toRecord)
         }),
         place: Effect.fn("Resources.place")(function* (orgId, project, environment) {
           const [row] = yield* repeatable(sql<Place>`
@@ -252,18 +252,12 @@ export const source = (sql: Sql) => sql`
   left join work w on w.org_id = r.org_id and w.uid = r.uid
   left join resource p on p.org_id = r.org_id and p.uid = r.project_id`
 
-const decodeStatusColumns = Schema.decodeUnknownEffect(
+const decodeStatusColumns = Schema.decodeUnknownSync(
   Schema.Struct({ phase: Phase, conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
 )
 
-/** The engine alone writes these columns: one that does not decode is a fault of the program. */
-export const toRecord = (row: Row): Effect.Effect<ResourceRecord> =>
-  Effect.map(
-    Effect.orDie(
-      decodeStatusColumns({ phase: row.phase, conditions: row.conditions, differences: row.differences })
-    ),
-    (decoded) => ({
-      ...row,
-      ...decoded
-    })
-  )
+/** The engine alone writes these columns: one that does not decode is a fault of the program, and throws. */
+export const toRecord = (row: Row): ResourceRecord => {
+  const { phase, conditions, differences } = row
+  return { ...row, ...decodeStatusColumns({ phase, conditions, differences }) }
+}
