@@ -23,6 +23,7 @@ import * as deliver from "./mail/deliver.ts"
 import { Mail } from "./mail/Mail.ts"
 import { Outbox } from "./mail/Outbox.ts"
 import { Transport } from "./mail/Transport.ts"
+import { Outbound } from "./outbound/Outbound.ts"
 import { Db } from "./store/Db.ts"
 import * as Departures from "./store/Departures.ts"
 import { Feed } from "./store/Feed.ts"
@@ -101,6 +102,7 @@ export const controlPlane = Layer.unwrap(
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
+      Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(Work.layer),
