@@ -44,16 +44,23 @@ const withoutServices = (install: () => boolean): boolean => {
   }
 }
 
+/** Installs a Debian package if this process may; false: it may not, or it did not work. */
+export const installPackage = (name: string): boolean => {
+  const asRoot = privileged()
+  if (asRoot === undefined || !fs.existsSync("/usr/bin/apt-get")) return false
+  const install = () => asRoot("apt-get", [...apt, name], 300)
+  return withoutServices(() => install() || (asRoot("apt-get", ["update"], 180) && install()))
+}
+
 /** Idempotent, and quick when nothing is missing. Progress goes to `say`. */
 export const setUpHost = async (say: (line: string) => void): Promise<void> => {
   const missing = (await dependencies()).filter(({ found }) => found === undefined)
   if (missing.length === 0) return
   const asRoot = privileged()
   for (const { name, hint, neededBy } of missing) {
-    if (name === "redis-server" && asRoot !== undefined && fs.existsSync("/usr/bin/apt-get")) {
+    if (name === "redis-server" && asRoot !== undefined) {
       say(`Installing ${name} (needed by ${neededBy}) ...`)
-      const install = () => asRoot("apt-get", [...apt, name], 300)
-      if (withoutServices(() => install() || (asRoot("apt-get", ["update"], 180) && install()))) continue
+      if (installPackage(name)) continue
     }
     if (name === `user ${serverUser}` && asRoot !== undefined) {
       say(`Making the system user ${serverUser} ...`)

@@ -4,14 +4,13 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { type BrowserContext, chromium, type Page } from "playwright-core"
+import { browserPath } from "#test/setup/browser.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { clientId, clientSecret, identityProvider } from "./provider.ts"
 import { mailFor, visitor } from "./visitor.ts"
 
-const executablePath = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
-  (file) => fs.existsSync(file)
-)
+const executablePath = browserPath()
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
 const password = "three words together"
 const port = await freePort()
@@ -138,7 +137,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })(
         yield* press("Enter")
         yield* at("/account")
         assert.strictEqual(
-          yield* Effect.promise(() => page.getByRole("status").innerText()),
+          yield* Effect.promise(() => page.getByRole("status").textContent()),
           "The password is saved."
         )
 

@@ -5,6 +5,7 @@
  */
 import type { TestProject } from "vitest/node"
 import { setUpHost } from "#src/infra/setup.ts"
+import { setUpBrowser } from "./browser.ts"
 import { startPostgres } from "./postgres.ts"
 
 declare module "vitest" {
@@ -19,6 +20,7 @@ export default async function setup(project: TestProject): Promise<(() => void) 
     throw new Error(`Tests need Node 24.7 or newer and run on ${process.version}: start them with "npm test"`)
   }
   await setUpHost((line) => void process.stderr.write(`${line}\n`))
+  setUpBrowser((line) => void process.stderr.write(`${line}\n`))
   const outside = process.env["SVC_TEST_DATABASE_URL"]
   if (outside !== undefined && outside !== "") {
     project.provide("databaseUrl", outside)
