@@ -36,6 +36,8 @@ import { Resources } from "./store/Resources.ts"
 import { PlatformSecrets, Secrets } from "./store/Secrets.ts"
 import { checkKeyRing } from "./store/sealed.ts"
 import * as Work from "./store/Work.ts"
+import { Deliveries } from "./webhooks/Deliveries.ts"
+import * as webhookLoop from "./webhooks/deliver.ts"
 
 /** This machine and the state store's own server on it. */
 const machine = StateStoreServer.layer.pipe(
@@ -81,6 +83,9 @@ const worker = Worker.layer.pipe(
 /** Sends what waits in the outbox. */
 const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer]))
 
+/** Sends what happened to whoever wants to be told. */
+const webhooks = webhookLoop.layer.pipe(Layer.provide(Deliveries.layer))
+
 /** What the first start made, if this was the first. */
 export class FirstStart extends Context.Service<FirstStart, { readonly made: Bootstrap | undefined }>()(
   "svc/FirstStart"
@@ -98,7 +103,9 @@ export const controlPlane = Layer.unwrap(
       ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer)
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
-    const loops = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, mailer) : Housekeeping.layer
+    const loops = roles.has("engine")
+      ? Layer.mergeAll(Housekeeping.layer, mailer, webhooks)
+      : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),

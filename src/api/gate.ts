@@ -220,7 +220,8 @@ const recordNames: Readonly<Record<AccessTable, string>> = {
   member: "member",
   invitation: "invitation",
   api_key: "API key",
-  agent_grant: "grant"
+  agent_grant: "grant",
+  webhook: "webhook"
 }
 
 /** The id of what the path is about, for the audit log. */

@@ -34,6 +34,8 @@ import { Invitations } from "#src/store/Invitations.ts"
 import { Members } from "#src/store/Members.ts"
 import { Organizations } from "#src/store/Organizations.ts"
 import { Plans } from "#src/store/Plans.ts"
+import { WebhookDeliveries } from "#src/store/WebhookDeliveries.ts"
+import { Webhooks } from "#src/store/Webhooks.ts"
 import * as agentGrants from "./agent-grants.ts"
 import * as apikeys from "./apikeys.ts"
 import * as audit from "./audit.ts"
@@ -55,6 +57,7 @@ import * as resources from "./resources.ts"
 import * as routing from "./routing.ts"
 import * as signIn from "./sign-in.ts"
 import * as system from "./system.ts"
+import * as webhooks from "./webhooks.ts"
 
 const handlers = Layer.mergeAll(
   projects.layerProjects,
@@ -88,6 +91,9 @@ const people = Layer.mergeAll(
     )
   )
 )
+
+/** Who is told of what happens. */
+const webhookHandlers = webhooks.layer.pipe(Layer.provide([Webhooks.layer, WebhookDeliveries.layer]))
 
 /** Who somebody is. */
 const identity = Identity.layer.pipe(
@@ -126,6 +132,7 @@ const routes = Layer.mergeAll(
 ).pipe(
   Layer.provide(handlers),
   Layer.provide(people),
+  Layer.provide(webhookHandlers),
   Layer.provide(Layer.mergeAll(signIn.layerSignIn, signIn.layerSessions)),
   Layer.provide(Layer.mergeAll(gate.layer, door.layer)),
   Layer.provide(identity),

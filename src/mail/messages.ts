@@ -60,6 +60,21 @@ export const invitation = (
     `It works for ${days} days. If you do not know what this is about, do nothing.`
   )
 
+export const webhookDisabled = (
+  organization: string,
+  host: string,
+  reason: string,
+  publicUrl: string
+): Message =>
+  message(
+    "webhook_disabled",
+    `A webhook of ${organization} was disabled`,
+    `Events of the organization "${oneLine(organization)}" are no longer sent to ${host}.`,
+    `${reason}.`,
+    "Once it works again, enable it with `svc webhooks update --enable`; what failed can be sent again from its list of deliveries.",
+    `This was sent to the admins of the organization by ${publicUrl}`
+  )
+
 /** Where the mail about an invitation leads. The token is a query parameter, which traces leave out. */
 export const invitationLink = (publicUrl: string, token: string): string =>
   `${publicUrl}/invitation?token=${token}`

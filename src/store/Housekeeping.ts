@@ -24,6 +24,9 @@ const rules = (sql: Sql) => [
     select ctid from session where expires_at < now() limit ${batch}::int) returning id`,
   sql`delete from mail_outbox where id in (
     select id from mail_outbox where settled_at < now() - interval '30 days' limit ${batch}::int) returning id`,
+  // With its deliveries: the last try of any is long past.
+  sql`delete from webhook_event where ctid in (
+    select ctid from webhook_event where created_at < now() - interval '30 days' limit ${batch}::int) returning id`,
   sql`delete from mail_token where ctid in (
     select ctid from mail_token where expires_at < now() - interval '1 day' limit ${batch}::int) returning digest`,
   sql`delete from invitation where ctid in (

@@ -50,6 +50,7 @@ export const leave = (
         update invitation set revoked_at = now()
         where org_id = ${orgId}::uuid and accepted_at is null and revoked_at is null and ${gate}
       ),
+      webhooks as (delete from webhook where org_id = ${orgId}::uuid and ${gate}),
       -- What is paused would never be removed, and nobody is left to resume it.
       pauses as (delete from pause where org_id = ${orgId}::uuid and ${gate}),
       ${doom(sql, orgId, actor.principal, gate)}

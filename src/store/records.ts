@@ -45,8 +45,8 @@ export const addressOf = (
     .filter((part) => part !== null)
     .join("/")
 
-/** Tables of who may do what in an organization, whose rows paths name by id. */
-export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant"
+/** Tables of what an organization has besides resources, whose rows paths name by id. */
+export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant" | "webhook"
 
 /** Who asked for a change, for the history of the resource and the audit log. */
 export interface Actor {

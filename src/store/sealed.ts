@@ -6,6 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import { mailPlace } from "#src/mail/Mail.ts"
+import { webhookPlace } from "#src/webhooks/secrets.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 import { idempotencyPlace } from "./Idempotency.ts"
 import { KeyRing, KeyRingError, nonceLength, type Sealed } from "./KeyRing.ts"
@@ -52,6 +53,15 @@ export const sealedTables: ReadonlyArray<SealedTable> = [
     ],
     place: (orgId = "", credential = "", key = "") => idempotencyPlace({ orgId, credential, key }),
     batch: 20
+  },
+  {
+    name: "webhook",
+    key: [
+      ["org_id", "uuid"],
+      ["id", "uuid"]
+    ],
+    place: (orgId = "", id = "") => webhookPlace(orgId, id),
+    batch: 200
   },
   { name: "mail_outbox", key: [["id", "uuid"]], place: (id = "") => mailPlace(id), batch: 200 }
 ]

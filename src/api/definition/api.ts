@@ -16,10 +16,12 @@ import { Resources } from "./resources.ts"
 import { Gate } from "./scope.ts"
 import { Sessions, SignIn } from "./sign-in.ts"
 import { Me, System } from "./system.ts"
+import { Webhooks } from "./webhooks.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
   .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
+  .add(Webhooks)
   .middleware(Gate)
   .add(SignIn, System)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })

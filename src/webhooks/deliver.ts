@@ -1,0 +1,170 @@
+/**
+ * The loop that makes deliveries: each event to each endpoint that wants it, at least once, in no particular order.
+ *
+ * Every try has a fiber of its own, and no endpoint has more than a few of them: one that does not answer keeps
+ * its own queue waiting and nobody else's.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
+import * as Queue from "effect/Queue"
+import * as Random from "effect/Random"
+import * as Stream from "effect/Stream"
+import { outside } from "#src/engine/outside.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
+import { signed } from "#src/outbound/signature.ts"
+import { Db, notifications } from "#src/store/Db.ts"
+import { type Claimed, Deliveries } from "./Deliveries.ts"
+import { delayAfter, patienceSeconds, retryAfterSeconds } from "./retries.ts"
+
+const atOnce = 256
+const timeoutMs = 15_000
+/** Of the answer, which nobody reads: enough to use the connection again. */
+const maxAnswerBytes = 16 * 1024
+/** A look even if nobody said anything, for a notification that was lost. */
+const longestSleep = 30
+/** Until the key that sealed a secret may be back. */
+const withoutKey = 600
+
+const tries = Metric.counter("svc_webhook_tries_total", {
+  description: "Tries to deliver an event to a webhook, by what became of them",
+  incremental: true
+})
+const waiting = Metric.gauge("svc_webhook_waiting", {
+  description: "Deliveries of webhooks that wait for a try, or for the next one"
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const deliveries = yield* Deliveries
+    const outbound = yield* Outbound
+    const { engine: sql } = yield* Db
+    const scope = yield* Effect.scope
+    const woken = yield* Queue.sliding<void>(1)
+
+    const count = (outcome: string) => Metric.update(Metric.withAttributes(tries, { outcome }), 1)
+
+    const attempt = Effect.fnUntraced(function* (delivery: Claimed) {
+      if (delivery.disabled) return yield* deliveries.giveUp(delivery)
+      const secrets = yield* Effect.result(delivery.secrets)
+      if (secrets._tag === "Failure") {
+        yield* Effect.logWarning(`webhook ${delivery.webhookId} was not called: ${secrets.failure.message}`)
+        yield* count("sealed")
+        return yield* deliveries.giveBack(delivery, withoutKey)
+      }
+      const started = yield* Clock.currentTimeMillis
+      const startedAt = new Date(started).toISOString()
+      const sent = yield* outbound
+        .post({
+          url: delivery.url,
+          body: delivery.body,
+          headers: {
+            "content-type": "application/json",
+            ...signed(secrets.success, {
+              id: delivery.eventId,
+              timestampSeconds: started / 1000,
+              body: delivery.body
+            })
+          },
+          timeoutMs,
+          maxAnswerBytes
+        })
+        .pipe(outside("webhook.deliver", "write"), Effect.result)
+      const ended = yield* Clock.currentTimeMillis
+      const durationMs = Math.max(0, Math.round(ended - started))
+      const status = sent._tag === "Success" ? sent.success.status : null
+      if (status !== null && status >= 200 && status < 300) {
+        yield* count("delivered")
+        return yield* deliveries.delivered(delivery, {
+          startedAt,
+          durationMs,
+          statusCode: status,
+          error: null
+        })
+      }
+      const error = sent._tag === "Success" ? refusedWith(sent.success.status) : sent.failure.message
+      const record = { startedAt, durationMs, statusCode: status, error }
+      yield* count("failed")
+      if (status === 410) {
+        return yield* deliveries.disable(delivery, record, "The endpoint answered 410: it is gone for good")
+      }
+      // Somebody who was away for long is not judged by the first try.
+      if (delivery.failed > 0 && delivery.failingFor >= patienceSeconds) {
+        return yield* deliveries.disable(delivery, record, "Nothing arrived at the endpoint for five days")
+      }
+      const retryAfter =
+        sent._tag === "Success" ? retryAfterSeconds(sent.success.headers["retry-after"], ended) : undefined
+      const againIn = delayAfter(delivery.failed + 1, yield* Random.next, retryAfter)
+      return yield* deliveries.failed(delivery, record, againIn)
+    })
+
+    /** Tries under way, by endpoint. */
+    const busy = new Map<string, number>()
+    let underWay = 0
+    const begin = (delivery: Claimed) =>
+      Effect.suspend(() => {
+        underWay++
+        busy.set(delivery.webhookId, (busy.get(delivery.webhookId) ?? 0) + 1)
+        return Effect.forkIn(
+          attempt(delivery).pipe(
+            Effect.catch((error) =>
+              // The lease ends by itself, and then it is tried again.
+              Effect.logWarning(`what became of the delivery ${delivery.id} was not stored: ${error.message}`)
+            ),
+            Effect.onExit((exit) =>
+              // Stopping: another process need not wait until the lease ends.
+              Exit.isFailure(exit) ? Effect.ignore(deliveries.giveBack(delivery, 0)) : Effect.void
+            ),
+            Effect.ensuring(
+              Effect.suspend(() => {
+                underWay--
+                const left = (busy.get(delivery.webhookId) ?? 1) - 1
+                if (left === 0) busy.delete(delivery.webhookId)
+                else busy.set(delivery.webhookId, left)
+                return Queue.offer(woken, undefined)
+              })
+            )
+          ),
+          scope
+        )
+      })
+
+    yield* notifications(sql, "svc_webhook").pipe(
+      Stream.runForEach(() => Queue.offer(woken, undefined)),
+      Effect.forkScoped
+    )
+
+    const step = Effect.gen(function* () {
+      // Claiming and setting out are one step: what is claimed is given back when it is not tried.
+      const claimed =
+        underWay >= atOnce
+          ? []
+          : yield* Effect.uninterruptible(
+              Effect.tap(deliveries.claim(busy, atOnce - underWay), (found) =>
+                Effect.forEach(found, begin, { discard: true })
+              )
+            )
+      if (claimed.length > 0) return
+      const state = yield* deliveries.waiting
+      yield* Metric.update(waiting, state.count)
+      // What is due and was not claimed waits for a try that is under way, whose end wakes us.
+      const due = state.nextIn === undefined || state.nextIn <= 0 ? longestSleep : state.nextIn
+      const sleep = Math.max(0.05, Math.min(underWay > 0 ? 2 : longestSleep, due))
+      yield* Effect.timeoutOption(Queue.take(woken), sleep * 1000)
+    })
+    yield* step.pipe(
+      Effect.catchCause((cause) =>
+        Effect.andThen(Effect.logWarning("webhooks could not be delivered", cause), Effect.sleep("2 seconds"))
+      ),
+      Effect.forever,
+      Effect.forkScoped
+    )
+  })
+)
+
+const refusedWith = (status: number) =>
+  status >= 300 && status < 400
+    ? `It answered ${status}: redirects are not followed`
+    : `It answered ${status} instead of 2xx`

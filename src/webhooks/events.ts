@@ -1,0 +1,73 @@
+/** What organizations can be told of, and how whatever makes it happen says so. */
+import { randomUUIDv7 } from "node:crypto"
+import type { Fragment } from "effect/sql/Statement"
+import type { Json } from "#schemas/kind.ts"
+import { inOrg, type Sql } from "#src/store/Db.ts"
+
+/** In the order in which endpoints list them. */
+export const eventTypes = ["deploy.failed", "budget.alert", "budget.exceeded"] as const
+export type EventType = (typeof eventTypes)[number]
+
+/** What `webhooks.test` sends. Nobody subscribes to it. */
+export const testType = "webhook.test"
+
+export interface PlatformEvent {
+  readonly orgId: string
+  readonly projectId: string | null
+  readonly type: EventType
+  readonly data: Json
+}
+
+/** Each type once, in the order above. */
+export const canonical = (types: ReadonlyArray<EventType>): ReadonlyArray<EventType> =>
+  eventTypes.filter((type) => types.includes(type))
+
+/**
+ * CTEs that store the event and a delivery for each endpoint that wants it, for the statement that makes it happen:
+ *
+ *     with spent as (update ... returning ...),
+ *     ${emission(sql, event, sql`exists (select from spent)`)}
+ *     select ...
+ *
+ * There is no moment at which the one has happened and the other is not known. Where nobody wants it nothing is stored.
+ */
+export const emission = (sql: Sql, event: PlatformEvent, condition?: Fragment): Fragment => {
+  const gate = inOrg(sql, event.orgId)
+  return sql`
+    wanted as materialized (
+      select id from webhook
+      where org_id = ${event.orgId}::uuid and disabled_at is null and ${event.type}::text = any (events) and ${gate}
+        and ${condition ?? sql`true`}
+    ),
+    happened as (
+      insert into webhook_event (org_id, id, type, project_id, data)
+      select ${event.orgId}::uuid, ${randomUUIDv7()}::uuid, ${event.type}::text, ${event.projectId}::uuid,
+        ${sql.json(event.data)}::jsonb
+      where ${gate} and exists (select from wanted)
+      returning id
+    ),
+    deliveries as (
+      insert into webhook_delivery (org_id, webhook_id, event_id)
+      select ${event.orgId}::uuid, w.id, h.id from wanted w cross join happened h where ${gate}
+    )`
+}
+
+export interface StoredEvent {
+  readonly id: string
+  readonly type: string
+  readonly orgId: string
+  readonly projectId: string | null
+  readonly data: unknown
+  readonly createdAt: Date
+}
+
+/** What is sent: the same bytes at every try. */
+export const bodyOf = (event: StoredEvent): string =>
+  JSON.stringify({
+    id: event.id,
+    type: event.type,
+    createdAt: event.createdAt.toISOString(),
+    organizationId: event.orgId,
+    projectId: event.projectId,
+    data: event.data
+  })
