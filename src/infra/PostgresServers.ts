@@ -15,44 +15,28 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type { DatabaseSize } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import type { IssuedCertificate } from "./CertificateAuthority.ts"
 import { Host, type HostError } from "./Host.ts"
-import {
-  askServer,
-  isStarting,
-  type PostgresControlError,
-  type PostgresLive,
-  tellServer
-} from "./PostgresControl.ts"
+import { askServer, isStarting, type PostgresControlError, tellServer } from "./PostgresControl.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
+import { failed, PostgresServerError } from "./postgres-error.ts"
+import { everyMoment, makeProcesses, type PostgresProcess } from "./postgres-process.ts"
 import {
   appDatabase,
   appUser,
   controlDatabase,
-  controlUser,
   extensionSchema,
+  initdbArguments,
   type PostgresSettings,
   renderAccess,
   renderConfig,
   renderIdentities
 } from "./postgres-settings.ts"
 import { scramVerifier } from "./scram.ts"
-
-export class PostgresServerError extends Schema.TaggedError<PostgresServerError>()("PostgresServerError", {
-  reason: Schema.Literals([
-    /** A later reconcile works on the server, or removed it. */
-    "Fenced",
-    "StartFailed",
-    "Failed"
-  ]),
-  message: Schema.String,
-  cause: Schema.optionalKey(Schema.Defect())
-}) {}
 
 /** A server as the reconcile that acts on it knows it. */
 export interface PostgresTarget {
@@ -69,12 +53,6 @@ const Assigned = Schema.Struct({
 type Assigned = typeof Assigned.Type
 const AssignedText = Schema.fromJsonString(Assigned)
 
-export type PostgresProcess =
-  | { readonly _tag: "Stopped" }
-  /** Alive and not open yet: starting, replaying its log, or stopping. */
-  | { readonly _tag: "Busy" }
-  | { readonly _tag: "Running"; readonly live: PostgresLive }
-
 export interface PostgresServer {
   readonly port: number | undefined
   readonly initialised: boolean
@@ -84,11 +62,7 @@ export interface PostgresServer {
   readonly process: PostgresProcess
 }
 
-const everyMoment = Schedule.spaced("25 millis")
 const startSeconds = 60
-/** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
-const fastStopSeconds = 30
-
 export class PostgresServers extends Context.Service<
   PostgresServers,
   {
@@ -189,25 +163,8 @@ export class PostgresServers extends Context.Service<
           )
         )
 
-      /** Pid of the server's main process, from the file it keeps itself. */
-      const pidOf = Effect.fnUntraced(function* (uid: string) {
-        const text = yield* readText(path.join(dataOf(uid), "postmaster.pid"))
-        const pid = Number(text.split("\n", 1)[0])
-        if (!Number.isInteger(pid) || pid <= 1) return undefined
-        return (yield* host.isRunning(pid, uid)) ? pid : undefined
-      })
+      const { pidOf, processOf, halt } = makeProcesses(host, dataOf)
       const endpoint = (now: Assigned) => ({ socketDir: host.socketDir, port: now.port ?? 0 })
-
-      const processOf = Effect.fnUntraced(function* (uid: string, port: number | undefined) {
-        if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
-        const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
-          Effect.catchIf(isStarting, () => Effect.succeedNone),
-          Effect.mapError(failed)
-        )
-        return Option.isSome(live)
-          ? ({ _tag: "Running", live: live.value } as const)
-          : ({ _tag: "Busy" } as const)
-      })
 
       const tell = (name: string, target: PostgresTarget, text: string) =>
         act(name, target, (now) => tellServer(endpoint(now), text))
@@ -219,28 +176,6 @@ export class PostgresServers extends Context.Service<
             () => false
           )
         )
-      const gone = (uid: string, seconds: number) =>
-        pidOf(uid).pipe(
-          Effect.repeat({ until: (pid) => pid === undefined, schedule: everyMoment }),
-          Effect.timeoutOption(`${seconds} seconds`)
-        )
-
-      /** Fast, then immediate (the next start recovers), then by force. */
-      const halt = Effect.fnUntraced(function* (uid: string, pid: number) {
-        for (const [signal, seconds] of [
-          ["SIGINT", fastStopSeconds],
-          ["SIGQUIT", 10],
-          ["SIGKILL", 10]
-        ] as const) {
-          yield* host.kill(pid, signal)
-          if (Option.isSome(yield* gone(uid, seconds))) return
-        }
-        return yield* new PostgresServerError({
-          reason: "Failed",
-          message: "The database server does not end"
-        })
-      })
-
       return PostgresServers.of({
         inspect: Effect.fn("PostgresServers.inspect")(
           function* (uid) {
@@ -346,31 +281,7 @@ export class PostgresServers extends Context.Service<
               const making = `${dataOf(uid)}.making`
               // What an interrupted attempt left holds nobody's data.
               yield* host.removeAll(making)
-              const result = yield* host.run(
-                programs.initdb,
-                [
-                  "--pgdata",
-                  making,
-                  "--username",
-                  controlUser,
-                  "--auth",
-                  "reject",
-                  "--encoding",
-                  "UTF8",
-                  "--locale-provider",
-                  "builtin",
-                  "--builtin-locale",
-                  "C.UTF-8",
-                  "--locale",
-                  "C",
-                  // Small segments: an idle database keeps few megabytes of log.
-                  "--wal-segsize",
-                  "4",
-                  "--data-checksums",
-                  "--no-instructions"
-                ],
-                { timeoutMs: 120_000 }
-              )
+              const result = yield* host.run(programs.initdb, initdbArguments(making), { timeoutMs: 120_000 })
               if (result.code !== 0) {
                 return yield* new PostgresServerError({
                   reason: "Failed",
@@ -511,6 +422,3 @@ export class PostgresServers extends Context.Service<
 }
 
 const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice(0, 300) ?? "no reason given"
-
-const failed = (error: HostError | PostgresControlError): PostgresServerError =>
-  new PostgresServerError({ reason: "Failed", message: error.message, cause: error })

@@ -100,3 +100,18 @@ export const renderAccess = (): string =>
 
 export const renderIdentities = (settings: Pick<PostgresSettings, "systemUsers">): string =>
   `${settings.systemUsers.map((user) => `svc "${user}" ${controlUser}`).join("\n")}\n`
+
+/** How a new data folder is made. Whoever connects is decided by the files above, never by what initdb writes. */
+export const initdbArguments = (folder: string): ReadonlyArray<string> => [
+  `--pgdata=${folder}`,
+  `--username=${controlUser}`,
+  "--auth=reject",
+  "--encoding=UTF8",
+  "--locale-provider=builtin",
+  "--builtin-locale=C.UTF-8",
+  "--locale=C",
+  // Small segments: an idle database keeps few megabytes of log.
+  "--wal-segsize=4",
+  "--data-checksums",
+  "--no-instructions"
+]

@@ -1,0 +1,62 @@
+/** The process of a managed Postgres server: found by the pid file that it keeps itself, asked, and ended. */
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import type { Host } from "./Host.ts"
+import { askServer, isStarting, type PostgresLive } from "./PostgresControl.ts"
+import { failed, PostgresServerError } from "./postgres-error.ts"
+
+export type PostgresProcess =
+  | { readonly _tag: "Stopped" }
+  /** Alive and not open yet: starting, replaying its log, or stopping. */
+  | { readonly _tag: "Busy" }
+  | { readonly _tag: "Running"; readonly live: PostgresLive }
+
+export const everyMoment = Schedule.spaced("25 millis")
+/** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
+const fastStopSeconds = 30
+
+export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => string) => {
+  /** Pid of the server's main process, from the file it keeps itself. */
+  const pidOf = Effect.fnUntraced(function* (uid: string) {
+    const text = yield* Effect.mapError(host.readFile(path.join(dataOf(uid), "postmaster.pid")), failed)
+    const pid = Number(Option.getOrElse(text, () => "").split("\n", 1)[0])
+    if (!Number.isInteger(pid) || pid <= 1) return undefined
+    return (yield* host.isRunning(pid, uid)) ? pid : undefined
+  })
+  const processOf = Effect.fnUntraced(function* (uid: string, port: number | undefined) {
+    if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
+    const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
+      Effect.catchIf(isStarting, () => Effect.succeedNone),
+      Effect.mapError(failed)
+    )
+    return Option.isSome(live)
+      ? ({ _tag: "Running", live: live.value } as const)
+      : ({ _tag: "Busy" } as const)
+  })
+
+  const gone = (uid: string, seconds: number) =>
+    pidOf(uid).pipe(
+      Effect.repeat({ until: (pid) => pid === undefined, schedule: everyMoment }),
+      Effect.timeoutOption(`${seconds} seconds`)
+    )
+
+  /** Fast, then immediate (the next start recovers), then by force. */
+  const halt = Effect.fnUntraced(function* (uid: string, pid: number) {
+    for (const [signal, seconds] of [
+      ["SIGINT", fastStopSeconds],
+      ["SIGQUIT", 10],
+      ["SIGKILL", 10]
+    ] as const) {
+      yield* host.kill(pid, signal)
+      if (Option.isSome(yield* gone(uid, seconds))) return
+    }
+    return yield* new PostgresServerError({
+      reason: "Failed",
+      message: "The database server does not end"
+    })
+  })
+
+  return { pidOf, processOf, halt }
+}

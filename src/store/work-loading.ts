@@ -1,0 +1,120 @@
+/** Loading what was leased: a resource with all that one reconcile of it needs to know. */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { Condition, Phase } from "#schemas/condition.ts"
+import { Difference } from "#schemas/difference.ts"
+import type { Json } from "#schemas/kind.ts"
+import type { Claimed } from "#src/engine/WorkStore.ts"
+import { orUnavailable, repeatable, type Sql } from "./Db.ts"
+
+export interface LeasedRow {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  readonly token: string
+  readonly attempt: number
+  readonly retryToken: string | null
+  readonly lateBy: number
+}
+
+interface LoadedRow {
+  readonly uid: string
+  readonly projectId: string | null
+  readonly environment: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Json
+  readonly generation: number
+  readonly status: Json | null
+  readonly observedGeneration: number
+  readonly phase: string
+  readonly phaseAge: number
+  readonly settled: boolean
+  readonly reported: unknown
+  readonly deleting: boolean
+  readonly paused: Claimed["paused"]
+  readonly children: Claimed["children"]
+  readonly seen: string
+  readonly now: number
+}
+
+// The engine alone writes these columns: one that does not decode is a fault of the program.
+const isPhase = Schema.is(Phase)
+const hasPhase = (row: LoadedRow): row is LoadedRow & { readonly phase: Phase } => isPhase(row.phase)
+const decodeReported = Schema.decodeUnknownEffect(
+  Schema.Struct({ conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
+)
+const nothingReported = { conditions: [], differences: [] }
+
+/**
+ * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
+ * so a change that was folded into the claim is never overlooked.
+ */
+export const loader = (sql: Sql) => {
+  const reportedNow = (orgId: string, uid: string) =>
+    Effect.flatMap(
+      repeatable(sql`
+        select conditions, differences from resource where org_id = ${orgId}::uuid and uid = ${uid}::uuid`),
+      ([row]) => decodeReported(row ?? nothingReported)
+    ).pipe(Effect.orDie)
+  return Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
+    if (leases.length === 0) return []
+    const rows = yield* orUnavailable(sql<LoadedRow>`
+      select r.uid, r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
+        r.generation, r.status, r.observed_generation as "observedGeneration", r.phase,
+        (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
+        r.settled and r.phase = 'ready' and r.observed_generation = r.generation
+          and r.deletion_requested_at is null as settled,
+        case when not r.settled then
+          jsonb_build_object('conditions', r.conditions, 'differences', r.differences) end as reported,
+        r.deletion_requested_at is not null as deleting,
+        -- Asked once for the whole statement: usually nothing is paused anywhere.
+        case when (select exists (select from pause)) then
+          (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
+              'endsIn', extract(epoch from p.until - now()) * 1000)
+            from pause p
+            where (p.until is null or p.until > now()) and (p.scope = 'all' or p.org_id = r.org_id and (
+              p.scope = 'organization' or p.scope = 'kind' and p.target = r.kind
+              or p.scope = 'resource' and p.target = r.uid::text
+              or p.scope = 'project' and p.target in (r.project_id::text, r.uid::text)))
+            limit 1)
+        end as paused,
+        case when r.deletion_requested_at is not null then
+          (select jsonb_build_object('count', count(*),
+              'notDeleting', count(*) filter (where c.deletion_requested_at is null),
+              'first', coalesce(min(c.kind || ' "' || c.name || '"'), ''))
+            from resource c where c.org_id = r.org_id and c.parent_uid = r.uid and c.deleted_at is null)
+        end as children,
+        (select pg_current_snapshot())::text as seen,
+        (extract(epoch from now()) * 1000)::float8 as now
+      from unnest(
+        string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
+        string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[]
+      ) as l(org_id, uid)
+      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null`)
+    const byUid = new Map(rows.map((row): [string, LoadedRow] => [row.uid, row]))
+    const claimed: Array<Claimed> = []
+    for (const lease of leases) {
+      const row = byUid.get(lease.uid)
+      // Abandoned between the two statements: its queue entry is gone as well.
+      if (row === undefined) continue
+      // One row that nobody understands must not keep the others from their turn. It rests until its lease ends.
+      if (!hasPhase(row)) {
+        yield* Effect.logError(`the store holds an unknown phase "${row.phase}"`, { uid: row.uid })
+        continue
+      }
+      claimed.push({
+        ...row,
+        ...lease,
+        token: BigInt(lease.token),
+        phase: row.phase,
+        // What is settled is reported again only when something is found: it is read then.
+        reported:
+          row.reported === null
+            ? reportedNow(lease.orgId, lease.uid)
+            : Effect.orDie(decodeReported(row.reported))
+      })
+    }
+    return claimed
+  })
+}

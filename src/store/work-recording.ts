@@ -1,0 +1,141 @@
+/** Writing down what reconciles came to: one statement for those that found nothing new, one for the others. */
+import { priorityPenalty, type Recorded } from "#src/engine/WorkStore.ts"
+import type { Sql } from "./Db.ts"
+import { changedSince } from "./waiters.ts"
+
+/** Nothing changed: only the queue entry is written. */
+export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
+  update work w set
+    lease_token = null, lease_until = null, again = false, attempt = 0, last_error = null, waiting_on = null,
+    due_at = case when w.again then now() else now() + l.due_in * interval '1 millisecond' end,
+    rank = case when w.again then now() else now() + l.ranked * interval '1 millisecond' end
+  from unnest(
+    string_to_array(${results.map((result) => result.lease.orgId).join()}, ',')::uuid[],
+    string_to_array(${results.map((result) => result.lease.uid).join()}, ',')::uuid[],
+    string_to_array(${results.map((result) => result.lease.token).join()}, ',')::bigint[],
+    string_to_array(${results.map((result) => Math.round(result.dueIn)).join()}, ',')::float8[],
+    string_to_array(${results.map((result) => Math.round(result.dueIn) + priorityPenalty[result.priority]).join()}, ',')::float8[]
+  ) as l(org_id, uid, token, due_in, ranked)
+  where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
+  returning w.uid`
+
+/**
+ * Status, history, queue entry, the removal of what is gone and the waking of what waited, in one statement. Only
+ * rows whose lease still holds take part; everything else follows from `fenced`.
+ */
+export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
+  const input = results.map((result, ord) => ({
+    ord,
+    org_id: result.lease.orgId,
+    uid: result.lease.uid,
+    token: String(result.lease.token),
+    due_in: result.dueIn,
+    penalty: priorityPenalty[result.priority],
+    attempt: result.attempt,
+    waiting_on: result.waitingOn,
+    seen: result.waitingOn === null ? null : result.seen,
+    last_error: result.lastError,
+    handled: result.handledRetry,
+    status: result.change?.status ?? null,
+    phase: result.change?.phase,
+    conditions: result.change?.conditions,
+    differences: result.change?.differences,
+    observed: result.change?.observedGeneration,
+    settled: result.change?.settled,
+    deleting: result.change?.deleting,
+    gone: result.change?.gone
+  }))
+  const events = results.flatMap((result, ord) =>
+    (result.change?.events ?? []).map((event, position) => ({ ord, position, ...event }))
+  )
+  return sql<{ readonly uid: string }>`
+    with input as materialized (
+      select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
+        ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, waiting_on uuid,
+        seen pg_snapshot, last_error text, handled text, status jsonb, phase text, conditions jsonb, differences jsonb,
+        observed int, settled boolean, deleting boolean, gone boolean)
+    ),
+    kept as (
+      update work w set
+        lease_token = null, lease_until = null, again = false, attempt = i.attempt, last_error = i.last_error,
+        handled_retry = coalesce(i.handled, w.handled_retry),
+        retry_token = case when w.retry_token = i.handled then null else w.retry_token end,
+        waiting_on = i.waiting_on,
+        due_at = case when w.again or i.soon then now() else now() + i.due_in * interval '1 millisecond' end,
+        rank = case when w.again or i.soon then now()
+          else now() + (i.due_in + i.penalty) * interval '1 millisecond' end
+      from (
+        select i.*,
+          -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
+          exists (select from resource d where d.org_id = i.org_id and d.uid = i.waiting_on
+            and ${changedSince(sql)})
+          or exists (select from input other where other.uid = i.waiting_on)
+          or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
+            where other.gone and c.parent_uid = i.uid) as soon
+        from input i where not gone
+      ) i
+      where w.org_id = i.org_id and w.uid = i.uid and w.lease_token = i.token
+      returning w.org_id, w.uid
+    ),
+    removed as (
+      delete from work w using input i
+      where i.gone and w.org_id = i.org_id and w.uid = i.uid and w.lease_token = i.token
+      returning w.org_id, w.uid
+    ),
+    fenced as (select org_id, uid from kept union all select org_id, uid from removed),
+    changed as (
+      update resource r set
+        status = i.status, conditions = i.conditions, differences = i.differences,
+        observed_generation = i.observed, settled = i.settled,
+        -- Deletion may have been asked for meanwhile; the next run, which is due already, knows of it.
+        phase = case when r.deletion_requested_at is not null and not i.deleting then r.phase else i.phase end,
+        phase_since = case when r.phase = i.phase or r.deletion_requested_at is not null and not i.deleting
+          then r.phase_since else now() end,
+        spec = case when i.gone then '{}' else r.spec end,
+        deleted_at = case when i.gone then now() end,
+        revision = nextval('resource_revision'), txid = pg_current_xact_id()
+      from input i join fenced f on f.org_id = i.org_id and f.uid = i.uid
+      where r.org_id = i.org_id and r.uid = i.uid
+      returning r.org_id, r.uid, r.parent_uid, r.generation, i.ord, i.gone
+    ),
+    unsealed as (
+      delete from secret s using changed c where c.gone and s.org_id = c.org_id and s.uid = c.uid
+    ),
+    woken as (
+      update work w set
+        again = true, waiting_on = null,
+        due_at = case when w.lease_until > now() then w.due_at else now() end,
+        rank = case when w.lease_until > now() then w.due_at else now() end
+      from changed c
+      where w.org_id = c.org_id and (w.waiting_on = c.uid or c.gone and w.uid = c.parent_uid)
+        -- What this statement wrote already saw to itself; a stale result of the batch wrote nothing.
+        and not exists (select from fenced f where f.org_id = w.org_id and f.uid = w.uid)
+      returning w.uid
+    ),
+    happened as (
+      select c.org_id, c.uid, c.generation, e.position, e.type, e.reason, e.message
+      from jsonb_to_recordset(${sql.json(events)}::jsonb) as e(ord int, position int, type text, reason text, message text)
+      join changed c on c.ord = e.ord
+    ),
+    -- A repeat of the newest entry is counted instead of written again.
+    folded as (
+      update resource_event old set count = old.count + 1, last_at = now()
+      from happened h
+      where old.org_id = h.org_id and old.uid = h.uid and old.type = h.type and old.reason = h.reason
+        and old.message = h.message
+        and old.id = (select max(id) from resource_event n where n.org_id = h.org_id and n.uid = h.uid)
+      returning old.uid, h.position
+    ),
+    history as (
+      insert into resource_event (org_id, uid, type, reason, message, generation)
+      select org_id, uid, type, reason, message, generation from happened h
+      where not exists (select from folded f where f.uid = h.uid and f.position = h.position)
+      order by h.uid, h.position
+    ),
+    told as (
+      select count(pg_notify('svc_change', org_id::text)) from (select distinct org_id from changed) orgs
+      union all
+      select count(pg_notify('svc_work', '')) from (select from woken limit 1) any_woken
+    )
+    select fenced.uid from fenced, (select count(*) from told) all_told`
+}
