@@ -88,6 +88,12 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
   yield* say(
     `${paint("green", "The control plane serves at")} ${config.publicUrl}  (operations: ${config.publicUrl}/docs)`
   )
+  if (config.outboundAllow.length > 0) {
+    const ranges = config.outboundAllow.join(", ")
+    yield* say(
+      `Addresses that users name, such as those of webhooks, may be in ${ranges} too (SVC_OUTBOUND_ALLOW)`
+    )
+  }
   if (made !== undefined) {
     yield* say(
       [

@@ -72,7 +72,7 @@ export class Outbound extends Context.Service<
       const names = yield* Names
       const allowed = rangesOf(outboundAllow)
       if (allowed.length > 0) {
-        yield* Effect.logInfo(
+        yield* Effect.logDebug(
           `requests to addresses that users name may reach ${outboundAllow.join(", ")} (SVC_OUTBOUND_ALLOW)`
         )
       }

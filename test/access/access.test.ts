@@ -146,7 +146,8 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
         Effect.repeat({ until: ({ at }) => at.getTime() >= before.at.getTime() }),
         Effect.timeout("10 seconds")
       )
-      assert.strictEqual(after.days, 29)
+      // Thirty days, less what has passed meanwhile.
+      assert.isAtLeast(after.days, 29)
       yield* use
       assert.deepStrictEqual((yield* read).at, after.at)
     })
