@@ -21,6 +21,8 @@ import { Names, ownAddresses } from "./names.ts"
 
 export interface OutboundRequest {
   readonly url: string
+  /** `POST` unless said otherwise. */
+  readonly method?: "POST" | "PUT" | "PATCH"
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
   /** For all of it: the name, the connection, the answer. */
@@ -160,7 +162,7 @@ export class Outbound extends Context.Service<
         const addresses = yield* judge(url, found)
         const secure = url.protocol === "https:"
         const options: https.RequestOptions = {
-          method: "POST",
+          method: request.method ?? "POST",
           path: `${url.pathname}${url.search}`,
           port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
           headers: {
@@ -268,7 +270,9 @@ const once = (
     }
     outgoing.on("error", fail)
     outgoing.on("socket", (socket) => {
-      if (outgoing.reusedSocket) connected = true
+      connected = outgoing.reusedSocket
+      // A listener on a connection that is made already would stay there.
+      if (connected) return
       socket.once(module === https ? "secureConnect" : "connect", () => {
         connected = true
       })

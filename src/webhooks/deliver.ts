@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Random from "effect/Random"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { outside } from "#src/engine/outside.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
@@ -41,7 +42,10 @@ export const layer = Layer.effectDiscard(
     const deliveries = yield* Deliveries
     const outbound = yield* Outbound
     const { engine: sql } = yield* Db
-    const scope = yield* Effect.scope
+    // Closed after the loop has ended, which would take up again what is given back.
+    const scope = yield* Effect.acquireRelease(Scope.make("parallel"), (scope, exit) =>
+      Scope.close(scope, exit)
+    )
     const woken = yield* Queue.sliding<void>(1)
 
     const count = (outcome: string) => Metric.update(Metric.withAttributes(tries, { outcome }), 1)
@@ -108,7 +112,7 @@ export const layer = Layer.effectDiscard(
         underWay++
         busy.set(delivery.webhookId, (busy.get(delivery.webhookId) ?? 0) + 1)
         return Effect.forkIn(
-          attempt(delivery).pipe(
+          Effect.interruptible(attempt(delivery)).pipe(
             Effect.catch((error) =>
               // The lease ends by itself, and then it is tried again.
               Effect.logWarning(`what became of the delivery ${delivery.id} was not stored: ${error.message}`)
