@@ -1,6 +1,7 @@
 /** Every kind that can be made real. A kind is one line here and one in `schemas/index.ts`. */
 import * as Layer from "effect/Layer"
 import * as cache from "./cache.ts"
+import * as cron from "./cron.ts"
 import * as database from "./database.ts"
 import * as envVariables from "./env-variables.ts"
 import * as environment from "./environment.ts"
@@ -11,5 +12,6 @@ export const reconcilers = Layer.mergeAll(
   environment.layer,
   envVariables.layer,
   database.layer,
-  cache.layer
+  cache.layer,
+  cron.layer
 )

@@ -1,12 +1,13 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
 import { Cache } from "./cache.ts"
+import { Cron } from "./cron.ts"
 import { Database } from "./database.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import type { Kind } from "./kind.ts"
 import { Project } from "./project.ts"
 
-export const kinds = [Project, Environment, EnvVariables, Database, Cache] as const
+export const kinds = [Project, Environment, EnvVariables, Database, Cache, Cron] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))
 export const findKind = (name: string): Kind | undefined => byName.get(name)

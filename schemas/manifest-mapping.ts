@@ -51,7 +51,7 @@ export const listSection = <Key extends ListKey>(section: Key): ManifestMapping 
       ? {}
       : { [section]: resources.map(({ name, environment, spec }) => ({ name, environment, ...spec })) }
 })
-type ListKey = "databases" | "caches"
+type ListKey = "databases" | "caches" | "crons"
 
 /** Leaves out what is undefined. */
 export const present = (fields: { readonly [key: string]: Schema.Json | undefined }): JsonObject => {

@@ -59,12 +59,15 @@ const Cron = Schema.Struct({
   timezone: optional(text(64)),
   enabled: optional(Schema.Boolean),
   target: optional(
-    Schema.Struct({
-      kind: Schema.Literal("http"),
-      path,
-      method: optional(Schema.Literals(["POST", "PUT", "PATCH"])),
-      body: optional(Schema.Json)
-    })
+    Schema.Union([
+      Schema.Struct({
+        kind: Schema.Literal("http"),
+        path,
+        method: optional(Schema.Literals(["POST", "PUT", "PATCH"])),
+        body: optional(Schema.Json)
+      }),
+      Schema.Struct({ kind: Schema.Literal("queue"), queue: Name, body: optional(Schema.Json) })
+    ])
   ),
   retry: optional(
     Schema.Struct({
@@ -293,7 +296,6 @@ export const unavailableSections = [
   "domains",
   "storage",
   "queues",
-  "crons",
   "realtime",
   "aiGateways",
   "customerPayments",

@@ -10,6 +10,9 @@ import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
 import { AppConfig } from "./config.ts"
+import { Crons } from "./crons/Crons.ts"
+import { DueRuns } from "./crons/DueRuns.ts"
+import * as cronRunner from "./crons/runner.ts"
 import { Engine } from "./engine/Engine.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
@@ -83,6 +86,9 @@ const worker = Worker.layer.pipe(
 /** Sends what waits in the outbox. */
 const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer]))
 
+/** Makes the runs of cron jobs. */
+const cronRuns = cronRunner.layer.pipe(Layer.provide(DueRuns.layer))
+
 /** Sends what happened to whoever wants to be told. */
 const webhooks = webhookLoop.layer.pipe(Layer.provide(Deliveries.layer))
 
@@ -104,11 +110,12 @@ export const controlPlane = Layer.unwrap(
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const loops = roles.has("engine")
-      ? Layer.mergeAll(Housekeeping.layer, mailer, webhooks)
+      ? Layer.mergeAll(Housekeeping.layer, mailer, cronRuns, webhooks)
       : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
+      Layer.provide(Crons.layer),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),

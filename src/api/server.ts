@@ -40,6 +40,7 @@ import * as agentGrants from "./agent-grants.ts"
 import * as apikeys from "./apikeys.ts"
 import * as audit from "./audit.ts"
 import * as caches from "./caches.ts"
+import * as crons from "./crons.ts"
 import { Cursors } from "./cursor.ts"
 import * as database from "./database.ts"
 import { Api } from "./definition/api.ts"
@@ -64,6 +65,7 @@ const handlers = Layer.mergeAll(
   projects.layerEnvironments,
   env.layer,
   caches.layer,
+  crons.layer,
   database.layer,
   manifest.layer,
   resources.layer,

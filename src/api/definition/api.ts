@@ -5,6 +5,7 @@ import { AgentGrants } from "./agent-grants.ts"
 import { ApiKeys } from "./apikeys.ts"
 import { AuditLog } from "./audit.ts"
 import { Caches } from "./caches.ts"
+import { Crons } from "./crons.ts"
 import { Database } from "./database.ts"
 import { Env } from "./env.ts"
 import { Invitations } from "./invitations.ts"
@@ -20,6 +21,7 @@ import { Webhooks } from "./webhooks.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
+  .add(Crons)
   .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
   .add(Webhooks)
   .middleware(Gate)

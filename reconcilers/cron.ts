@@ -1,0 +1,66 @@
+/**
+ * A cron job's schedule is put in force for the runners, which plan and make its runs. What this keeps true: the runners
+ * follow the specification as it is, and nothing is left of a job that was deleted.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { Cron, type CronSpec, CronSpec as CronSpecSchema } from "#schemas/cron.ts"
+import { nextRun } from "#schemas/cron-schedule.ts"
+import { Crons } from "#src/crons/Crons.ts"
+import { outside } from "#src/engine/outside.ts"
+import { absent, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
+
+const same = Schema.toEquivalence(CronSpecSchema)
+
+/** Whether both run at the same times. */
+const sameTimes = (a: CronSpec, b: CronSpec) =>
+  a.schedule === b.schedule && a.timezone === b.timezone && a.enabled === b.enabled
+
+export const layer = register(
+  Cron,
+  { driftInterval: "15 minutes", concurrency: 32 },
+  Effect.gen(function* () {
+    const crons = yield* Crons
+    const retryable = Effect.mapError(
+      (error: { readonly message: string }) => new Retryable({ message: error.message })
+    )
+
+    return {
+      observe: Effect.fnUntraced(function* (resource) {
+        if (resource.deleting && !(yield* retryable(crons.remains(resource)))) return absent
+        const found = Option.getOrUndefined(yield* retryable(crons.inForce(resource)))
+        if (found === undefined && !resource.deleting) return absent
+        const { config, name, environmentUid } = found ?? {}
+        const matches =
+          config !== undefined &&
+          same(config, resource.spec) &&
+          name === resource.name &&
+          environmentUid === resource.parentUid
+        return {
+          _tag: "Present" as const,
+          status: { scheduled: config?.enabled === true },
+          ready: matches,
+          differences: matches
+            ? []
+            : [{ field: "/schedule", message: "the runners follow another specification" }]
+        }
+      }),
+      converge: Effect.fnUntraced(function* (resource) {
+        const { spec, parentUid } = resource
+        if (parentUid === null) return yield* new Terminal({ message: "A cron job lives in an environment" })
+        const before = Option.getOrUndefined(yield* retryable(crons.inForce(resource)))
+        const now = yield* Clock.currentTimeMillis
+        const next = spec.enabled ? nextRun(spec.schedule, spec.timezone, now) : undefined
+        const keep = before !== undefined && sameTimes(before.config, spec)
+        const put = crons.put(
+          { ...resource, environmentUid: parentUid, config: spec },
+          keep ? undefined : next === undefined ? null : new Date(next)
+        )
+        yield* retryable(outside("crons.put", "write")(put))
+      }),
+      remove: (resource) => retryable(outside("crons.remove", "write")(crons.remove(resource)))
+    }
+  })
+)

@@ -1,0 +1,171 @@
+/** Cron jobs: calls of an environment's app by a schedule, and every run of them. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import {
+  AppPath,
+  ConcurrencyPolicy,
+  CronBody,
+  CronRetry,
+  CronSchedule,
+  CronTarget,
+  maxTimeoutSeconds,
+  Timezone
+} from "#schemas/cron.ts"
+import { Name } from "#schemas/names.ts"
+import { Attempt, RunStatus } from "#src/crons/run.ts"
+import {
+  Deleted,
+  environmentQuery,
+  idempotencyKey,
+  ifMatch,
+  page,
+  pageQuery,
+  projectParams,
+  Timestamp,
+  withEtag
+} from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
+
+export const CronView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  environment: Schema.String,
+  schedule: Schema.String,
+  timezone: Schema.String,
+  enabled: Schema.Boolean,
+  catchUp: Schema.Literal(false).annotate({ description: "Times that were missed are not made up for" }),
+  target: Schema.toType(CronTarget),
+  retry: Schema.toType(CronRetry),
+  concurrencyPolicy: ConcurrencyPolicy,
+  timeoutSeconds: Schema.Int,
+  lastRunAt: Schema.NullOr(Timestamp),
+  nextRunAt: Schema.NullOr(Timestamp).annotate({ description: "null for a job that is switched off" }),
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "Cron" })
+export const CronList = Schema.Array(CronView)
+
+export const CronRunView = Schema.Struct({
+  id: Schema.String.annotate({ description: "The `id` of its invocations, the same for all attempts" }),
+  cronId: Schema.String,
+  trigger: Schema.Literals(["schedule", "manual"]),
+  status: RunStatus,
+  scheduledAt: Timestamp,
+  startedAt: Schema.NullOr(Timestamp),
+  finishedAt: Schema.NullOr(Timestamp),
+  attempts: Schema.Array(Attempt).annotate({ description: "Those that ended" }),
+  reason: Schema.NullOr(Schema.String).annotate({
+    description: "Why it failed, was skipped or was replaced; null otherwise"
+  })
+}).annotate({ identifier: "CronRun" })
+export const CronRunPage = page(CronRunView)
+
+const Target = Schema.Union([
+  Schema.Struct({
+    kind: Schema.Literal("http"),
+    path: AppPath,
+    method: Schema.optionalKey(Schema.Literals(["POST", "PUT", "PATCH"])),
+    body: Schema.optionalKey(CronBody)
+  }),
+  Schema.Struct({ kind: Schema.Literal("queue"), queue: Name, body: Schema.optionalKey(CronBody) })
+])
+const optional = {
+  timezone: Schema.optionalKey(Timezone),
+  enabled: Schema.optionalKey(Schema.Boolean),
+  retry: Schema.optionalKey(
+    Schema.Struct({
+      maxAttempts: Schema.optionalKey(whole(1, 10)),
+      initialDelaySeconds: Schema.optionalKey(whole(1, 3_600)),
+      maxDelaySeconds: Schema.optionalKey(whole(1, 86_400))
+    })
+  ),
+  concurrencyPolicy: Schema.optionalKey(ConcurrencyPolicy),
+  timeoutSeconds: Schema.optionalKey(whole(1, maxTimeoutSeconds))
+}
+
+const base = "/v1/orgs/:orgId/projects/:projectId/crons"
+const one = `${base}/:cronId` as const
+const params = { ...projectParams, cronId: Schema.String }
+const target = { type: "resource", param: "cronId", kind: "Cron" } as const
+
+export const Crons = HttpApiGroup.make("crons").add(
+  HttpApiEndpoint.get("list", base, {
+    params: projectParams,
+    query: environmentQuery,
+    success: CronList,
+    error: problems()
+  }).annotateMerge(
+    operation("crons.list", "read", "member", "List cron jobs by name", { target: { type: "project" } })
+  ),
+  HttpApiEndpoint.post("create", base, {
+    params: projectParams,
+    query: environmentQuery,
+    headers: idempotencyKey,
+    payload: Schema.Struct({ name: Name, schedule: CronSchedule, target: Target, ...optional }),
+    success: CronView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("crons.create", "write", "admin", "Create a cron job", {
+      billing: true,
+      target: { type: "environment" }
+    })
+  ),
+  HttpApiEndpoint.get("get", one, {
+    params,
+    success: withEtag(CronView),
+    error: problems()
+  }).annotateMerge(
+    operation("crons.get", "read", "member", "Read a cron job, with its next run", { target })
+  ),
+  HttpApiEndpoint.patch("update", one, {
+    params,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      schedule: Schema.optionalKey(CronSchedule),
+      target: Schema.optionalKey(Target),
+      ...optional
+    }),
+    success: withEtag(CronView),
+    error: bodyProblems(402, 412)
+  }).annotateMerge(
+    operation("crons.update", "write", "admin", "Change a cron job", { billing: true, target })
+  ),
+  HttpApiEndpoint.delete("delete", one, {
+    params,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("crons.delete", "destructive", "admin", "Delete a cron job and its runs", { target })
+  ),
+  HttpApiEndpoint.post("trigger", `${one}/trigger`, {
+    params,
+    headers: idempotencyKey,
+    success: CronRunView.pipe(HttpApiSchema.status(202)),
+    error: problems(402, 409)
+  }).annotateMerge(
+    operation("crons.trigger", "write", "admin", "Run a cron job now, whether it is switched on or not", {
+      billing: true,
+      target
+    })
+  ),
+  HttpApiEndpoint.get("listRuns", `${one}/runs`, {
+    params,
+    query: pageQuery,
+    success: CronRunPage,
+    error: problems()
+  }).annotateMerge(
+    operation("crons.listRuns", "read", "member", "List runs of a cron job, newest first", { target })
+  ),
+  HttpApiEndpoint.get("getRun", `${one}/runs/:runId`, {
+    params: { ...params, runId: Schema.String },
+    success: CronRunView,
+    error: problems()
+  }).annotateMerge(operation("crons.getRun", "read", "member", "Read a run of a cron job", { target }))
+)

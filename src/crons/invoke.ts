@@ -1,0 +1,136 @@
+/** One attempt of a run: a signed request to the app, or a message to a queue. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { Outbound } from "#src/outbound/Outbound.ts"
+import { signed } from "#src/outbound/signature.ts"
+import { Invocations } from "#src/store/Invocations.ts"
+import type { Claimed, Result } from "./DueRuns.ts"
+import type { Attempt } from "./run.ts"
+
+/** Bytes of the signed body. */
+const longestEnvelope = 128_000
+
+interface Ending {
+  readonly statusCode: number | null
+  readonly durationMs: number
+  /** Null: it went well. */
+  readonly error: string | null
+  readonly again: boolean
+  readonly timedOut?: boolean
+  /** Seconds that the app asks to wait. */
+  readonly wait?: number | undefined
+}
+
+/** Makes the attempt that was claimed; what it came to goes to the store. */
+export const invoke = Effect.fnUntraced(function* (claimed: Claimed) {
+  const { target } = claimed.spec
+  const startedAt = yield* Clock.currentTimeMillis
+  const ending =
+    target.kind === "http" ? yield* call(claimed, target, startedAt) : yield* unavailable(target.queue)
+  const attempt: Attempt = {
+    startedAt: new Date(startedAt).toISOString(),
+    durationMs: Math.round(ending.durationMs),
+    statusCode: ending.statusCode,
+    error: ending.error
+  }
+  return resultOf(claimed, attempt, ending)
+})
+
+/** The body of an invocation. `id` is the same for all attempts of a run. */
+export const envelopeOf = ({ id, cronUid, cronName, scheduledAt, attempt, spec }: Claimed, now: number) =>
+  JSON.stringify({
+    id,
+    type: "cron.invocation",
+    cron: { id: cronUid, name: cronName },
+    scheduledAt: scheduledAt.toISOString(),
+    attempt,
+    maxAttempts: spec.retry.maxAttempts,
+    deadlineAt: new Date(now + spec.timeoutSeconds * 1000).toISOString(),
+    body: spec.target.body ?? null
+  })
+
+const refused = (error: string): Ending => ({ statusCode: null, durationMs: 0, error, again: false })
+
+const call = Effect.fnUntraced(function* (
+  claimed: Claimed,
+  target: { readonly path: string; readonly method: "POST" | "PUT" | "PATCH" },
+  now: number
+) {
+  const outbound = yield* Outbound
+  const invocations = yield* Invocations
+  const place = yield* Effect.result(invocations.recentTarget(claimed.orgId, claimed.environmentUid))
+  if (place._tag === "Failure") return { ...refused(place.failure.message), again: true }
+  const { origin, secrets } = place.success
+  if (origin === undefined) {
+    return refused("The environment has no origin: say where its app answers (svc environments origin)")
+  }
+  const body = envelopeOf(claimed, now)
+  if (Buffer.byteLength(body) > longestEnvelope) {
+    return refused(`The invocation would be longer than ${longestEnvelope} bytes`)
+  }
+  const ended = (since: number) => Effect.map(Clock.currentTimeMillis, (at) => at - since)
+  return yield* outbound
+    .post({
+      url: origin + target.path,
+      method: target.method,
+      headers: {
+        "content-type": "application/json",
+        ...signed(secrets, { id: claimed.id, timestampSeconds: now / 1000, body })
+      },
+      body,
+      timeoutMs: claimed.spec.timeoutSeconds * 1000,
+      maxAnswerBytes: 1_024
+    })
+    .pipe(
+      Effect.map(({ status, headers, durationMs }): Ending => {
+        const good = status >= 200 && status < 300
+        const again = status === 408 || status === 429 || status >= 500
+        const wait = Number(headers["retry-after"])
+        return {
+          statusCode: status,
+          durationMs,
+          error: good ? null : `The app answered ${status}`,
+          again,
+          wait: again && Number.isFinite(wait) ? wait : undefined
+        }
+      }),
+      Effect.catchTags({
+        OutboundRefused: ({ message }) => Effect.succeed(refused(message)),
+        OutboundFailed: ({ message, reason }) =>
+          Effect.map(
+            ended(now),
+            (durationMs): Ending => ({
+              statusCode: null,
+              durationMs,
+              error: message,
+              again: true,
+              timedOut: reason === "timeout"
+            })
+          )
+      })
+    )
+})
+
+const unavailable = (queue: string) =>
+  Effect.succeed(refused(`The queue "${queue}" cannot be published to in this release`))
+
+/** Exponential between the two bounds; a little jitter keeps jobs that failed together apart. */
+export const retryDelay = (
+  { initialDelaySeconds, maxDelaySeconds }: Claimed["spec"]["retry"],
+  attempt: number,
+  random: number,
+  wait = 0
+): number =>
+  Math.min(maxDelaySeconds, Math.max(initialDelaySeconds * 2 ** (attempt - 1) * (1 + random / 10), wait))
+
+const resultOf = (claimed: Claimed, attempt: Attempt, ending: Ending): Result => {
+  const attempts = [...claimed.attempts, attempt]
+  const base = { claimed, attempts, delay: 0 }
+  if (ending.error === null) return { ...base, status: "succeeded", reason: null }
+  const { retry } = claimed.spec
+  if (ending.again && claimed.attempt < retry.maxAttempts) {
+    const delay = retryDelay(retry, claimed.attempt, Math.random(), ending.wait)
+    return { ...base, status: "running", reason: null, delay }
+  }
+  return { ...base, status: ending.timedOut === true ? "timed_out" : "failed", reason: ending.error }
+}
