@@ -28,6 +28,7 @@ import { invitations, members, orgs } from "./people-commands.ts"
 import { environments, projects } from "./project-commands.ts"
 import { loadFolderSettings } from "./settings.ts"
 import { diff, events, show, status, wait } from "./status-commands.ts"
+import { webhooks } from "./webhook-commands.ts"
 
 /** For a process that is there to be stopped, being told to stop is success. */
 let stopping = exitCodes.interrupted as number
@@ -155,6 +156,7 @@ const commands = [
   keys,
   grants,
   audit,
+  webhooks,
   api
 ] as const
 

@@ -1,15 +1,9 @@
-/** What organizations can be told of, and how whatever makes it happen says so. */
+/** How whatever makes something happen says so. */
 import { randomUUIDv7 } from "node:crypto"
 import type { Fragment } from "effect/sql/Statement"
 import type { Json } from "#schemas/kind.ts"
 import { inOrg, type Sql } from "#src/store/Db.ts"
-
-/** In the order in which endpoints list them. */
-export const eventTypes = ["deploy.failed", "budget.alert", "budget.exceeded"] as const
-export type EventType = (typeof eventTypes)[number]
-
-/** What `webhooks.test` sends. Nobody subscribes to it. */
-export const testType = "webhook.test"
+import type { EventType } from "./event-types.ts"
 
 export interface PlatformEvent {
   readonly orgId: string
@@ -17,10 +11,6 @@ export interface PlatformEvent {
   readonly type: EventType
   readonly data: Json
 }
-
-/** Each type once, in the order above. */
-export const canonical = (types: ReadonlyArray<EventType>): ReadonlyArray<EventType> =>
-  eventTypes.filter((type) => types.includes(type))
 
 /**
  * CTEs that store the event and a delivery for each endpoint that wants it, for the statement that makes it happen:

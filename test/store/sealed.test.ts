@@ -12,6 +12,8 @@ import { Plans } from "#src/store/Plans.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets, Secrets } from "#src/store/Secrets.ts"
 import { checkKeyRing, rotateKeys, sealedTables } from "#src/store/sealed.ts"
+import { Webhooks } from "#src/store/Webhooks.ts"
+import { openSecrets } from "#src/webhooks/secrets.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 
@@ -23,7 +25,8 @@ const services = Layer.mergeAll(
   PlatformSecrets.layer,
   Plans.layer,
   Idempotency.layer,
-  Mail.layer
+  Mail.layer,
+  Webhooks.layer
 )
 /** A process with these keys. */
 const ringOf = (...keys: ReadonlyArray<string>) =>
@@ -46,6 +49,8 @@ const fill = Effect.fn(function* (caches: number) {
   yield* idempotency.begin(ref, digest)
   yield* idempotency.finish(ref, { status: 201, headers: {}, body: "the answer" })
   yield* (yield* PlatformSecrets).ensure(name, Effect.succeed(Redacted.make("the platform's")))
+  const wanted = { url: "https://example.com/", events: ["budget.alert"] } as const
+  const hook = yield* (yield* Webhooks).create(org.id, wanted, actor)
   const { engine: sql } = yield* Db
   const letter = {
     template: "test",
@@ -64,11 +69,20 @@ const fill = Effect.fn(function* (caches: number) {
     )
     const answer = yield* (yield* Idempotency).begin(ref, digest)
     const loaded = yield* (yield* Plans).load(org.id, plan.id)
+    const [row] = yield* sql<{ readonly keyId: string; readonly bytes: Uint8Array }>`
+      select key_id as "keyId", sealed as bytes from webhook where id = ${hook.webhook.id}::uuid`
+    const signing = yield* openSecrets(
+      yield* KeyRing,
+      org.id,
+      hook.webhook.id,
+      row ?? { keyId: "", bytes: Buffer.of() }
+    )
     const made = yield* (yield* PlatformSecrets).ensure(name, Effect.die("it is gone"))
     return {
       passwords,
       answer: answer._tag === "Replay" ? answer.answer.body : answer._tag,
       plan: Redacted.value(Option.getOrThrow(loaded)),
+      signing: signing.map(Redacted.value),
       platform: Redacted.value(made)
     }
   })
@@ -76,6 +90,7 @@ const fill = Effect.fn(function* (caches: number) {
     passwords: changes.map((_, i) => `password ${i}`),
     answer: "the answer",
     plan: "the plan",
+    signing: [Redacted.value(hook.secret)],
     platform: "the platform's"
   }
   return { org, changes, read, expected }
@@ -137,8 +152,8 @@ layer(testDb(), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 454, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 454])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 455, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 455])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { canonical } from "#src/webhooks/events.ts"
+import { canonical } from "#src/webhooks/event-types.ts"
 import { delayAfter, retryAfterSeconds } from "#src/webhooks/retries.ts"
 
 it("ten tries over three days, none of them early, all of them a little apart from others", () => {

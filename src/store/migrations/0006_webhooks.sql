@@ -4,7 +4,7 @@ create table webhook (
   org_id uuid not null references organization on delete cascade,
   id uuid not null,
   url text not null,
-  -- In the order of the list in src/webhooks/events.ts.
+  -- In the order of the list in src/webhooks/event-types.ts.
   events text[] not null check (cardinality(events) > 0),
   -- The signing secret, and after it the one that it replaced, which signs as well until previous_until.
   key_id text not null,
