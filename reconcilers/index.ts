@@ -6,6 +6,7 @@ import * as database from "./database.ts"
 import * as envVariables from "./env-variables.ts"
 import * as environment from "./environment.ts"
 import * as project from "./project.ts"
+import * as queue from "./queue.ts"
 
 export const reconcilers = Layer.mergeAll(
   project.layer,
@@ -13,5 +14,6 @@ export const reconcilers = Layer.mergeAll(
   envVariables.layer,
   database.layer,
   cache.layer,
+  queue.layer,
   cron.layer
 )

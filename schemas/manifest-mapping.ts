@@ -51,7 +51,7 @@ export const listSection = <Key extends ListKey>(section: Key): ManifestMapping 
       ? {}
       : { [section]: resources.map(({ name, environment, spec }) => ({ name, environment, ...spec })) }
 })
-type ListKey = "databases" | "caches" | "crons"
+type ListKey = "databases" | "caches" | "crons" | "queues"
 
 /** Leaves out what is undefined. */
 export const present = (fields: { readonly [key: string]: Schema.Json | undefined }): JsonObject => {

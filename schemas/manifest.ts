@@ -295,7 +295,6 @@ export const manifestJsonSchema = () =>
 export const unavailableSections = [
   "domains",
   "storage",
-  "queues",
   "realtime",
   "aiGateways",
   "customerPayments",

@@ -27,6 +27,9 @@ import { Mail } from "./mail/Mail.ts"
 import { Outbox } from "./mail/Outbox.ts"
 import { Transport } from "./mail/Transport.ts"
 import { Outbound } from "./outbound/Outbound.ts"
+import * as consume from "./queues/consume.ts"
+import { QueueTables } from "./queues/QueueTables.ts"
+import * as queueTidy from "./queues/tidy.ts"
 import { Db } from "./store/Db.ts"
 import * as Departures from "./store/Departures.ts"
 import { Feed } from "./store/Feed.ts"
@@ -73,7 +76,7 @@ const store = Layer.mergeAll(
 )
 
 /** Adapters to what runs on the machine for users. */
-const infrastructure = Layer.mergeAll(PostgresServers.layer, RedisServers.layer)
+const infrastructure = Layer.mergeAll(PostgresServers.layer, RedisServers.layer, QueueTables.layer)
 
 /** The reconcile loops of this process. */
 const worker = Worker.layer.pipe(
@@ -85,6 +88,9 @@ const worker = Worker.layer.pipe(
 
 /** Sends what waits in the outbox. */
 const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer]))
+
+/** Brings the messages of queues to their apps. */
+const queueLoops = Layer.mergeAll(consume.layer, queueTidy.layer)
 
 /** Makes the runs of cron jobs. */
 const cronRuns = cronRunner.layer.pipe(Layer.provide(DueRuns.layer))
@@ -110,7 +116,7 @@ export const controlPlane = Layer.unwrap(
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const loops = roles.has("engine")
-      ? Layer.mergeAll(Housekeeping.layer, mailer, cronRuns, webhooks)
+      ? Layer.mergeAll(Housekeeping.layer, mailer, queueLoops, cronRuns, webhooks)
       : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),

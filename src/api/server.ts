@@ -23,6 +23,7 @@ import { Passwords } from "#src/identity/passwords.ts"
 import { Sessions } from "#src/identity/Sessions.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
+import { Messages } from "#src/queues/Messages.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
 import { AgentGrants } from "#src/store/AgentGrants.ts"
 import { ApiKeys } from "#src/store/ApiKeys.ts"
@@ -53,6 +54,7 @@ import * as manifest from "./manifest.ts"
 import * as members from "./members.ts"
 import * as orgs from "./orgs.ts"
 import * as projects from "./projects.ts"
+import * as queues from "./queues.ts"
 import { Replay } from "./replay.ts"
 import * as resources from "./resources.ts"
 import * as routing from "./routing.ts"
@@ -68,6 +70,7 @@ const handlers = Layer.mergeAll(
   crons.layer,
   database.layer,
   manifest.layer,
+  queues.layer.pipe(Layer.provide(Messages.layer)),
   resources.layer,
   system.layerSystem,
   system.layerMe

@@ -132,7 +132,7 @@ Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
             svc([
               "apply",
               "-f",
-              manifest(first.replace("runtimeClass", "queues: [{ name: jobs }]\n    runtimeClass"))
+              manifest(first.replace("runtimeClass", "realtime: [{ name: jobs }]\n    runtimeClass"))
             ])
           ],
           { concurrency: 2 }

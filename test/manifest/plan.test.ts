@@ -168,7 +168,7 @@ describe("plans", () => {
       name: "A",
       slug: "alpha",
       runtimeClass: "always-on",
-      queues: [{ name: "jobs" }],
+      realtime: [{ name: "jobs" }],
       databases: [{ name: "main", sku: "db-n1", region: "local", replicas: 2, backup: { pitrDays: 7 } }]
     }
     const parsed = checkManifest({ version: 1, organization: "main", projects: [project] }, () => ({}))
@@ -176,7 +176,7 @@ describe("plans", () => {
     const { blockers } = plan(parsed.success.manifest, [])
     assert.sameMembers(
       blockers.map(({ pointer }) => pointer),
-      ["/projects/0/queues", "/projects/0/databases/0/replicas", "/projects/0/databases/0/backup"]
+      ["/projects/0/realtime", "/projects/0/databases/0/replicas", "/projects/0/databases/0/backup"]
     )
     assert.isTrue(blockers.every(({ code }) => code === "not_available"))
   })

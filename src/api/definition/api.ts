@@ -13,6 +13,7 @@ import { Manifest } from "./manifest.ts"
 import { Members } from "./members.ts"
 import { Orgs } from "./orgs.ts"
 import { Environments, Projects } from "./projects.ts"
+import { Queues } from "./queues.ts"
 import { Resources } from "./resources.ts"
 import { Gate } from "./scope.ts"
 import { Sessions, SignIn } from "./sign-in.ts"
@@ -21,7 +22,7 @@ import { Webhooks } from "./webhooks.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
-  .add(Crons)
+  .add(Crons, Queues)
   .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
   .add(Webhooks)
   .middleware(Gate)

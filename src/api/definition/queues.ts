@@ -1,0 +1,204 @@
+/** Queues of an environment, and the messages in them. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { Name } from "#schemas/names.ts"
+import { DeliveryDelaySeconds, QueueConsumer, RetentionSeconds } from "#schemas/queue.ts"
+import {
+  Deleted,
+  environmentQuery,
+  idempotencyKey,
+  ifMatch,
+  projectParams,
+  ServiceStatus,
+  Timestamp,
+  withEtag
+} from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+const Consumer = Schema.Struct({
+  path: Schema.String,
+  maxBatchSize: Schema.Int,
+  maxBatchWaitSeconds: Schema.Int,
+  maxRetries: Schema.Int,
+  retryDelaySeconds: Schema.Int,
+  maxConcurrency: Schema.NullOr(Schema.Int)
+})
+
+export const QueueView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  environment: Schema.String,
+  status: ServiceStatus,
+  retentionSeconds: Schema.Int,
+  deliveryDelaySeconds: Schema.Int,
+  deadLetterQueue: Schema.NullOr(Schema.String),
+  paused: Schema.Boolean.annotate({ description: "Takes messages and delivers none" }),
+  consumer: Schema.NullOr(Consumer).annotate({ description: "null: messages wait until there is one" }),
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "Queue" })
+
+export const QueueList = Schema.Array(QueueView)
+
+export const QueueStats = Schema.Struct({
+  backlog: Schema.Int.annotate({
+    description: "All that was not given up, also what is delayed or delivered now"
+  }),
+  delayed: Schema.Int,
+  inFlight: Schema.Int,
+  failed: Schema.Int.annotate({ description: "Given up and kept in this queue" }),
+  inDeadLetterQueue: Schema.Int.annotate({ description: "Given up here and kept in another queue" }),
+  oldestMessageAt: Schema.NullOr(Timestamp),
+  oldestMessageAgeSeconds: Schema.Int
+}).annotate({ identifier: "QueueStats" })
+
+/** Bytes of a message's JSON: with what is signed around it, it fits into 128,000. */
+export const longestMessage = 122_880
+
+const Message = Schema.Struct({
+  body: Schema.Json,
+  delaySeconds: Schema.optionalKey(
+    DeliveryDelaySeconds.annotate({ description: "Instead of what the queue says" })
+  ),
+  idempotencyKey: Schema.optionalKey(
+    Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/)).annotate({
+      description: "Of several messages with one key within 24 hours only the first is published"
+    })
+  )
+})
+
+export const Published = Schema.Struct({
+  messages: Schema.Array(
+    Schema.Struct({
+      id: Schema.String,
+      duplicate: Schema.Boolean.annotate({
+        description: "The key was used before; the id is of that message"
+      })
+    })
+  )
+}).annotate({ identifier: "Published" })
+
+const settings = {
+  retentionSeconds: Schema.optionalKey(RetentionSeconds),
+  deliveryDelaySeconds: Schema.optionalKey(DeliveryDelaySeconds),
+  deadLetterQueue: Schema.optionalKey(Schema.NullOr(Name)),
+  paused: Schema.optionalKey(Schema.Boolean)
+}
+
+const base = "/v1/orgs/:orgId/projects/:projectId/queues"
+const one = `${base}/:queueId` as const
+const params = { ...projectParams, queueId: Schema.String }
+const queue = { type: "resource", param: "queueId", kind: "Queue" } as const
+
+export const Queues = HttpApiGroup.make("queues").add(
+  HttpApiEndpoint.get("list", base, {
+    params: projectParams,
+    query: environmentQuery,
+    success: QueueList,
+    error: problems()
+  }).annotateMerge(
+    operation("queues.list", "read", "member", "List queues by name", { target: { type: "project" } })
+  ),
+  HttpApiEndpoint.post("create", base, {
+    params: projectParams,
+    query: environmentQuery,
+    headers: idempotencyKey,
+    payload: Schema.Struct({ name: Name, ...settings, consumer: Schema.optionalKey(QueueConsumer) }),
+    success: QueueView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("queues.create", "write", "admin", "Create a queue", {
+      billing: true,
+      target: { type: "environment" }
+    })
+  ),
+  HttpApiEndpoint.get("get", one, { params, success: withEtag(QueueView), error: problems() }).annotateMerge(
+    operation("queues.get", "read", "member", "Read a queue", { target: queue })
+  ),
+  HttpApiEndpoint.patch("update", one, {
+    params,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      ...settings,
+      consumer: Schema.optionalKey(
+        Schema.NullOr(QueueConsumer).annotate({ description: "As a whole; null takes it away" })
+      )
+    }),
+    success: withEtag(QueueView),
+    error: bodyProblems(402, 412)
+  }).annotateMerge(
+    operation("queues.update", "write", "admin", "Change a queue, pause or resume its delivery", {
+      billing: true,
+      target: queue
+    })
+  ),
+  HttpApiEndpoint.post("publish", `${one}/messages`, {
+    params,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      messages: Schema.Array(Message).check(Schema.isMinLength(1), Schema.isMaxLength(1_000))
+    }),
+    success: Published.pipe(HttpApiSchema.status(202)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation("queues.publish", "write", "member", "Publish messages, all of them or none", {
+      billing: true,
+      target: queue,
+      longestBody: 4 * 1024 * 1024
+    })
+  ),
+  HttpApiEndpoint.get("stats", `${one}/stats`, {
+    params,
+    success: QueueStats,
+    error: problems()
+  }).annotateMerge(
+    operation("queues.stats", "read", "member", "Count the messages of a queue", { target: queue })
+  ),
+  HttpApiEndpoint.post("redrive", `${one}/redrive`, {
+    params,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      limit: Schema.optionalKey(
+        Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 10_000 })).annotate({
+          description: "Default 1000"
+        })
+      )
+    }),
+    success: Schema.Struct({ redriven: Schema.Int }),
+    error: bodyProblems()
+  }).annotateMerge(
+    operation(
+      "queues.redrive",
+      "write",
+      "admin",
+      "Give messages that were given up another chance: those of this queue, and those it holds for others",
+      { target: queue }
+    )
+  ),
+  HttpApiEndpoint.post("purge", `${one}/purge`, {
+    params,
+    headers: idempotencyKey,
+    success: Schema.Struct({ purged: Schema.Int }),
+    error: problems(409)
+  }).annotateMerge(
+    operation("queues.purge", "destructive", "admin", "Throw away all messages of a queue", {
+      sensitive: true,
+      target: queue
+    })
+  ),
+  HttpApiEndpoint.delete("delete", one, {
+    params,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation("queues.delete", "destructive", "owner", "Delete a queue and its messages", {
+      sensitive: true,
+      target: queue
+    })
+  )
+)

@@ -1,0 +1,224 @@
+/** Handlers of `queues.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { QueueSpec } from "#schemas/queue.ts"
+import { Engine } from "#src/engine/Engine.ts"
+import { Messages } from "#src/queues/Messages.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
+import { Api } from "./definition/api.ts"
+import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/queues.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { billedLate, billing, guard } from "./guard.ts"
+import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { serviceStatus } from "./views.ts"
+import { amend, remove, stored } from "./writing.ts"
+
+const decoder = Schema.decodeUnknownEffect(QueueSpec)
+/** What was stored was valid; what a request asks for has passed the schema of its body. */
+const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
+const decodeSpecSync = Schema.decodeUnknownSync(QueueSpec)
+
+/** How long a creation waits for the queue to deliver. It takes messages before. */
+const patience = "5 seconds"
+
+const theQueue = Effect.flatMap(RequestScope, ({ record }) =>
+  record === undefined ? Effect.fail(notFound("queue")) : Effect.succeed(record)
+)
+
+const queueView = (record: ResourceRecord) => {
+  const { consumer, ...spec } = decodeSpecSync(record.spec)
+  return {
+    id: record.uid,
+    name: record.name,
+    environment: record.environment ?? "",
+    status: serviceStatus(record),
+    ...spec,
+    consumer: consumer ?? null,
+    createdAt: record.createdAt.toISOString(),
+    updatedAt: record.updatedAt.toISOString()
+  }
+}
+const withTag = (record: ResourceRecord) => answer(QueueView, queueView(record), record)
+
+/** The queues of the environment, by name, with where each sends what it gives up. */
+const neighbours = Effect.fnUntraced(function* (projectId: string, environment: string) {
+  const { orgId } = yield* RequestScope
+  const resources = yield* Resources
+  const records = yield* Effect.mapError(
+    resources.listKind(orgId, "Queue", projectId, environment),
+    fromStore
+  )
+  return new Map(
+    records
+      .filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
+      .map((record) => [record.name, decodeSpecSync(record.spec).deadLetterQueue])
+  )
+})
+
+/** A dead letter queue is there, and following them comes to an end. */
+const checkDeadLetters = Effect.fnUntraced(function* (
+  projectId: string,
+  environment: string,
+  name: string,
+  deadLetterQueue: string | null | undefined
+) {
+  if (deadLetterQueue === null || deadLetterQueue === undefined) return
+  const next = yield* neighbours(projectId, environment)
+  const fault = (message: string) => invalid([{ pointer: "/deadLetterQueue", message }])
+  if (deadLetterQueue !== name && !next.has(deadLetterQueue)) {
+    return yield* fault(`names the queue "${deadLetterQueue}", which is not in this environment`)
+  }
+  next.set(name, deadLetterQueue)
+  const seen = new Set<string>()
+  for (let at: string | null | undefined = name; typeof at === "string"; at = next.get(at)) {
+    if (seen.has(at)) {
+      return yield* fault("leads back to this queue: dead letter queues must not form a circle")
+    }
+    seen.add(at)
+  }
+})
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "queues",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const messages = yield* Messages
+    const engine = yield* Engine
+    return handlers.handleAll(
+      guard(Api.groups.queues)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId, place, environment } = yield* RequestScope
+          const records = yield* Effect.mapError(
+            resources.listKind(orgId, "Queue", place?.projectId ?? "", environment),
+            fromStore
+          )
+          return answer(QueueList, records.map(queueView))
+        }),
+        create: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, place, environment, caller } = yield* RequestScope
+            const { name, ...asked } = payload
+            const projectId = place?.projectId ?? ""
+            yield* checkDeadLetters(projectId, environment ?? "", name, asked.deadLetterQueue)
+            yield* billing
+            const uid = randomUUIDv7()
+            const change = {
+              action: "create",
+              uid,
+              kind: "Queue",
+              projectId,
+              environment: environment ?? null,
+              name,
+              parentUid: place?.environmentUid ?? null,
+              spec: yield* decodeSpec(asked),
+              managedBy: "api"
+            } as const
+            yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
+            yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
+            const record = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
+            return Option.isSome(record) ? queueView(record.value) : yield* notFound("queue")
+          })
+        ),
+        get: () => Effect.map(theQueue, withTag),
+        update: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { consumer, ...rest } = payload
+            const { projectId, environment, name } = yield* theQueue
+            yield* checkDeadLetters(projectId ?? "", environment ?? "", name, rest.deadLetterQueue)
+            yield* billing
+            const after = yield* amend(yield* theQueue, (record) =>
+              Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
+                const next = consumer === undefined ? current : (consumer ?? undefined)
+                return {
+                  spec: { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) },
+                  managedBy: "api" as const
+                }
+              })
+            )
+            return withTag(after)
+          })
+        ),
+        publish: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, caller } = yield* RequestScope
+            const record = yield* theQueue
+            const { deliveryDelaySeconds } = yield* decodeSpec(record.spec)
+            const bodies = payload.messages.map(({ body }) => JSON.stringify(body))
+            const faults = bodies.flatMap((body, index) =>
+              Buffer.byteLength(body) <= longestMessage
+                ? []
+                : [
+                    {
+                      pointer: `/messages/${index}/body`,
+                      message: `must be at most ${longestMessage} bytes of JSON`
+                    }
+                  ]
+            )
+            if (faults.length > 0) return yield* invalid(faults)
+            yield* billing
+            const published = yield* Effect.mapError(
+              messages.publish(
+                orgId,
+                record.uid,
+                payload.messages.map(({ delaySeconds, idempotencyKey }, index) => ({
+                  body: bodies[index] ?? "null",
+                  delaySeconds: delaySeconds ?? deliveryDelaySeconds,
+                  ...(idempotencyKey === undefined ? {} : { key: idempotencyKey })
+                })),
+                { ...caller.actor, outcome: 202 }
+              ),
+              fromStore
+            )
+            if (published.length === 0) {
+              return yield* problem(409, "being_deleted", "The queue is being deleted")
+            }
+            return { messages: published }
+          })
+        ),
+        stats: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const { uid } = yield* theQueue
+          const { oldestMessageAt, ...counts } = yield* Effect.mapError(messages.stats(orgId, uid), fromStore)
+          return answer(QueueStats, {
+            ...counts,
+            oldestMessageAt: oldestMessageAt === null ? null : oldestMessageAt.toISOString()
+          })
+        }),
+        redrive: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const { uid } = yield* theQueue
+          const redriven = yield* Effect.mapError(
+            messages.redrive(orgId, uid, payload.limit ?? 1_000, caller.actor),
+            fromStore
+          )
+          return { redriven }
+        }),
+        purge: Effect.fnUntraced(function* () {
+          const { orgId, caller } = yield* RequestScope
+          const { uid } = yield* theQueue
+          return { purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor), fromStore) }
+        }),
+        delete: Effect.fnUntraced(function* () {
+          const record = yield* theQueue
+          const next = yield* neighbours(record.projectId ?? "", record.environment ?? "")
+          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
+          // What a project or an environment takes with it needs no such order.
+          if (users.length > 0 && record.deletionRequestedAt === null) {
+            return yield* problem(
+              409,
+              "in_use",
+              `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+            )
+          }
+          return yield* remove(record)
+        })
+      })
+    )
+  })
+)

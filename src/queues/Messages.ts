@@ -1,0 +1,224 @@
+/** The messages of a queue as requests see them: publishing, counting, another chance, and throwing away. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { auditOf } from "#src/store/auditing.ts"
+import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { Actor } from "#src/store/records.ts"
+
+export interface NewMessage {
+  /** JSON. */
+  readonly body: string
+  readonly delaySeconds: number
+  /** Of several messages with one key within 24 hours, the first one counts. */
+  readonly key?: string
+}
+
+export interface Published {
+  readonly id: string
+  /** A message was published with this key before; `id` is that one's. */
+  readonly duplicate: boolean
+}
+
+export interface QueueStats {
+  /** All that is not given up: what is due, what waits for its time, and what is being delivered. */
+  readonly backlog: number
+  readonly delayed: number
+  readonly inFlight: number
+  /** Given up and kept here. */
+  readonly failed: number
+  /** Given up here and kept in another queue. */
+  readonly inDeadLetterQueue: number
+  readonly oldestMessageAt: Date | null
+  readonly oldestMessageAgeSeconds: number
+}
+
+const batch = 5_000
+
+export class Messages extends Context.Service<
+  Messages,
+  {
+    /** All of them or none, with the audit record. None comes back when the queue is gone. */
+    readonly publish: (
+      orgId: string,
+      queueUid: string,
+      messages: ReadonlyArray<NewMessage>,
+      actor: Actor
+    ) => Effect.Effect<ReadonlyArray<Published>, StoreUnavailable>
+    readonly stats: (orgId: string, queueUid: string) => Effect.Effect<QueueStats, StoreUnavailable>
+    /**
+     * Another chance for what was given up: what this queue gave up comes back to it, and what it holds for others
+     * goes back to them. Answers how many, at most `limit`.
+     */
+    readonly redrive: (
+      orgId: string,
+      queueUid: string,
+      limit: number,
+      actor: Actor
+    ) => Effect.Effect<number, StoreUnavailable>
+    /** Throws everything in it away, also what is being delivered. */
+    readonly purge: (orgId: string, queueUid: string, actor: Actor) => Effect.Effect<number, StoreUnavailable>
+  }
+>()("svc/queues/Messages") {
+  static readonly layer = Layer.effect(
+    Messages,
+    Effect.gen(function* () {
+      const { api: sql } = yield* Db
+
+      const publish = Effect.fn("Messages.publish")(function* (
+        orgId: string,
+        queueUid: string,
+        messages: ReadonlyArray<NewMessage>,
+        actor: Actor
+      ) {
+        // A key that comes twice in one request: the first counts here as well.
+        const first = new Map<string, number>()
+        const originals = messages.map(({ key }, index) => {
+          if (key === undefined) return index
+          if (!first.has(key)) first.set(key, index)
+          return first.get(key) ?? index
+        })
+        const rows = messages.flatMap((message, index) =>
+          originals[index] === index ? [{ ...message, id: randomUUIDv7(), index }] : []
+        )
+        const keyed = rows.flatMap(({ id, key }) => (key === undefined ? [] : [{ id, key }]))
+        const gate = inOrg(sql, orgId)
+        // Keys in order, so that two requests with the same ones do not wait for each other in a circle.
+        const keys = sql`
+          keyed as (
+            insert into queue_key as k (org_id, queue_uid, key, message_id)
+            select ${orgId}::uuid, live.uid, i.key, i.id
+            from unnest(${keyed.map(({ id }) => id)}::uuid[], ${keyed.map(({ key }) => key)}::text[]) as i(id, key)
+            cross join live where ${gate} order by i.key
+            on conflict (org_id, queue_uid, key) do update set
+              message_id = case when k.at < now() - interval '24 hours' then excluded.message_id else k.message_id end,
+              at = case when k.at < now() - interval '24 hours' then now() else k.at end
+            returning k.key, k.message_id
+          ),
+          before as materialized (
+            select i.id, keyed.message_id
+            from unnest(${keyed.map(({ id }) => id)}::uuid[], ${keyed.map(({ key }) => key)}::text[]) as i(id, key)
+            join keyed on keyed.key = i.key where keyed.message_id <> i.id
+          ),`
+        const known = keyed.length > 0
+        // Not tried again when the answer is lost: without a key that would publish it twice.
+        const kept = yield* orUnavailable(sql<{ readonly id: string; readonly kept: string }>`
+          with live as materialized (
+            select r.uid from resource r where r.org_id = ${orgId}::uuid and r.uid = ${queueUid}::uuid and r.kind = 'Queue'
+              and r.deletion_requested_at is null and r.deleted_at is null and ${gate}
+          ),
+          ${known ? keys : sql``}
+          input as materialized (
+            select * from unnest(${rows.map(({ id }) => id)}::uuid[], ${rows.map(({ body }) => body)}::text[],
+              ${rows.map(({ delaySeconds }) => delaySeconds)}::int[]) as i(id, body, delay)
+          ),
+          stored as (
+            insert into queue_message (org_id, queue_uid, id, body, due_at)
+            select ${orgId}::uuid, live.uid, i.id, i.body, now() + make_interval(secs => i.delay)
+            from input i cross join live
+            where ${gate} ${known ? sql`and i.id not in (select id from before)` : sql``}
+          ),
+          asked as (select uid as id from live),
+          audited as (${auditOf(sql, orgId, actor, "asked")}),
+          woken as (select pg_notify('svc_queue', uid::text) from live)
+          select i.id, ${known ? sql`coalesce((select b.message_id from before b where b.id = i.id), i.id)` : sql`i.id`} as kept
+          from input i cross join woken`)
+        if (kept.length === 0) return []
+        const byId = new Map(kept.map((row) => [row.id, row.kept]))
+        const published = new Map(
+          rows.map(({ id, index }) => [index, { id: byId.get(id) ?? id, duplicate: byId.get(id) !== id }])
+        )
+        return originals.map((original, index): Published => {
+          const { id, duplicate } = published.get(original) ?? { id: "", duplicate: true }
+          return { id, duplicate: duplicate || original !== index }
+        })
+      })
+
+      interface StatsRow extends Omit<QueueStats, "oldestMessageAgeSeconds"> {
+        readonly age: number | null
+      }
+
+      return Messages.of({
+        publish,
+
+        // Index: the primary key, queue_message_source.
+        stats: Effect.fn("Messages.stats")(function* (orgId, queueUid) {
+          const [row] = yield* repeatable(sql<StatsRow>`
+            select count(*) filter (where not failed)::int as backlog,
+              count(*) filter (where not failed and lease_token is null and due_at > now())::int as delayed,
+              count(*) filter (where not failed and lease_token is not null and due_at > now())::int as "inFlight",
+              count(*) filter (where failed)::int as failed,
+              (select count(*)::int from queue_message l where l.org_id = ${orgId}::uuid and l.source_uid = ${queueUid}::uuid
+                and ${inOrg(sql, orgId)}) as "inDeadLetterQueue",
+              min(entered_at) filter (where not failed) as "oldestMessageAt",
+              extract(epoch from now() - min(entered_at) filter (where not failed))::float8 as age
+            from queue_message where org_id = ${orgId}::uuid and queue_uid = ${queueUid}::uuid and ${inOrg(sql, orgId)}`)
+          const { age = null, ...counts } = row ?? {}
+          return {
+            backlog: 0,
+            delayed: 0,
+            inFlight: 0,
+            failed: 0,
+            inDeadLetterQueue: 0,
+            oldestMessageAt: null,
+            ...counts,
+            oldestMessageAgeSeconds: Math.max(0, Math.floor(age ?? 0))
+          }
+        }),
+
+        redrive: Effect.fn("Messages.redrive")(function* (orgId, queueUid, limit, actor) {
+          const gate = inOrg(sql, orgId)
+          const [row] = yield* repeatable(sql<{ readonly count: number }>`
+            with chosen as materialized (
+              select m.ctid, coalesce(m.source_uid, m.queue_uid) as target from queue_message m
+              where m.org_id = ${orgId}::uuid and ${gate}
+                and (m.source_uid = ${queueUid}::uuid or m.queue_uid = ${queueUid}::uuid and (m.failed or m.source_uid is not null))
+                and (m.lease_token is null or m.due_at <= now())
+                and exists (select from resource r where r.org_id = ${orgId}::uuid
+                  and r.uid = coalesce(m.source_uid, m.queue_uid)
+                  and r.deletion_requested_at is null and r.deleted_at is null)
+              limit ${limit}::int for update of m skip locked
+            ),
+            moved as (
+              update queue_message m set queue_uid = c.target, source_uid = null, failed = false, attempt = 0,
+                lease_token = null, due_at = now(), entered_at = now()
+              from chosen c where m.ctid = c.ctid and m.org_id = ${orgId}::uuid and ${gate}
+              returning m.queue_uid
+            ),
+            asked as (select ${queueUid}::text as id),
+            audited as (${auditOf(sql, orgId, actor, "asked")}),
+            woken as (select pg_notify('svc_queue', uid::text) from (select distinct queue_uid as uid from moved) targets)
+            select (select count(*) from moved)::int as count, (select count(*) from woken) as woken`)
+          return row?.count ?? 0
+        }),
+
+        purge: Effect.fn("Messages.purge")(function* (orgId, queueUid, actor) {
+          const gate = inOrg(sql, orgId)
+          const some = (audited: boolean) =>
+            Effect.map(
+              repeatable(sql<{ readonly count: number }>`
+                with gone as (
+                  delete from queue_message where org_id = ${orgId}::uuid and ${gate} and ctid = any(array(
+                    select ctid from queue_message where org_id = ${orgId}::uuid and queue_uid = ${queueUid}::uuid
+                      and ${gate} limit ${batch}::int))
+                  returning 1
+                ),
+                asked as (select ${queueUid}::text as id where ${audited}),
+                audited as (${auditOf(sql, orgId, actor, "asked")})
+                select count(*)::int as count from gone`),
+              ([row]) => row?.count ?? 0
+            )
+          let last = yield* some(true)
+          let total = last
+          while (last >= batch) {
+            last = yield* some(false)
+            total += last
+          }
+          return total
+        })
+      })
+    })
+  )
+}

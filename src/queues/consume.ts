@@ -1,0 +1,196 @@
+/**
+ * The loops that empty the queues: what is due is posted to the app of its environment in signed batches.
+ *
+ * Whoever publishes says so, and a look at all queues every few seconds finds what nobody spoke of: messages whose time
+ * has come, and those of a process that vanished. A queue is worked on by as many workers as find full batches, so a
+ * slow app holds up its own queue only. Delivery is at least once: a batch whose answer was lost is sent again.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as FiberSet from "effect/FiberSet"
+import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
+import * as Queue from "effect/Queue"
+import * as Stream from "effect/Stream"
+import { Outbound } from "#src/outbound/Outbound.ts"
+import { signed } from "#src/outbound/signature.ts"
+import { Db, notifications } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import { Invocations } from "#src/store/Invocations.ts"
+import { type Batch, Deliveries, leaseSeconds, type Outcome, type QueueRef } from "./Deliveries.ts"
+import { envelope, invocationId, read, unanswered } from "./invocation.ts"
+
+/** Between looks at all queues. */
+const fullLookMs = 5_000
+/** Workers of one queue in one process; its slots bound those of all. */
+const workersOfAQueue = 64
+const answerTimeoutMs = 60_000
+/** Answers name every message of a batch of a thousand. */
+const answerBytes = 512 * 1024
+
+const delivered = Metric.counter("svc_queue_messages_total", {
+  description: "Messages by what became of a try to deliver them",
+  incremental: true
+})
+const batches = Metric.counter("svc_queue_batches_total", {
+  description: "Batches that were posted",
+  incremental: true
+})
+
+const loops = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const deliveries = yield* Deliveries
+    const invocations = yield* Invocations
+    const outbound = yield* Outbound
+    const { engine: sql } = yield* Db
+
+    const fibers = yield* FiberSet.make<void, never>()
+    const run = yield* FiberSet.runtime(fibers)()
+    const wake = yield* Queue.sliding<void>(1)
+    /** Queues that somebody spoke of, and when others have to be looked at, by the process's clock. */
+    const woken = new Set<string>()
+    const timers = new Map<string, number>()
+    const workers = new Map<string, number>()
+
+    const lookIn = Effect.fnUntraced(function* (uid: string, seconds: number) {
+      const at = (yield* Clock.currentTimeMillis) + Math.max(0, seconds) * 1000
+      timers.set(uid, Math.min(at, timers.get(uid) ?? at))
+      yield* Queue.offer(wake, undefined)
+    })
+
+    const count = (outcome: string, by: number) =>
+      by === 0 ? Effect.void : Metric.update(Metric.withAttributes(delivered, { outcome }), by)
+
+    const post = Effect.fnUntraced(function* (
+      batch: Batch,
+      origin: string,
+      secrets: Parameters<typeof signed>[0]
+    ) {
+      const body = envelope(batch)
+      const id = invocationId(batch)
+      const timestampSeconds = Math.floor((yield* Clock.currentTimeMillis) / 1000)
+      yield* Metric.update(batches, 1)
+      return yield* outbound
+        .post({
+          url: `${origin}${batch.path}`,
+          headers: { "content-type": "application/json", ...signed(secrets, { id, timestampSeconds, body }) },
+          body,
+          timeoutMs: answerTimeoutMs,
+          maxAnswerBytes: answerBytes
+        })
+        .pipe(
+          Effect.map((answer) => read(batch, answer)),
+          Effect.catch((error) => Effect.succeed(unanswered(batch, error.message)))
+        )
+    })
+
+    /** Keeps the lease while the app works. A renewal that fails leaves the batch to whoever comes after. */
+    const keepLease = (batch: Batch) =>
+      deliveries.renew(batch).pipe(Effect.ignore, Effect.delay((leaseSeconds * 1000) / 3), Effect.forever)
+
+    const deliver = Effect.fnUntraced(function* (batch: Batch) {
+      const target = yield* invocations.recentTarget(batch.orgId, batch.environmentUid)
+      // Nobody can answer: not a try.
+      if (target.origin === undefined) {
+        yield* deliveries.giveBack(batch, false)
+        return false
+      }
+      const outcomes: ReadonlyArray<Outcome> = yield* Effect.raceFirst(
+        post(batch, target.origin, target.secrets),
+        keepLease(batch)
+      )
+      const { retryIn, givenUp } = yield* deliveries.settle(batch, outcomes)
+      const acked = outcomes.filter(({ outcome }) => outcome === "ack").length
+      yield* count("acknowledged", acked)
+      yield* count("given_up", givenUp)
+      yield* count("retried", outcomes.length - acked - givenUp)
+      if (retryIn !== undefined) yield* lookIn(batch.uid, retryIn)
+      return true
+    })
+
+    const worker = (queue: QueueRef): Effect.Effect<void, StoreUnavailable> =>
+      Effect.gen(function* () {
+        for (;;) {
+          const batch = yield* deliveries.claim(queue)
+          if (batch === undefined) return
+          // There may be more than one can take.
+          if (batch.full) start(queue)
+          const went = yield* deliver(batch).pipe(
+            Effect.onInterrupt(() => Effect.ignore(deliveries.giveBack(batch, true)))
+          )
+          if (!went) return
+        }
+      })
+
+    const start = (queue: QueueRef): void => {
+      const working = workers.get(queue.uid) ?? 0
+      if (working >= workersOfAQueue) return
+      workers.set(queue.uid, working + 1)
+      run(
+        worker(queue).pipe(
+          Effect.catchCause((cause) => Effect.logWarning(`queue ${queue.uid} could not be worked on`, cause)),
+          Effect.ensuring(
+            Effect.sync(() => {
+              const left = (workers.get(queue.uid) ?? 1) - 1
+              if (left === 0) workers.delete(queue.uid)
+              else workers.set(queue.uid, left)
+            })
+          )
+        )
+      )
+    }
+
+    const look = Effect.fnUntraced(function* (uids: ReadonlyArray<string> | undefined) {
+      const found = yield* deliveries.due(uids)
+      const now = yield* Clock.currentTimeMillis
+      for (const queue of found) {
+        if (queue.firstIn <= 0) start(queue)
+        const next = queue.firstIn > 0 ? queue.firstIn : queue.firstIn + queue.wait
+        if (next > 0) timers.set(queue.uid, Math.min(now + next * 1000, timers.get(queue.uid) ?? Infinity))
+      }
+    })
+
+    yield* notifications(sql, "svc_queue").pipe(
+      Stream.runForEach((uid) =>
+        Effect.suspend(() => {
+          if (uid === undefined) nextFullLook = 0
+          else woken.add(uid)
+          return Queue.offer(wake, undefined)
+        })
+      ),
+      Effect.forkScoped
+    )
+
+    let nextFullLook = 0
+    const step = Effect.gen(function* () {
+      const now = yield* Clock.currentTimeMillis
+      const due = new Set(woken)
+      woken.clear()
+      for (const [uid, at] of timers) {
+        if (at > now) continue
+        timers.delete(uid)
+        due.add(uid)
+      }
+      if (now >= nextFullLook) {
+        nextFullLook = now + fullLookMs
+        yield* look(undefined)
+      } else if (due.size > 0) yield* look([...due])
+      let next = nextFullLook
+      for (const at of timers.values()) next = Math.min(next, at)
+      const sleep = next - (yield* Clock.currentTimeMillis)
+      if (woken.size === 0 && sleep > 0) yield* Effect.timeoutOption(Queue.take(wake), Math.ceil(sleep))
+    })
+    yield* step.pipe(
+      Effect.catchCause((cause) =>
+        Effect.andThen(
+          Effect.logWarning("the queues could not be looked at", cause),
+          Effect.sleep("2 seconds")
+        )
+      ),
+      Effect.forever,
+      Effect.forkScoped
+    )
+  })
+)
+
+export const layer = loops.pipe(Layer.provide(Deliveries.layer))

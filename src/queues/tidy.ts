@@ -1,0 +1,48 @@
+/** What goes by itself: messages that were kept as long as their queue says, and keys nobody may repeat any more. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+
+const batch = 5_000
+
+/** The first possible id of what was published `seconds` ago: ids begin with 48 bits of milliseconds (RFC 9562). */
+const oldestId = (sql: Sql) => sql`
+  (lpad(to_hex((extract(epoch from now()) * 1000)::bigint - q.retention_seconds::bigint * 1000), 12, '0')
+    || '00000000000000000000')::uuid`
+
+const rules = (sql: Sql) => [
+  // Index: the primary key. What came from another queue has an older id and stays longer.
+  sql`delete from queue_message where ctid = any(array(
+    select m.ctid from queue q cross join lateral (
+      select m.ctid, m.entered_at, m.due_at, m.lease_token from queue_message m
+      where m.org_id = q.org_id and m.queue_uid = q.uid and m.id < ${oldestId(sql)}
+      order by m.id limit ${batch}::int) m
+    where m.entered_at < now() - make_interval(secs => q.retention_seconds)
+      and (m.lease_token is null or m.due_at <= now())
+    limit ${batch}::int)) returning 1`,
+  // Published at the moment at which their queue went.
+  sql`delete from queue_message where ctid = any(array(
+    select m.ctid from (select distinct org_id, queue_uid from queue_message) present
+    join queue_message m on m.org_id = present.org_id and m.queue_uid = present.queue_uid
+    where not exists (select from resource r
+      where r.org_id = present.org_id and r.uid = present.queue_uid and r.deleted_at is null)
+    limit ${batch}::int)) returning 1`,
+  sql`delete from queue_key where ctid = any(array(
+    select ctid from queue_key where at < now() - interval '24 hours' limit ${batch}::int)) returning 1`
+]
+
+/** One round. Several processes may do it at once; each row goes once. */
+export const tidy = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  for (const rule of rules(sql)) {
+    yield* repeatable(rule).pipe(
+      Effect.repeat({ while: (rows) => rows.length >= batch }),
+      Effect.catch((error) => Effect.logWarning("old messages could not be removed", error))
+    )
+  }
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.forkScoped(Effect.repeat(tidy, Schedule.spaced("1 minute").pipe(Schedule.jittered)))
+)

@@ -1,0 +1,228 @@
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+
+const projects = "/v1/orgs/main/projects"
+const base = `${projects}/shop/queues`
+
+const pointers = (answer: Answer) => answer.body.errors.map((error: { pointer: string }) => error.pointer)
+
+layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("queues", (it) => {
+  it.effect("are created, read, changed, published to, counted, purged and deleted", () =>
+    Effect.gen(function* () {
+      const { call, session, sql } = yield* Plane
+      assert.strictEqual(
+        (yield* call("POST", projects, { body: { name: "Shop", slug: "shop" } })).status,
+        201
+      )
+      const dead = yield* call("POST", base, { body: { name: "dead" } })
+      assert.deepStrictEqual([dead.status, dead.body.status, dead.body.consumer], [201, "ready", null])
+      const created = yield* call("POST", base, {
+        body: { name: "jobs", deadLetterQueue: "dead", consumer: { path: "/jobs", maxBatchSize: 5 } }
+      })
+      assert.strictEqual(created.status, 201)
+      assert.deepStrictEqual(created.body.consumer, {
+        path: "/jobs",
+        maxBatchSize: 5,
+        maxBatchWaitSeconds: 0,
+        maxRetries: 3,
+        retryDelaySeconds: 30,
+        maxConcurrency: null
+      })
+      assert.strictEqual(created.body.retentionSeconds, 345_600)
+      const one = `${base}/${created.body.id}`
+      const listed = yield* call("GET", base)
+      assert.deepStrictEqual(
+        listed.body.map(({ name }: { name: string }) => name),
+        ["dead", "jobs"]
+      )
+      const got = yield* call("GET", one)
+      assert.deepStrictEqual({ ...got.body, updatedAt: "" }, { ...created.body, updatedAt: "" })
+      const etag = got.headers.get("etag") ?? ""
+      const stale = yield* call("PATCH", one, { body: { paused: true }, headers: { "if-match": '"1"' } })
+      assert.strictEqual(stale.status, 412)
+      const paused = yield* call("PATCH", one, { body: { paused: true }, headers: { "if-match": etag } })
+      assert.deepStrictEqual([paused.status, paused.body.paused], [200, true])
+      const bare = yield* call("PATCH", one, { body: { consumer: null } })
+      assert.deepStrictEqual([bare.body.consumer, bare.body.paused], [null, true])
+
+      const published = yield* call("POST", `${one}/messages`, {
+        body: {
+          messages: [
+            { body: { n: 1 } },
+            { body: "two", delaySeconds: 60 },
+            { body: null, idempotencyKey: "k" },
+            { body: null, idempotencyKey: "k" }
+          ]
+        }
+      })
+      assert.strictEqual(published.status, 202)
+      const { messages } = published.body
+      assert.deepStrictEqual(
+        messages.map(({ duplicate }: { duplicate: boolean }) => duplicate),
+        [false, false, false, true]
+      )
+      assert.strictEqual(messages[3].id, messages[2].id)
+      const again = yield* call("POST", `${one}/messages`, {
+        body: { messages: [{ body: null, idempotencyKey: "k" }, { body: 3 }] }
+      })
+      assert.deepStrictEqual(again.body.messages[0], { id: messages[2].id, duplicate: true })
+      assert.isFalse(again.body.messages[1].duplicate)
+      const stats = yield* call("GET", `${one}/stats`)
+      assert.strictEqual(stats.status, 200)
+      const { oldestMessageAt, oldestMessageAgeSeconds, ...counts } = stats.body
+      assert.deepStrictEqual(counts, { backlog: 4, delayed: 1, inFlight: 0, failed: 0, inDeadLetterQueue: 0 })
+      assert.isNotNaN(Date.parse(oldestMessageAt))
+      assert.isAtLeast(oldestMessageAgeSeconds, 0)
+      // The key outlives its message.
+      const purged = yield* call("POST", `${one}/purge`)
+      assert.deepStrictEqual([purged.status, purged.body], [200, { purged: 4 }])
+      const late = yield* call("POST", `${one}/messages`, {
+        body: { messages: [{ body: 1, idempotencyKey: "k" }] }
+      })
+      assert.isTrue(late.body.messages[0].duplicate)
+      assert.strictEqual((yield* call("GET", `${one}/stats`)).body.backlog, 0)
+      const redriven = yield* call("POST", `${one}/redrive`, { body: {} })
+      assert.deepStrictEqual([redriven.status, redriven.body], [200, { redriven: 0 }])
+      const audited = yield* sql(
+        `select operation from audit_log where resource = '${created.body.id}' order by at`
+      )
+      assert.deepStrictEqual(
+        audited.map(({ operation }) => operation),
+        [
+          "queues.create",
+          "queues.update",
+          "queues.update",
+          "queues.publish",
+          "queues.publish",
+          "queues.purge",
+          "queues.publish",
+          "queues.redrive"
+        ]
+      )
+
+      const used = yield* call("DELETE", `${base}/${dead.body.id}`, { token: session })
+      assert.deepStrictEqual([used.status, used.body.code], [409, "in_use"])
+      yield* call("POST", `${one}/messages`, { body: { messages: [{ body: 1 }] } })
+      const byKey = yield* call("DELETE", one)
+      assert.strictEqual(byKey.status, 403)
+      assert.strictEqual((yield* call("DELETE", one, { token: session })).status, 200)
+      yield* call("GET", one).pipe(
+        Effect.repeat({ until: ({ status }) => status === 404 }),
+        Effect.timeout("20 seconds")
+      )
+      for (const table of ["queue", "queue_slot", "queue_message", "queue_key"]) {
+        const column = table === "queue" ? "uid" : "queue_uid"
+        const left = yield* sql(`select 1 from ${table} where ${column} = '${created.body.id}'`)
+        assert.deepStrictEqual(left, [], table)
+      }
+    })
+  )
+
+  it.effect("answer each refusal that is specified", () =>
+    Effect.gen(function* () {
+      const { call, tenant, session, sql } = yield* Plane
+      yield* call("POST", projects, { body: { name: "Shop", slug: "shop" } })
+      const made = yield* call("POST", base, { body: { name: "first" } })
+      assert.strictEqual(made.status, 201)
+      const one = `${base}/${made.body.id}`
+      const taken = yield* call("POST", base, { body: { name: "first" } })
+      assert.deepStrictEqual([taken.status, taken.body.code], [409, "name_taken"])
+      const wrong = yield* call("POST", base, {
+        body: { name: "X", retentionSeconds: 1, consumer: { path: "//evil", maxBatchSize: 0 }, colour: 1 }
+      })
+      assert.strictEqual(wrong.status, 422)
+      assert.sameMembers(pointers(wrong), [
+        "/name",
+        "/retentionSeconds",
+        "/consumer/path",
+        "/consumer/maxBatchSize",
+        "/colour"
+      ])
+      const missing = yield* call("POST", base, { body: { name: "next", deadLetterQueue: "nowhere" } })
+      assert.deepStrictEqual([missing.status, pointers(missing)], [422, ["/deadLetterQueue"]])
+      const itself = yield* call("PATCH", one, { body: { deadLetterQueue: "first" } })
+      assert.deepStrictEqual([itself.status, pointers(itself)], [422, ["/deadLetterQueue"]])
+      const second = yield* call("POST", base, { body: { name: "second", deadLetterQueue: "first" } })
+      assert.strictEqual(second.status, 201)
+      const circle = yield* call("PATCH", one, { body: { deadLetterQueue: "second" } })
+      assert.deepStrictEqual([circle.status, pointers(circle)], [422, ["/deadLetterQueue"]])
+
+      const publish = (body: unknown, token?: string) =>
+        call("POST", `${one}/messages`, token === undefined ? { body } : { body, token })
+      assert.deepStrictEqual(pointers(yield* publish({ messages: [] })), ["/messages"])
+      const long = yield* publish({ messages: [{ body: 1 }, { body: "x".repeat(122_880) }] })
+      assert.deepStrictEqual([long.status, pointers(long)], [422, ["/messages/1/body"]])
+      const many = yield* publish({ messages: Array.from({ length: 1_001 }, () => ({ body: 1 })) })
+      assert.strictEqual(many.status, 422)
+      const huge = yield* publish({ messages: [{ body: "x".repeat(5_000_000) }] })
+      assert.strictEqual(huge.status, 413)
+      const nul = yield* publish({ messages: [{ body: "a\u0000b" }] })
+      assert.strictEqual(nul.status, 422)
+
+      assert.strictEqual((yield* call("GET", base, { token: null })).status, 401)
+      assert.strictEqual((yield* call("GET", `${base}/nonsense`)).status, 404)
+      assert.strictEqual((yield* call("GET", `${base}?environment=nope`)).status, 404)
+      assert.strictEqual((yield* call("GET", `${projects}/nope/queues`)).status, 404)
+
+      const other = yield* tenant()
+      for (const path of ["", "/stats"])
+        assert.strictEqual((yield* call("GET", `${one}${path}`, { token: other.owner })).status, 404)
+      const theirs = `/v1/orgs/${other.slug}/projects`
+      yield* call("POST", theirs, { token: other.adminKey, body: { name: "Shop", slug: "shop" } })
+      for (const [method, path, body] of [
+        ["GET", ""],
+        ["GET", "/stats"],
+        ["POST", "/purge"],
+        ["POST", "/redrive", {}],
+        ["POST", "/messages", { messages: [{ body: 1 }] }],
+        ["PATCH", "", { paused: true }],
+        ["DELETE", ""]
+      ] as const) {
+        const answer = yield* call(method, `${theirs}/shop/queues/${made.body.id}${path}`, {
+          token: other.owner,
+          ...(body === undefined ? {} : { body })
+        })
+        assert.strictEqual(answer.status, 404, `${method} ${path}`)
+      }
+      const ours = yield* call("POST", `${theirs}/shop/queues`, {
+        token: other.adminKey,
+        body: { name: "jobs" }
+      })
+      const mine = `${theirs}/shop/queues/${ours.body.id}`
+      const asMember = { token: other.memberKey }
+      assert.strictEqual((yield* call("POST", `${mine}/purge`, asMember)).status, 403)
+      assert.strictEqual((yield* call("POST", `${mine}/redrive`, { ...asMember, body: {} })).status, 403)
+      assert.strictEqual((yield* call("PATCH", mine, { ...asMember, body: { paused: true } })).status, 403)
+      // Apps publish with the weakest key there is.
+      const published = yield* call("POST", `${mine}/messages`, {
+        ...asMember,
+        body: { messages: [{ body: 1 }] }
+      })
+      assert.strictEqual(published.status, 202)
+      yield* sql(`update organization set billing_status = 'past_due' where id = '${other.id}'`)
+      for (const [method, path, body] of [
+        ["POST", "/messages", { messages: [{ body: 1 }] }],
+        ["PATCH", "", { paused: true }]
+      ] as const) {
+        assert.strictEqual(
+          (yield* call(method, `${mine}${path}`, { token: other.adminKey, body })).status,
+          402,
+          path
+        )
+      }
+      assert.strictEqual(
+        (yield* call("POST", `${theirs}/shop/queues`, { token: other.adminKey, body: { name: "more" } }))
+          .status,
+        402
+      )
+
+      const leaving = yield* call("DELETE", `${base}/${second.body.id}`, { token: session })
+      assert.strictEqual(leaving.status, 200)
+      const tooLate = yield* call("POST", `${base}/${second.body.id}/messages`, {
+        body: { messages: [{ body: 1 }] }
+      })
+      assert.include([404, 409], tooLate.status)
+    })
+  )
+})
