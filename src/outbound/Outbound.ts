@@ -127,7 +127,7 @@ export class Outbound extends Context.Service<
         if (first === undefined || good.length === 0) {
           const named = url.hostname.includes(first?.[0] ?? "") ? "" : ` (${first?.[0]})`
           return yield* new OutboundRefused({
-            message: `${url.host}${named} is ${first?.[1] ?? "no address"}: requests do not go there (SVC_OUTBOUND_ALLOW)`
+            message: `${url.host}${named} is ${first?.[1] ?? "no address"}: requests do not go there (see SVC_OUTBOUND_ALLOW)`
           })
         }
         if (url.protocol === "http:" && !good.every(isLoopback)) {

@@ -86,7 +86,7 @@ export const refusal = (text: string, allowed: ReadonlyArray<IpNetwork.IpNetwork
   const address = parse(text)
   // Fails closed: a resolver may answer with a zone, which only a link-local address has.
   if (address === undefined) return "no address that can be judged"
-  if (within(never, address)) return "an address that serves only what is on the same link"
+  if (within(never, address)) return "a link-local or metadata address, which no setting opens"
   if (within(allowed, address)) return undefined
   return special.find(([, ranges]) => within(ranges, address))?.[0]
 }
