@@ -28,6 +28,7 @@ import { Outbox } from "./mail/Outbox.ts"
 import { Transport } from "./mail/Transport.ts"
 import { Outbound } from "./outbound/Outbound.ts"
 import * as consume from "./queues/consume.ts"
+import { Messages } from "./queues/Messages.ts"
 import { QueueTables } from "./queues/QueueTables.ts"
 import * as queueTidy from "./queues/tidy.ts"
 import { Db } from "./store/Db.ts"
@@ -93,7 +94,7 @@ const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer])
 const queueLoops = Layer.mergeAll(consume.layer, queueTidy.layer)
 
 /** Makes the runs of cron jobs. */
-const cronRuns = cronRunner.layer.pipe(Layer.provide(DueRuns.layer))
+const cronRuns = cronRunner.layer.pipe(Layer.provide([DueRuns.layer, Messages.layer]))
 
 /** Sends what happened to whoever wants to be told. */
 const webhooks = webhookLoop.layer.pipe(Layer.provide(Deliveries.layer))

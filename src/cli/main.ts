@@ -16,6 +16,7 @@ import * as Option from "effect/Option"
 import { api, login, logout, whoami } from "./access-commands.ts"
 import { adminBilling, adminOrgs } from "./admin-commands.ts"
 import { caches } from "./cache-commands.ts"
+import { crons } from "./cron-commands.ts"
 import { database } from "./database-commands.ts"
 import { env } from "./env-commands.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
@@ -149,6 +150,7 @@ const commands = [
   environments,
   env,
   caches,
+  crons,
   database,
   orgs,
   members,

@@ -71,6 +71,12 @@ export class DueRuns extends Context.Service<
     readonly extend: (held: ReadonlyArray<Claimed>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     /** Somebody else may go on at once. */
     readonly release: (held: ReadonlyArray<Claimed>) => Effect.Effect<void, StoreUnavailable>
+    /** The queue of this name in an environment; undefined: there is none. */
+    readonly queue: (
+      orgId: string,
+      environmentUid: string,
+      name: string
+    ) => Effect.Effect<string | undefined, StoreUnavailable>
     /** Milliseconds until there is something to plan, and until a run is due; undefined: nothing is there. */
     readonly next: Effect.Effect<
       { readonly plan: number | undefined; readonly run: number | undefined },
@@ -232,6 +238,14 @@ export class DueRuns extends Context.Service<
               update cron_run r set due_at = clock_timestamp()
               from input i
               where r.org_id = i.org_id and r.id = i.id and r.lease_token = i.lease and r.finished_at is null`)
+          ),
+        // Index: resource_children.
+        queue: (orgId, environmentUid, name) =>
+          Effect.map(
+            repeatable(sql<{ readonly uid: string }>`
+              select uid from resource where org_id = ${orgId}::uuid and parent_uid = ${environmentUid}::uuid
+                and kind = 'Queue' and name = ${name} and deleted_at is null and deletion_requested_at is null`),
+            ([row]) => row?.uid
           ),
         next: Effect.map(
           repeatable(sql<{ readonly plan: number | null; readonly run: number | null }>`

@@ -3,8 +3,9 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
+import { Messages } from "#src/queues/Messages.ts"
 import { Invocations } from "#src/store/Invocations.ts"
-import type { Claimed, Result } from "./DueRuns.ts"
+import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import type { Attempt } from "./run.ts"
 
 /** Bytes of the signed body. */
@@ -26,7 +27,9 @@ export const invoke = Effect.fnUntraced(function* (claimed: Claimed) {
   const { target } = claimed.spec
   const startedAt = yield* Clock.currentTimeMillis
   const ending =
-    target.kind === "http" ? yield* call(claimed, target, startedAt) : yield* unavailable(target.queue)
+    target.kind === "http"
+      ? yield* call(claimed, target, startedAt)
+      : yield* publish(claimed, target.queue, startedAt)
   const attempt: Attempt = {
     startedAt: new Date(startedAt).toISOString(),
     durationMs: Math.round(ending.durationMs),
@@ -111,8 +114,44 @@ const call = Effect.fnUntraced(function* (
     )
 })
 
-const unavailable = (queue: string) =>
-  Effect.succeed(refused(`The queue "${queue}" cannot be published to in this release`))
+/** What is published is the job's body. The key keeps a second attempt from publishing it twice. */
+const publish = Effect.fnUntraced(function* (
+  { orgId, environmentUid, id, spec, attempt }: Claimed,
+  queue: string,
+  now: number
+) {
+  const due = yield* DueRuns
+  const messages = yield* Messages
+  const published = yield* Effect.result(
+    Effect.gen(function* () {
+      const uid = yield* due.queue(orgId, environmentUid, queue)
+      if (uid === undefined) return 0
+      const message = {
+        body: JSON.stringify(spec.target.body ?? null),
+        delaySeconds: 0,
+        key: `cron-run:${id}`
+      }
+      const actor = {
+        principal: "system",
+        credential: "none",
+        operation: "crons.run",
+        requestId: `${id}/${attempt}`,
+        address: null,
+        outcome: 202
+      }
+      return (yield* messages.publish(orgId, uid, [message], actor)).length
+    }).pipe(Effect.timeout(spec.timeoutSeconds * 1000))
+  )
+  const durationMs = (yield* Clock.currentTimeMillis) - now
+  if (published._tag === "Failure") {
+    const timedOut = published.failure._tag === "TimeoutError"
+    const error = timedOut ? "The queue did not take it in time" : published.failure.message
+    return { ...refused(error), durationMs, again: true, timedOut }
+  }
+  return published.success > 0
+    ? { statusCode: null, durationMs, error: null, again: false }
+    : { ...refused(`There is no queue "${queue}" in the environment of the cron job`), durationMs }
+})
 
 /** Exponential between the two bounds; a little jitter keeps jobs that failed together apart. */
 export const retryDelay = (

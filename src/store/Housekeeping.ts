@@ -31,6 +31,8 @@ const rules = (sql: Sql) => [
     select ctid from mail_token where expires_at < now() - interval '1 day' limit ${batch}::int) returning digest`,
   sql`delete from invitation where ctid in (
     select ctid from invitation where expires_at < now() - interval '90 days' limit ${batch}::int) returning id`,
+  sql`delete from cron_run where ctid in (
+    select ctid from cron_run where finished_at < now() - interval '90 days' limit ${batch}::int) returning id`,
   sql`delete from pause where until < now() returning id`
 ]
 

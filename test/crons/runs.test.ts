@@ -4,9 +4,11 @@ import * as Redacted from "effect/Redacted"
 import { Webhook } from "standardwebhooks"
 import { Crons } from "#src/crons/Crons.ts"
 import { DueRuns } from "#src/crons/DueRuns.ts"
-import { retryDelay } from "#src/crons/invoke.ts"
+import { invoke, retryDelay } from "#src/crons/invoke.ts"
 import { Db } from "#src/store/Db.ts"
 import { Invocations } from "#src/store/Invocations.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { actor, uuid } from "#test/setup/fixtures.ts"
 import { receiver } from "./receiver.ts"
 import { ended, makeApp, makeJob, runsOf, startRunner, trigger, until, world } from "./world.ts"
 
@@ -116,6 +118,54 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("runs", (it) =
       const none = yield* ended(mute, yield* trigger(mute))
       assert.strictEqual(none.attempts.length, 1)
       assert.include(none.reason ?? "", "no origin")
+    })
+  )
+
+  it.effect("may publish to a queue, once for all attempts", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const app = yield* makeApp(undefined)
+      const queue = uuid()
+      yield* (yield* Resources).write(
+        app.orgId,
+        [
+          {
+            action: "create",
+            uid: queue,
+            kind: "Queue",
+            projectId: app.projectId,
+            environment: "production",
+            name: "jobs",
+            parentUid: app.production,
+            spec: {},
+            managedBy: "api"
+          }
+        ],
+        actor
+      )
+      const job = yield* makeJob(app, {
+        retry: thrice,
+        target: { kind: "queue", queue: "jobs", body: { n: 7 } }
+      })
+      const id = yield* trigger(job)
+      // A process publishes and vanishes before it has written that down.
+      const [claimed] = (yield* (yield* DueRuns).claim(10, [])).claimed
+      if (claimed === undefined) return assert.fail("nothing was due")
+      assert.strictEqual((yield* invoke(claimed)).status, "succeeded")
+      yield* Effect.orDie(sql`update cron_run set due_at = now() where id = ${id}`)
+      yield* startRunner()
+      const run = yield* ended(job, id)
+      assert.deepStrictEqual([run.status, run.attempts.length], ["succeeded", 2])
+      const messages = yield* Effect.orDie(sql<{ readonly body: string }>`
+        select body from queue_message where queue_uid = ${queue}`)
+      assert.deepStrictEqual(
+        messages.map(({ body }) => JSON.parse(body)),
+        [{ n: 7 }]
+      )
+      const lost = yield* makeJob(app, { target: { kind: "queue", queue: "nope" } })
+      const failed = yield* ended(lost, yield* trigger(lost))
+      assert.deepStrictEqual([failed.status, failed.attempts.length], ["failed", 1])
+      assert.include(failed.reason ?? "", 'no queue "nope"')
     })
   )
 

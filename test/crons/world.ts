@@ -13,6 +13,7 @@ import { CronOptions } from "#src/crons/options.ts"
 import * as runner from "#src/crons/runner.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
+import { Messages } from "#src/queues/Messages.ts"
 import { Db } from "#src/store/Db.ts"
 import { Invocations } from "#src/store/Invocations.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -32,7 +33,7 @@ const config = Layer.unwrap(
 )
 
 /** Everything that jobs need but runners. */
-export const world = Layer.mergeAll(Crons.layer, DueRuns.layer, Outbound.layer).pipe(
+export const world = Layer.mergeAll(Crons.layer, DueRuns.layer, Messages.layer, Outbound.layer).pipe(
   Layer.provideMerge(Layer.mergeAll(Resources.layer, Invocations.layer)),
   Layer.provide(CertificateAuthority.layer),
   Layer.provide(PlatformSecrets.layer),
