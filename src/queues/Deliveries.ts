@@ -111,10 +111,12 @@ export class Deliveries extends Context.Service<
               where e.org_id = q.org_id and e.uid = q.environment_uid and e.spec ? 'origin')
               ${uids === undefined ? sql`` : sql`and q.uid = any(${uids}::uuid[])`}`),
 
-        // Index: queue_message_due. What is locked here is locked or moved on for everybody else.
+        // Index: queue_message_due. What is locked here is locked or moved on for everybody else. A claim that a crash
+        // of the store forgets is made again, so it need not be on the disk before the app gets the batch.
         claim: Effect.fn("Deliveries.claim")(function* ({ orgId, uid }) {
           const rows = yield* repeatable(sql<ClaimRow>`
-            with free as materialized (
+            with hasty as materialized (select set_config('synchronous_commit', 'off', true)),
+            free as materialized (
               select s.slot, q.environment_uid, q.path, q.max_batch_size, q.max_batch_wait_seconds
               from queue_slot s join queue q on q.org_id = ${orgId}::uuid and q.uid = ${uid}::uuid
               where s.org_id = ${orgId}::uuid and s.queue_uid = ${uid}::uuid and s.lease_until <= now()
@@ -151,7 +153,7 @@ export class Deliveries extends Context.Service<
               from free where s.org_id = ${orgId}::uuid and s.queue_uid = ${uid}::uuid and s.slot = free.slot
                 and exists (select from chosen)
             )
-            select taken.*, (select value from token) as token, free.slot, free.environment_uid, free.path, free.max_batch_size
+            select (select set_config from hasty), taken.*, (select value from token) as token, free.slot, free.environment_uid, free.path, free.max_batch_size
             from taken cross join free order by taken.id`)
           const [first] = rows
           if (first === undefined) return undefined

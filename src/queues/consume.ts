@@ -24,6 +24,7 @@ import { envelope, invocationId, read, unanswered } from "./invocation.ts"
 const fullLookMs = 5_000
 /** Workers of one queue in one process; its slots bound those of all. */
 const workersOfAQueue = 64
+const crowdedMs = 200
 const answerTimeoutMs = 60_000
 /** Answers name every message of a batch of a thousand. */
 const answerBytes = 512 * 1024
@@ -51,6 +52,8 @@ const loops = Layer.effectDiscard(
     const woken = new Set<string>()
     const timers = new Map<string, number>()
     const workers = new Map<string, number>()
+    /** Until when nobody else is called to a queue: the last one who came found nothing to do. */
+    const crowded = new Map<string, number>()
 
     const lookIn = Effect.fnUntraced(function* (uid: string, seconds: number) {
       const at = (yield* Clock.currentTimeMillis) + Math.max(0, seconds) * 1000
@@ -112,9 +115,13 @@ const loops = Layer.effectDiscard(
       Effect.gen(function* () {
         for (;;) {
           const batch = yield* deliveries.claim(queue)
-          if (batch === undefined) return
+          const now = yield* Clock.currentTimeMillis
+          if (batch === undefined) {
+            crowded.set(queue.uid, now + crowdedMs)
+            return
+          }
           // There may be more than one can take.
-          if (batch.full) start(queue)
+          if (batch.full && (crowded.get(queue.uid) ?? 0) <= now) start(queue)
           const went = yield* deliver(batch).pipe(
             Effect.onInterrupt(() => Effect.ignore(deliveries.giveBack(batch, true)))
           )
@@ -132,8 +139,10 @@ const loops = Layer.effectDiscard(
           Effect.ensuring(
             Effect.sync(() => {
               const left = (workers.get(queue.uid) ?? 1) - 1
-              if (left === 0) workers.delete(queue.uid)
-              else workers.set(queue.uid, left)
+              if (left === 0) {
+                workers.delete(queue.uid)
+                crowded.delete(queue.uid)
+              } else workers.set(queue.uid, left)
             })
           )
         )
