@@ -52,6 +52,11 @@ export class OutboundFailed extends Schema.TaggedError<OutboundFailed>()("Outbou
 const defaultAnswerBytes = 64 * 1024
 /** Shorter than what servers keep an idle connection for, so that theirs is seldom closed under a request. */
 const idleMs = 4000
+/**
+ * A kept connection that ends within so long was closed before the request came. Later it may be that somebody who
+ * works on the request vanished, and whether to ask again is for the caller to decide.
+ */
+const staleMs = 250
 
 export class Outbound extends Context.Service<
   Outbound,
@@ -224,12 +229,14 @@ interface Fault {
   readonly stale: boolean
 }
 
-const once = (
+const once = Effect.fnUntraced(function* (
   module: typeof http | typeof https,
   options: https.RequestOptions,
   { body, maxAnswerBytes = defaultAnswerBytes }: OutboundRequest
-): Effect.Effect<Got, Fault> =>
-  Effect.callback((resume) => {
+) {
+  const clock = yield* Clock.Clock
+  return yield* Effect.callback<Got, Fault>((resume) => {
+    const begun = clock.currentTimeMillisUnsafe()
     let connected = false
     let answered = false
     const outgoing = module.request(options, (incoming) => {
@@ -256,7 +263,8 @@ const once = (
     })
     const fail = (error: Error) => {
       const closed = "code" in error && (error.code === "ECONNRESET" || error.code === "EPIPE")
-      const stale = closed && outgoing.reusedSocket && !answered
+      const atOnce = clock.currentTimeMillisUnsafe() - begun < staleMs
+      const stale = closed && outgoing.reusedSocket && !answered && atOnce
       resume(
         Effect.fail({
           error: new OutboundFailed({
@@ -280,6 +288,7 @@ const once = (
     outgoing.end(body)
     return Effect.sync(() => outgoing.destroy())
   })
+})
 
 /** As much of what somebody wrote as belongs in a message, and no password in it. */
 const shown = (text: string) => {

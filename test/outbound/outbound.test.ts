@@ -171,6 +171,20 @@ layer(outboundWith(["127.0.0.0/8", "::1/128"]), { excludeTestServices: true })(
       })
     )
 
+    it.effect(
+      "does not ask again behind its caller's back when somebody vanishes who had begun to work on it",
+      () =>
+        Effect.gen(function* () {
+          const there = yield* receiver((request, response) => {
+            if (request.path !== "/work") return void response.writeHead(200).end("fine")
+            setTimeout(() => response.socket?.destroy(), 400)
+          })
+          assert.strictEqual((yield* send(there.url())).status, 200)
+          assert.strictEqual((yield* failed(`${there.url()}/work`)).reason, "connection")
+          assert.strictEqual(there.received.filter(({ path }) => path === "/work").length, 1)
+        })
+    )
+
     it.effect("tells a name that nobody knows from a server that is not there", () =>
       Effect.gen(function* () {
         assert.strictEqual((yield* failed("https://nobody.example.test/")).reason, "name")
