@@ -27,6 +27,7 @@ import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { out, paint, table } from "./output.ts"
 import { invitations, members, orgs } from "./people-commands.ts"
 import { environments, projects } from "./project-commands.ts"
+import { queues } from "./queue-commands.ts"
 import { loadFolderSettings } from "./settings.ts"
 import { diff, events, show, status, wait } from "./status-commands.ts"
 import { webhooks } from "./webhook-commands.ts"
@@ -150,6 +151,7 @@ const commands = [
   environments,
   env,
   caches,
+  queues,
   crons,
   database,
   orgs,
