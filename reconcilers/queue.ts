@@ -93,7 +93,7 @@ export const layer = register(
           fence: resource.fence,
           environmentUid: environmentOf(resource)
         }
-        yield* retryable(
+        yield* accepted(
           outside("queue.apply", "write")(tables.apply(place, settings, concurrencyOf(resource.spec)))
         )
         // It takes messages all the same, and keeps those that it gives up.
@@ -102,7 +102,7 @@ export const layer = register(
         }
       }),
       remove: Effect.fnUntraced(function* (resource) {
-        yield* retryable(outside("queue.remove", "write")(tables.remove(resource)))
+        yield* accepted(outside("queue.remove", "write")(tables.remove(resource)))
       })
     }
   })
@@ -114,3 +114,9 @@ const missing = ({ deadLetterQueue }: QueueSpec) =>
 const retryable = Effect.mapError(
   (error: { readonly message: string }) => new Retryable({ message: error.message, cause: error })
 )
+
+/** A step that comes late is refused. */
+const accepted = (self: Effect.Effect<boolean, { readonly message: string }>) =>
+  Effect.flatMap(retryable(self), (done) =>
+    done ? Effect.void : Effect.fail(new Retryable({ message: "A later run has worked on the queue" }))
+  )

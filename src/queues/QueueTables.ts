@@ -49,14 +49,14 @@ export class QueueTables extends Context.Service<
     readonly inspect: (
       place: Omit<QueuePlace, "fence">
     ) => Effect.Effect<Option.Option<QueueSeen>, StoreUnavailable>
-    /** Puts settings in force, with so many slots. */
+    /** Puts settings in force, with so many slots. False: a later run was here, and nothing was done. */
     readonly apply: (
       place: QueuePlace,
       settings: QueueSettings,
       slots: number
-    ) => Effect.Effect<void, StoreUnavailable>
-    /** Nobody delivers from it any more; then its messages go. */
-    readonly remove: (place: Omit<QueuePlace, "environmentUid">) => Effect.Effect<void, StoreUnavailable>
+    ) => Effect.Effect<boolean, StoreUnavailable>
+    /** Nobody delivers from it any more; then its messages go. False: a later run was here, and nothing was done. */
+    readonly remove: (place: Omit<QueuePlace, "environmentUid">) => Effect.Effect<boolean, StoreUnavailable>
     /** The queue of this name in an environment. */
     readonly named: (
       orgId: string,
@@ -112,7 +112,7 @@ export class QueueTables extends Context.Service<
           wanted,
           slots
         ) {
-          yield* repeatable(sql`
+          const rows = yield* repeatable(sql`
             with applied as (
               insert into queue as q (org_id, uid, environment_uid, fence, paused, retention_seconds, dead_letter_uid, path,
                 max_batch_size, max_batch_wait_seconds, max_retries, retry_delay_seconds)
@@ -129,19 +129,23 @@ export class QueueTables extends Context.Service<
             ), surplus as (
               delete from queue_slot s using applied
               where s.org_id = ${orgId}::uuid and s.queue_uid = applied.uid and s.slot > ${slots}::int
-            ), woken as (
-              select pg_notify('svc_queue', uid::text) from applied
+            ), added as (
+              insert into queue_slot (org_id, queue_uid, slot)
+              select ${orgId}::uuid, applied.uid, slot from applied cross join generate_series(1, ${slots}::int) slot
+              on conflict do nothing
             )
-            insert into queue_slot (org_id, queue_uid, slot)
-            select ${orgId}::uuid, applied.uid, slot from applied cross join generate_series(1, ${slots}::int) slot
-            cross join woken
-            on conflict do nothing`)
+            select pg_notify('svc_queue', uid::text) from applied`)
+          return rows.length > 0
         }),
 
         remove: Effect.fn("QueueTables.remove")(function* ({ orgId, uid, fence }) {
-          yield* repeatable(
-            sql`delete from queue where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence <= ${fence}`
-          )
+          const [row] = yield* repeatable(sql<{ readonly newer: boolean }>`
+            with gone as (
+              delete from queue where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence <= ${fence}
+            )
+            select exists (select from queue
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence > ${fence}) as newer`)
+          if (row?.newer !== false) return false
           for (const table of ["queue_message", "queue_key"]) {
             yield* repeatable(sql`
               delete from ${sql(table)} where ctid = any(array(
@@ -150,6 +154,7 @@ export class QueueTables extends Context.Service<
               Effect.repeat({ while: (rows) => rows.length >= batch })
             )
           }
+          return true
         }),
 
         // Index: resource_children.
