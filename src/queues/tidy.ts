@@ -21,13 +21,10 @@ const rules = (sql: Sql) => [
     where m.entered_at < now() - make_interval(secs => q.retention_seconds)
       and (m.lease_token is null or m.due_at <= now())
     limit ${batch}::int)) returning 1`,
-  // Published at the moment at which their queue went.
+  // Published at the moment at which their queue went. Index: resource_tombstones.
   sql`delete from queue_message where ctid = any(array(
-    select m.ctid from (select distinct org_id, queue_uid from queue_message) present
-    join queue_message m on m.org_id = present.org_id and m.queue_uid = present.queue_uid
-    where not exists (select from resource r
-      where r.org_id = present.org_id and r.uid = present.queue_uid and r.deleted_at is null)
-    limit ${batch}::int)) returning 1`,
+    select m.ctid from resource r join queue_message m on m.org_id = r.org_id and m.queue_uid = r.uid
+    where r.deleted_at is not null and r.kind = 'Queue' limit ${batch}::int)) returning 1`,
   sql`delete from queue_key where ctid = any(array(
     select ctid from queue_key where at < now() - interval '24 hours' limit ${batch}::int)) returning 1`
 ]

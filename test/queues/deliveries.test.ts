@@ -191,6 +191,19 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
+  it.effect("published while their queue went are removed, and those of other queues stay", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const [gone, other] = [yield* makeQueue(), yield* makeQueue()]
+      yield* gone.publish(2)
+      yield* other.publish(1)
+      yield* sql`update resource set deletion_requested_at = now(), deleted_at = now() where uid = ${gone.uid}::uuid`
+      yield* tidy
+      assert.deepStrictEqual([(yield* gone.stats).backlog, (yield* other.stats).backlog], [0, 1])
+      assert.deepStrictEqual(yield* gone.publish(1), [])
+    })
+  )
+
   it.effect("of one key by many at once are one", () =>
     Effect.gen(function* () {
       const queue = yield* makeQueue()
