@@ -123,17 +123,29 @@ export class DueRuns extends Context.Service<
 
       const claiming = (most: number, fullOrgs: ReadonlyArray<string>) =>
         Effect.gen(function* () {
+          // The table empties and fills with the clock, so what the planner knows of it is never true; without these it
+          // would sort all that is due for each claim.
+          yield* sql`select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)`
           // Index: cron_run_due.
           const rows = yield* sql<Candidate>`
+            with due as materialized (
+              select r.org_id, r.id, r.cron_uid, r.trigger, r.scheduled_at, r.attempt, r.attempts, r.started_at,
+                r.lease_token, r.due_at
+              from cron_run r
+              where r.finished_at is null and r.due_at <= now() ${
+                fullOrgs.length === 0
+                  ? sql``
+                  : sql`and not exists (select from jsonb_array_elements_text(${sql.json(fullOrgs)}::jsonb) as f
+                      where f::uuid = r.org_id)`
+              }
+              order by r.due_at limit ${most}::int for no key update skip locked
+            )
             select r.org_id as "orgId", r.id, r.cron_uid as "cronUid", s.name as "cronName",
               s.environment_uid as "environmentUid", s.config as spec, r.trigger, r.scheduled_at as "scheduledAt",
               r.attempt, r.attempts, r.started_at as "startedAt", r.lease_token is not null as abandoned,
               (extract(epoch from clock_timestamp() - r.scheduled_at) * 1000)::float8 as "lateBy"
-            from cron_run r join cron_schedule s on s.org_id = r.org_id and s.uid = r.cron_uid
-            where r.finished_at is null and r.due_at <= clock_timestamp()
-              and not exists (select from jsonb_array_elements_text(${sql.json(fullOrgs)}::jsonb) as f
-                where f::uuid = r.org_id)
-            order by r.due_at limit ${most}::int for no key update of r, s skip locked`
+            from due r join cron_schedule s on s.org_id = r.org_id and s.uid = r.cron_uid
+            for no key update of s skip locked`
           if (rows.length === 0) return { looked: 0, claimed: [] }
           const exclusive = rows.filter(
             ({ attempt, spec }) => attempt === 0 && spec.concurrencyPolicy !== "allow"

@@ -98,7 +98,7 @@ export class Outbound extends Context.Service<
           const options = {
             keepAlive: true,
             timeout: idleMs,
-            maxFreeSockets: 64,
+            maxFreeSockets: 256,
             scheduling: "lifo"
           } as const
           return { http: new http.Agent(options), https: new https.Agent(options) }

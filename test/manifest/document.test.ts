@@ -247,8 +247,8 @@ describe("the manifest document", () => {
     const target = (path: string) => ({ kind: "http", path })
     within(
       (it) => one("crons", cron, "target", it),
-      [target("/"), target("/a/b")],
-      [target("//host/a"), target("a"), { kind: "queue", queue: "jobs" }, { ...target("/"), method: "GET" }]
+      [target("/"), target("/a/b"), { kind: "queue", queue: "jobs" }],
+      [target("//host/a"), target("a"), { kind: "queue", queue: "X" }, { ...target("/"), method: "GET" }]
     )
     const retry = (field: string) => (value: unknown) => one("crons", cron, "retry", { [field]: value })
     within(retry("maxAttempts"), [1, 10], [0, 11, 1.5, "3"])
