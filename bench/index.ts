@@ -8,7 +8,9 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   plan: async () => (await import("./api.ts")).plan,
   api: async () => (await import("./api.ts")).api,
   auth: async () => (await import("./auth.ts")).auth,
-  rls: async () => (await import("./rls.ts")).rls
+  queues: async () => (await import("./queues.ts")).queues,
+  rls: async () => (await import("./rls.ts")).rls,
+  crons: async () => (await import("./crons.ts")).crons
 }
 
 const wanted = process.argv.slice(2)
