@@ -179,7 +179,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("message
     Effect.gen(function* () {
       const { app, queue } = yield* shop("company")
       const jobs = yield* queue("jobs", {
-        consumer: { path: "/", maxBatchSize: 3, maxBatchWaitSeconds: 3 }
+        consumer: { path: "/", maxBatchSize: 3, maxBatchWaitSeconds: 6 }
       })
       yield* jobs.publish(1)
       yield* jobs.publish(2)
@@ -189,7 +189,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("message
       yield* until(
         Effect.sync(() => app.batches.length),
         (count) => count === 1,
-        2
+        5
       )
       assert.deepStrictEqual(app.bodies(), [1, 2, 3])
       yield* until(jobs.stats, empty)
@@ -246,6 +246,33 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("message
       assert.strictEqual((yield* jobs.stats).failed, 0)
       assert.strictEqual(tries, 4)
       assert.deepStrictEqual(elsewhere.batches, [])
+    })
+  )
+
+  it.effect("reach an app that fails a third of the time, every one of them", () =>
+    Effect.gen(function* () {
+      const { app, queue } = yield* shop("flaky")
+      let tries = 0
+      app.answer = (_, response) => {
+        const turn = tries++ % 6
+        if (turn === 1) return reply(response, 500)
+        if (turn === 4) return void response.destroy()
+        reply(response, 204)
+      }
+      const jobs = yield* queue("jobs", {
+        consumer: { path: "/", maxBatchSize: 10, maxRetries: 100, retryDelaySeconds: 0 }
+      })
+      const ids: Array<string> = []
+      for (let from = 0; from < 1000; from += 250)
+        ids.push(...(yield* jobs.publish(...numbers(from, from + 249))))
+      const stats = yield* until(jobs.stats, empty, 40)
+      assert.strictEqual(stats.failed, 0)
+      const arrived = new Set(app.batches.flatMap(({ messages }) => messages.map(({ id }) => id)))
+      assert.deepStrictEqual(
+        ids.filter((id) => !arrived.has(id)),
+        []
+      )
+      assert.isAbove(app.bodies().length, 1000)
     })
   )
 

@@ -1,0 +1,81 @@
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
+import * as consume from "#src/queues/consume.ts"
+import { Messages } from "#src/queues/Messages.ts"
+import { QueueTables } from "#src/queues/QueueTables.ts"
+import { Db } from "#src/store/Db.ts"
+import { Invocations } from "#src/store/Invocations.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { PlatformSecrets } from "#src/store/Secrets.ts"
+import { testDb } from "#test/setup/database.ts"
+import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { startApp } from "./app.ts"
+
+const services = Layer.mergeAll(
+  Resources.layer,
+  Messages.layer,
+  QueueTables.layer,
+  Invocations.layer,
+  Outbound.layer.pipe(Layer.provide(CertificateAuthority.layer), Layer.provide(PlatformSecrets.layer))
+).pipe(
+  Layer.provideMerge(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb()),
+  Layer.provide(AppConfig.layerWith({ outboundAllow: ["127.0.0.0/8"] })),
+  Layer.provide(Logger.layer([]))
+)
+
+it.live("a process that is stopped gives back what it was delivering, for others at once and as no try", () =>
+  Effect.gen(function* () {
+    const { engine: sql } = yield* Db
+    const app = yield* startApp
+    app.answer = () => {}
+    const { id: orgId } = yield* makeOrganization()
+    const { projectId, production } = yield* makeProject(orgId, "shop")
+    yield* sql`update resource set spec = ${sql.json({ origin: app.origin })} where uid = ${production}::uuid`
+    const uid = uuid()
+    const change = {
+      action: "create",
+      uid,
+      kind: "Queue",
+      projectId,
+      environment: "production",
+      name: "jobs",
+      parentUid: production,
+      spec: {},
+      managedBy: "api"
+    } as const
+    yield* (yield* Resources).write(orgId, [change], actor)
+    const settings = {
+      paused: false,
+      retention_seconds: 3600,
+      dead_letter_uid: null,
+      path: "/",
+      max_batch_size: 10,
+      max_batch_wait_seconds: 0,
+      max_retries: 3,
+      retry_delay_seconds: 0
+    }
+    yield* (yield* QueueTables).apply({ orgId, uid, fence: 1n, environmentUid: production }, settings, 1)
+    yield* (yield* Messages).publish(orgId, uid, [{ body: "1", delaySeconds: 0 }], actor)
+    yield* Effect.scoped(
+      Effect.andThen(
+        Layer.build(Layer.fresh(consume.layer)),
+        Effect.sleep("10 millis").pipe(
+          Effect.repeat({ until: () => app.batches.length > 0 }),
+          Effect.timeout("10 seconds")
+        )
+      )
+    )
+    const [left] = yield* sql`
+      select attempt, lease_token, due_at <= now() as due,
+        (select count(*)::int from queue_slot where lease_token is not null) as held
+      from queue_message where queue_uid = ${uid}::uuid`
+    assert.deepStrictEqual(left, { attempt: 0, lease_token: null, due: true, held: 0 })
+  }).pipe(Effect.provide(services))
+)
