@@ -161,7 +161,9 @@ export class DueRuns extends Context.Service<
                   )}::jsonb) as e(org_id uuid, uid uuid)) c
                   join cron_run r on r.org_id = c.org_id and r.cron_uid = c.uid
                   where r.finished_at is null and r.started_at is not null`
-          const decisions = decide(rows, active, missedAfterMs)
+          // Of several runs of one job the later one counts as the later one.
+          const inOrder = [...rows].sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime())
+          const decisions = decide(inOrder, active, missedAfterMs)
           const input = decisions.map(({ orgId, id, status, reason, attempts }) => ({
             org_id: orgId,
             id,
