@@ -30,11 +30,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
         headers: { "if-match": '"0"' }
       })
       assert.strictEqual(stale.status, 412)
-      const etag = bySlug.headers.get("etag") ?? ""
-      const patched = yield* call("PATCH", `${base}/shop`, {
-        body: { git: null, name: "New" },
-        headers: { "if-match": etag }
-      })
+      // The engine may write its status between the two, and with that the revision rises: read and repeat.
+      const patched = yield* Effect.gen(function* () {
+        const read = yield* call("GET", `${base}/shop`)
+        const headers = { "if-match": read.headers.get("etag") ?? "" }
+        return yield* call("PATCH", `${base}/shop`, { body: { git: null, name: "New" }, headers })
+      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("20 seconds"))
       assert.deepStrictEqual([patched.status, patched.body.git, patched.body.name], [200, null, "New"])
       assert.strictEqual((yield* call("GET", base)).body.length, 1)
 

@@ -24,10 +24,9 @@ const everything = async (plane: Plane) => {
 const allReady = (plane: Plane, count: number) =>
   until("everything is ready", async () => {
     const items = await everything(plane)
-    return (
-      items.length === count &&
-      items.every((one) => one.phase === "ready" && one.observedGeneration === one.generation)
-    )
+    const missing = items.filter((one) => one.phase !== "ready" || one.observedGeneration !== one.generation)
+    if (items.length === count && missing.length === 0) return true
+    throw new Error(`${items.length} of ${count}, not ready: ${JSON.stringify(missing.slice(0, 3))}`)
   })
 
 it.live(
