@@ -1,5 +1,6 @@
 /** Control planes as programs of their own, and the store they share. */
 import { type ChildProcess, spawn } from "node:child_process"
+import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
@@ -23,6 +24,16 @@ export interface Plane {
   ) => Promise<{ status: number; body: any }>
   readonly alive: () => boolean
   readonly log: () => string
+}
+
+/**
+ * Where the servers of one world listen. Other tests run beside it, and a port that is reserved here while its server
+ * is down must not be taken by one of theirs: on Linux all of 127/8 is loopback, so each world has an address.
+ */
+const ownLoopback = (base: string): string => {
+  if (process.platform !== "linux") return "127.0.0.1"
+  const [a = 0, b = 0, c = 0] = createHash("sha256").update(base).digest()
+  return `127.${1 + (a % 250)}.${b}.${1 + (c % 250)}`
 }
 
 /** Several programs may share a folder and a store; each has ports of its own. */
@@ -52,6 +63,7 @@ export const makePlane = async (
           SVC_PORT: String(port),
           SVC_METRICS_PORT: String(metricsPort),
           SVC_RATE_LIMIT: "1000000",
+          SVC_MANAGED_HOST: ownLoopback(base),
           ...more
         },
         stdio: ["ignore", "pipe", "pipe"]
