@@ -117,6 +117,8 @@ export class Host extends Context.Service<
           const first = await fs.mkdir(dir, { recursive: true, mode: 0o700 })
           await fs.chmod(dir, 0o700)
           await own(dir)
+          // Always, and not only when they are made: whoever made them may have been killed before this line.
+          for (const parent of parentsBelow(dataDir, dir)) await own(parent)
           if (first === undefined || first === dir) return
           // Parents that had to be made as well must let the servers' user through.
           for (let parent = path.dirname(dir); parent.length >= first.length; parent = path.dirname(parent))
@@ -279,6 +281,13 @@ export class Host extends Context.Service<
       })
     })
   )
+}
+
+/** The folders between the two. */
+const parentsBelow = (base: string, dir: string): ReadonlyArray<string> => {
+  const names = path.relative(base, dir).split(path.sep)
+  if (names[0] === "" || names[0] === "..") return []
+  return names.slice(0, -1).map((_, i) => path.join(base, ...names.slice(0, i + 1)))
 }
 
 const which = async (program: string): Promise<Option.Option<string>> => {
