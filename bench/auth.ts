@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url"
 import postgres from "postgres"
 import { freePort } from "#test/setup/postgres.ts"
 import { ended, load, serving } from "./api.ts"
-import type { Figure } from "./figures.ts"
+import { type Figure, median } from "./figures.ts"
 
 const rounds = 11
 const seconds = 1.5
@@ -33,8 +33,6 @@ const cpuBelow = (parent: number): number =>
     .split(" ")
     .filter((pid) => pid !== "")
     .reduce((sum, pid) => sum + cpuOf(pid), 0)
-
-const median = (values: ReadonlyArray<number>) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
 
 export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))

@@ -16,3 +16,6 @@ export const print = (title: string, figures: ReadonlyArray<Figure>): void => {
     )
   }
 }
+
+export const median = (values: ReadonlyArray<number>): number =>
+  values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0

@@ -17,7 +17,7 @@ import { Db } from "#src/store/Db.ts"
 import { migrate } from "#src/store/migrate.ts"
 import * as Work from "#src/store/Work.ts"
 import { makeWorld, toyLayer } from "#test/setup/toy-kind.ts"
-import type { Figure } from "./figures.ts"
+import { type Figure, median } from "./figures.ts"
 
 const count = 60_000
 
@@ -175,8 +175,6 @@ export const noop = async (url: string): Promise<ReadonlyArray<Figure>> => {
     graphile.push(rates[2])
   }
   await sql.end()
-  const median = (values: ReadonlyArray<number>) =>
-    [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!
   const [e, b, g] = [median(engine), median(bare), median(graphile)]
   return [
     { name: "no-op reconciles", value: e, unit: "/s", note: engine.map(Math.round).join(" ") },

@@ -25,7 +25,7 @@ import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets, Secrets } from "#src/store/Secrets.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
-import type { Figure } from "./figures.ts"
+import { type Figure, median } from "./figures.ts"
 
 const count = 50_000
 const perRequest = 100
@@ -47,7 +47,6 @@ const lanes = (requests: number, one: () => Promise<unknown>) => {
   }
   return Promise.all(Array.from({ length: publishers }, lane))
 }
-const median = (values: ReadonlyArray<number>) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0
 
 /** An app that takes everything, as a program of its own. */
 const app = `

@@ -19,7 +19,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { actor, cacheChange, makeProject } from "#test/setup/fixtures.ts"
-import type { Figure } from "./figures.ts"
+import { type Figure, median } from "./figures.ts"
 
 const organizations = 50
 const resourcesEach = 200
@@ -59,8 +59,6 @@ const cpuOf = (backends: ReadonlyArray<number>) => {
     return sum + Number(nanoseconds) / 1_000
   }, user + system)
 }
-
-const median = (values: ReadonlyArray<number>) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
 
 export const rls = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const secret = Redacted.make(url)

@@ -5,8 +5,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { Json } from "#schemas/kind.ts"
+import { auditOf } from "./auditing.ts"
 import { Db, inOrg, orUnavailable } from "./Db.ts"
 import type { StoreUnavailable } from "./errors.ts"
+import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
 
 export interface PauseTarget {
@@ -47,11 +49,9 @@ export class Interventions extends Context.Service<
     Interventions,
     Effect.gen(function* () {
       const { api: sql } = yield* Db
-      const audit = (orgId: string, resource: string | null, actor: Actor) => sql`
-        insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
-        select ${orgId}::uuid, ${actor.principal}::text, ${actor.credential}::text, ${actor.operation}::text,
-          ${resource}::text, ${actor.requestId}::text, ${actor.address}::text, ${actor.outcome}::int
-        where ${inOrg(sql, orgId)}`
+      /** CTEs: the intervention is audited whether or not it met anything. */
+      const audited = (orgId: string, resource: string, actor: Actor) => sql`
+        about as (select ${resource}::text as id), audited as (${auditOf(sql, orgId, actor, "about")})`
       const event = (orgId: string, uid: string, reason: string, message: string, actor: Actor) => sql`
         insert into resource_event (org_id, uid, type, reason, message, actor)
         select ${orgId}::uuid, ${uid}::uuid, 'Normal', ${reason}::text, ${message}::text, ${actor.principal}::text
@@ -59,9 +59,7 @@ export class Interventions extends Context.Service<
       /** Makes everything that a pause covers due, so that its conditions tell the truth at once. */
       const touch = (orgId: string, { scope, target }: PauseTarget) => sql`
         with touched as (
-          update work w set again = true,
-            due_at = case when w.lease_until > now() then w.due_at else now() end,
-            rank = case when w.lease_until > now() then w.due_at else now() end
+          update work w set ${dueAgain(sql)}
           from resource r
           where r.org_id = ${orgId}::uuid and w.org_id = r.org_id and w.uid = r.uid and r.deleted_at is null
             and ${inOrg(sql, orgId)}
@@ -79,13 +77,11 @@ export class Interventions extends Context.Service<
           const token = randomUUIDv7()
           yield* orUnavailable(sql`
             with touched as (
-              update work w set retry_token = ${token}, again = true, attempt = 0, waiting_on = null,
-                due_at = case when w.lease_until > now() then w.due_at else now() end,
-                rank = case when w.lease_until > now() then w.due_at else now() end
+              update work w set retry_token = ${token}, attempt = 0, waiting_on = null, ${dueAgain(sql)}
               where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and ${inOrg(sql, orgId)}
               returning uid
             ), told as (${event(orgId, uid, "RetryRequested", "A look was asked for", actor)}),
-            audited as (${audit(orgId, uid, actor)})
+            ${audited(orgId, uid, actor)}
             select pg_notify('svc_work', '') from touched`)
           return token
         }),
@@ -98,7 +94,7 @@ export class Interventions extends Context.Service<
               where ${inOrg(sql, orgId)}
               on conflict (org_id, scope, target) do update set reason = excluded.reason, until = excluded.until,
                 paused_by = excluded.paused_by, paused_at = now()
-            ), audited as (${audit(orgId, target, actor)})
+            ), ${audited(orgId, target, actor)}
             select 1`)
           if (scope === "resource")
             yield* orUnavailable(event(orgId, target, "Paused", `Paused: ${reason}`, actor))
@@ -109,7 +105,7 @@ export class Interventions extends Context.Service<
             with resumed as (
               delete from pause where org_id = ${orgId}::uuid and scope = ${scope} and target = ${target}
                 and ${inOrg(sql, orgId)}
-            ), audited as (${audit(orgId, target, actor)})
+            ), ${audited(orgId, target, actor)}
             select 1`)
           if (scope === "resource")
             yield* orUnavailable(event(orgId, target, "Resumed", "Reconciling goes on", actor))
@@ -117,9 +113,12 @@ export class Interventions extends Context.Service<
         }),
         abandon: Effect.fn("Interventions.abandon")(function* (orgId, uid, reason, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly status: Json | null }>`
-            with target as (
+            with chosen as (select ${uid}::uuid as uid),
+            ${held(sql, orgId, "chosen", inOrg(sql, orgId))},
+            target as (
               select r.uid, r.status from resource r
               where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
+                and ${afterHeld(sql)}
                 and not exists (select from resource c where c.org_id = r.org_id and c.parent_uid = r.uid
                   and c.deleted_at is null)
               for update
@@ -134,9 +133,7 @@ export class Interventions extends Context.Service<
             ), unsealed as (
               delete from secret s using gone g where s.org_id = ${orgId}::uuid and s.uid = g.uid and ${inOrg(sql, orgId)}
             ), affected as (
-              update work w set again = true, waiting_on = null,
-                due_at = case when w.lease_until > now() then w.due_at else now() end,
-                rank = case when w.lease_until > now() then w.due_at else now() end
+              update work w set waiting_on = null, ${dueAgain(sql)}
               from gone g where w.org_id = ${orgId}::uuid and (w.uid = g.parent_uid or w.waiting_on = g.uid)
                 and ${inOrg(sql, orgId)}
             ), told as (
@@ -145,7 +142,7 @@ export class Interventions extends Context.Service<
                 ${`Forgotten without removing the real thing: ${reason}. Left behind: `}::text || coalesce(t.status::text, 'unknown'),
                 ${actor.principal}::text
               from target t where ${inOrg(sql, orgId)}
-            ), audited as (${audit(orgId, uid, actor)})
+            ), ${audited(orgId, uid, actor)}
             select t.status, pg_notify('svc_work', ''), pg_notify('svc_change', ${orgId}::text) from target t`)
           return row === undefined ? Option.none() : Option.some(row.status)
         })

@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
 import { Difference } from "#schemas/difference.ts"
 import { looksLikeUid } from "#schemas/names.ts"
+import { auditOf } from "./auditing.ts"
 import { type Change, type Written, writeChanges } from "./changes.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "./errors.ts"
@@ -216,12 +217,8 @@ export class Resources extends Context.Service<
               select ${orgId}::uuid, uid, 'Normal', ${on ? "Protected" : "Unprotected"}::text, ${message}::text,
                 ${actor.principal}::text, generation
               from changed where ${inOrg(sql, orgId)}
-            ), audited as (
-              insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
-              select ${orgId}::uuid, ${actor.principal}::text, ${actor.credential}::text, ${actor.operation}::text,
-                uid::text, ${actor.requestId}::text, ${actor.address}::text, ${actor.outcome}::int
-              from changed where ${inOrg(sql, orgId)}
-            )
+            ), asked as (select uid as id from changed),
+            audited as (${auditOf(sql, orgId, actor, "asked")})
             select uid, pg_notify('svc_change', ${orgId}::text) from changed`)
           return rows.length > 0
         })

@@ -13,6 +13,7 @@ import * as Schedule from "effect/Schedule"
 import { WorkSignal } from "#src/engine/Worker.ts"
 import { type Lease, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, notifications, orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import { wakeLate } from "./waiters.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
@@ -126,16 +127,19 @@ export const layer = Layer.effect(
 
       cascade: Effect.fnUntraced(function* (orgId, uid) {
         yield* repeatable(sql`
-          with marked as (
+          with spared as materialized (
+            select uid from resource where org_id = ${orgId}::uuid and parent_uid = ${uid}::uuid
+              and deleted_at is null and deletion_requested_at is null
+          ),
+          ${held(sql, orgId, "spared", sql`true`)},
+          marked as (
             update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(),
               revision = nextval('resource_revision'), txid = pg_current_xact_id()
             where org_id = ${orgId}::uuid and parent_uid = ${uid}::uuid and deleted_at is null
-              and deletion_requested_at is null
+              and deletion_requested_at is null and ${afterHeld(sql)}
             returning org_id, uid
           ), woken as (
-            update work w set again = true,
-              due_at = case when w.lease_until > now() then w.due_at else now() end,
-              rank = case when w.lease_until > now() then w.due_at else now() end
+            update work w set ${dueAgain(sql)}
             from marked where w.org_id = marked.org_id and w.uid = marked.uid
             returning w.uid
           )

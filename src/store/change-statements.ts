@@ -11,6 +11,7 @@ import type { CreateChange, DeleteChange, UpdateChange, Written } from "./change
 import type { Sql } from "./Db.ts"
 import { inOrg } from "./Db.ts"
 import type { KeyRing } from "./KeyRing.ts"
+import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
 import { secretPlace } from "./Secrets.ts"
 
@@ -87,7 +88,7 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
       from input i
       where r.org_id = ${orgId}::uuid and r.uid = i.uid ${single(sql, "r.uid", onlyUid(changes))} and ${gate}
-        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterHold(sql)}
+        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterHeld(sql)}
       returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
     ),
     ${requeue(writing, "done", onlyUid(changes))},
@@ -119,7 +120,7 @@ export const deletion = (writing: Writing, changes: ReadonlyArray<DeleteChange>)
         deletion_requested_at = coalesce(r.deletion_requested_at, now()),
         phase = 'deleting', phase_since = case when r.phase = 'deleting' then r.phase_since else now() end,
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-      where r.org_id = ${orgId}::uuid and ${gate} and ${afterHold(sql)}
+      where r.org_id = ${orgId}::uuid and ${gate} and ${afterHeld(sql)}
         and r.uid in (select d.uid from doomed d where not exists (
           select from doomed other where other.root = d.root and other.protected))
       returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
@@ -143,24 +144,13 @@ const asExpected = (sql: Sql): Fragment => sql`
   (i.expected is null or r.revision = i.expected)
   and (i.expected_generation is null or r.generation = i.expected_generation)`
 
-/** Locks queue entries before resources, as the engine does: otherwise each could wait for what the other has. */
-const hold = ({ sql, orgId }: Writing, chosen: string, uid: string | undefined): Fragment => sql`
-  held as materialized (
-    select w.uid from work w
-    where w.org_id = ${orgId}::uuid ${single(sql, "w.uid", uid)} and ${inOrg(sql, orgId)}
-      and w.uid in (select uid from ${sql.literal(chosen)})
-    order by w.uid for update
-  )`
-const afterHold = (sql: Sql): Fragment => sql`(select count(*) from held) is not null`
+/** The queue entries of what is chosen. With one row alone the planner is told which. */
+const hold = ({ sql, orgId }: Writing, chosen: string, uid: string | undefined): Fragment =>
+  held(sql, orgId, chosen, sql`${inOrg(sql, orgId)} ${single(sql, "w.uid", uid)}`)
 
-/** Due now, or as soon as the reconcile that is under way has ended. */
 const requeue = ({ sql, orgId }: Writing, changed: string, uid: string | undefined): Fragment => sql`
   requeued as (
-    update work w set
-      again = true,
-      due_at = case when w.lease_until > now() then w.due_at else now() end,
-      rank = case when w.lease_until > now() then w.due_at else now() end,
-      waiting_on = null
+    update work w set waiting_on = null, ${dueAgain(sql)}
     where w.org_id = ${orgId}::uuid ${single(sql, "w.uid", uid)} and ${inOrg(sql, orgId)}
       and w.uid in (select uid from ${sql.literal(changed)})
   )`

@@ -11,6 +11,7 @@ import type { Fragment } from "effect/sql/Statement"
 import { auditOf } from "./auditing.ts"
 import { inOrg, type Sql, transaction } from "./Db.ts"
 import type { Deletion } from "./Organizations.ts"
+import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
 
 /** The organization, held so that it is not marked for deletion until the statement's end: `exists (select from here)`. */
@@ -76,19 +77,16 @@ export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment)
     select uid from resource
     where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
     limit ${atOnce}::int
-  ), held as materialized (
-    select w.uid from work w
-    where w.org_id = ${orgId}::uuid and w.uid in (select uid from candidates) and ${gate} order by w.uid for update
-  ), doomed as (
+  ),
+  ${held(sql, orgId, "candidates", gate)},
+  doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
     where org_id = ${orgId}::uuid and uid in (select uid from candidates) and deleted_at is null and ${gate}
-      and (select count(*) from held) is not null
+      and ${afterHeld(sql)}
     returning uid, generation
   ), requeued as (
-    update work w set again = true, waiting_on = null,
-      due_at = case when w.lease_until > now() then w.due_at else now() end,
-      rank = case when w.lease_until > now() then w.due_at else now() end
+    update work w set waiting_on = null, ${dueAgain(sql)}
     where w.org_id = ${orgId}::uuid and w.uid in (select uid from doomed) and ${gate}
   ), told as (
     insert into resource_event (org_id, uid, type, reason, message, actor, generation)

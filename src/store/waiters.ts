@@ -8,6 +8,7 @@
 import * as Effect from "effect/Effect"
 import type { Recorded } from "#src/engine/WorkStore.ts"
 import { repeatable, type Sql } from "./Db.ts"
+import { dueAgain } from "./queue-entries.ts"
 
 /** `stored`: results that changed something and have committed. */
 export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effect<void> => {
@@ -33,9 +34,7 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
     ),
     woken as (
       update work w set
-        again = true, waiting_on = null,
-        due_at = case when w.lease_until > now() then w.due_at else now() end,
-        rank = case when w.lease_until > now() then w.due_at else now() end
+        waiting_on = null, ${dueAgain(sql)}
       from late l
       where w.org_id = l.org_id and w.uid = l.uid and w.waiting_on is not null
       returning w.uid

@@ -1,6 +1,7 @@
 /** Writing down what reconciles came to: one statement for those that found nothing new, one for the others. */
 import { priorityPenalty, type Recorded } from "#src/engine/WorkStore.ts"
 import type { Sql } from "./Db.ts"
+import { dueAgain } from "./queue-entries.ts"
 import { changedSince } from "./waiters.ts"
 
 /** Nothing changed: only the queue entry is written. */
@@ -103,9 +104,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     ),
     woken as (
       update work w set
-        again = true, waiting_on = null,
-        due_at = case when w.lease_until > now() then w.due_at else now() end,
-        rank = case when w.lease_until > now() then w.due_at else now() end
+        waiting_on = null, ${dueAgain(sql)}
       from changed c
       where w.org_id = c.org_id and (w.waiting_on = c.uid or c.gone and w.uid = c.parent_uid)
         -- What this statement wrote already saw to itself; a stale result of the batch wrote nothing.
