@@ -1,6 +1,7 @@
 /** `Database`: a Postgres server of its own for one environment. */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { BackupPolicy } from "./backup-policy.ts"
 import { DatabaseSku, Region } from "./catalog.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
@@ -12,7 +13,10 @@ export const DatabaseSpec = Schema.Struct({
   sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1"))),
   region: Region,
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
-  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1)))
+  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
+  backup: BackupPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed({}))),
+  /** Which history its data folder belongs to, under which backups are kept. Absent: its own, named by its uid. */
+  lineage: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseSpec" })
 export type DatabaseSpec = typeof DatabaseSpec.Type
 
@@ -35,7 +39,7 @@ export const Database = defineKind({
   status: DatabaseStatus,
   fields: Object.keys(DatabaseSpec.fields),
   immutable: ["region"],
-  internal: ["credentialVersion"],
+  internal: ["credentialVersion", "lineage"],
   generated: ["password"],
   after: ["Environment"],
   singleton: true,

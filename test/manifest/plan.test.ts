@@ -176,7 +176,7 @@ describe("plans", () => {
     const { blockers } = plan(parsed.success.manifest, [])
     assert.sameMembers(
       blockers.map(({ pointer }) => pointer),
-      ["/projects/0/realtime", "/projects/0/databases/0/replicas", "/projects/0/databases/0/backup"]
+      ["/projects/0/realtime", "/projects/0/databases/0/replicas"]
     )
     assert.isTrue(blockers.every(({ code }) => code === "not_available"))
   })

@@ -9,6 +9,7 @@ import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import postgres from "postgres"
 import * as database from "#reconcilers/database.ts"
+import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
@@ -67,7 +68,7 @@ export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> =
     environment: "production",
     name: "main",
     parentUid: null,
-    spec: { sku: "db-n1", region: "local", credentialVersion: 1, ...spec },
+    spec: { sku: "db-n1", region: "local", credentialVersion: 1, backup: defaultBackupPolicy, ...spec },
     generation: 1,
     status: null,
     deleting: false,
