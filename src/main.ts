@@ -9,6 +9,8 @@ import { MinimumLogLevel } from "effect/References"
 import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
+import { Budgets } from "./budgets/Budgets.ts"
+import * as budgetTidy from "./budgets/tidy.ts"
 import { AppConfig } from "./config.ts"
 import { Crons } from "./crons/Crons.ts"
 import { DueRuns } from "./crons/DueRuns.ts"
@@ -117,12 +119,12 @@ export const controlPlane = Layer.unwrap(
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const loops = roles.has("engine")
-      ? Layer.mergeAll(Housekeeping.layer, mailer, queueLoops, cronRuns, webhooks)
+      ? Layer.mergeAll(Housekeeping.layer, mailer, queueLoops, cronRuns, webhooks, budgetTidy.layer)
       : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
-      Layer.provide(Crons.layer),
+      Layer.provide([Crons.layer, Budgets.layer]),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),

@@ -1,6 +1,6 @@
 /** How whatever makes something happen says so. */
 import { randomUUIDv7 } from "node:crypto"
-import type { Fragment } from "effect/sql/Statement"
+import { type Fragment, isFragment } from "effect/sql/Statement"
 import type { Json } from "#schemas/kind.ts"
 import { inOrg, type Sql } from "#src/store/Db.ts"
 import type { EventType } from "./event-types.ts"
@@ -9,7 +9,8 @@ export interface PlatformEvent {
   readonly orgId: string
   readonly projectId: string | null
   readonly type: EventType
-  readonly data: Json
+  /** A fragment where only the statement knows it: an expression of type jsonb. */
+  readonly data: Json | Fragment
 }
 
 /**
@@ -20,25 +21,29 @@ export interface PlatformEvent {
  *     select ...
  *
  * There is no moment at which the one has happened and the other is not known. Where nobody wants it nothing is stored.
+ * A statement that tells of several things gives the CTEs of each a prefix.
  */
-export const emission = (sql: Sql, event: PlatformEvent, condition?: Fragment): Fragment => {
+export const emission = (sql: Sql, event: PlatformEvent, condition?: Fragment, prefix = ""): Fragment => {
   const gate = inOrg(sql, event.orgId)
+  const named = (name: string) => sql(`${prefix}${name}`)
+  const data = isFragment(event.data) ? event.data : sql`${sql.json(event.data)}::jsonb`
   return sql`
-    wanted as materialized (
+    ${named("wanted")} as materialized (
       select id from webhook
       where org_id = ${event.orgId}::uuid and disabled_at is null and ${event.type}::text = any (events) and ${gate}
         and ${condition ?? sql`true`}
     ),
-    happened as (
+    ${named("happened")} as (
       insert into webhook_event (org_id, id, type, project_id, data)
       select ${event.orgId}::uuid, ${randomUUIDv7()}::uuid, ${event.type}::text, ${event.projectId}::uuid,
-        ${sql.json(event.data)}::jsonb
-      where ${gate} and exists (select from wanted)
+        ${data}
+      where ${gate} and exists (select from ${named("wanted")})
       returning id
     ),
-    deliveries as (
+    ${named("deliveries")} as (
       insert into webhook_delivery (org_id, webhook_id, event_id)
-      select ${event.orgId}::uuid, w.id, h.id from wanted w cross join happened h where ${gate}
+      select ${event.orgId}::uuid, w.id, h.id from ${named("wanted")} w
+        cross join ${named("happened")} h where ${gate}
     )`
 }
 

@@ -1,0 +1,214 @@
+/**
+ * What projects may spend in a month, and what they have spent.
+ *
+ * Whatever costs something reserves the most that it can cost before it begins, and settles what it really cost when it
+ * has ended. Under a hard stop a reservation is granted only while spent and reserved together stay within the cap: the
+ * row of the month is the one place that all of them pass, so that any number of them at once never exceed it. A month
+ * is one of the calendar in UTC, and what is reserved in a month is spent in it, whenever it ends.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as SqlError from "effect/sql/SqlError"
+import type { Fragment } from "effect/sql/Statement"
+import { auditOf } from "#src/store/auditing.ts"
+import { Db, inOrg, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
+import { RevisionConflict, type StoreUnavailable } from "#src/store/errors.ts"
+import type { Actor } from "#src/store/records.ts"
+import { announcement } from "./announcement.ts"
+
+/** The budget does not allow it. Trying again helps once something has ended, the month is over or the cap is raised. */
+export class BudgetExhausted extends Schema.TaggedError<BudgetExhausted>()("BudgetExhausted", {
+  message: Schema.String
+}) {}
+
+export interface Charge {
+  readonly orgId: string
+  readonly projectId: string
+  /** Of what costs: the resource. */
+  readonly uid: string
+  readonly microUsd: number
+}
+
+export interface BudgetSettings {
+  /** Null: none. */
+  readonly monthlyCap: number | null
+  readonly alertPercent: number | null
+  readonly hardStop: boolean
+}
+
+/** Amounts are in millionths of a US dollar. */
+export interface Budget extends BudgetSettings {
+  /** `2026-11` */
+  readonly month: string
+  readonly spent: number
+  readonly reserved: number
+  readonly revision: string
+}
+
+export class Budgets extends Context.Service<
+  Budgets,
+  {
+    /**
+     * Holds an amount for a resource that is about to be made. Repeating it changes nothing. A resource that is not
+     * there some minutes later never came into being, and what was held for it is free again.
+     */
+    readonly reserve: (charge: Charge) => Effect.Effect<void, BudgetExhausted | StoreUnavailable>
+    /** What it came to in the end takes the place of what was held. Repeating it changes nothing. */
+    readonly settle: (charge: Charge) => Effect.Effect<void, StoreUnavailable>
+    readonly get: (orgId: string, projectId: string) => Effect.Effect<Budget, StoreUnavailable>
+    readonly set: (
+      orgId: string,
+      projectId: string,
+      settings: BudgetSettings & { readonly expectedRevision?: string },
+      actor: Actor
+    ) => Effect.Effect<Budget, RevisionConflict | StoreUnavailable>
+  }
+>()("svc/budgets/Budgets") {
+  static readonly layer = Layer.effect(
+    Budgets,
+    Effect.gen(function* () {
+      const { api, engine } = yield* Db
+
+      const get = Effect.fn("Budgets.get")(function* (orgId: string, projectId: string) {
+        const [row] = yield* repeatable(api<Budget>`
+          select b.monthly_cap::float8 as "monthlyCap",
+            case when b.org_id is null then ${defaults.alertPercent}::int else b.alert_percent end as "alertPercent",
+            coalesce(b.hard_stop, ${defaults.hardStop}::boolean) as "hardStop",
+            to_char(t.month, 'YYYY-MM') as month, coalesce(m.spent, 0)::float8 as spent,
+            coalesce(m.reserved, 0)::float8 as reserved, coalesce(b.revision, 0)::text as revision
+          from (select ${thisMonth(api)} as month where ${inOrg(api, orgId)}) t
+          left join project_budget b on b.org_id = ${orgId}::uuid and b.project_uid = ${projectId}::uuid
+          left join budget_month m
+            on m.org_id = ${orgId}::uuid and m.project_uid = ${projectId}::uuid and m.month = t.month`)
+        return row ?? (yield* Effect.die(new Error("the budget's query answered no row")))
+      })
+
+      return Budgets.of({
+        reserve: Effect.fn("Budgets.reserve")(function* (charge) {
+          const granted = yield* repeatable(
+            // Whoever reserved the same thing at this moment is found by the second look.
+            Effect.retry(reserve(api, charge), {
+              times: 1,
+              while: (error) => SqlError.isSqlError(error) && violatedUnique(error) === "budget_entry_pkey"
+            })
+          )
+          if (!granted) return yield* exhausted(yield* get(charge.orgId, charge.projectId), charge.microUsd)
+        }),
+        settle: Effect.fn("Budgets.settle")(function* (charge) {
+          yield* repeatable(settle(engine, charge))
+        }),
+        get,
+        set: Effect.fn("Budgets.set")(function* (orgId, projectId, settings, actor) {
+          const rows = yield* repeatable(put(api, orgId, projectId, settings, actor))
+          if (rows.length === 0) {
+            return yield* new RevisionConflict({ message: "The budget was changed at the same moment" })
+          }
+          return yield* get(orgId, projectId)
+        })
+      })
+    })
+  )
+}
+
+/** Of a project whose budget nobody has set. */
+export const defaults: BudgetSettings = { monthlyCap: null, alertPercent: 80, hardStop: false }
+
+export const thisMonth = (sql: Sql): Fragment => sql`date_trunc('month', now() at time zone 'UTC')::date`
+
+/** Held until the statement's end: no other budget is in force before what was begun under this one is counted. */
+const inForce = (sql: Sql, { orgId, projectId }: Charge) => sql`
+  select monthly_cap, alert_percent, hard_stop from project_budget
+  where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)} for share`
+
+const reserve = (sql: Sql, charge: Charge) => {
+  const { orgId, projectId, uid, microUsd } = charge
+  const gate = inOrg(sql, orgId)
+  const most = sql`(select monthly_cap from budget where hard_stop)`
+  return Effect.map(
+    sql<{ readonly granted: boolean }>`
+      with budget as materialized (${inForce(sql, charge)}),
+      known as materialized (
+        select uid from budget_entry where org_id = ${orgId}::uuid and uid = ${uid}::uuid and ${gate}
+      ), held as (
+        insert into budget_month as m (org_id, project_uid, month, reserved)
+        select ${orgId}::uuid, ${projectId}::uuid, ${thisMonth(sql)}, ${microUsd}::bigint
+        where ${gate} and not exists (select from known) and (${most} is null or ${microUsd}::bigint <= ${most})
+        on conflict (org_id, project_uid, month) do update set reserved = m.reserved + excluded.reserved
+          where ${most} is null or m.spent + m.reserved + excluded.reserved <= ${most}
+        returning month
+      ), entered as (
+        insert into budget_entry (org_id, uid, project_uid, month, reserved)
+        select ${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, month, ${microUsd}::bigint from held where ${gate}
+      )
+      select exists (select from known) or exists (select from held) as granted`,
+    ([row]) => row?.granted === true
+  )
+}
+
+const settle = (sql: Sql, charge: Charge) => {
+  const { orgId, projectId, uid, microUsd } = charge
+  const told = announcement(sql, orgId, projectId)
+  return sql`
+    with budget as materialized (${inForce(sql, charge)}),
+    settled as (
+      insert into budget_entry as e (org_id, uid, project_uid, month, reserved, spent, settled_at)
+      values (${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, ${thisMonth(sql)}, 0, ${microUsd}::bigint, now())
+      on conflict (org_id, uid) do update set spent = excluded.spent, settled_at = now() where e.settled_at is null
+      returning e.month, e.reserved
+    ), counted as (
+      insert into budget_month as m (org_id, project_uid, month, spent, alert_id, exceeded_id)
+      select ${orgId}::uuid, ${projectId}::uuid, s.month, ${microUsd}::bigint,
+        ${told.alertId(sql`${microUsd}::bigint`)}, ${told.exceededId(sql`${microUsd}::bigint`)}
+      from settled s
+      on conflict (org_id, project_uid, month) do update set spent = m.spent + excluded.spent,
+        reserved = m.reserved - (select reserved from settled),
+        alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent + excluded.spent`)}),
+        exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent + excluded.spent`)})
+      returning month, spent, alert_id, exceeded_id
+    ),
+    ${told.emissions("counted")}
+    select month from counted`
+}
+
+const put = (
+  sql: Sql,
+  orgId: string,
+  projectId: string,
+  settings: BudgetSettings & { readonly expectedRevision?: string },
+  actor: Actor
+) => {
+  const { monthlyCap, alertPercent, hardStop, expectedRevision = null } = settings
+  const gate = inOrg(sql, orgId)
+  const told = announcement(sql, orgId, projectId)
+  return sql`
+    with budget as (
+      insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop)
+      select ${orgId}::uuid, ${projectId}::uuid, ${monthlyCap}::bigint, ${alertPercent}::int, ${hardStop}::boolean
+      where ${gate}
+      on conflict (org_id, project_uid) do update set monthly_cap = excluded.monthly_cap,
+        alert_percent = excluded.alert_percent, hard_stop = excluded.hard_stop, revision = b.revision + 1
+        where ${expectedRevision}::bigint is null or b.revision = ${expectedRevision}::bigint
+      returning project_uid as id, monthly_cap, alert_percent, hard_stop
+    ), counted as (
+      -- A cap that is lower than what was spent is one that was reached.
+      update budget_month m set alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent`)}),
+        exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent`)})
+      from budget b
+      where m.org_id = ${orgId}::uuid and m.project_uid = b.id and m.month = ${thisMonth(sql)} and ${gate}
+      returning m.month, m.spent, m.alert_id, m.exceeded_id
+    ),
+    ${told.emissions("counted")},
+    audited as (${auditOf(sql, orgId, actor, "budget")})
+    select id from budget`
+}
+
+const exhausted = ({ month, monthlyCap, spent, reserved }: Budget, asked: number) => {
+  const usd = (microUsd: number) => `$${(microUsd / 1_000_000).toFixed(6).replace(/0{1,4}$/, "")}`
+  return new BudgetExhausted({
+    message:
+      `The project's budget of ${usd(monthlyCap ?? 0)} for ${month} does not allow it: ${usd(spent)} are spent and ` +
+      `${usd(reserved)} reserved, and this may cost ${usd(asked)}. Raise the cap, or ask for less`
+  })
+}

@@ -1,0 +1,308 @@
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { tidy } from "#src/budgets/tidy.ts"
+import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
+import { testDb } from "#test/setup/database.ts"
+import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+
+const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
+  Layer.provide(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb())
+)
+
+const open = { monthlyCap: null, alertPercent: 80, hardStop: false } as const
+const capped = (monthlyCap: number) => ({ monthlyCap, alertPercent: 80, hardStop: true })
+
+const newProject = Effect.fnUntraced(function* () {
+  const { id: orgId } = yield* makeOrganization()
+  const place = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
+  return { orgId, projectId: place.projectId, place }
+})
+
+/** The events of a project that some endpoint wants to hear of, in order. */
+const listening = Effect.fnUntraced(function* (orgId: string) {
+  const { engine: sql } = yield* Db
+  yield* sql`insert into webhook (org_id, id, url, events, key_id, sealed)
+    values (${orgId}, ${uuid()}, 'https://hooks.example.test/', '{budget.alert,budget.exceeded}', 'k', '\\x00')`
+  return sql<{ readonly type: string; readonly projectId: string; readonly data: Record<string, unknown> }>`
+    select e.type, e.project_id as "projectId", e.data from webhook_event e
+    join webhook_delivery d on d.org_id = e.org_id and d.event_id = e.id
+    where e.org_id = ${orgId} order by e.created_at, e.type`
+})
+
+const agesOf = Effect.fnUntraced(function* (orgId: string, minutes: number) {
+  const { engine: sql } = yield* Db
+  yield* sql`update budget_entry set reserved_at = reserved_at - make_interval(mins => ${minutes}::int)
+    where org_id = ${orgId}`
+})
+
+layer(stack, { excludeTestServices: true, timeout: "1 minute" })("budgets", (it) => {
+  it.effect("without a cap everything is granted and counted", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { orgId, projectId } = yield* newProject()
+      const before = yield* budgets.get(orgId, projectId)
+      assert.deepInclude(before, { ...open, spent: 0, reserved: 0, revision: "0" })
+      const uid = uuid()
+      yield* budgets.reserve({ orgId, projectId, uid, microUsd: 9_000_000_000_000 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 0, reserved: 9_000_000_000_000 })
+      yield* budgets.settle({ orgId, projectId, uid, microUsd: 7 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 7, reserved: 0 })
+    })
+  )
+
+  it.effect("a hard stop refuses what could cost more than is left, and says what is left of what", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(1_000_000), actor)
+      const charge = (microUsd: number) => ({ orgId, projectId, uid: uuid(), microUsd })
+      const tooMuch = yield* Effect.flip(budgets.reserve(charge(1_000_001)))
+      assert.strictEqual(tooMuch._tag, "BudgetExhausted")
+      const first = charge(600_000)
+      yield* budgets.reserve(first)
+      const refused = yield* Effect.flip(budgets.reserve(charge(400_001)))
+      assert.match(refused.message, /\$1\.00 .* \$0\.00 are spent and \$0\.60 reserved, .* \$0\.400001/)
+      yield* budgets.reserve(charge(400_000))
+      yield* budgets.settle({ ...first, microUsd: 1 })
+      // What was reserved and not spent is free again.
+      yield* budgets.reserve(charge(599_999))
+      assert.strictEqual((yield* Effect.flip(budgets.reserve(charge(1))))._tag, "BudgetExhausted")
+      yield* budgets.set(orgId, projectId, { ...capped(1_000_000), hardStop: false }, actor)
+      yield* budgets.reserve(charge(5_000_000))
+    })
+  )
+
+  it.effect("another project's and another organization's money is their own", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const [one, other] = [yield* newProject(), yield* newProject()]
+      yield* budgets.set(one.orgId, one.projectId, capped(10), actor)
+      const uid = uuid()
+      yield* budgets.reserve({ ...other, uid, microUsd: 100 })
+      yield* budgets.reserve({ ...one, uid, microUsd: 10 })
+      assert.deepInclude(yield* budgets.get(other.orgId, other.projectId), {
+        monthlyCap: null,
+        reserved: 100
+      })
+      assert.deepInclude(yield* budgets.get(one.orgId, other.projectId), { monthlyCap: null, reserved: 0 })
+    })
+  )
+
+  it.effect("repeating a reservation or a settlement changes nothing, also at the same moment", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(100), actor)
+      const charge = { orgId, projectId, uid: uuid(), microUsd: 60 }
+      const eight = Array.from({ length: 8 }, (_, i) => i)
+      yield* Effect.forEach(eight, () => budgets.reserve(charge), { concurrency: "unbounded" })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 0, reserved: 60 })
+      yield* Effect.forEach(eight, (i) => budgets.settle({ ...charge, microUsd: 40 + i }), {
+        concurrency: "unbounded"
+      })
+      const { spent, reserved } = yield* budgets.get(orgId, projectId)
+      assert.isTrue(spent >= 40 && spent < 48, `${spent}`)
+      assert.strictEqual(reserved, 0)
+      yield* budgets.reserve(charge)
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent, reserved: 0 })
+    })
+  )
+
+  it.effect("any number of reservations at once never exceed the cap, and use all of it", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { engine: sql } = yield* Db
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(1_000), actor)
+      const granted = yield* Effect.forEach(
+        Array.from({ length: 120 }, () => ({ orgId, projectId, uid: uuid(), microUsd: 25 })),
+        (charge) => Effect.map(Effect.result(budgets.reserve(charge)), (one) => one._tag === "Success"),
+        { concurrency: "unbounded" }
+      )
+      assert.strictEqual(granted.filter(Boolean).length, 40)
+      const [row] = yield* sql`select sum(reserved)::int as sum, count(*)::int as count from budget_entry
+        where org_id = ${orgId}`
+      assert.deepStrictEqual(row, { sum: 1_000, count: 40 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 0, reserved: 1_000 })
+    })
+  )
+
+  it.effect("whatever is reserved, settled and repeated in whatever order, the books are right", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      for (let seed = 1; seed <= 40; seed++) {
+        const random = new Seeded(seed)
+        const cap = random.int(0, 100)
+        const { orgId, projectId } = yield* newProject()
+        yield* budgets.set(orgId, projectId, capped(cap), actor)
+        const uids = Array.from({ length: 6 }, uuid)
+        const held = new Map<number, number>()
+        const spent = new Map<number, number>()
+        const sum = (amounts: Map<number, number>) => [...amounts.values()].reduce((a, b) => a + b, 0)
+        for (let step = 0; step < 25; step++) {
+          const [uid, microUsd] = [random.int(0, 5), random.int(0, 40)]
+          const settle = random.chance(0.4)
+          const charge = { orgId, projectId, uid: uids[uid] ?? "", microUsd }
+          if (settle) {
+            yield* budgets.settle(charge)
+            if (!spent.has(uid)) spent.set(uid, microUsd)
+            held.delete(uid)
+          } else {
+            const result = yield* Effect.result(budgets.reserve(charge))
+            const known = held.has(uid) || spent.has(uid)
+            const fits = sum(held) + sum(spent) + microUsd <= cap
+            assert.strictEqual(result._tag, known || fits ? "Success" : "Failure", `seed ${seed}`)
+            if (!known && fits) held.set(uid, microUsd)
+          }
+          const { spent: s, reserved } = yield* budgets.get(orgId, projectId)
+          assert.deepStrictEqual([s, reserved], [sum(spent), sum(held)])
+        }
+      }
+    })
+  )
+
+  it.effect("what is reserved in one month and ends in the next is counted once, in the first", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { engine: sql } = yield* Db
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(100), actor)
+      const charge = { orgId, projectId, uid: uuid(), microUsd: 90 }
+      yield* budgets.reserve(charge)
+      for (const table of ["budget_entry", "budget_month"]) {
+        yield* sql`update ${sql(table)} set month = month - interval '1 month' where org_id = ${orgId}`
+      }
+      // A new month, with all of its money.
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 0, reserved: 0 })
+      yield* budgets.reserve({ ...charge, uid: uuid(), microUsd: 100 })
+      yield* budgets.settle({ ...charge, microUsd: 80 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 0, reserved: 100 })
+      const months = yield* sql`select spent::int, reserved::int from budget_month
+        where org_id = ${orgId} order by month`
+      assert.deepStrictEqual(
+        [...months],
+        [
+          { spent: 80, reserved: 0 },
+          { spent: 0, reserved: 100 }
+        ]
+      )
+    })
+  )
+
+  it.effect("what never came into being gives its money back; what is there keeps it", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const resources = yield* Resources
+      const { orgId, projectId, place } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(100), actor)
+      const there = cacheChange(place, "one")
+      yield* resources.write(orgId, [there], actor)
+      const lost = { orgId, projectId, uid: uuid(), microUsd: 30 }
+      yield* budgets.reserve({ orgId, projectId, uid: there.uid, microUsd: 50 })
+      yield* budgets.reserve(lost)
+      yield* budgets.reserve({ orgId, projectId, uid: uuid(), microUsd: 20 })
+      yield* agesOf(orgId, 9)
+      yield* tidy
+      assert.strictEqual((yield* budgets.get(orgId, projectId)).reserved, 100)
+      yield* agesOf(orgId, 2)
+      yield* Effect.all([tidy, tidy, tidy], { concurrency: "unbounded" })
+      assert.strictEqual((yield* budgets.get(orgId, projectId)).reserved, 50)
+      // It did run after all: what it cost is counted.
+      yield* budgets.settle({ ...lost, microUsd: 5 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 5, reserved: 50 })
+    })
+  )
+
+  it.effect("passing the threshold and reaching the cap are told of once a month each", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { engine: sql } = yield* Db
+      const { orgId, projectId } = yield* newProject()
+      const told = yield* listening(orgId)
+      yield* budgets.set(
+        orgId,
+        projectId,
+        { monthlyCap: 1_000_000, alertPercent: 50, hardStop: false },
+        actor
+      )
+      const spend = (microUsd: number) => budgets.settle({ orgId, projectId, uid: uuid(), microUsd })
+      yield* spend(499_999)
+      assert.lengthOf(yield* told, 0)
+      yield* Effect.forEach(
+        Array.from({ length: 10 }, () => 10_000),
+        spend,
+        { concurrency: "unbounded" }
+      )
+      const [alert, ...more] = yield* told
+      assert.lengthOf(more, 0)
+      assert.deepStrictEqual(alert, {
+        type: "budget.alert",
+        projectId,
+        data: {
+          month: (yield* budgets.get(orgId, projectId)).month,
+          monthlyCapUsd: 1,
+          alertThresholdPercent: 50,
+          hardStop: false,
+          spentUsd: 0.509999
+        }
+      })
+      yield* Effect.forEach(
+        Array.from({ length: 10 }, () => 100_000),
+        spend,
+        { concurrency: "unbounded" }
+      )
+      assert.deepStrictEqual(
+        (yield* told).map(({ type }) => type),
+        ["budget.alert", "budget.exceeded"]
+      )
+      // Another month, another time.
+      yield* sql`update budget_month set month = month - interval '1 month' where org_id = ${orgId}`
+      yield* spend(2_000_000)
+      assert.deepStrictEqual((yield* told).map(({ type }) => type).sort(), [
+        "budget.alert",
+        "budget.alert",
+        "budget.exceeded",
+        "budget.exceeded"
+      ])
+    })
+  )
+
+  it.effect("a cap below what is spent is one that was reached", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { orgId, projectId } = yield* newProject()
+      const told = yield* listening(orgId)
+      yield* budgets.settle({ orgId, projectId, uid: uuid(), microUsd: 70 })
+      assert.lengthOf(yield* told, 0)
+      yield* budgets.set(orgId, projectId, { monthlyCap: 50, alertPercent: null, hardStop: true }, actor)
+      assert.deepStrictEqual(
+        (yield* told).map(({ type }) => type),
+        ["budget.exceeded"]
+      )
+    })
+  )
+
+  it.effect("of two changes of one budget at once, one is refused", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { orgId, projectId } = yield* newProject()
+      const { revision } = yield* budgets.set(orgId, projectId, capped(1), actor)
+      const results = yield* Effect.forEach(
+        [2, 3],
+        (cap) =>
+          Effect.result(budgets.set(orgId, projectId, { ...capped(cap), expectedRevision: revision }, actor)),
+        { concurrency: "unbounded" }
+      )
+      assert.sameMembers(
+        results.map(({ _tag }) => _tag),
+        ["Success", "Failure"]
+      )
+    })
+  )
+})
