@@ -1,0 +1,195 @@
+/**
+ * How an object of a repository is written: compressed, then sealed in frames, so that neither needs more memory than
+ * a frame, however large the object is.
+ *
+ * `magic, salt (32 bytes)`, then frames: `length with the mark of the last (4 bytes), ciphertext, tag (16 bytes)`.
+ * Every object has a key of its own, derived from that of the lineage (HKDF, RFC 5869) by the salt, so frame numbers
+ * can be nonces. A frame is bound to the lineage, the object's name, its own number and whether it is the last: what is
+ * altered, left out, put in another order, cut off or moved under another name does not open. (The construction is
+ * that of "Online Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance", Hoang et al. 2015.)
+ */
+import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto"
+import { Readable } from "node:stream"
+import { constants, createZstdCompress, createZstdDecompress } from "node:zlib"
+
+const magic = Buffer.from("svcb1\n\0\0", "latin1")
+const saltLength = 32
+const tagLength = 16
+/** Of compressed bytes in a frame. */
+export const frameSize = 128 * 1024
+const lastFrame = 0x8000_0000
+
+/** Where an object belongs. */
+export interface ObjectName {
+  readonly lineage: string
+  readonly name: string
+}
+
+/** Bytes and their digest, counted as they pass. */
+export interface Tally {
+  readonly bytes: number
+  readonly sha256: string
+}
+export interface Counting {
+  readonly count: (chunk: Uint8Array) => void
+  readonly tally: () => Tally
+}
+export const counting = (): Counting => {
+  const hash = createHash("sha256")
+  let bytes = 0
+  return {
+    count: (chunk) => {
+      bytes += chunk.length
+      hash.update(chunk)
+    },
+    tally: () => ({ bytes, sha256: hash.digest("hex") })
+  }
+}
+
+/** What is not what it should be: it was altered, cut off, or belongs elsewhere. */
+export class NotAuthentic extends Error {
+  override readonly name = "NotAuthentic"
+}
+
+const keyOf = (lineageKey: Uint8Array, salt: Uint8Array, { lineage, name }: ObjectName) =>
+  Buffer.from(hkdfSync("sha256", lineageKey, salt, JSON.stringify(["svc backup", lineage, name]), 32))
+
+const nonceOf = (frame: number) => {
+  const nonce = Buffer.alloc(12)
+  nonce.writeBigUInt64BE(BigInt(frame), 4)
+  return nonce
+}
+const boundTo = ({ lineage, name }: ObjectName, frame: number, head: Uint8Array) =>
+  Buffer.concat([Buffer.from(JSON.stringify([lineage, name, frame])), head])
+
+const headOf = (length: number, last: boolean) => {
+  const head = Buffer.alloc(4)
+  head.writeUInt32BE(last ? (length | lastFrame) >>> 0 : length)
+  return head
+}
+
+/** Zstandard's fastest level: a backup should cost the databases beside it little. */
+const level = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
+
+/** Seals; `plain` sees what comes in, `stored` what goes out. */
+export async function* encode(
+  lineageKey: Uint8Array,
+  object: ObjectName,
+  content: AsyncIterable<Uint8Array>,
+  tallies: { readonly plain?: Counting; readonly stored?: Counting } = {}
+): AsyncGenerator<Uint8Array> {
+  const salt = randomBytes(saltLength)
+  const key = keyOf(lineageKey, salt, object)
+  const out = (chunk: Buffer) => {
+    tallies.stored?.count(chunk)
+    return chunk
+  }
+  const frame = (number: number, body: Buffer, last: boolean) => {
+    const head = headOf(body.length, last)
+    const cipher = createCipheriv("aes-256-gcm", key, nonceOf(number)).setAAD(boundTo(object, number, head))
+    return Buffer.concat([head, cipher.update(body), cipher.final(), cipher.getAuthTag()])
+  }
+
+  yield out(Buffer.concat([magic, salt]))
+  let number = 0
+  // One frame is held back, because only the end tells which is the last.
+  let pending: Buffer = Buffer.alloc(0)
+  for await (const chunk of compressed(content, tallies.plain)) {
+    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk])
+    while (pending.length > frameSize) {
+      yield out(frame(number++, pending.subarray(0, frameSize), false))
+      pending = pending.subarray(frameSize)
+    }
+  }
+  yield out(frame(number, pending, true))
+}
+
+/** Opens. Nothing is given out that was not authenticated; whether it was all is known at the end. */
+export async function* decode(
+  lineageKey: Uint8Array,
+  object: ObjectName,
+  content: AsyncIterable<Uint8Array>,
+  tallies: { readonly plain?: Counting; readonly stored?: Counting } = {}
+): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const chunk of decompressed(opened(lineageKey, object, content, tallies.stored))) {
+      tallies.plain?.count(chunk)
+      yield chunk
+    }
+  } catch (error) {
+    // Compressed data that was authenticated and cannot be read ends in the same words.
+    if (error instanceof Error && "code" in error && String(error.code).startsWith("ZSTD_")) {
+      throw new NotAuthentic(`${object.name} cannot be decompressed`)
+    }
+    throw error
+  }
+}
+
+async function* opened(
+  lineageKey: Uint8Array,
+  object: ObjectName,
+  content: AsyncIterable<Uint8Array>,
+  stored: Counting | undefined
+): AsyncGenerator<Buffer> {
+  let held: Buffer = Buffer.alloc(0)
+  let key: Buffer | undefined
+  let number = 0
+  let ended = false
+  for await (const chunk of content) {
+    stored?.count(chunk)
+    held = held.length === 0 ? Buffer.from(chunk) : Buffer.concat([held, chunk])
+    if (key === undefined) {
+      if (held.length < magic.length + saltLength) continue
+      if (!held.subarray(0, magic.length).equals(magic)) throw altered(object)
+      key = keyOf(lineageKey, held.subarray(magic.length, magic.length + saltLength), object)
+      held = held.subarray(magic.length + saltLength)
+    }
+    while (held.length >= 4) {
+      const marked = held.readUInt32BE(0)
+      const last = (marked & lastFrame) !== 0
+      const length = marked & ~lastFrame
+      if (ended || length > frameSize) throw altered(object)
+      const end = 4 + length + tagLength
+      if (held.length < end) break
+      const decipher = createDecipheriv("aes-256-gcm", key, nonceOf(number))
+        .setAAD(boundTo(object, number, held.subarray(0, 4)))
+        .setAuthTag(held.subarray(end - tagLength, end))
+      const body = decipher.update(held.subarray(4, 4 + length))
+      try {
+        decipher.final()
+      } catch {
+        throw altered(object)
+      }
+      yield body
+      held = held.subarray(end)
+      number++
+      ended = last
+    }
+  }
+  if (!ended || held.length > 0) throw altered(object)
+}
+
+const altered = ({ name }: ObjectName) =>
+  new NotAuthentic(`${name} does not open: it was altered, cut off, or belongs elsewhere`)
+
+const compressed = (content: AsyncIterable<Uint8Array>, plain: Counting | undefined) =>
+  through(counted(content, plain), createZstdCompress(level))
+const decompressed = (content: AsyncIterable<Uint8Array>) => through(content, createZstdDecompress())
+
+async function* counted(content: AsyncIterable<Uint8Array>, counter: Counting | undefined) {
+  for await (const chunk of content) {
+    counter?.count(chunk)
+    yield chunk
+  }
+}
+
+/** Errors of the source come out of the end, and leaving the end early closes the source. */
+const through = (
+  content: AsyncIterable<Uint8Array>,
+  transform: ReturnType<typeof createZstdCompress>
+): AsyncIterable<Buffer> => {
+  const source = Readable.from(content, { objectMode: false, highWaterMark: 1 << 20 })
+  source.once("error", (error) => transform.destroy(error))
+  transform.once("close", () => source.destroy())
+  return source.pipe(transform)
+}
