@@ -9,6 +9,11 @@ export const Region = Schema.Literals(regions).annotate({
 })
 export const defaultRegion = regions[0]
 
+/** How processor time is given: from what is left of the machine, or for oneself. */
+export const cpuKinds = ["shared", "performance"] as const
+export const CpuKind = Schema.Literals(cpuKinds).annotate({ identifier: "CpuKind" })
+export type CpuKind = typeof CpuKind.Type
+
 const MiB = 1024 * 1024
 
 export interface CacheSize {

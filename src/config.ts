@@ -50,6 +50,8 @@ export interface Settings {
   readonly signUp: "open" | "invited"
   /** Reverse proxies of ours that a request passes: so many entries of `X-Forwarded-For` are to be believed. */
   readonly proxies: number
+  /** A file with prices, limits and names of regions. Absent: those that are built in. */
+  readonly catalogFile: string | undefined
 }
 
 /** An OpenID Connect provider. */
@@ -186,7 +188,8 @@ const settings: Config.Config<Settings> = Config.all({
   signUp: Config.schema(Schema.Literals(["open", "invited"]), "SVC_SIGN_UP").pipe(
     Config.withDefault("open" as const)
   ),
-  proxies: Config.schema(Proxies, "SVC_PROXIES").pipe(Config.withDefault(0))
+  proxies: Config.schema(Proxies, "SVC_PROXIES").pipe(Config.withDefault(0)),
+  catalogFile: optional("SVC_CATALOG")
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()

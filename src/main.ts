@@ -11,6 +11,7 @@ import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
 import { Budgets } from "./budgets/Budgets.ts"
 import * as budgetTidy from "./budgets/tidy.ts"
+import { Catalog } from "./catalog/Catalog.ts"
 import { AppConfig } from "./config.ts"
 import { Crons } from "./crons/Crons.ts"
 import { DueRuns } from "./crons/DueRuns.ts"
@@ -124,7 +125,7 @@ export const controlPlane = Layer.unwrap(
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
-      Layer.provide([Crons.layer, Budgets.layer]),
+      Layer.provide([Crons.layer, Budgets.layer, Catalog.layer]),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),

@@ -1,0 +1,113 @@
+/**
+ * What the catalogue says: where things run, how much of what can be asked for, and what it costs. What is built in holds
+ * for an operator who says nothing; a file replaces parts of it.
+ */
+import * as Schema from "effect/Schema"
+import { CpuKind, cpuKinds, Region, regions } from "#schemas/catalog.ts"
+
+/** US dollars. So fine that a byte and a second have a price. */
+const Price = Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))
+
+export const RegionEntry = Schema.Struct({
+  id: Region,
+  name: Schema.NonEmptyString,
+  city: Schema.String,
+  country: Schema.String,
+  continent: Schema.String
+}).annotate({ identifier: "CatalogRegion" })
+export type RegionEntry = typeof RegionEntry.Type
+
+const bounds = (lowest: number, highest: number, whole: boolean) => {
+  const number = whole ? Schema.Int : Schema.Finite
+  const bound = number.check(Schema.isBetween({ minimum: lowest, maximum: highest }))
+  return Schema.Struct({ min: bound, max: bound }).check(
+    Schema.makeFilter(({ min, max }) => (min <= max ? undefined : "min is more than max"))
+  )
+}
+
+export const ExecutionLimits = Schema.Struct({
+  cpus: bounds(0.01, 1024, false),
+  memoryMb: bounds(6, 16 * 1024 * 1024, true),
+  timeoutSeconds: bounds(1, 30 * 86_400, true),
+  /** Null: as many as they like. */
+  maxActiveExecutionsPerProject: Schema.NullOr(
+    Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 100_000 }))
+  ),
+  maxEnvVariables: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 10_000 }))
+})
+export type ExecutionLimits = typeof ExecutionLimits.Type
+
+const ComputePrice = Schema.Struct({ perVcpuSecondUsd: Price, perMibSecondUsd: Price })
+
+/** What a file may say. What it leaves out stays as it is built in. */
+export const CatalogFile = Schema.Struct({
+  regions: Schema.optionalKey(Schema.NonEmptyArray(RegionEntry)),
+  executions: Schema.optionalKey(
+    Schema.Struct({
+      cpuKinds: Schema.optionalKey(Schema.NonEmptyArray(CpuKind)),
+      limits: Schema.optionalKey(
+        Schema.Struct({
+          cpus: Schema.optionalKey(ExecutionLimits.fields.cpus),
+          memoryMb: Schema.optionalKey(ExecutionLimits.fields.memoryMb),
+          timeoutSeconds: Schema.optionalKey(ExecutionLimits.fields.timeoutSeconds),
+          maxActiveExecutionsPerProject: Schema.optionalKey(
+            ExecutionLimits.fields.maxActiveExecutionsPerProject
+          ),
+          maxEnvVariables: Schema.optionalKey(ExecutionLimits.fields.maxEnvVariables)
+        })
+      ),
+      prices: Schema.optionalKey(
+        Schema.Struct({
+          shared: Schema.optionalKey(ComputePrice),
+          performance: Schema.optionalKey(ComputePrice)
+        })
+      )
+    })
+  )
+})
+export type CatalogFile = typeof CatalogFile.Type
+
+export interface CatalogContent {
+  readonly regions: ReadonlyArray<RegionEntry>
+  readonly executions: {
+    readonly architectures: ReadonlyArray<string>
+    readonly cpuKinds: ReadonlyArray<CpuKind>
+    readonly limits: ExecutionLimits
+    readonly prices: Readonly<Record<CpuKind, typeof ComputePrice.Type>>
+  }
+}
+
+/** As images name them. */
+const architecture = process.arch === "x64" ? "amd64" : process.arch
+
+export const builtIn: CatalogContent = {
+  regions: regions.map((id) => ({ id, name: "This machine", city: "", country: "", continent: "" })),
+  executions: {
+    architectures: [architecture],
+    cpuKinds,
+    limits: {
+      cpus: { min: 0.1, max: 4 },
+      memoryMb: { min: 32, max: 8192 },
+      timeoutSeconds: { min: 1, max: 86_400 },
+      maxActiveExecutionsPerProject: 20,
+      maxEnvVariables: 200
+    },
+    prices: {
+      shared: { perVcpuSecondUsd: 0.000006, perMibSecondUsd: 0.000000001 },
+      performance: { perVcpuSecondUsd: 0.000012, perMibSecondUsd: 0.000000001 }
+    }
+  }
+}
+
+export const replaced = (file: CatalogFile): CatalogContent => {
+  const { executions } = builtIn
+  return {
+    regions: file.regions ?? builtIn.regions,
+    executions: {
+      architectures: executions.architectures,
+      cpuKinds: file.executions?.cpuKinds ?? executions.cpuKinds,
+      limits: { ...executions.limits, ...file.executions?.limits },
+      prices: { ...executions.prices, ...file.executions?.prices }
+    }
+  }
+}
