@@ -8,6 +8,8 @@ import * as Schema from "effect/Schema"
 import { EnvironmentSpec } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { ProjectSpec } from "#schemas/project.ts"
+import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
+import { microUsdOf, usdOf } from "#src/budgets/money.ts"
 import { newSigningSecret } from "#src/outbound/signature.ts"
 import type { CreateChange } from "#src/store/changes.ts"
 import { Invocations, previousSigningField, signingField } from "#src/store/Invocations.ts"
@@ -15,12 +17,12 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { EnvironmentView, ProjectList, ProjectView } from "./definition/projects.ts"
+import { BudgetView, EnvironmentView, ProjectList, ProjectView } from "./definition/projects.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
 import { environmentView, projectView } from "./views.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, mismatch, precondition, remove, stored } from "./writing.ts"
 
 /** A project and the environments that every project has. */
 export const newProject = (
@@ -62,11 +64,26 @@ const theProject = Effect.gen(function* () {
   return Option.isSome(found) ? found.value : yield* notFound("project")
 })
 
+const budgetView = ({ monthlyCap, alertPercent, hardStop, month, spent, reserved }: Budget) => ({
+  monthlyCapUsd: monthlyCap === null ? null : usdOf(monthlyCap),
+  alertThresholdPercent: alertPercent,
+  hardStop,
+  month,
+  spentUsd: usdOf(spent),
+  reservedUsd: usdOf(reserved),
+  remainingUsd: monthlyCap === null ? null : usdOf(Math.max(0, monthlyCap - spent - reserved))
+})
+
 export const layerProjects = HttpApiBuilder.group(
   Api,
   "projects",
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
+    const budgets = yield* Budgets
+    const theBudget = Effect.gen(function* () {
+      const { orgId, place } = yield* RequestScope
+      return yield* Effect.mapError(budgets.get(orgId, place?.projectId ?? ""), fromStore)
+    })
     return handlers.handleAll(
       guard(Api.groups.projects)({
         list: Effect.fnUntraced(function* () {
@@ -112,7 +129,26 @@ export const layerProjects = HttpApiBuilder.group(
           )
           return answer(ProjectView, projectView(after), after)
         }),
-        delete: () => Effect.flatMap(theProject, remove)
+        delete: () => Effect.flatMap(theProject, remove),
+        getBudget: () => Effect.map(theBudget, (budget) => answer(BudgetView, budgetView(budget), budget)),
+        setBudget: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, place, caller, ifMatch } = yield* RequestScope
+          const expected = ifMatch === undefined ? {} : yield* precondition(yield* theBudget)
+          const settings = {
+            monthlyCap: payload.monthlyCapUsd === null ? null : microUsdOf(payload.monthlyCapUsd),
+            alertPercent:
+              payload.alertThresholdPercent === undefined
+                ? defaults.alertPercent
+                : payload.alertThresholdPercent,
+            hardStop: payload.hardStop ?? defaults.hardStop,
+            ...expected
+          }
+          const budget = yield* Effect.mapError(
+            budgets.set(orgId, place?.projectId ?? "", settings, caller.actor),
+            (error) => (error._tag === "RevisionConflict" ? mismatch : fromStore(error))
+          )
+          return answer(BudgetView, budgetView(budget), budget)
+        })
       })
     )
   })

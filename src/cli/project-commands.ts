@@ -4,10 +4,13 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import { RuntimeClass } from "#schemas/project.ts"
+import type { BudgetView } from "../api/definition/projects.ts"
 import { Client, call } from "./client.ts"
+import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, project, waiting, yes } from "./flags.ts"
-import { json, out, paint, say, table } from "./output.ts"
+import { facts, json, out, paint, say, table } from "./output.ts"
 import { deleted } from "./service.ts"
 import { waitForOne } from "./wait.ts"
 
@@ -79,9 +82,94 @@ const projectsDelete = Command.make(
     )
 ).pipe(Command.withAlias("rm"), Command.withDescription("Delete a project and everything in it"))
 
+type Budget = (typeof BudgetView)["Type"]
+
+const showBudget = (budget: Budget) => {
+  const usd = (amount: number | null, none: string) => (amount === null ? none : `$${amount}`)
+  return facts([
+    ["Month", budget.month],
+    ["Cap", usd(budget.monthlyCapUsd, "none")],
+    ["Spent", usd(budget.spentUsd, "")],
+    ["Reserved", usd(budget.reservedUsd, "")],
+    ["Left", usd(budget.remainingUsd, "any number")],
+    ["Alert", budget.alertThresholdPercent === null ? "never" : `at ${budget.alertThresholdPercent} %`],
+    ["At the cap", budget.hardStop ? "nothing is begun that could exceed it" : "it is counted only"]
+  ])
+}
+
+const budgetGet = Command.make("get", { ...connection, json: asJson, project }, (flags) =>
+  online(
+    flags,
+    Effect.gen(function* () {
+      const { asMember, org } = yield* Client
+      const params = { orgId: org, projectId: flags.project }
+      const { body } = yield* call(asMember.projects.getBudget({ params }))
+      yield* flags.json ? json(body) : out(showBudget(body))
+    })
+  )
+).pipe(Command.withDescription("What the project may spend, and what it has spent"))
+
+const decodeAmount = Schema.decodeUnknownOption(Schema.FiniteFromString)
+const decodePercent = Schema.decodeUnknownOption(Schema.FiniteFromString.check(Schema.isInt()))
+
+const budgetSet = Command.make(
+  "set",
+  {
+    ...connection,
+    json: asJson,
+    project,
+    cap: Flag.String("cap").pipe(
+      Flag.withDescription("US dollars a month; `none` takes the cap away"),
+      Flag.optional
+    ),
+    alert: Flag.String("alert").pipe(
+      Flag.withDescription("Percentage of the cap at which budget.alert is sent, or `none`"),
+      Flag.optional
+    ),
+    hardStop: Flag.Boolean("hard-stop").pipe(
+      Flag.withDescription("Begin nothing that could exceed the cap (--no-hard-stop: count it only)"),
+      Flag.optional
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const params = { orgId: org, projectId: flags.project }
+        // What is not named stays as it is.
+        const { body, headers } = yield* call(asMember.projects.getBudget({ params }))
+        const number = (text: string, flag: string, decode: typeof decodeAmount) =>
+          text === "none"
+            ? Effect.succeed(null)
+            : Effect.mapError(Effect.fromOption(decode(text)), () =>
+                failure(`--${flag} takes a number or "none", not "${text}"`, exitCodes.usage)
+              )
+        const payload = {
+          monthlyCapUsd: Option.isSome(flags.cap)
+            ? yield* number(flags.cap.value, "cap", decodeAmount)
+            : body.monthlyCapUsd,
+          alertThresholdPercent: Option.isSome(flags.alert)
+            ? yield* number(flags.alert.value, "alert", decodePercent)
+            : body.alertThresholdPercent,
+          hardStop: Option.getOrElse(flags.hardStop, () => body.hardStop)
+        }
+        const set = yield* call(
+          asMember.projects.setBudget({ params, headers: { "if-match": headers.etag }, payload })
+        )
+        yield* flags.json ? json(set.body) : out(showBudget(set.body))
+      })
+    )
+).pipe(Command.withDescription("Say what the project may spend in a calendar month (UTC)"))
+
+const budget = Command.make("budget").pipe(
+  Command.withDescription("What a project may spend"),
+  Command.withSubcommands([budgetGet, budgetSet])
+)
+
 export const projects = Command.make("projects").pipe(
   Command.withDescription("Projects"),
-  Command.withSubcommands([projectsLs, projectsCreate, projectsDelete])
+  Command.withSubcommands([projectsLs, projectsCreate, projectsDelete, budget])
 )
 
 const slug = Argument.String("environment").pipe(Argument.withDescription("Slug of the environment"))

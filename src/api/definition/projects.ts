@@ -39,6 +39,38 @@ export const ProjectList = Schema.Array(ProjectView)
 
 const { name, runtimeClass, region, git } = ProjectSpec.fields
 
+const MonthlyCap = Schema.Finite.check(
+  Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }),
+  Schema.makeFilter((usd: number) =>
+    Number(usd.toFixed(6)) === usd ? undefined : "has more than six digits after the point"
+  )
+)
+const BudgetSettings = Schema.Struct({
+  monthlyCapUsd: Schema.NullOr(MonthlyCap).annotate({
+    description: "US dollars that may be spent in a month (UTC); null: any number"
+  }),
+  alertThresholdPercent: Schema.optionalKey(
+    Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }))).annotate({
+      description: "Part of the cap at which `budget.alert` is sent; null: never. Default 80"
+    })
+  ),
+  hardStop: Schema.optionalKey(
+    Schema.Boolean.annotate({
+      description: "Refuse what could cost more than is left. Default false: it is counted only"
+    })
+  )
+})
+
+export const BudgetView = Schema.Struct({
+  monthlyCapUsd: Schema.NullOr(Schema.Number),
+  alertThresholdPercent: Schema.NullOr(Schema.Int),
+  hardStop: Schema.Boolean,
+  month: Schema.String.annotate({ description: "Such as 2026-11: the month that the amounts are of" }),
+  spentUsd: Schema.Number,
+  reservedUsd: Schema.Number.annotate({ description: "Held for what is going on" }),
+  remainingUsd: Schema.NullOr(Schema.Number).annotate({ description: "null: there is no cap" })
+}).annotate({ identifier: "Budget" })
+
 const base = "/v1/orgs/:orgId/projects"
 const one = `${base}/:projectId` as const
 const target = { type: "project" } as const
@@ -97,6 +129,28 @@ export const Projects = HttpApiGroup.make("projects").add(
   }).annotateMerge(
     operation("projects.delete", "destructive", "owner", "Delete a project and everything in it", {
       sensitive: true,
+      target
+    })
+  ),
+  HttpApiEndpoint.get("getBudget", `${one}/budget`, {
+    params: projectParams,
+    success: withEtag(BudgetView),
+    error: problems()
+  }).annotateMerge(
+    operation("projects.getBudget", "read", "member", "What a project may spend, and what it has spent", {
+      target
+    })
+  ),
+  HttpApiEndpoint.put("setBudget", `${one}/budget`, {
+    params: projectParams,
+    headers: ifMatch,
+    payload: BudgetSettings,
+    success: withEtag(BudgetView),
+    error: bodyProblems(402, 412)
+  }).annotateMerge(
+    operation("projects.setBudget", "write", "admin", "Say what a project may spend in a month", {
+      sensitive: true,
+      billing: true,
       target
     })
   )
