@@ -1,306 +1,81 @@
 /**
- * A database is a Postgres server of its own. What this keeps true: the process runs with the size that was asked
- * for, a certificate that is good for another 30 days, log archiving, one application role without power and with
- * exactly the password that is sealed in the store, its database, and nobody else let in.
+ * A database is a Postgres server of its own (`postgres-server.ts`) with log archiving, whose data begins empty. When
+ * a branch is promoted, the branch's data folder takes the place of the one that is there.
  */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
-import { databaseSizes } from "#schemas/catalog.ts"
 import { Database, type DatabaseSpec, type DatabaseStatus } from "#schemas/database.ts"
-import { AppConfig } from "#src/config.ts"
-import { absent, type Difference, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
-import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { type PostgresServer, PostgresServers, type PostgresTarget } from "#src/infra/PostgresServers.ts"
-import { appDatabase, appUser, configDigest } from "#src/infra/postgres-settings.ts"
-import { scramMatches } from "#src/infra/scram.ts"
-import { Secrets } from "#src/store/Secrets.ts"
+import { absent, type Difference, type Resource, register } from "#src/engine/Reconciler.ts"
+import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
+import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
 type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
 
-/** Time left on a certificate when it is replaced. */
-const renewBefore = 30 * 86_400_000
+const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted => ({
+  orgId,
+  uid,
+  fence,
+  sku: spec.sku,
+  archived: true
+})
 
-/** What is wrong, and the act that mends it. Acts are taken in the order of this list, one for each look. */
-type Repair =
-  | "port"
-  | "certificate"
-  | "files"
-  | "initialise"
-  | "start"
-  | "reload"
-  | "restart"
-  | "role"
-  | "database"
-  | "close"
-  | "extension"
-interface Fault extends Difference {
-  readonly repair: Repair
+/** What has to come into the place of the data folder first; undefined: the right one is there. */
+const exchangeOf = ({ uid, spec }: DatabaseResource, server: PostgresServer) => {
+  const lineage = spec.lineage ?? uid
+  return server.lineage === lineage || spec.keptAs === undefined
+    ? undefined
+    : { from: lineage, keep: spec.keptAs, lineage }
 }
-const order: ReadonlyArray<Repair> = [
-  "port",
-  "certificate",
-  "files",
-  "initialise",
-  "start",
-  "restart",
-  "reload",
-  // The application's database is a copy of the one that has the extension.
-  "extension",
-  "role",
-  "database",
-  "close"
-]
 
 export const layer = register(
   Database,
   { driftInterval: "1 minute", concurrency: 8 },
   Effect.gen(function* () {
     const servers = yield* PostgresServers
-    const authority = yield* CertificateAuthority
-    const secrets = yield* Secrets
-    const { managedHost } = yield* AppConfig
-
-    const passwordOf = Effect.fnUntraced(function* ({ orgId, uid }: DatabaseResource) {
-      const password = yield* retryable(secrets.read({ orgId, uid, field: "password" }))
-      if (Option.isSome(password)) return password.value
-      return yield* new Retryable({ message: "The database has no stored password; rotate it to set one" })
-    })
-
-    const certificateFault = Effect.fnUntraced(function* (server: PostgresServer) {
-      const repair = "certificate" as const
-      if (server.certificate === undefined)
-        return [{ field: "/certificate", message: "there is none", repair }]
-      const inspected = authority.inspect(server.certificate)
-      if (Option.isNone(inspected)) return [{ field: "/certificate", message: "cannot be read", repair }]
-      const { expiresAt, trusted, covers } = inspected.value
-      if (!trusted) return [{ field: "/certificate", message: "was not signed by this platform", repair }]
-      if (!covers(managedHost))
-        return [{ field: "/certificate", message: `is not for ${managedHost}`, repair }]
-      return expiresAt.getTime() - (yield* Clock.currentTimeMillis) < renewBefore
-        ? [{ field: "/certificate", message: `expires at ${expiresAt.toISOString()}`, repair }]
-        : []
-    })
-
-    const faultsOf = Effect.fnUntraced(function* (
-      resource: DatabaseResource,
-      server: PostgresServer,
-      password: Redacted.Redacted
-    ) {
-      const faults: Array<Fault> = []
-      if (server.port === undefined)
-        faults.push({ field: "/port", message: "none is reserved", repair: "port" })
-      faults.push(...(yield* certificateFault(server)))
-      const size = databaseSizes[resource.spec.sku]
-      const wanted = yield* retryable(servers.wantedFiles(resource.uid, server, size))
-      if (
-        wanted === undefined ||
-        Object.entries(wanted).some(
-          ([name, text]) => new Map(Object.entries(server.files)).get(name) !== text
-        )
-      ) {
-        faults.push({
-          field: "/configuration",
-          message: "the files are not as they should be",
-          repair: "files"
-        })
-      }
-      if (!server.initialised)
-        faults.push({ field: "/data", message: "there is no data folder", repair: "initialise" })
-      const { process } = server
-      if (process._tag === "Stopped")
-        faults.push({ field: "/process", message: "the server does not run", repair: "start" })
-      if (process._tag !== "Running") return faults
-
-      const { live } = process
-      if (live.recovering) return faults
-      if (wanted !== undefined && live.config !== configDigest(wanted.config)) {
-        faults.push({
-          field: "/sku",
-          message: "the server runs with an older configuration",
-          repair: "reload"
-        })
-      }
-      const sized =
-        live.sharedBuffers === size.sharedBuffers &&
-        live.workMem === size.workMem &&
-        live.maxConnections === size.maxConnections
-      if (live.restartPending) {
-        faults.push({ field: "/sku", message: "a setting waits for a restart", repair: "restart" })
-      } else if (!sized && wanted !== undefined && live.config === configDigest(wanted.config)) {
-        faults.push({
-          field: "/sku",
-          message: `memory and connections are not those of ${resource.spec.sku}`,
-          repair: "restart"
-        })
-      }
-      if (live.verifier === null)
-        faults.push({ field: "/role", message: "the application's role is missing", repair: "role" })
-      else if (!(yield* scramMatches(live.verifier, password))) {
-        faults.push({
-          field: "/credentialVersion",
-          message: "the password is not the current one",
-          repair: "role"
-        })
-      } else if (!live.powerless) {
-        faults.push({
-          field: "/role",
-          message: "the application's role has more power than it should",
-          repair: "role"
-        })
-      }
-      if (!live.database)
-        faults.push({
-          field: "/database",
-          message: "the application's database is missing",
-          repair: "database"
-        })
-      if (!live.closed)
-        faults.push({ field: "/access", message: "a database lets everybody connect", repair: "close" })
-      if (!live.extension)
-        faults.push({ field: "/extension", message: "statistics are not collected", repair: "extension" })
-      return faults
-    })
-
-    const statusOf = (resource: DatabaseResource, server: PostgresServer): DatabaseStatus => {
-      const inspected = Option.flatMap(Option.fromUndefinedOr(server.certificate), authority.inspect)
-      return {
-        host: managedHost,
-        port: server.port ?? 0,
-        dbName: appDatabase,
-        user: appUser,
-        // A server that is down tells no version: the last one seen is the best there is.
-        server:
-          server.process._tag === "Running" ? server.process.live.version : (resource.status?.server ?? ""),
-        certificateExpiresAt: Option.match(inspected, {
-          onNone: () => "",
-          onSome: ({ expiresAt }) => expiresAt.toISOString()
-        })
-      }
-    }
-
-    /** Why users cannot rely on it now. */
-    const readiness = (server: PostgresServer, faults: ReadonlyArray<Fault>) => {
-      const { process } = server
-      if (process._tag === "Stopped")
-        return { ready: false, reason: "ServerDown", message: "The server does not run" }
-      if (process._tag === "Busy") {
-        return {
-          ready: false,
-          reason: "ServerStarting",
-          message: "The server starts and does not answer yet",
-          pollAfter: "500 millis"
-        } as const
-      }
-      if (process.live.recovering) {
-        return {
-          ready: false,
-          reason: "Recovering",
-          message: "The server replays its log after a crash",
-          pollAfter: "1 second"
-        } as const
-      }
-      if (process.live.archiveFailing) {
-        const segment = process.live.archiveError ?? "a segment"
-        return {
-          ready: faults.length === 0,
-          reason: "ArchivingFailing",
-          message: `Log segment ${segment} cannot be archived: is the disk full?`
-        }
-      }
-      return { ready: faults.every(({ repair }) => repair === "certificate" || repair === "extension") }
-    }
-
-    const mend = Effect.fnUntraced(function* (
-      target: PostgresTarget,
-      resource: DatabaseResource,
-      server: PostgresServer,
-      repair: Repair,
-      password: Redacted.Redacted
-    ) {
-      const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
-      switch (repair) {
-        case "port":
-          return yield* servers.reservePort(target)
-        case "certificate":
-          return yield* servers.writeCertificate(
-            target,
-            yield* authority.issue({ hosts: [managedHost, ...local] })
-          )
-        case "files": {
-          const wanted = yield* servers.wantedFiles(target.uid, server, databaseSizes[resource.spec.sku])
-          if (wanted === undefined) return
-          return yield* servers.writeFiles(target, wanted)
-        }
-        case "initialise":
-          return yield* servers.initialise(target)
-        case "start":
-          return yield* servers.start(target)
-        case "reload":
-          return yield* servers.reload(target)
-        case "restart":
-          yield* servers.stop(target)
-          return yield* servers.start(target)
-        case "role": {
-          const known = server.process._tag === "Running" && server.process.live.verifier !== null
-          return yield* servers.setRole(target, known, password)
-        }
-        case "database":
-          return yield* servers.createDatabase(target)
-        case "close":
-          return yield* servers.closeDatabases(target)
-        case "extension":
-          return yield* servers.createExtension(target)
-      }
-    })
-
-    /** The first act that is due. */
-    const next = (faults: ReadonlyArray<Fault>): Repair | undefined =>
-      order.find((repair) => faults.some((fault) => fault.repair === repair))
+    const care = yield* serverCare
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return absent
         const server = found.value
-        const status = statusOf(resource, server)
+        const status: DatabaseStatus = {
+          ...care.statusOf(server, resource.status?.server),
+          lineage: server.lineage
+        }
+        const present = { _tag: "Present" as const, status }
         // What is to be removed needs no comparison, and not the secrets that one would take.
-        if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
-        const faults = yield* faultsOf(resource, server, yield* passwordOf(resource))
+        if (resource.deleting) return { ...present, ready: false, differences: [] }
+        if (exchangeOf(resource, server) !== undefined) {
+          return {
+            ...present,
+            ready: false,
+            reason: "Promoting",
+            message: "The data of a branch takes the place of what was there",
+            differences: [{ field: "/lineage", message: "the data is not yet that of the promoted branch" }]
+          }
+        }
+        const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         return {
-          _tag: "Present" as const,
-          status,
+          ...present,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
-          ...readiness(server, faults)
+          ...care.readiness(server, faults)
         }
       }),
 
       converge: Effect.fnUntraced(function* (resource) {
         const target = { uid: resource.uid, fence: resource.fence }
-        const password = yield* passwordOf(resource)
         yield* retryable(servers.claim(target))
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
-        const repair = next(yield* faultsOf(resource, found.value, password))
-        if (repair === undefined) return
-        yield* retryable(mend(target, resource, found.value, repair, password))
-        // New files on a running server are read at once: the certificate in them may be the reason.
-        if (repair === "files" && found.value.process._tag === "Running")
-          yield* retryable(servers.reload(target))
+        const exchange = exchangeOf(resource, found.value)
+        if (exchange === undefined)
+          return yield* care.step(subjectOf(resource), found.value, servers.initialise(target))
+        // The server is down between the first of these steps and the last.
+        yield* Effect.repeat(retryable(servers.exchange(target, exchange)), { until: (done) => done })
       }),
 
-      remove: Effect.fnUntraced(function* (resource) {
-        const target = { uid: resource.uid, fence: resource.fence }
-        yield* retryable(servers.claim(target))
-        yield* retryable(servers.stop(target))
-        yield* retryable(servers.delete(target))
-      })
+      remove: (resource) => care.remove({ uid: resource.uid, fence: resource.fence })
     }
   })
-)
-
-/** Messages of the adapters are made for people; what went wrong out there may go right later. */
-const retryable = Effect.mapError(
-  (error: { readonly message: string }) => new Retryable({ message: error.message, cause: error })
 )

@@ -16,7 +16,9 @@ export const DatabaseSpec = Schema.Struct({
   credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
   backup: BackupPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed({}))),
   /** Which history its data folder belongs to, under which backups are kept. Absent: its own, named by its uid. */
-  lineage: Schema.optionalKey(Schema.String)
+  lineage: Schema.optionalKey(Schema.String),
+  /** The branch that gets the data folder that the one of `lineage` takes the place of. */
+  keptAs: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseSpec" })
 export type DatabaseSpec = typeof DatabaseSpec.Type
 
@@ -27,7 +29,9 @@ export const DatabaseStatus = Schema.Struct({
   user: Schema.String,
   /** Version of the server program, such as `PostgreSQL 18.4`. */
   server: Schema.String,
-  certificateExpiresAt: Schema.String
+  certificateExpiresAt: Schema.String,
+  /** Which history the data folder belongs to. */
+  lineage: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseStatus" })
 export type DatabaseStatus = typeof DatabaseStatus.Type
 
@@ -39,7 +43,7 @@ export const Database = defineKind({
   status: DatabaseStatus,
   fields: Object.keys(DatabaseSpec.fields),
   immutable: ["region"],
-  internal: ["credentialVersion", "lineage"],
+  internal: ["credentialVersion", "lineage", "keptAs"],
   generated: ["password"],
   after: ["Environment"],
   singleton: true,
@@ -48,6 +52,7 @@ export const Database = defineKind({
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
     Recovering: "The server replays its log after a crash",
+    Promoting: "The data of a branch takes the place of what was there",
     ArchivingFailing: "Finished log segments cannot be archived"
   },
   manifest: listSection("databases"),

@@ -2,8 +2,8 @@
  * Managed Postgres servers on this machine, one for each database: an adapter without policy. It looks at a server
  * and takes single acts; what should be is told by the reconciler.
  *
- * Everything of a server is in `<data folder>/databases/<uid>`: `data`, `conf`, `archive`, `server.json`. Servers run
- * detached and are found again by their pid file. Every act is preceded by a check of the fence in `server.json`: a
+ * Everything of a server is in `<data folder>/databases/<uid>`: `data`, `conf`, `server.json`, and the log segments that
+ * wait to be backed up (`postgres-folders.ts`). Servers run detached and are found again by their pid file. Every act is preceded by a check of the fence in `server.json`: a
  * process that stalled past its lease finds a higher number there and is refused.
  */
 import { randomBytes } from "node:crypto"
@@ -21,9 +21,17 @@ import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import type { IssuedCertificate } from "./CertificateAuthority.ts"
 import { Host, type HostError } from "./Host.ts"
-import { askServer, isStarting, type PostgresControlError, tellServer } from "./PostgresControl.ts"
+import {
+  askServer,
+  isStarting,
+  type PostgresControlError,
+  type PostgresEndpoint,
+  tellServer
+} from "./PostgresControl.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
+import { type Exchange, makeExchange } from "./postgres-exchange.ts"
+import { serverFolders } from "./postgres-folders.ts"
 import { everyMoment, makeProcesses, type PostgresProcess } from "./postgres-process.ts"
 import {
   appDatabase,
@@ -48,9 +56,11 @@ const Assigned = Schema.Struct({
   fence: Schema.BigIntFromString,
   port: Schema.optionalKey(Schema.Int),
   /** File in `conf` with certificate and key. */
-  certificate: Schema.optionalKey(Schema.String)
+  certificate: Schema.optionalKey(Schema.String),
+  /** Which history the data folder belongs to. Absent: its own. */
+  lineage: Schema.optionalKey(Schema.String)
 })
-type Assigned = typeof Assigned.Type
+export type Assigned = typeof Assigned.Type
 const AssignedText = Schema.fromJsonString(Assigned)
 
 export interface PostgresServer {
@@ -59,7 +69,16 @@ export interface PostgresServer {
   readonly files: { readonly config: string; readonly access: string; readonly identities: string }
   /** PEM text. */
   readonly certificate: string | undefined
+  /** Which history the data folder belongs to. */
+  readonly lineage: string
   readonly process: PostgresProcess
+}
+
+/** What decides on a server's files, besides its port and its certificate. */
+export interface ServerShape {
+  readonly size: DatabaseSize
+  /** Whether finished segments of the log are put aside for backups. */
+  readonly archived: boolean
 }
 
 const startSeconds = 60
@@ -68,11 +87,13 @@ export class PostgresServers extends Context.Service<
   {
     /** None: there is nothing of this server. */
     readonly inspect: (uid: string) => Effect.Effect<Option.Option<PostgresServer>, PostgresServerError>
-    /** The files a server of this size should have; undefined while port or certificate are missing. */
+    /** Where a server is reached by the control user; none while it has no port. */
+    readonly endpoint: (uid: string) => Effect.Effect<Option.Option<PostgresEndpoint>, PostgresServerError>
+    /** The files such a server should have; undefined while port or certificate are missing. */
     readonly wantedFiles: (
       uid: string,
       server: PostgresServer,
-      size: DatabaseSize
+      shape: ServerShape
     ) => Effect.Effect<PostgresServer["files"] | undefined, PostgresServerError>
     /** Takes the server over from earlier reconciles. A lower fence than before is refused. */
     readonly claim: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
@@ -87,6 +108,8 @@ export class PostgresServers extends Context.Service<
     ) => Effect.Effect<void, PostgresServerError>
     /** Makes the data folder. It has its name only once it is whole. */
     readonly initialise: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    /** One step of putting another data folder in the place of this server's; true once nothing is left to do. */
+    readonly exchange: (target: PostgresTarget, plan: Exchange) => Effect.Effect<boolean, PostgresServerError>
     readonly start: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly reload: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly stop: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
@@ -114,10 +137,9 @@ export class PostgresServers extends Context.Service<
       const own = os.userInfo().username
       const systemUsers = [...new Set([own, ...(host.runAs === undefined ? [] : [host.runAs.name])])]
 
-      const dirOf = (uid: string) => path.join(dataDir, "databases", uid)
-      const dataOf = (uid: string) => path.join(dirOf(uid), "data")
-      const confOf = (uid: string) => path.join(dirOf(uid), "conf")
-      const archiveOf = (uid: string) => path.join(dirOf(uid), "archive")
+      const folders = serverFolders(dataDir)
+      const { dirOf, dataOf, confOf } = folders
+      const spoolOf = (uid: string, now: Assigned | undefined) => folders.spoolOf(uid, now?.lineage ?? uid)
       const assignedFile = (uid: string) => path.join(dirOf(uid), "server.json")
       const read = (file: string) => Effect.mapError(host.readFile(file), failed)
       const readText = (file: string) =>
@@ -176,7 +198,26 @@ export class PostgresServers extends Context.Service<
             () => false
           )
         )
+      const claim = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
+        const now = yield* assigned(uid)
+        if (now?.fence === fence) return
+        if (now !== undefined && now.fence > fence) return yield* fenced(uid)
+        yield* outside(
+          "postgres.claim",
+          "write"
+        )(
+          Effect.gen(function* () {
+            for (const dir of [dirOf(uid), confOf(uid), spoolOf(uid, now)]) {
+              yield* Effect.mapError(host.directory(dir), failed)
+            }
+            yield* writeAssigned(uid, { ...now, fence })
+          })
+        )
+      })
+
       return PostgresServers.of({
+        exchange: makeExchange({ act, assigned, claim, exists, folders, halt, pidOf, writeAssigned }),
+
         inspect: Effect.fn("PostgresServers.inspect")(
           function* (uid) {
             if (!(yield* exists(dirOf(uid)))) return Option.none()
@@ -192,6 +233,7 @@ export class PostgresServers extends Context.Service<
                 identities: yield* readText(path.join(confOf(uid), "pg_ident.conf"))
               },
               certificate: certificate === "" ? undefined : certificate,
+              lineage: now?.lineage ?? uid,
               process: yield* processOf(uid, now?.port)
             }
             return Option.some(server)
@@ -199,7 +241,12 @@ export class PostgresServers extends Context.Service<
           outside("postgres.inspect", "read")
         ),
 
-        wantedFiles: Effect.fnUntraced(function* (uid, server, size) {
+        endpoint: (uid) =>
+          Effect.map(assigned(uid), (now) =>
+            now?.port === undefined ? Option.none() : Option.some(endpoint(now))
+          ),
+
+        wantedFiles: Effect.fnUntraced(function* (uid, server, { size, archived }) {
           const now = yield* assigned(uid)
           if (now?.port === undefined || now.certificate === undefined || server.certificate === undefined) {
             return undefined
@@ -212,7 +259,7 @@ export class PostgresServers extends Context.Service<
             socketDir: host.socketDir,
             dataDir: dataOf(uid),
             confDir: confOf(uid),
-            archiveDir: archiveOf(uid),
+            archiveDir: archived ? spoolOf(uid, now) : undefined,
             certificate: file,
             key: file,
             systemUsers
@@ -224,22 +271,7 @@ export class PostgresServers extends Context.Service<
           }
         }),
 
-        claim: Effect.fnUntraced(function* ({ uid, fence }) {
-          const now = yield* assigned(uid)
-          if (now?.fence === fence) return
-          if (now !== undefined && now.fence > fence) return yield* fenced(uid)
-          yield* outside(
-            "postgres.claim",
-            "write"
-          )(
-            Effect.gen(function* () {
-              for (const dir of [dirOf(uid), confOf(uid), archiveOf(uid)]) {
-                yield* Effect.mapError(host.directory(dir), failed)
-              }
-              yield* writeAssigned(uid, { ...now, fence })
-            })
-          )
-        }),
+        claim,
 
         reservePort: (target) =>
           act("postgres.reservePort", target, (now) =>
@@ -264,10 +296,10 @@ export class PostgresServers extends Context.Service<
           ),
 
         writeFiles: (target, files) =>
-          act("postgres.writeFiles", target, () =>
+          act("postgres.writeFiles", target, (now) =>
             Effect.gen(function* () {
               const dir = confOf(target.uid)
-              yield* host.directory(archiveOf(target.uid))
+              yield* host.directory(spoolOf(target.uid, now))
               yield* host.writeFile(path.join(dir, "pg_hba.conf"), files.access)
               yield* host.writeFile(path.join(dir, "pg_ident.conf"), files.identities)
               yield* host.writeFile(path.join(dir, "postgresql.conf"), files.config)
@@ -410,7 +442,8 @@ export class PostgresServers extends Context.Service<
             Effect.gen(function* () {
               yield* host.releasePorts(target.uid)
               // The fence goes last: until then a stalled reconcile is refused.
-              for (const part of ["data", "data.making", "archive", "conf", "postgres.log"]) {
+              const parts = yield* Effect.promise(() => fs.readdir(dirOf(target.uid)).catch(() => []))
+              for (const part of parts.filter((name) => name !== "server.json")) {
                 yield* host.removeAll(path.join(dirOf(target.uid), part))
               }
               yield* host.removeAll(dirOf(target.uid))

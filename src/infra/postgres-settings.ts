@@ -18,7 +18,8 @@ export interface PostgresSettings {
   readonly socketDir: string
   readonly dataDir: string
   readonly confDir: string
-  readonly archiveDir: string
+  /** Where finished segments of the log are put; absent: they are not kept. */
+  readonly archiveDir: string | undefined
   /** File names in the folder of certificates. */
   readonly certificate: string
   readonly key: string
@@ -26,9 +27,10 @@ export interface PostgresSettings {
   readonly systemUsers: ReadonlyArray<string>
 }
 
-const quoted = (value: string) => `'${value.replaceAll("'", "''")}'`
+/** A value of the configuration file. */
+export const quoted = (value: string) => `'${value.replaceAll("'", "''")}'`
 /** One word of a shell command; PostgreSQL itself replaces what follows a percent sign. */
-const shellWord = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`.replaceAll("%", "%%")
+export const shellWord = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`.replaceAll("%", "%%")
 
 /**
  * Copies a finished log segment under a temporary name, makes it durable, and renames it: what has its name in the
@@ -67,10 +69,14 @@ export const renderConfig = (settings: PostgresSettings): string => {
     "ssl_min_protocol_version = 'TLSv1.2'",
     "password_encryption = 'scram-sha-256'",
     "wal_level = replica",
-    "archive_mode = on",
-    `archive_command = ${quoted(archiveCommand(settings.archiveDir))}`,
-    // Bounds what a lost machine can cost to a minute of writes.
-    "archive_timeout = 60s",
+    ...(settings.archiveDir === undefined
+      ? ["archive_mode = off"]
+      : [
+          "archive_mode = on",
+          `archive_command = ${quoted(archiveCommand(settings.archiveDir))}`,
+          // Bounds what a lost machine can cost to a minute of writes.
+          "archive_timeout = 60s"
+        ]),
     "min_wal_size = 32MB",
     "max_wal_size = 256MB",
     "shared_preload_libraries = 'pg_stat_statements'",
@@ -89,10 +95,13 @@ export const renderConfig = (settings: PostgresSettings): string => {
 
 export const configDigest = (config: string): string => /svc\.config = '([0-9a-f]+)'/.exec(config)?.[1] ?? ""
 
+/** Over the Unix socket: the control user, and nobody else. */
+export const socketAccess = `local all ${controlUser} peer map=svc\n`
+
 /** Over the network: TLS, a password, the application's role, its own database, and nothing else. */
 export const renderAccess = (): string =>
   [
-    `local all ${controlUser} peer map=svc`,
+    socketAccess.trimEnd(),
     `hostssl ${appDatabase} ${appUser} 0.0.0.0/0 scram-sha-256`,
     `hostssl ${appDatabase} ${appUser} ::/0 scram-sha-256`,
     ""
