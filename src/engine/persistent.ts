@@ -1,7 +1,7 @@
 /**
  * Loops that must not end. Failures of the store end none, and neither do faults of the program, nor interruptions that
  * were meant for something else: they are logged, and after a pause the loop goes on. (When the fiber itself is
- * interrupted, nothing of this runs any more.)
+ * interrupted, nothing of this runs any more.) The label says what it does: "could not <label>; trying again".
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -15,8 +15,8 @@ export const persistent = <A, E, R>(
     Effect.sandbox,
     Effect.tapError((cause) =>
       Cause.hasFails(cause)
-        ? Effect.logWarning(`the engine could not ${label}; trying again`, cause)
-        : Effect.logError(`a fault of the program: the engine could not ${label}; trying again`, cause)
+        ? Effect.logWarning(`could not ${label}; trying again`, cause)
+        : Effect.logError(`a fault of the program: could not ${label}; trying again`, cause)
     ),
     Effect.retry(
       Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)

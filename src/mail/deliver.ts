@@ -11,9 +11,10 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Ref from "effect/Ref"
-import * as Stream from "effect/Stream"
 import { outside } from "#src/engine/outside.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { persistent } from "#src/engine/persistent.ts"
+import { announcements } from "#src/store/announcements.ts"
+import { Db } from "#src/store/Db.ts"
 import { type Claimed, Outbox } from "./Outbox.ts"
 import { Transport, type TransportError } from "./Transport.ts"
 
@@ -114,11 +115,7 @@ export const layer = Layer.effectDiscard(
       return { claimed: claimed.length, down: yield* Ref.get(down) }
     })
 
-    const woken = yield* Queue.sliding<void>(1)
-    yield* notifications(sql, "svc_mail").pipe(
-      Stream.runForEach(() => Queue.offer(woken, undefined)),
-      Effect.forkScoped
-    )
+    const woken = yield* announcements(sql, "svc_mail")
 
     let pause = firstPause
     const step = Effect.gen(function* () {
@@ -137,15 +134,6 @@ export const layer = Layer.effectDiscard(
       const sleep = Math.max(0.05, Math.min(longestSleep, state.nextIn ?? longestSleep))
       yield* Effect.timeoutOption(Queue.take(woken), sleep * 1000)
     })
-    yield* step.pipe(
-      Effect.catchCause((cause) =>
-        Effect.andThen(
-          Effect.logWarning("the outbox could not be worked on", cause),
-          Effect.sleep("2 seconds")
-        )
-      ),
-      Effect.forever,
-      Effect.forkScoped
-    )
+    yield* Effect.forkScoped(Effect.forever(persistent("work on the outbox of mail", step)))
   })
 )

@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
+import { persistent } from "#src/engine/persistent.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
@@ -189,16 +190,7 @@ const loops = Layer.effectDiscard(
       const sleep = next - (yield* Clock.currentTimeMillis)
       if (woken.size === 0 && sleep > 0) yield* Effect.timeoutOption(Queue.take(wake), Math.ceil(sleep))
     })
-    yield* step.pipe(
-      Effect.catchCause((cause) =>
-        Effect.andThen(
-          Effect.logWarning("the queues could not be looked at", cause),
-          Effect.sleep("2 seconds")
-        )
-      ),
-      Effect.forever,
-      Effect.forkScoped
-    )
+    yield* Effect.forkScoped(Effect.forever(persistent("look at the queues", step)))
   })
 )
 

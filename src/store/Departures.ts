@@ -5,13 +5,12 @@
  * Every round looks at what is there, so it does not matter which process marked the organization, or whether a
  * request that was under way just then added a resource: that one is asked to go as well.
  */
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
-import * as Schedule from "effect/Schedule"
-import * as Stream from "effect/Stream"
-import { Db, notifications, repeatable, type Sql } from "./Db.ts"
+import { persistent } from "#src/engine/persistent.ts"
+import { announcements } from "./announcements.ts"
+import { Db, repeatable, type Sql } from "./Db.ts"
 import { atOnce, doom } from "./departure.ts"
 
 const batch = 5_000
@@ -61,22 +60,10 @@ const clear = Effect.fnUntraced(function* (sql: Sql, orgId: string) {
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
-    const announced = yield* Queue.sliding<void>(1)
-    yield* Effect.forkScoped(
-      Stream.runForEach(notifications(sql, "svc_departure"), () => Queue.offer(announced, undefined))
+    const announced = yield* announcements(sql, "svc_departure")
+    const step = Effect.flatMap(round, (leaving) =>
+      leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
     )
-    yield* round.pipe(
-      Effect.flatMap((leaving) =>
-        leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
-      ),
-      // Whatever one round came to, there is another.
-      Effect.catchCause((cause) =>
-        Cause.hasInterruptsOnly(cause)
-          ? Effect.interrupt
-          : Effect.logWarning("departing organizations could not be looked at", cause)
-      ),
-      Effect.repeat(Schedule.spaced("100 millis")),
-      Effect.forkScoped
-    )
+    yield* Effect.forkScoped(Effect.forever(persistent("see to departing organizations", step)))
   })
 )

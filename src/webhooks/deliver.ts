@@ -6,17 +6,17 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import { outside } from "#src/engine/outside.ts"
+import { persistent } from "#src/engine/persistent.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { announcements } from "#src/store/announcements.ts"
+import { Db } from "#src/store/Db.ts"
 import { type Claimed, Deliveries } from "./Deliveries.ts"
 import { delayAfter, patienceSeconds, retryAfterSeconds } from "./retries.ts"
 
@@ -46,7 +46,7 @@ export const layer = Layer.effectDiscard(
     const scope = yield* Effect.acquireRelease(Scope.make("parallel"), (scope, exit) =>
       Scope.close(scope, exit)
     )
-    const woken = yield* Queue.sliding<void>(1)
+    const woken = yield* announcements(sql, "svc_webhook")
 
     const count = (outcome: string) => Metric.update(Metric.withAttributes(tries, { outcome }), 1)
 
@@ -117,9 +117,10 @@ export const layer = Layer.effectDiscard(
               // The lease ends by itself, and then it is tried again.
               Effect.logWarning(`what became of the delivery ${delivery.id} was not stored: ${error.message}`)
             ),
-            Effect.onExit((exit) =>
-              // Stopping: another process need not wait until the lease ends.
-              Exit.isFailure(exit) ? Effect.ignore(deliveries.giveBack(delivery, 0)) : Effect.void
+            // Stopping: another process need not wait until the lease ends.
+            Effect.onInterrupt(() => Effect.ignore(deliveries.giveBack(delivery, 0))),
+            Effect.catchDefect((defect) =>
+              Effect.logError(`a fault of the program: the delivery ${delivery.id} came to no result`, defect)
             ),
             Effect.ensuring(
               Effect.suspend(() => {
@@ -134,11 +135,6 @@ export const layer = Layer.effectDiscard(
           scope
         )
       })
-
-    yield* notifications(sql, "svc_webhook").pipe(
-      Stream.runForEach(() => Queue.offer(woken, undefined)),
-      Effect.forkScoped
-    )
 
     const step = Effect.gen(function* () {
       // Claiming and setting out are one step: what is claimed is given back when it is not tried.
@@ -158,13 +154,7 @@ export const layer = Layer.effectDiscard(
       const sleep = Math.max(0.05, Math.min(underWay > 0 ? 2 : longestSleep, due))
       yield* Effect.timeoutOption(Queue.take(woken), sleep * 1000)
     })
-    yield* step.pipe(
-      Effect.catchCause((cause) =>
-        Effect.andThen(Effect.logWarning("webhooks could not be delivered", cause), Effect.sleep("2 seconds"))
-      ),
-      Effect.forever,
-      Effect.forkScoped
-    )
+    yield* Effect.forkScoped(Effect.forever(persistent("deliver webhooks", step)))
   })
 )
 
