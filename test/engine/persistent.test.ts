@@ -9,7 +9,8 @@ import * as deliver from "#src/webhooks/deliver.ts"
 import { fixture, happens, listener, until } from "#test/webhooks/setting.ts"
 
 /** What can happen to one round of a loop, in the order in which the rounds of a test meet it. */
-const troubles = [Effect.fail("the store is away"), Effect.die(new Error("a bug")), Effect.interrupt] as const
+const faults = [Effect.die(new Error("a bug")), Effect.interrupt] as const
+const troubles = [Effect.fail("the store is away"), ...faults] as const
 
 const collecting = () => {
   const logs: Array<string> = []
