@@ -3,6 +3,7 @@ import * as Layer from "effect/Layer"
 import * as cache from "./cache.ts"
 import * as cron from "./cron.ts"
 import * as database from "./database.ts"
+import * as databaseBranch from "./database-branch.ts"
 import * as envVariables from "./env-variables.ts"
 import * as environment from "./environment.ts"
 import * as project from "./project.ts"
@@ -13,6 +14,7 @@ export const reconcilers = Layer.mergeAll(
   environment.layer,
   envVariables.layer,
   database.layer,
+  databaseBranch.layer,
   cache.layer,
   queue.layer,
   cron.layer

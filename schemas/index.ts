@@ -2,13 +2,23 @@
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { Database } from "./database.ts"
+import { DatabaseBranch } from "./database-branch.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import type { Kind } from "./kind.ts"
 import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
 
-export const kinds = [Project, Environment, EnvVariables, Database, Cache, Queue, Cron] as const
+export const kinds = [
+  Project,
+  Environment,
+  EnvVariables,
+  Database,
+  DatabaseBranch,
+  Cache,
+  Queue,
+  Cron
+] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))
 export const findKind = (name: string): Kind | undefined => byName.get(name)

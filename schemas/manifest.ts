@@ -9,7 +9,7 @@ import { CacheEvictionPolicy, CachePersistence } from "./cache.ts"
 import { CacheSku } from "./catalog.ts"
 import { mostVariables, VariableValue } from "./env-variables.ts"
 import { EnvironmentSlug, Name, OrganizationSlug, VariableKey } from "./names.ts"
-import { GitSource, ProjectSpec, RuntimeClass } from "./project.ts"
+import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "./project.ts"
 
 /** "Leave what is there": what exports show instead of secret values. */
 export const masked = "****"
@@ -253,6 +253,7 @@ export const ManifestProject = Schema.Struct({
   runtimeClass: RuntimeClass,
   region: optional(region),
   git: optional(GitSource),
+  previewData: optional(PreviewData),
   env: optional(
     Schema.Record(VariableKey, VariableValue)
       .check(Schema.isMaxProperties(mostVariables))
@@ -298,7 +299,6 @@ export const unavailableSections = [
   "realtime",
   "aiGateways",
   "customerPayments",
-  "databaseBranch",
   "alerts",
   "access",
   "auth",

@@ -17,12 +17,19 @@ export const RuntimeClass = Schema.Literals(["scale-to-zero", "always-on"]).anno
   identifier: "RuntimeClass"
 })
 
+export const PreviewData = Schema.Literals(["forbidden", "allowed"]).annotate({
+  identifier: "PreviewData",
+  description: "Whether the environment `preview` may hold copies of production data"
+})
+
 export const ProjectSpec = Schema.Struct({
   name: Schema.NonEmptyString.check(Schema.isMaxLength(100)),
   runtimeClass: RuntimeClass,
   /** Where an always-on project computes; absent for a project that scales to zero. */
   region: Schema.optionalKey(Region),
-  git: Schema.optionalKey(GitSource)
+  git: Schema.optionalKey(GitSource),
+  /** Whether the environment `preview` may hold branches of production data. Absent: it may not. */
+  previewData: Schema.optionalKey(PreviewData)
 }).annotate({ identifier: "ProjectSpec" })
 export type ProjectSpec = typeof ProjectSpec.Type
 
@@ -46,12 +53,18 @@ export const Project = defineKind({
   reasons: {},
   manifest: {
     section: null,
-    entries: ({ name, slug, runtimeClass, region, git }) => [
+    entries: ({ name, slug, runtimeClass, region, git, previewData }) => [
       {
         path: [],
         environment: null,
         name: slug,
-        spec: present({ name, runtimeClass, region, git: git === undefined ? undefined : present(git) })
+        spec: present({
+          name,
+          runtimeClass,
+          region,
+          previewData,
+          git: git === undefined ? undefined : present(git)
+        })
       }
     ],
     assemble: ([project]) => (project === undefined ? {} : { slug: project.name, ...project.spec })

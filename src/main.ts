@@ -9,6 +9,7 @@ import { MinimumLogLevel } from "effect/References"
 import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
+import { Sources } from "./branches/Sources.ts"
 import { Budgets } from "./budgets/Budgets.ts"
 import * as budgetTidy from "./budgets/tidy.ts"
 import { Catalog } from "./catalog/Catalog.ts"
@@ -21,6 +22,7 @@ import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
 import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
 import { Host } from "./infra/Host.ts"
+import { Hydrations } from "./infra/Hydrations.ts"
 import { PostgresServers } from "./infra/PostgresServers.ts"
 import { PostgresBinaries } from "./infra/postgres-binaries.ts"
 import { RedisServers } from "./infra/RedisServers.ts"
@@ -80,7 +82,13 @@ const store = Layer.mergeAll(
 )
 
 /** Adapters to what runs on the machine for users. */
-const infrastructure = Layer.mergeAll(PostgresServers.layer, RedisServers.layer, QueueTables.layer)
+const infrastructure = Layer.mergeAll(
+  PostgresServers.layer,
+  Hydrations.layer,
+  Sources.layer,
+  RedisServers.layer,
+  QueueTables.layer
+)
 
 /** The reconcile loops of this process. */
 const worker = Worker.layer.pipe(

@@ -1,0 +1,280 @@
+/**
+ * A branch is a Postgres server of its own (`postgres-server.ts`) whose data is filled in the background from its
+ * source. It keeps no log archive. When it expires its server is removed; when it is promoted its data folder goes to
+ * the database (whose reconciler moves it) and what is left of the server is removed. The record stays for a while.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import {
+  DatabaseBranch,
+  type DatabaseBranchSpec,
+  type DatabaseBranchStatus,
+  expiryOf
+} from "#schemas/database-branch.ts"
+import { makeFill } from "#src/branches/fill.ts"
+import { forbiddenInPreview, Sources } from "#src/branches/Sources.ts"
+import {
+  absent,
+  type Difference,
+  type Observation,
+  type Resource,
+  Retryable,
+  register,
+  Terminal,
+  Waiting
+} from "#src/engine/Reconciler.ts"
+import { type Hydration, Hydrations } from "#src/infra/Hydrations.ts"
+import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
+import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
+
+type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus>
+type Seen = Observation<DatabaseBranchStatus>
+
+/** Tries before somebody has to ask for another. */
+const maxAttempts = 4
+/** What trying again does not mend. */
+const hopeless: ReadonlySet<string> = new Set(["source_gone", "outside_window"])
+
+const subjectOf = ({ orgId, uid, fence, spec }: BranchResource): ServerWanted => ({
+  orgId,
+  uid,
+  fence,
+  sku: spec.sku,
+  archived: false
+})
+
+const nothing: DatabaseBranchStatus = {
+  state: "queued",
+  sourceDatabaseId: null,
+  step: null,
+  doneBytes: 0,
+  totalBytes: 0,
+  hydrated: false,
+  failure: null,
+  host: null,
+  port: null,
+  dbName: null,
+  user: null,
+  server: null,
+  certificateExpiresAt: null
+}
+
+export const layer = register(
+  DatabaseBranch,
+  { driftInterval: "1 minute", concurrency: 8 },
+  Effect.gen(function* () {
+    const servers = yield* PostgresServers
+    const hydrations = yield* Hydrations
+    const sources = yield* Sources
+    const care = yield* serverCare
+    const fill = yield* makeFill
+
+    const ended = Effect.fnUntraced(function* ({ uid, spec }: BranchResource) {
+      if (spec.promotedTo !== undefined) return "promoted" as const
+      const expiry = expiryOf(uid, spec)
+      return expiry !== undefined && (yield* Clock.currentTimeMillis) >= expiry
+        ? ("expired" as const)
+        : undefined
+    })
+
+    /** Whether the data of this branch is on its way to or from the database that it is exchanged with. */
+    const exchanging = Effect.fnUntraced(function* (
+      resource: BranchResource,
+      server: PostgresServer | undefined
+    ) {
+      const { spec } = resource
+      const target = spec.promotedTo ?? (spec.source.kind === "replaced" ? spec.sourceDatabaseId : undefined)
+      if (target === undefined) return undefined
+      const comes = spec.promotedTo === undefined
+      if (comes === (server?.initialised === true)) return undefined
+      // Without that database there is nothing to wait for.
+      const other = yield* retryable(servers.inspect(target))
+      return Option.isSome(other) ? target : undefined
+    })
+
+    /** A manifest names its source by place: it is looked up once. */
+    const originOf = Effect.fnUntraced(function* ({ orgId, projectId, spec, status }: BranchResource) {
+      const known = spec.sourceDatabaseId ?? status?.sourceDatabaseId
+      if (known !== undefined && known !== null) return known
+      const found = yield* retryable(sources.find({ orgId, projectId, ...spec }))
+      return Option.match(found, { onNone: () => null, onSome: ({ uid }) => uid })
+    })
+
+    /** Nothing is left to do for it but to keep the record. */
+    const over = (state: "expired" | "promoted", resource: BranchResource, left: boolean): Seen => ({
+      _tag: "Present",
+      status: { ...nothing, state, sourceDatabaseId: resource.status?.sourceDatabaseId ?? null },
+      ready: !left,
+      differences: left ? [{ field: "/server", message: "what is left of the server is to be removed" }] : []
+    })
+
+    const hydrating = (resource: BranchResource, now: Hydration | undefined, origin: string | null): Seen => {
+      const status: DatabaseBranchStatus = { ...nothing, sourceDatabaseId: origin }
+      if (now?.alive === true) {
+        return {
+          _tag: "Present",
+          status: {
+            ...status,
+            state: now.step === "queued" ? "queued" : "hydrating",
+            step: now.step,
+            doneBytes: now.doneBytes,
+            totalBytes: now.totalBytes
+          },
+          ready: false,
+          reason: "Hydrating",
+          message: progressText(now),
+          differences: [],
+          pollAfter: "1 second"
+        }
+      }
+      const failure = now?.state === "failed" ? now.failure : undefined
+      if (failure === undefined) {
+        return {
+          _tag: "Present",
+          status,
+          ready: false,
+          differences: [{ field: "/data", message: "the data is not there yet" }]
+        }
+      }
+      const { code, step, detail } = failure
+      const recorded = resource.status?.failure?.detail === detail && resource.status.failure.step === step
+      return {
+        _tag: "Present",
+        status: { ...status, failure: { code, step, detail } },
+        ready: false,
+        reason: "HydrationFailed",
+        message: `The copy failed at the step "${step}": ${detail}`,
+        // It is recorded first, and then a step is taken from there.
+        ...(recorded
+          ? { differences: [{ field: "/data", message: detail }] }
+          : { differences: [], pollAfter: "100 millis" })
+      }
+    }
+
+    const begin = Effect.fnUntraced(function* (resource: BranchResource) {
+      const { orgId, projectId, environment, spec, uid, fence } = resource
+      const found = yield* retryable(sources.find({ orgId, projectId, ...spec }))
+      if (Option.isNone(found)) {
+        return yield* new Terminal({
+          reason: "SourceMissing",
+          message: `There is no database "${spec.sourceDatabase}" in "${spec.sourceEnvironment}" of the project`
+        })
+      }
+      const origin = found.value
+      if (forbiddenInPreview(environment, origin)) {
+        return yield* new Terminal({
+          reason: "PreviewDataForbidden",
+          message: "The project does not allow copies of production data in previews (previewData)"
+        })
+      }
+      yield* retryable(hydrations.begin({ uid, fence }, (run) => fill(origin, spec.source, run)))
+    })
+
+    return {
+      observe: Effect.fnUntraced(function* (resource): Effect.fn.Return<
+        Seen,
+        Retryable | Terminal | Waiting
+      > {
+        const found = yield* retryable(servers.inspect(resource.uid))
+        const server = Option.getOrUndefined(found)
+        if (resource.deleting) {
+          return server === undefined
+            ? absent
+            : { _tag: "Present", status: resource.status ?? nothing, ready: false, differences: [] }
+        }
+        const other = yield* exchanging(resource, server)
+        if (other !== undefined) {
+          return yield* new Waiting({
+            on: other,
+            reason: "Promoting",
+            message: "Its data takes the place of a database's, or comes from there"
+          })
+        }
+        const end = yield* ended(resource)
+        if (end !== undefined) return over(end, resource, server !== undefined)
+        if (server === undefined) return absent
+        const now = yield* retryable(hydrations.inspect(resource.uid))
+        const origin = yield* originOf(resource)
+        if (!server.initialised) return hydrating(resource, now, origin)
+        const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
+        const readiness = care.readiness(server, faults)
+        return {
+          _tag: "Present",
+          status: {
+            ...nothing,
+            ...care.statusOf(server, resource.status?.server ?? undefined),
+            state: readiness.ready ? "ready" : "hydrating",
+            sourceDatabaseId: origin,
+            doneBytes: now?.doneBytes ?? 0,
+            totalBytes: now?.totalBytes ?? 0,
+            hydrated: true
+          },
+          differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...readiness
+        }
+      }),
+
+      converge: Effect.fnUntraced(function* (resource) {
+        const target = { uid: resource.uid, fence: resource.fence }
+        if ((yield* ended(resource)) !== undefined) {
+          yield* retryable(servers.claim(target))
+          yield* retryable(hydrations.cancel(target))
+          return yield* care.remove(target)
+        }
+        yield* retryable(servers.claim(target))
+        const found = yield* retryable(servers.inspect(resource.uid))
+        if (Option.isNone(found)) return
+        if (found.value.initialised) {
+          return yield* care.step(subjectOf(resource), found.value, Effect.void)
+        }
+        if (resource.spec.source.kind === "replaced") {
+          return yield* new Terminal({
+            reason: "SourceMissing",
+            message:
+              "The data that it should keep is not there, and neither is the database that it came from"
+          })
+        }
+        const now = yield* retryable(hydrations.inspect(resource.uid))
+        if (now?.alive === true) return
+        // Another copy would hold other data than what users have seen.
+        if (now?.state === "done") {
+          return yield* new Terminal({ reason: "DataLost", message: "The data folder of the branch is gone" })
+        }
+        const { failure, attempt = 0 } = now ?? {}
+        if (now?.state === "failed" && failure !== undefined && !failure.told) {
+          yield* retryable(hydrations.told(target))
+          const message = `The copy failed at the step "${failure.step}": ${failure.detail}`
+          return yield* attempt >= maxAttempts || hopeless.has(failure.code)
+            ? new Terminal({ reason: "HydrationFailed", message })
+            : new Retryable({ reason: "HydrationFailed", message })
+        }
+        yield* begin(resource)
+      }),
+
+      remove: Effect.fnUntraced(function* (resource) {
+        const target = { uid: resource.uid, fence: resource.fence }
+        const found = yield* retryable(servers.inspect(resource.uid))
+        const other = yield* exchanging(resource, Option.getOrUndefined(found))
+        // In the middle of an exchange the folder belongs to both.
+        if (other !== undefined) {
+          return yield* new Waiting({
+            on: other,
+            reason: "Promoting",
+            message: "Its data is just being moved"
+          })
+        }
+        yield* retryable(servers.claim(target))
+        yield* retryable(hydrations.cancel(target))
+        yield* care.remove(target)
+      })
+    }
+  })
+)
+
+const progressText = ({ step, doneBytes, totalBytes }: Hydration): string =>
+  step === "copy" && totalBytes > 0
+    ? `Copying: ${Math.floor((doneBytes / totalBytes) * 100)} % of ${Math.ceil(totalBytes / 1_048_576)} MiB`
+    : step === "queued"
+      ? "Waits for other copies to end"
+      : `The step "${step}" is under way`

@@ -1,0 +1,135 @@
+/** `DatabaseBranch`: a full, independent copy of a database as it is now or was at an instant. */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { DatabaseSku, Region } from "./catalog.ts"
+import { defineKind } from "./kind.ts"
+import { present } from "./manifest-mapping.ts"
+import { EnvironmentSlug, Name } from "./names.ts"
+
+export const BranchSource = Schema.Union([
+  Schema.Struct({ kind: Schema.Literal("current") }),
+  Schema.Struct({ kind: Schema.Literal("backup"), backupId: Schema.String }),
+  Schema.Struct({ kind: Schema.Literal("point_in_time"), pointInTime: Schema.String }),
+  /** The data that a promoted branch took the place of; no request can ask for it. */
+  Schema.Struct({ kind: Schema.Literal("replaced") })
+]).annotate({ identifier: "BranchSource" })
+export type BranchSource = typeof BranchSource.Type
+
+/** Days until a branch expires; null: never. */
+export const ExpiresInDays = Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_650 })))
+export const defaultExpiryDays = 7
+
+/** The branch that a manifest tells of: one for each project, in the environment `preview`. */
+export const manifestBranch = { environment: "preview", name: "preview" } as const
+
+export const DatabaseBranchSpec = Schema.Struct({
+  sourceEnvironment: EnvironmentSlug,
+  sourceDatabase: Name,
+  expiresInDays: ExpiresInDays.pipe(Schema.withDecodingDefaultKey(Effect.succeed(defaultExpiryDays))),
+  deleteOnPreviewClose: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  /** Absent for a branch from a manifest: then the database is found by its environment and name. */
+  sourceDatabaseId: Schema.optionalKey(Schema.String),
+  source: BranchSource.pipe(Schema.withDecodingDefaultKey(Effect.succeed({ kind: "current" as const }))),
+  region: Region.pipe(Schema.withDecodingDefaultKey(Effect.succeed("local" as const))),
+  sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1" as const))),
+  /** From when the days count: when the branch was made, or when they were last set. */
+  expiresFrom: Schema.optionalKey(Schema.String),
+  /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
+  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
+  /** It is promoted as soon as it is ready. */
+  promoteWhenReady: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  /** The database that it is promoted to: its data folder goes there. */
+  promotedTo: Schema.optionalKey(Schema.String)
+}).annotate({ identifier: "DatabaseBranchSpec" })
+export type DatabaseBranchSpec = typeof DatabaseBranchSpec.Type
+
+export const BranchFailure = Schema.Struct({
+  code: Schema.String,
+  step: Schema.String,
+  detail: Schema.String
+}).annotate({ identifier: "BranchFailure" })
+
+export const DatabaseBranchStatus = Schema.Struct({
+  state: Schema.Literals(["queued", "hydrating", "ready", "expired", "promoted"]),
+  sourceDatabaseId: Schema.NullOr(Schema.String),
+  /** What it does to become ready. */
+  step: Schema.NullOr(Schema.String),
+  doneBytes: Schema.Int,
+  totalBytes: Schema.Int,
+  /** Every block is copied and compared, and the log is replayed. */
+  hydrated: Schema.Boolean,
+  failure: Schema.NullOr(BranchFailure),
+  host: Schema.NullOr(Schema.String),
+  port: Schema.NullOr(Schema.Int),
+  dbName: Schema.NullOr(Schema.String),
+  user: Schema.NullOr(Schema.String),
+  server: Schema.NullOr(Schema.String),
+  certificateExpiresAt: Schema.NullOr(Schema.String)
+}).annotate({ identifier: "DatabaseBranchStatus" })
+export type DatabaseBranchStatus = typeof DatabaseBranchStatus.Type
+
+/** When a version 7 UUID was made (RFC 9562): a resource's is the time of its creation. */
+const madeAt = (uid: string): number => Number.parseInt(uid.replaceAll("-", "").slice(0, 12), 16)
+
+const day = 86_400_000
+/** Undefined: never. */
+export const expiryOf = (
+  uid: string,
+  { expiresFrom, expiresInDays }: Pick<DatabaseBranchSpec, "expiresFrom" | "expiresInDays">
+): number | undefined =>
+  expiresInDays === null
+    ? undefined
+    : (expiresFrom === undefined ? madeAt(uid) : Date.parse(expiresFrom)) + expiresInDays * day
+
+const { sourceEnvironment, sourceDatabase, expiresInDays, deleteOnPreviewClose } = DatabaseBranchSpec.fields
+/** What a manifest says of a branch. */
+const decodeShown = Schema.decodeUnknownSync(
+  Schema.Struct({ sourceEnvironment, sourceDatabase, expiresInDays, deleteOnPreviewClose })
+)
+
+export const DatabaseBranch = defineKind({
+  name: "DatabaseBranch",
+  summary: "A full, independent copy of a database as it is now or was at an instant.",
+  scope: "environment",
+  spec: DatabaseBranchSpec,
+  status: DatabaseBranchStatus,
+  fields: Object.keys(DatabaseBranchSpec.fields),
+  immutable: ["sourceEnvironment", "sourceDatabase"],
+  internal: [
+    "sourceDatabaseId",
+    "source",
+    "region",
+    "sku",
+    "expiresFrom",
+    "credentialVersion",
+    "promoteWhenReady",
+    "promotedTo"
+  ],
+  generated: ["password"],
+  after: ["Environment", "Database"],
+  singleton: false,
+  deleteRole: "owner",
+  reasons: {
+    Hydrating: "The data is being copied, or its log replayed",
+    HydrationFailed: "The copy came to nothing; the message says why, and at which step",
+    DataLost: "The data folder is gone; another copy would hold other data",
+    SourceMissing: "The database that it should be a branch of is not there",
+    PreviewDataForbidden: "The project does not allow copies of production data in previews",
+    Promoting: "Its data takes the place of a database's",
+    ServerStarting: "The server process was started and does not answer yet",
+    ServerDown: "The server process is gone; it is started again",
+    Recovering: "The server replays its log after a crash"
+  },
+  manifest: {
+    section: "databaseBranch",
+    entries: ({ databaseBranch }) =>
+      databaseBranch === undefined
+        ? undefined
+        : [{ path: ["databaseBranch"], ...manifestBranch, spec: present(databaseBranch) }],
+    manages: ({ environment, name }) =>
+      environment === manifestBranch.environment && name === manifestBranch.name,
+    assemble: ([branch]) => (branch === undefined ? {} : { databaseBranch: decodeShown(branch.spec) })
+  },
+  // Large databases take hours; a hydration without progress fails by itself long before.
+  deadlineSeconds: 86_400
+})

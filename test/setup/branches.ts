@@ -1,0 +1,111 @@
+/** A machine with a running database and branches of it. What the store would know is kept in memory. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as branch from "#reconcilers/database-branch.ts"
+import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import { type BranchOrigin, Sources } from "#src/branches/Sources.ts"
+import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { Hydrations } from "#src/infra/Hydrations.ts"
+import { reachGoal } from "#test/reconcilers/settle.ts"
+import {
+  asApplication,
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseReconciler,
+  databaseServices,
+  databaseWorld,
+  makeDatabase,
+  setPassword
+} from "./databases.ts"
+import { uuid } from "./fixtures.ts"
+
+export interface BranchWorld extends DatabaseWorld {
+  readonly source: DatabaseResource
+  readonly origins: Map<string, BranchOrigin>
+}
+export type BranchResource = Resource<DatabaseBranchSpec>
+
+/** The source runs and holds a table `ledger` of 1,000 numbers. */
+export const branchWorld = Effect.gen(function* () {
+  const world = yield* databaseWorld
+  const source: DatabaseResource = { ...makeDatabase(world), fence: 1n }
+  yield* settleDatabase(world, source)
+  yield* asApplication(world, source, (sql) =>
+    sql.unsafe("create table ledger (n int primary key); insert into ledger select generate_series(1, 1000)")
+  ).pipe(Effect.orDie)
+  const origin = { uid: source.uid, environment: "production", lineage: source.uid, previewData: false }
+  const made: BranchWorld = { ...world, source, origins: new Map([[source.uid, origin]]) }
+  return made
+})
+
+/** Brings a database to what it should be, as the engine would. */
+export const settleDatabase = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("Database")!
+    yield* reachGoal(reconciler, resource, 60_000)
+  }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.orDie)
+
+export const branchReconciler = (world: BranchWorld) =>
+  branch.layer.pipe(
+    Layer.provide(Hydrations.layer),
+    Layer.provide(databaseServices(world)),
+    Layer.provide(
+      Layer.succeed(Sources, {
+        find: ({ sourceDatabaseId, sourceEnvironment }) =>
+          Effect.sync(() =>
+            Option.fromUndefinedOr(
+              sourceDatabaseId === undefined
+                ? [...world.origins.values()].find(({ environment }) => environment === sourceEnvironment)
+                : world.origins.get(sourceDatabaseId)
+            )
+          )
+      })
+    ),
+    Layer.provideMerge(Registry.layer)
+  )
+
+export const makeBranch = (world: BranchWorld, spec: Partial<DatabaseBranchSpec> = {}): BranchResource => {
+  const resource: BranchResource = {
+    orgId: world.source.orgId,
+    uid: uuid(),
+    kind: "DatabaseBranch",
+    projectId: world.source.projectId,
+    environment: "staging",
+    name: "copy",
+    parentUid: null,
+    spec: {
+      sourceEnvironment: "production",
+      sourceDatabase: "main",
+      sourceDatabaseId: world.source.uid,
+      source: { kind: "current" },
+      region: "local",
+      sku: "db-n1",
+      expiresInDays: null,
+      deleteOnPreviewClose: false,
+      promoteWhenReady: false,
+      credentialVersion: 1,
+      ...spec
+    },
+    generation: 1,
+    status: null,
+    deleting: false,
+    fence: 0n
+  }
+  setPassword(world, { ...world.source, uid: resource.uid }, `branch-${uuid()}`)
+  return resource
+}
+
+/** Brings a branch to what it should be, within one control plane. */
+export const settleBranch = (world: BranchWorld, resource: BranchResource, settleMs = 60_000) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+    yield* reachGoal(reconciler, resource, settleMs)
+  }).pipe(Effect.provide(branchReconciler(world), { local: true }))
+
+/** Helpers for databases look at no more than where a server is and whose password it takes. */
+export const asServer = (world: BranchWorld, { uid, spec }: BranchResource): DatabaseResource => ({
+  ...world.source,
+  uid,
+  spec: { ...world.source.spec, sku: spec.sku, credentialVersion: spec.credentialVersion }
+})
