@@ -23,6 +23,8 @@ export interface BackupEnd {
   readonly startSegment: string
   readonly stopSegment: string
   readonly timeline: number
+  /** The copy can be recovered to any moment from here on, by the server's clock. */
+  readonly stoppedAt: Date
 }
 
 /** A checkpoint comes first, which writes everything that is in memory. */
@@ -58,7 +60,8 @@ export const withBackup = <A, E, R, B = void, E2 = never, R2 = never>(
           () =>
             // Archived or not: whoever needs the segments waits for them.
             sql`select lsn::text as "stopLsn", labelfile as label, spcmapfile as "tablespaceMap",
-                pg_walfile_name(lsn - 1) as "stopSegment"
+                pg_walfile_name(lsn - 1) as "stopSegment",
+                extract(epoch from clock_timestamp())::float8 * 1000 as "stoppedAt"
               from pg_backup_stop(false)`
         )
         const stopped = yield* decodeStop(rows[0]).pipe(
@@ -97,12 +100,15 @@ const Stopped = Schema.Struct({
   stopLsn: Schema.String,
   label: Schema.String,
   tablespaceMap: Schema.NullOr(Schema.String),
-  stopSegment: Schema.String
+  stopSegment: Schema.String,
+  stoppedAt: Schema.Number
 })
 const decodeStop = (row: unknown) =>
   Effect.map(Schema.decodeUnknownEffect(Stopped)(row), (stopped) => ({
     ...stopped,
-    tablespaceMap: stopped.tablespaceMap ?? ""
+    tablespaceMap: stopped.tablespaceMap ?? "",
+    // Up: a commit of the same millisecond may come before the end of the backup.
+    stoppedAt: new Date(Math.ceil(stopped.stoppedAt) + 1)
   }))
 
 /** The label says where the log begins that belongs to the copy. */
@@ -141,6 +147,38 @@ const ask = <A>(seconds: number, run: () => PromiseLike<A>): Effect.Effect<A, Po
         )
     })
   )
+
+/**
+ * Commits something and ends the segment of the log that holds it. Once that segment is kept somewhere, every commit
+ * that was acknowledged before `at` is kept as well.
+ */
+export const switchLog = (
+  endpoint: PostgresEndpoint
+): Effect.Effect<{ readonly segment: string; readonly at: Date }, PostgresControlError> =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => connect(endpoint)),
+    (sql) =>
+      Effect.gen(function* () {
+        // Without it an idle server has nothing to end, and a recovery to this moment no commit after it to stop at.
+        const before = yield* ask(
+          stopSeconds,
+          () => sql`select extract(epoch from clock_timestamp())::float8 * 1000 as at`
+        )
+        yield* ask(stopSeconds, () => sql`select pg_logical_emit_message(true, 'svc', '')`)
+        const after = yield* ask(
+          stopSeconds,
+          () => sql`select pg_walfile_name(pg_switch_wal() - 1) as segment`
+        )
+        const { at, segment } = yield* decodeSwitch({ ...before[0], ...after[0] }).pipe(
+          Effect.mapError((cause) =>
+            refused("The server's answer to a switch of its log is not understood", cause)
+          )
+        )
+        return { segment, at: new Date(Math.floor(at)) }
+      }),
+    (sql) => Effect.promise(() => sql.end({ timeout: 0 }).catch(() => {}))
+  )
+const decodeSwitch = Schema.decodeUnknownEffect(Schema.Struct({ at: Schema.Number, segment: Schema.String }))
 
 export interface BackupFiles {
   /** Folders, parents first, also those whose content is left out: a server needs them to be there. */

@@ -187,7 +187,8 @@ const configOf = (options: RecoveryOptions, socketDir: string, before: Date | un
     ...(before === undefined
       ? []
       : [
-          `recovery_target_time = ${quoted(before.toISOString())}`,
+          // By its offset: names of zones, and Z is one, are not known yet when this is read.
+          `recovery_target_time = ${quoted(before.toISOString().replace("Z", "+00"))}`,
           "recovery_target_inclusive = off",
           "recovery_target_action = 'promote'"
         ]),

@@ -34,13 +34,14 @@ export const shellWord = (value: string) => `'${value.replaceAll("'", `'\\''`)}'
 
 /**
  * Copies a finished log segment under a temporary name, makes it durable, and renames it: what has its name in the
- * archive is whole. A segment that is there already with the same content is done (a crash may repeat the call).
+ * archive is whole, and has the time of its last write, by which recovery points are told. A segment that is there
+ * already with the same content is done (a crash may repeat the call).
  * (PostgreSQL documentation, "Continuous Archiving": the command must not overwrite and must answer truthfully.)
  */
 const archiveCommand = (archiveDir: string) => {
   const target = `${shellWord(`${archiveDir}/`)}%f`
   const temporary = `${shellWord(`${archiveDir}/.`)}%f.new`
-  return `cmp -s %p ${target} || { test ! -f ${target} && cp %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; }`
+  return `cmp -s %p ${target} || { test ! -f ${target} && cp -p %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; }`
 }
 
 export const renderConfig = (settings: PostgresSettings): string => {

@@ -5,6 +5,8 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
+import { destinationPlace } from "#src/backups/destination-seal.ts"
+import { lineagePlace } from "#src/backups/lineage-place.ts"
 import { mailPlace } from "#src/mail/Mail.ts"
 import { webhookPlace } from "#src/webhooks/secrets.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
@@ -61,6 +63,25 @@ export const sealedTables: ReadonlyArray<SealedTable> = [
       ["id", "uuid"]
     ],
     place: (orgId = "", id = "") => webhookPlace(orgId, id),
+    batch: 200
+  },
+  {
+    name: "backup_lineage",
+    key: [
+      ["org_id", "uuid"],
+      ["lineage", "uuid"]
+    ],
+    place: (orgId = "", lineage = "") => lineagePlace(orgId, lineage),
+    batch: 200
+  },
+  {
+    name: "backup_destination_version",
+    key: [
+      ["org_id", "uuid"],
+      ["destination_id", "uuid"],
+      ["version", "integer"]
+    ],
+    place: (orgId = "", id = "", version = "") => destinationPlace(orgId, id, version),
     batch: 200
   },
   { name: "mail_outbox", key: [["id", "uuid"]], place: (id = "") => mailPlace(id), batch: 200 }

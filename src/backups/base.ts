@@ -1,0 +1,135 @@
+/** One base backup of a running server into the repository of this machine. */
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import { AppConfig } from "#src/config.ts"
+import { Host } from "#src/infra/Host.ts"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import { backupFiles, withBackup } from "#src/infra/postgres-backup.ts"
+import { pack, partsOf } from "./bundle.ts"
+import type { ClaimedJob, Progress } from "./Jobs.ts"
+import { Ledger } from "./Ledger.ts"
+import { numberOf, timelineOf } from "./log.ts"
+import { BackupOptions } from "./options.ts"
+import { Repository } from "./Repository.ts"
+import { freeBytes } from "./shipping.ts"
+import { putSealed } from "./transfer.ts"
+
+export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFailed", {
+  message: Schema.String,
+  /** Whether it may go right later without anybody doing something. */
+  again: Schema.Boolean,
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
+
+export const makeBase = Effect.gen(function* () {
+  const ledger = yield* Ledger
+  const repository = yield* Repository
+  const servers = yield* PostgresServers
+  const { socketDir } = yield* Host
+  const { dataDir } = yield* AppConfig
+  const options = yield* BackupOptions
+
+  const failed = (message: string, cause?: unknown) => new BackupFailed({ message, again: true, cause })
+  const orFailed = Effect.mapError((error: { readonly message: string }) => failed(error.message, error))
+
+  /** Takes away what an attempt left that did not come to its end. */
+  const clear = Effect.fnUntraced(function* (job: Pick<ClaimedJob, "orgId" | "lineage" | "id">) {
+    yield* ledger.removeBackup(job, job.id)
+    const keys = yield* Stream.runCollect(repository.local.list(`${job.lineage}/base/${job.id}/`))
+    yield* repository.local.remove(keys.map(({ key }) => key))
+  })
+
+  const run = Effect.fn("backups.base")(function* (
+    job: ClaimedJob,
+    destinationIds: ReadonlyArray<string>,
+    tell: (progress: Progress) => void
+  ) {
+    const ref = { orgId: job.orgId, lineage: job.lineage }
+    yield* ledger.ensure(ref, job.databaseUid)
+    const key = yield* Effect.flatMap(
+      ledger.keyOf(ref),
+      Option.match({ onNone: () => Effect.fail(failed("The backups have no key")), onSome: Effect.succeed })
+    )
+    yield* orFailed(clear(job))
+    const server = yield* orFailed(servers.inspect(job.databaseUid))
+    const { port, lineage } = Option.getOrUndefined(server) ?? {}
+    if (port === undefined) return yield* failed("The database has no server yet")
+    if (lineage !== job.lineage)
+      return yield* failed("The database's data folder was replaced by another one")
+
+    const dataFolder = path.join(dataDir, "databases", job.databaseUid, "data")
+    let stored = 0
+    const copy = Effect.gen(function* () {
+      const files = yield* backupFiles(dataFolder)
+      if ((yield* freeBytes(dataDir)) - files.bytes < options.reserveBytes) {
+        return yield* failed(
+          `The disk has no room for a backup of ${Math.ceil(files.bytes / 1e6)} MB besides what must stay free`
+        )
+      }
+      let done = 0
+      tell({ step: "copying", done, total: files.bytes })
+      for (const [index, part] of partsOf(files).entries()) {
+        const object = yield* putSealed(
+          repository.local,
+          key,
+          job.lineage,
+          {
+            name: `base/${job.id}/${String(index).padStart(5, "0")}`,
+            backupId: job.id,
+            finishedAt: null
+          },
+          () =>
+            pack(dataFolder, part, (bytes) => {
+              done += bytes
+              tell({ step: "copying", done: Math.min(done, files.bytes), total: files.bytes })
+            })
+        )
+        stored += object.storedBytes
+        yield* ledger.add(ref, [object], destinationIds)
+      }
+      return files.bytes
+    })
+    const end = yield* orFailed(withBackup({ socketDir, port }, copy))
+    if (end.tablespaceMap.trim() !== "") {
+      return yield* failed("The database has a tablespace outside of its folder, which is not supported")
+    }
+    tell({ step: "log", done: end.value, total: end.value })
+    // The log until a moment after the backup: then the backup, and that moment, can be restored.
+    yield* orFailed(repository.flush(job.orgId, job.databaseUid))
+    const names = segmentsBetween(end.startSegment, end.stopSegment)
+    const there = yield* ledger.known(ref, names).pipe(
+      Effect.repeat({
+        until: (known) => known.size === names.length,
+        schedule: Schedule.spaced("200 millis")
+      }),
+      Effect.timeoutOption(options.segmentWaitMs)
+    )
+    if (Option.isNone(there))
+      return yield* failed("Segments of the log that belong to the backup are missing")
+    return {
+      label: end.label,
+      tablespaceMap: end.tablespaceMap,
+      startSegment: end.startSegment,
+      stopSegment: end.stopSegment,
+      timeline: end.timeline,
+      consistentAt: end.stoppedAt,
+      storedBytes: stored
+    }
+  })
+
+  return { run, clear }
+})
+
+/** Names of the objects of the segments between two of one timeline, both included. */
+const segmentsBetween = (first: string, last: string): ReadonlyArray<string> => {
+  const names: Array<string> = []
+  const hex = (value: number) => value.toString(16).toUpperCase().padStart(8, "0")
+  for (let number = numberOf(first); number <= numberOf(last); number++) {
+    names.push(`wal/${hex(timelineOf(first))}${hex(Math.floor(number / 1024))}${hex(number % 1024)}`)
+  }
+  return names
+}

@@ -1,0 +1,105 @@
+/** Removes what nobody promised to keep: backups whose time has passed, deleted databases, debris. */
+import * as fs from "node:fs/promises"
+import * as path from "node:path"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { AppConfig } from "#src/config.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
+import type { ManagedDatabase } from "./Databases.ts"
+import { Jobs } from "./Jobs.ts"
+import { Ledger, type LineageRef } from "./Ledger.ts"
+import { isSegment } from "./log.ts"
+import { BackupOptions } from "./options.ts"
+import { baseOf, Repository } from "./Repository.ts"
+import { isKept, kept } from "./retention.ts"
+
+const batch = 1_000
+
+export const makeHousekeeping = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  const ledger = yield* Ledger
+  const jobs = yield* Jobs
+  const repository = yield* Repository
+  const { dataDir } = yield* AppConfig
+  const options = yield* BackupOptions
+  const root = path.join(dataDir, "backups")
+
+  const lineages = repeatable(sql<LineageRef & { readonly databaseUid: string; readonly gone: boolean }>`
+    select l.org_id as "orgId", l.lineage, l.database_uid as "databaseUid",
+      not exists (select from resource r where r.org_id = l.org_id and r.uid = l.database_uid
+        and r.deleted_at is null) as gone
+    from backup_lineage l`)
+
+  /** What was kept of one history, in the store first: what has no row is debris and goes with the next look. */
+  const prune = Effect.fn("backups.prune")(function* (ref: LineageRef, database: ManagedDatabase) {
+    const records = yield* jobs.bases(ref.orgId, ref.lineage)
+    const bases = records.flatMap(baseOf)
+    const current = database.lineage === ref.lineage
+    const now = new Date(yield* Clock.currentTimeMillis)
+    if (bases.length === 0) {
+      if (!current) yield* forget(ref)
+      return
+    }
+    const log = yield* ledger.log(ref, "")
+    const until = log.findLast(({ name }) => isSegment(name))?.finishedAt ?? new Date(0)
+    const keep = kept(bases, database.policy, now, current, until)
+    for (const { id } of bases.filter((base) => !keep.bases.has(base.id))) {
+      const keys = yield* ledger.removeBackup(ref, id)
+      yield* repeatable(sql`delete from backup_job where org_id = ${ref.orgId}::uuid and id = ${id}::uuid`)
+      yield* repository.local.remove(keys)
+    }
+    const old = log.filter(({ name }) => !isKept(keep, name)).map(({ name }) => `wal/${name}`)
+    for (let at = 0; at < old.length; at += batch) {
+      yield* repository.local.remove(yield* ledger.removeObjects(ref, old.slice(at, at + batch)))
+    }
+    if (!current && keep.bases.size === 0) yield* forget(ref)
+  })
+
+  /** Without its key whatever may stay at a destination is noise. */
+  const forget = Effect.fnUntraced(function* (ref: LineageRef) {
+    yield* ledger.forget(ref)
+    yield* Effect.promise(() => fs.rm(path.join(root, ref.lineage), { recursive: true, force: true }))
+  })
+
+  return {
+    retention: Effect.fnUntraced(function* (databases: ReadonlyArray<ManagedDatabase>) {
+      const byUid = new Map(databases.map((one) => [one.uid, one]))
+      for (const ref of yield* lineages) {
+        const database = byUid.get(ref.databaseUid)
+        if (database !== undefined) yield* prune(ref, database)
+      }
+      yield* jobs.tidy
+    }),
+    /** Databases that are gone take their backups along. */
+    departed: Effect.gen(function* () {
+      for (const ref of yield* lineages) if (ref.gone) yield* forget(ref)
+    }),
+    /** Objects without a row, and what was never finished. */
+    debris: Effect.gen(function* () {
+      const before = (yield* Clock.currentTimeMillis) - options.debrisAfterMs
+      const known = new Set((yield* lineages).map(({ lineage }) => lineage))
+      const folders = yield* Effect.promise(() => fs.readdir(root).catch(() => []))
+      for (const lineage of folders) {
+        const old = yield* Effect.promise(() => filesBefore(path.join(root, lineage), before))
+        if (old.length === 0) continue
+        const keys = old.map((file) => path.relative(root, file))
+        const rows = known.has(lineage) ? yield* ledger.keysOf(lineage) : new Set<string>()
+        for (const key of keys) {
+          if (!rows.has(key)) yield* Effect.promise(() => fs.rm(path.join(root, key), { force: true }))
+        }
+      }
+    })
+  }
+})
+
+const filesBefore = async (folder: string, before: number): Promise<ReadonlyArray<string>> => {
+  const found: Array<string> = []
+  const entries = await fs.readdir(folder, { withFileTypes: true, recursive: true }).catch(() => [])
+  for (const entry of entries) {
+    if (!entry.isFile()) continue
+    const file = path.join(entry.parentPath, entry.name)
+    const stat = await fs.stat(file).catch(() => undefined)
+    if (stat !== undefined && stat.mtimeMs < before) found.push(file)
+  }
+  return found
+}

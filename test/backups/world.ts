@@ -1,0 +1,187 @@
+/** A store, a real database server, and the loops that back it up, each of which a test can stop and start again. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import postgres from "postgres"
+import type { BackupPolicy } from "#schemas/backup-policy.ts"
+import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
+import { Jobs } from "#src/backups/Jobs.ts"
+import { Ledger } from "#src/backups/Ledger.ts"
+import { BackupOptions } from "#src/backups/options.ts"
+import { localPlace, type Place, PlaceError } from "#src/backups/Place.ts"
+import { Remotes } from "#src/backups/Remotes.ts"
+import { Repository } from "#src/backups/Repository.ts"
+import * as runner from "#src/backups/runner.ts"
+import { AppConfig } from "#src/config.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import { Host } from "#src/infra/Host.ts"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
+import { appDatabase, controlUser } from "#src/infra/postgres-settings.ts"
+import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { migrate } from "#src/store/migrate.ts"
+import { reachGoal } from "#test/reconcilers/settle.ts"
+import { emptyDatabase } from "#test/setup/database.ts"
+import {
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseReconciler,
+  databaseWorld,
+  folderOf,
+  makeDatabase
+} from "#test/setup/databases.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+
+export interface BackupWorld extends DatabaseWorld {
+  readonly storeUrl: Redacted.Redacted
+  /** Destinations, by id: folders that stand for buckets. Tests replace them by places that make trouble. */
+  readonly destinations: Map<string, Place>
+  readonly databases: Map<string, DatabaseResource>
+}
+
+export const quick = (values: Partial<BackupOptions> = {}) =>
+  Effect.map(
+    BackupOptions,
+    (defaults): BackupOptions => ({
+      ...defaults,
+      lookMs: 200,
+      leaseSeconds: 3,
+      heartbeatMs: 500,
+      reserveBytes: 0,
+      drillEveryMs: 365 * 86_400_000 * 1000,
+      segmentWaitMs: 20_000,
+      debrisAfterMs: 0,
+      ...values
+    })
+  )
+
+const gone = new PlaceError({ reason: "not_found", message: "There is no such backup destination" })
+
+/** One process's parts, without its loops. */
+export const services = (world: BackupWorld, values: Partial<BackupOptions> = {}) =>
+  Layer.mergeAll(Repository.layer).pipe(
+    Layer.provideMerge(Layer.mergeAll(Ledger.layer, Jobs.layer)),
+    Layer.provideMerge(
+      Layer.succeed(Remotes, {
+        current: (_, id) =>
+          Effect.flatMap(
+            Effect.sync(() => world.destinations.get(id)),
+            (place) => (place === undefined ? Effect.fail(gone) : Effect.succeed({ place, version: 1 }))
+          ),
+        at: (_, id) => Effect.suspend(() => Effect.succeed(world.destinations.get(id)!))
+      })
+    ),
+    Layer.provideMerge(PostgresServers.layer),
+    Layer.provideMerge(Layer.mergeAll(PostgresBinaries.layer, KeyRing.layer)),
+    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(AppConfig.layerWith({ dataDir: world.dataDir })),
+    Layer.provideMerge(Db.layer({ url: world.storeUrl, engineConnections: 6, apiConnections: 2 })),
+    Layer.provideMerge(Layer.effect(BackupOptions, quick(values)))
+  )
+
+export const backupWorld = Effect.gen(function* () {
+  const storeUrl = yield* emptyDatabase
+  yield* migrate(storeUrl)
+  const base = yield* databaseWorld
+  const world: BackupWorld = { ...base, storeUrl, destinations: new Map(), databases: new Map() }
+  return world
+})
+
+/** A statement on the store, as its owner. */
+export const onStore = (world: BackupWorld, text: string) =>
+  Effect.promise(async () => {
+    const sql = postgres(Redacted.value(world.storeUrl), { max: 1, onnotice: () => {} })
+    try {
+      return [...(await sql.unsafe(text))]
+    } finally {
+      await sql.end()
+    }
+  })
+
+/** A database that is ready, known to the store, with this policy. */
+export const readyDatabase = Effect.fnUntraced(function* (
+  world: BackupWorld,
+  policy: Partial<BackupPolicy> = {}
+) {
+  const resource = makeDatabase(world, { backup: { ...defaultBackupPolicy, ...policy } })
+  yield* settle(world, resource)
+  yield* onStore(
+    world,
+    `insert into organization (id, name, slug, billing_status)
+       values ('${resource.orgId}', 'one', 'o-${resource.orgId.slice(0, 20)}', 'active');
+     insert into resource (org_id, uid, kind, project_id, environment, name, spec, phase, managed_by)
+       values ('${resource.orgId}', '${resource.uid}', 'Database', '${resource.projectId}', 'production', 'main',
+         '${JSON.stringify(resource.spec)}', 'ready', 'api')`
+  )
+  world.databases.set(resource.uid, resource)
+  return resource
+})
+
+/** Reconciles until it is ready. */
+export const settle = (world: BackupWorld, resource: DatabaseResource) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const { registrations } = Context.get(yield* Layer.build(databaseReconciler(world)), Registry)
+      const registration = registrations.get("Database")
+      if (registration === undefined) return yield* Effect.die("no reconciler")
+      yield* reachGoal(registration.reconciler, resource)
+    })
+  )
+
+/** The loops of one process; closing is an orderly stop. */
+export const startLoops = Effect.fnUntraced(function* (
+  world: BackupWorld,
+  values: Partial<BackupOptions> = {}
+) {
+  const scope = yield* Scope.make()
+  const context = yield* Layer.buildWithScope(
+    runner.layer.pipe(Layer.provideMerge(services(world, values))),
+    scope
+  )
+  const stop = Scope.close(scope, Exit.void)
+  yield* Effect.addFinalizer(() => stop)
+  return { context, stop }
+})
+
+/** A connection to the database as the control user: over the socket, into the application's database. */
+export const connect = (world: BackupWorld, port: number, socketDir = path.join(world.dataDir, "run")) =>
+  postgres({
+    host: socketDir,
+    port,
+    database: appDatabase,
+    username: controlUser,
+    max: 4,
+    onnotice: () => {},
+    fetch_types: false
+  })
+
+export const portOf = (world: BackupWorld, { uid }: { readonly uid: string }): number =>
+  Number(JSON.parse(fs.readFileSync(path.join(folderOf(world, { uid }), "server.json"), "utf8")).port)
+
+/** Asks until it is so. */
+export const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>, seconds = 60) =>
+  Effect.gen(function* () {
+    for (;;) {
+      const found = yield* look
+      if (found !== undefined && found !== false) return found
+      yield* Effect.sleep("50 millis")
+    }
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: `${seconds} seconds`,
+      orElse: () => Effect.die(new Error(`it never came to: ${what}`))
+    })
+  )
+
+export const destination = (world: BackupWorld) => {
+  const id = uuid()
+  const dir = path.join(world.dataDir, `bucket-${id}`)
+  world.destinations.set(id, localPlace(dir))
+  return { id, dir }
+}
