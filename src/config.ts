@@ -52,6 +52,14 @@ export interface Settings {
   readonly proxies: number
   /** A file with prices, limits and names of regions. Absent: those that are built in. */
   readonly catalogFile: string | undefined
+  /** Of the container engine, a path or `unix://` URL; `none` for no engine. Absent: it is looked for. */
+  readonly containerSocket: string | undefined
+  /** Registries that may be given credentials; `*` stands for (a part of) one label. */
+  readonly registries: ReadonlyArray<string>
+  /** Runtime of the engine in which containers may hold containers. Absent: none may. */
+  readonly sandboxRuntime: string | undefined
+  /** Days that executions are kept once they have ended. */
+  readonly executionDays: number
 }
 
 /** An OpenID Connect provider. */
@@ -123,6 +131,10 @@ const smtpUrl = Config.Redacted("SVC_SMTP_URL").pipe(
   Config.withDefault(undefined)
 )
 
+/** Those that most people use. */
+const defaultRegistries =
+  "docker.io,ghcr.io,quay.io,gcr.io,registry.gitlab.com,public.ecr.aws,*.dkr.ecr.*.amazonaws.com,*.pkg.dev,*.azurecr.io"
+
 const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", trace: "Trace" } as const
 
 const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 10 }))
@@ -189,7 +201,14 @@ const settings: Config.Config<Settings> = Config.all({
     Config.withDefault("open" as const)
   ),
   proxies: Config.schema(Proxies, "SVC_PROXIES").pipe(Config.withDefault(0)),
-  catalogFile: optional("SVC_CATALOG")
+  catalogFile: optional("SVC_CATALOG"),
+  containerSocket: Config.String("SVC_CONTAINER_SOCKET").pipe(
+    Config.orElse(() => Config.String("DOCKER_HOST")),
+    Config.withDefault(undefined)
+  ),
+  registries: Config.String("SVC_REGISTRIES").pipe(Config.withDefault(defaultRegistries), Config.map(list)),
+  sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),
+  executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30))
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()
