@@ -2,7 +2,6 @@
  * A cron job's schedule is put in force for the runners, which plan and make its runs. What this keeps true: the runners
  * follow the specification as it is, and nothing is left of a job that was deleted.
  */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -26,6 +25,12 @@ export const layer = register(
     const retryable = Effect.mapError(
       (error: { readonly message: string }) => new Retryable({ message: error.message })
     )
+
+    /** A step that comes late is refused. */
+    const accepted = (self: Effect.Effect<boolean, { readonly message: string }>) =>
+      Effect.flatMap(retryable(self), (done) =>
+        done ? Effect.void : Effect.fail(new Retryable({ message: "A later run has worked on the cron job" }))
+      )
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -51,16 +56,16 @@ export const layer = register(
         const { spec, parentUid } = resource
         if (parentUid === null) return yield* new Terminal({ message: "A cron job lives in an environment" })
         const before = Option.getOrUndefined(yield* retryable(crons.inForce(resource)))
-        const now = yield* Clock.currentTimeMillis
+        const now = yield* retryable(crons.now)
         const next = spec.enabled ? nextRun(spec.schedule, spec.timezone, now) : undefined
         const keep = before !== undefined && sameTimes(before.config, spec)
         const put = crons.put(
           { ...resource, environmentUid: parentUid, config: spec },
           keep ? undefined : next === undefined ? null : new Date(next)
         )
-        yield* retryable(outside("crons.put", "write")(put))
+        yield* accepted(outside("crons.put", "write")(put))
       }),
-      remove: (resource) => retryable(outside("crons.remove", "write")(crons.remove(resource)))
+      remove: (resource) => accepted(outside("crons.remove", "write")(crons.remove(resource)))
     }
   })
 )

@@ -32,16 +32,21 @@ export class Crons extends Context.Service<
     readonly inForce: (ref: Ref) => Effect.Effect<Option.Option<InForce>, StoreUnavailable>
     /**
      * Puts a schedule in force. `nextAt` is the first time from now on, null for none; undefined goes on with the times
-     * as they are. An older reconcile than the last one changes nothing.
+     * as they are. False: a later reconcile was here, and nothing was done.
      */
     readonly put: (
       ref: Ref & InForce & { readonly fence: bigint },
       nextAt: Date | null | undefined
-    ) => Effect.Effect<void, StoreUnavailable>
+    ) => Effect.Effect<boolean, StoreUnavailable>
+    /** Milliseconds by the clock of the store, which all runners share: schedules are planned from its time. */
+    readonly now: Effect.Effect<number, StoreUnavailable>
     /** Whether a schedule or a run is left of the job. */
     readonly remains: (ref: Ref) => Effect.Effect<boolean, StoreUnavailable>
-    /** Takes the schedule away, stops what runs and removes runs, some at a time. */
-    readonly remove: (ref: Ref) => Effect.Effect<void, StoreUnavailable>
+    /**
+     * Takes the schedule away, stops what runs and removes runs, some at a time. False: a later reconcile was here, and
+     * nothing was done.
+     */
+    readonly remove: (ref: Ref & { readonly fence: bigint }) => Effect.Effect<boolean, StoreUnavailable>
     /** When each of the jobs last began to run. */
     readonly lastRuns: (
       orgId: string,
@@ -72,14 +77,14 @@ export class Crons extends Context.Service<
         }),
         put: Effect.fn("Crons.put")(function* ({ orgId, uid, environmentUid, name, config, fence }, nextAt) {
           const restart = nextAt !== undefined
-          yield* orUnavailable(
+          const rows = yield* orUnavailable(
             transaction(
               engine,
               Effect.gen(function* () {
                 // Whoever is planning runs ends first, so that the second statement sees what was planned.
                 yield* engine`select uid from cron_schedule
                   where org_id = ${orgId}::uuid and uid = ${uid}::uuid for update`
-                yield* engine`
+                return yield* engine`
                   with put as (
                     insert into cron_schedule as s (org_id, uid, environment_uid, name, config, fence, next_at)
                     values (${orgId}::uuid, ${uid}::uuid, ${environmentUid}::uuid, ${name}, ${engine.json(config)}::jsonb,
@@ -98,18 +103,28 @@ export class Crons extends Context.Service<
               })
             )
           )
+          return rows.length > 0
         }),
+        now: Effect.map(
+          repeatable(engine<{ readonly now: number }>`
+            select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`),
+          ([row]) => row?.now ?? 0
+        ),
         remains: Effect.fn("Crons.remains")(function* ({ orgId, uid }) {
           const [row] = yield* repeatable(engine<{ readonly any: boolean }>`
             select exists (select from cron_schedule where org_id = ${orgId}::uuid and uid = ${uid}::uuid)
               or exists (select from cron_run where org_id = ${orgId}::uuid and cron_uid = ${uid}::uuid) as any`)
           return row?.any === true
         }),
-        remove: Effect.fn("Crons.remove")(function* ({ orgId, uid }) {
+        remove: Effect.fn("Crons.remove")(function* ({ orgId, uid, fence }) {
           // Without the schedule nobody plans or begins a run any more.
-          yield* repeatable(
-            engine`delete from cron_schedule where org_id = ${orgId}::uuid and uid = ${uid}::uuid`
-          )
+          const [row] = yield* repeatable(engine<{ readonly newer: boolean }>`
+            with gone as (
+              delete from cron_schedule where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence <= ${fence}
+            )
+            select exists (select from cron_schedule
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence > ${fence}) as newer`)
+          if (row?.newer !== false) return false
           // Index: cron_run_listing.
           yield* repeatable(engine`
             with gone as (
@@ -118,6 +133,7 @@ export class Crons extends Context.Service<
               returning id, lease_token
             )
             select pg_notify(${channel}, 'stop ' || id) from gone where lease_token is not null`)
+          return true
         }),
         // Index: cron_run_started.
         lastRuns: Effect.fn("Crons.lastRuns")(function* (orgId, uids) {

@@ -1,0 +1,106 @@
+/** The shared suite on the store: what the runners follow is the outside of a cron job. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as cron from "#reconcilers/cron.ts"
+import { CronSpec } from "#schemas/cron.ts"
+import { Crons } from "#src/crons/Crons.ts"
+import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { Db } from "#src/store/Db.ts"
+import { testDb } from "#test/setup/database.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { reconcilerSuite } from "./suite.ts"
+
+const spec = Schema.decodeUnknownSync(CronSpec)({
+  // So rarely that no time passes during a test.
+  schedule: "0 0 1 1 *",
+  target: { kind: "http", path: "/jobs" }
+})
+
+const world = Effect.map(Layer.build(testDb()), (context) => ({
+  db: Context.get(context, Db),
+  orgId: uuid(),
+  projectId: uuid(),
+  environmentUid: uuid()
+}))
+type World = Effect.Success<typeof world>
+
+const run =
+  (statement: string) =>
+  (world: World, { uid }: Resource<CronSpec>) =>
+    Effect.asVoid(world.db.engine.unsafe(statement.replace("$uid", `'${uid}'`)))
+const set = (what: string) => run(`update cron_schedule set ${what} where uid = $uid`)
+const changed = (values: Partial<CronSpec>) => (_: World, resource: Resource<CronSpec>) =>
+  Effect.succeed({ ...resource, generation: resource.generation + 1, spec: { ...resource.spec, ...values } })
+
+reconcilerSuite<World, CronSpec, unknown>({
+  name: "a cron job",
+  kind: "Cron",
+  world,
+  layer: ({ db }) =>
+    cron.layer.pipe(
+      Layer.provide(Crons.layer),
+      Layer.provide(Layer.succeed(Db, db)),
+      Layer.provideMerge(Registry.layer)
+    ),
+  makeResource: (world) =>
+    Effect.succeed({
+      orgId: world.orgId,
+      uid: uuid(),
+      kind: "Cron",
+      projectId: world.projectId,
+      environment: "production",
+      name: "nightly",
+      parentUid: world.environmentUid,
+      spec,
+      generation: 1,
+      status: null,
+      deleting: false,
+      fence: 1n
+    }),
+  snapshot: ({ db }, { uid }) =>
+    Effect.map(
+      db.engine`select name, environment_uid, config, next_at from cron_schedule where uid = ${uid}::uuid`,
+      (rows) => rows
+    ),
+  remains: ({ db }, { uid }) =>
+    Effect.map(
+      db.engine<{ readonly what: string }>`
+        select 'schedule' as what from cron_schedule where uid = ${uid}::uuid
+        union all select 'run' from cron_run where cron_uid = ${uid}::uuid`,
+      (rows) => rows.map(({ what }) => what)
+    ),
+  changes: [
+    { name: "another schedule", apply: changed({ schedule: "0 0 2 1 *" }) },
+    { name: "another time zone", apply: changed({ timezone: "Asia/Tokyo" }) },
+    { name: "switched off", apply: changed({ enabled: false }) },
+    { name: "another target", apply: changed({ target: { kind: "queue", queue: "jobs" } }) },
+    {
+      name: "with a run that waits for its time",
+      apply: (world, resource) =>
+        Effect.andThen(
+          run(`insert into cron_run (org_id, id, cron_uid, trigger, scheduled_at, due_at)
+            select org_id, gen_random_uuid(), uid, 'schedule', next_at, next_at from cron_schedule where uid = $uid`)(
+            world,
+            resource
+          ),
+          changed({ schedule: "0 0 3 1 *" })(world, resource)
+        )
+    }
+  ],
+  drifts: [
+    {
+      name: "another schedule",
+      field: "/schedule",
+      disturb: set(`config = jsonb_set(config, '{schedule}', '"* * * * *"')`)
+    },
+    { name: "another name", field: "/schedule", disturb: set("name = 'other'") },
+    {
+      name: "everything is gone",
+      field: "absent",
+      disturb: run("delete from cron_schedule where uid = $uid")
+    }
+  ],
+  settleMs: 10_000
+})
