@@ -98,7 +98,8 @@ export class Outbound extends Context.Service<
           const options = {
             keepAlive: true,
             timeout: idleMs,
-            maxFreeSockets: 256,
+            // Of one host: as many as jobs and batches call it at once, which would connect anew each time.
+            maxFreeSockets: 1_024,
             scheduling: "lifo"
           } as const
           return { http: new http.Agent(options), https: new https.Agent(options) }
@@ -189,18 +190,22 @@ export class Outbound extends Context.Service<
 
       return Outbound.of({
         checkAddress,
-        post: Effect.fn("Outbound.post")(function* (request) {
-          const start = yield* Clock.currentTimeMillis
-          const answer = yield* Effect.timeoutOrElse(exchange(request), {
-            duration: request.timeoutMs,
-            orElse: () =>
-              new OutboundFailed({
-                message: `There was no complete answer within ${request.timeoutMs / 1000} s`,
-                reason: "timeout"
-              })
-          })
-          return { ...answer, durationMs: (yield* Clock.currentTimeMillis) - start }
-        })
+        post: Effect.fnUntraced(
+          function* (request) {
+            const start = yield* Clock.currentTimeMillis
+            const answer = yield* Effect.timeoutOrElse(exchange(request), {
+              duration: request.timeoutMs,
+              orElse: () =>
+                new OutboundFailed({
+                  message: `There was no complete answer within ${request.timeoutMs / 1000} s`,
+                  reason: "timeout"
+                })
+            })
+            return { ...answer, durationMs: (yield* Clock.currentTimeMillis) - start }
+          },
+          // The place in the program, which a trace would hold as well, costs more than the rest of the span.
+          Effect.withSpan("Outbound.post", undefined, { captureStackTrace: false })
+        )
       })
     })
   )
