@@ -131,6 +131,13 @@ export class Jobs extends Context.Service<
       Option.Option<{ readonly label: string; readonly tablespaceMap: string }>,
       StoreUnavailable
     >
+    /** Of all jobs that go on or wait. */
+    readonly open: Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    /** Backups that failed and have objects all the same: whoever made them was killed for the last time. */
+    readonly halfMade: Effect.Effect<
+      ReadonlyArray<Pick<ClaimedJob, "orgId" | "lineage" | "id">>,
+      StoreUnavailable
+    >
     /** Forgets ended jobs that keep nothing any more. */
     readonly tidy: Effect.Effect<void, StoreUnavailable>
   }
@@ -265,6 +272,14 @@ export class Jobs extends Context.Service<
             ? Option.none()
             : Option.some({ label: row.label, tablespaceMap: row.tablespaceMap ?? "" })
         }),
+        open: Effect.map(
+          repeatable(sql<{ readonly id: string }>`select id from backup_job where finished_at is null`),
+          (rows) => new Set(rows.map(({ id }) => id))
+        ),
+        halfMade: repeatable(sql<Pick<ClaimedJob, "orgId" | "lineage" | "id">>`
+          select org_id as "orgId", lineage, id from backup_job j
+          where kind = 'backup' and status = 'failed'
+            and exists (select from backup_object o where o.org_id = j.org_id and o.backup_id = j.id)`),
         tidy: Effect.asVoid(
           repeatable(sql`
             delete from backup_job where finished_at < now() - ${keepDays}::int * interval '1 day'

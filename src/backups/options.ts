@@ -10,6 +10,8 @@ export interface BackupOptions {
   readonly heartbeatMs: number
   /** Base backups and drills at once in one process. */
   readonly jobs: number
+  /** Pause before a failed job is tried again, four times as long each time. */
+  readonly retrySeconds: number
   /** A base backup is due so long after the last one. */
   readonly backupEveryMs: number
   readonly drillEveryMs: number
@@ -32,6 +34,7 @@ export const BackupOptions = Context.Reference<BackupOptions>("svc/backups/Backu
     leaseSeconds: 30,
     heartbeatMs: 5_000,
     jobs: 2,
+    retrySeconds: 15,
     backupEveryMs: 86_400_000,
     drillEveryMs: 7 * 86_400_000,
     behindAfterMs: 5 * 60_000,

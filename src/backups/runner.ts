@@ -101,6 +101,7 @@ export const layer = Layer.effectDiscard(
       })
       return Effect.gen(function* () {
         const result = yield* Effect.raceFirst(act, Effect.forever(beat))
+        yield* jobs.extend(job, progress, options.leaseSeconds)
         const kept = yield* jobs.succeed(job, result)
         if (kept && job.drill) {
           const { orgId, databaseUid, lineage, id } = job
@@ -115,7 +116,7 @@ export const layer = Layer.effectDiscard(
               error: error.message
             })
             if (job.kind === "backup") yield* Effect.ignore(base.clear(job))
-            const again = error.again && job.attempt < 4 ? 15 * 4 ** job.attempt : undefined
+            const again = error.again && job.attempt < 4 ? options.retrySeconds * 4 ** job.attempt : undefined
             yield* jobs.fail(job, error.message, again)
           })
         ),
@@ -154,6 +155,8 @@ export const layer = Layer.effectDiscard(
     const plan = Effect.gen(function* () {
       yield* schedule(yield* wanted)
       yield* housekeeping.departed
+      for (const job of yield* jobs.halfMade) yield* Effect.ignore(base.clear(job))
+      yield* drill.tidy
     })
 
     yield* Effect.addFinalizer(() =>

@@ -56,7 +56,8 @@ export const quick = (values: Partial<BackupOptions> = {}) =>
       reserveBytes: 0,
       drillEveryMs: 365 * 86_400_000 * 1000,
       segmentWaitMs: 20_000,
-      debrisAfterMs: 0,
+      debrisAfterMs: 3_000,
+      retrySeconds: 0,
       ...values
     })
   )

@@ -1,0 +1,47 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { checkPages } from "#src/backups/checksums.ts"
+import { Host } from "#src/infra/Host.ts"
+import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
+import { initdbArguments } from "#src/infra/postgres-settings.ts"
+import { databaseServices, databaseWorld } from "#test/setup/databases.ts"
+
+describe("the checksums of pages", { timeout: 60_000 }, () => {
+  it.live("are those that PostgreSQL itself wrote, and a changed bit in any page is found", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* databaseWorld
+        const data = path.join(world.dataDir, "data")
+        yield* Effect.gen(function* () {
+          const host = yield* Host
+          const { initdb } = yield* PostgresBinaries
+          const made = yield* host.run(initdb, initdbArguments(data))
+          assert.strictEqual(made.code, 0, made.output)
+        }).pipe(Effect.provide(databaseServices(world)))
+        const check = Effect.promise((signal) => checkPages(data, signal, () => {}))
+        const sound = yield* check
+        assert.strictEqual(sound.damaged, undefined)
+        assert.isAbove(sound.pages, 1_000)
+
+        const folder = path.join(data, "base", "1")
+        const files = fs
+          .readdirSync(folder)
+          .filter((name) => /^\d+$/.test(name) && fs.statSync(path.join(folder, name)).size > 0)
+        for (let i = 0; i < 20; i++) {
+          const name = files[Math.floor(Math.random() * files.length)] ?? ""
+          const file = path.join(folder, name)
+          const before = fs.readFileSync(file)
+          const after = Buffer.from(before)
+          const at = Math.floor(Math.random() * after.length)
+          after[at] = (after[at] ?? 0) ^ (1 << Math.floor(Math.random() * 8))
+          fs.writeFileSync(file, after)
+          const { damaged } = yield* check
+          assert.strictEqual(damaged, `base/1/${name}: page ${Math.floor(at / 8_192)}`, `byte ${at}`)
+          fs.writeFileSync(file, before)
+        }
+      })
+    )
+  )
+})

@@ -1,0 +1,217 @@
+import { type ChildProcess, spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import { Jobs } from "#src/backups/Jobs.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
+import {
+  type BackupWorld,
+  backupWorld,
+  connect,
+  onStore,
+  portOf,
+  readyDatabase,
+  settle,
+  startLoops,
+  until
+} from "./world.ts"
+
+const jobs = (world: BackupWorld, condition = "true") =>
+  onStore(world, `select * from backup_job where ${condition} order by created_at desc, id desc`)
+const ended = (world: BackupWorld, what: string, condition: string) =>
+  until(
+    what,
+    Effect.map(jobs(world, condition), ([job]) => job !== undefined && job["finished_at"] !== null && job),
+    120
+  )
+const fill = (world: BackupWorld, database: DatabaseResource, megabytes: number) =>
+  Effect.promise(async () => {
+    const sql = connect(world, portOf(world, database))
+    await sql.unsafe(
+      `create table big as select n, repeat(md5(n::text), 30) as text from generate_series(1, ${megabytes * 1000}) n`
+    )
+    await sql.end()
+  })
+
+/** Files of the repository that no row knows, and rows that no file stands for. */
+const differences = (world: BackupWorld) =>
+  Effect.map(onStore(world, "select key from backup_object"), (rows) => {
+    const known = new Set(rows.map(({ key }) => String(key)))
+    const root = path.join(world.dataDir, "backups")
+    const there = fs.existsSync(root)
+      ? fs
+          .readdirSync(root, { withFileTypes: true, recursive: true })
+          .filter((entry) => entry.isFile())
+          .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
+      : []
+    return [
+      ...there.filter((key) => !known.has(key)).map((key) => `debris ${key}`),
+      ...[...known].filter((key) => !there.includes(key)).map((key) => `missing ${key}`)
+    ]
+  })
+
+const loopsProcess = (world: BackupWorld) =>
+  Effect.promise(
+    () =>
+      new Promise<ChildProcess>((resolve, reject) => {
+        const script = path.join(import.meta.dirname, "loops-process.ts")
+        const child = spawn(process.execPath, [script, world.dataDir, Redacted.value(world.storeUrl)], {
+          stdio: ["ignore", "pipe", "inherit"]
+        })
+        child.once("error", reject)
+        child.stdout.once("data", () => resolve(child))
+      })
+  )
+
+describe("backups and drills", { timeout: 240_000 }, () => {
+  it.live("a drill restores the backup, notes that it was proved, and leaves nothing", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* backupWorld
+        const database = yield* readyDatabase(world)
+        yield* fill(world, database, 5)
+        const { context } = yield* startLoops(world)
+        const backup = yield* ended(world, "the first backup", "kind = 'backup'")
+        assert.strictEqual(backup["reason"], "first")
+        assert.strictEqual(backup["status"], "succeeded", String(backup["error"]))
+        assert.isNull(backup["proven_at"])
+        assert.strictEqual(backup["bytes_done"], backup["bytes_total"])
+        const queue = Context.get(context, Jobs).queue({
+          orgId: database.orgId,
+          kind: "drill",
+          databaseUid: database.uid,
+          lineage: database.uid,
+          backupId: String(backup["id"]),
+          reason: "request"
+        })
+        yield* queue
+        // Asked for twice it is made once.
+        yield* queue
+        const drill = yield* ended(world, "the drill", "kind = 'drill'")
+        assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
+        assert.lengthOf(yield* jobs(world, "kind = 'drill'"), 1)
+        const [proven] = yield* jobs(world, "kind = 'backup'")
+        assert.isNotNull(proven?.["proven_at"])
+        assert.deepStrictEqual(fs.readdirSync(path.join(world.dataDir, "drills")), [])
+        assert.deepStrictEqual(processesNaming(String(drill["id"])), [])
+
+        // A page that the disk damaged: the backup is faithful, so the drill finds it there.
+        const file = yield* Effect.promise(async () => {
+          const sql = connect(world, portOf(world, database))
+          const [row] = await sql`select pg_relation_filepath('big') as file`
+          await sql`checkpoint`
+          await sql.end()
+          return path.join(folderOf(world, database), "data", String(row?.["file"]))
+        })
+        const handle = fs.openSync(file, "r+")
+        fs.writeSync(handle, Buffer.from("damage"), 0, 6, 3 * 8_192 + 4_000)
+        fs.closeSync(handle)
+        yield* Context.get(context, Jobs).queue({
+          orgId: database.orgId,
+          kind: "backup",
+          databaseUid: database.uid,
+          lineage: database.uid,
+          backupId: null,
+          reason: "request",
+          drill: true
+        })
+        const bad = yield* ended(
+          world,
+          "the drill of the damaged backup",
+          `kind = 'drill' and id <> '${drill["id"]}'`
+        )
+        assert.strictEqual(bad["status"], "failed")
+        assert.match(String(bad["error"]), /damaged page \(base\/\d+\/\d+: page 3\)/)
+        assert.deepStrictEqual(yield* differences(world), [])
+      })
+    )
+  )
+
+  it.live(
+    "a process that is killed at any moment of a backup leaves no debris, and another one makes it",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* backupWorld
+          const database = yield* readyDatabase(world)
+          yield* fill(world, database, 40)
+          for (let round = 0; round < 4; round++) {
+            const child = yield* loopsProcess(world)
+            yield* until(
+              "the backup goes on",
+              Effect.map(
+                jobs(world, "kind = 'backup' and finished_at is null"),
+                ([job]) => job?.["status"] === "running"
+              )
+            ).pipe(Effect.timeoutOption("4 seconds"))
+            yield* Effect.sleep(Math.random() * 700)
+            child.kill("SIGKILL")
+            yield* Effect.promise(() => new Promise((resolve) => child.once("close", resolve)))
+            // A killed process is no fault of the backup.
+            yield* onStore(
+              world,
+              "update backup_job set attempt = 0, due_at = now() where finished_at is null"
+            )
+            if (round === 2) {
+              yield* onStore(
+                world,
+                "update backup_job set status = 'queued', finished_at = null, due_at = now() where status = 'succeeded'"
+              )
+            }
+          }
+          const { context } = yield* startLoops(world, { tidyMs: 500 })
+          const backup = yield* ended(world, "the backup", "kind = 'backup'")
+          assert.strictEqual(backup["status"], "succeeded", String(backup["error"]))
+          yield* Context.get(context, Jobs).queue({
+            orgId: database.orgId,
+            kind: "drill",
+            databaseUid: database.uid,
+            lineage: database.uid,
+            backupId: String(backup["id"]),
+            reason: "request"
+          })
+          const drill = yield* ended(world, "the drill", "kind = 'drill'")
+          assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
+          yield* until(
+            "no debris",
+            Effect.map(differences(world), (found) => found.length === 0)
+          )
+        })
+      )
+  )
+
+  it.live("a server that is killed during its backup fails that attempt, and the next one succeeds", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* backupWorld
+        const database = yield* readyDatabase(world)
+        yield* fill(world, database, 60)
+        yield* startLoops(world, { retrySeconds: 0.5 })
+        yield* until(
+          "some of it is copied",
+          Effect.map(jobs(world), ([job]) => job?.["status"] === "running")
+        )
+        for (const { pid } of processesNaming(database.uid)) process.kill(pid, "SIGKILL")
+        yield* until(
+          "the attempt failed",
+          Effect.map(jobs(world), ([job]) => job?.["error"] !== null)
+        )
+        yield* settle(world, database)
+        const backup = yield* until(
+          "a backup",
+          Effect.map(jobs(world, "kind = 'backup' and status = 'succeeded'"), ([job]) => job),
+          120
+        )
+        assert.isNull(backup["error"])
+        yield* until(
+          "no debris",
+          Effect.map(differences(world), (found) => found.length === 0)
+        )
+      })
+    )
+  )
+})
