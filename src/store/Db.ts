@@ -67,7 +67,8 @@ const make = Effect.fnUntraced(function* (options: DbOptions) {
       maxConnections: options.apiConnections ?? 8,
       multiplex: true
     }),
-    engine: yield* open("svc_engine", { maxConnections: options.engineConnections ?? 8, multiplex: false })
+    // Each loop that listens keeps one for itself; the rest is for what the loops do.
+    engine: yield* open("svc_engine", { maxConnections: options.engineConnections ?? 20, multiplex: false })
   })
 })
 
