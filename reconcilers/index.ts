@@ -1,5 +1,6 @@
 /** Every kind that can be made real. A kind is one line here and one in `schemas/index.ts`. */
 import * as Layer from "effect/Layer"
+import * as backupDestination from "./backup-destination.ts"
 import * as cache from "./cache.ts"
 import * as cron from "./cron.ts"
 import * as database from "./database.ts"
@@ -11,6 +12,7 @@ import * as queue from "./queue.ts"
 
 export const reconcilers = Layer.mergeAll(
   project.layer,
+  backupDestination.layer,
   environment.layer,
   envVariables.layer,
   database.layer,

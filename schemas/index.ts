@@ -1,4 +1,5 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
+import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { Database } from "./database.ts"
@@ -10,6 +11,7 @@ import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
 
 export const kinds = [
+  BackupDestination,
   Project,
   Environment,
   EnvVariables,

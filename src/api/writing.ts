@@ -62,6 +62,7 @@ export const amend = Effect.fnUntraced(function* <E, R>(
   change: (record: ResourceRecord) => Effect.Effect<
     {
       readonly spec: Json
+      readonly name?: string
       readonly secrets?: SecretValues
       readonly managedBy?: "api" | "manifest"
     },

@@ -33,6 +33,15 @@ const rules = (sql: Sql) => [
     select ctid from invitation where expires_at < now() - interval '90 days' limit ${batch}::int) returning id`,
   sql`delete from cron_run where ctid in (
     select ctid from cron_run where finished_at < now() - interval '90 days' limit ${batch}::int) returning id`,
+  // Configurations that never came in force, and those of deleted destinations whose last copy is gone.
+  sql`delete from backup_destination_version where ctid in (
+    select v.ctid from backup_destination_version v
+    where v.created_at < now() - interval '1 hour'
+      and not exists (select from resource r where r.org_id = v.org_id and r.uid = v.destination_id
+        and r.deleted_at is null and (r.spec->>'version')::int >= v.version)
+      and not exists (select from backup_copy c where c.org_id = v.org_id and c.destination_id = v.destination_id
+        and c.version = v.version)
+    limit ${batch}::int) returning version`,
   sql`delete from pause where until < now() returning id`
 ]
 

@@ -70,6 +70,7 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
   const gate = inOrg(sql, orgId)
   const input = changes.map((change) => ({
     uid: change.uid,
+    name: change.name ?? null,
     spec: change.spec,
     managed_by: change.managedBy ?? null,
     ...expectations(change)
@@ -77,11 +78,12 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
   return sql<Written>`
     with input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as c(
-        uid uuid, spec jsonb, managed_by text, expected bigint, expected_generation int)
+        uid uuid, name text, spec jsonb, managed_by text, expected bigint, expected_generation int)
     ),
     ${hold(writing, "input", onlyUid(changes))},
     done as (
       update resource r set
+        name = coalesce(i.name, r.name),
         spec = i.spec,
         generation = r.generation + (r.spec is distinct from i.spec)::int,
         managed_by = coalesce(i.managed_by, r.managed_by),

@@ -28,6 +28,8 @@ export interface CreateChange {
 export interface UpdateChange {
   readonly action: "update"
   readonly uid: string
+  /** Gives it another name. */
+  readonly name?: string
   readonly spec: Json
   /** Changes it only while it still has this revision. */
   readonly expectedRevision?: string

@@ -113,7 +113,8 @@ const direct = (port: number) =>
     endpoint: `http://127.0.0.1:${port}`,
     region: "us-east-1",
     forcePathStyle: true,
-    credentials: admin,
+    // The client marks the object that it is given.
+    credentials: { ...admin },
     requestChecksumCalculation: "WHEN_REQUIRED"
   })
 
@@ -153,7 +154,8 @@ export const objectStore = Effect.gen(function* () {
     endpoint,
     caPem: authority.caPem,
     bucket,
-    credentials: admin,
+    // The client marks the object that it is given.
+    credentials: { ...admin },
     powerless,
     config: (values = {}) => ({
       endpoint,
@@ -210,16 +212,15 @@ const pass = (
     { host: "127.0.0.1", port: port(), method: asked.method, path: asked.url, headers },
     (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.headers)
+      const cut = typeof trouble === "object" && "cutAfter" in trouble ? trouble.cutAfter : undefined
       let gone = 0
       answer.on("data", (chunk: Buffer) => {
-        const room =
-          typeof trouble === "object" && "cutAfter" in trouble ? trouble.cutAfter - gone : chunk.length
-        gone += chunk.length
-        if (gone > chunk.length + room || room < chunk.length) {
-          response.write(chunk.subarray(0, Math.max(0, room)), () => incoming.socket.destroy())
+        if (cut !== undefined && gone + chunk.length > cut) {
+          response.write(chunk.subarray(0, cut - gone), () => incoming.socket.destroy())
           answer.destroy()
           return
         }
+        gone += chunk.length
         if (!response.write(chunk)) {
           answer.pause()
           response.once("drain", () => answer.resume())

@@ -1,0 +1,251 @@
+/** Handlers of `backupDestinations.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { BackupDestinationSpec } from "#schemas/backup-destination.ts"
+import { Destinations, type Tested } from "#src/backups/Destinations.ts"
+import type { DestinationConfig } from "#src/backups/destination-connection.ts"
+import type { PlaceError, PlaceFault } from "#src/backups/Place.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
+import { Api } from "./definition/api.ts"
+import { BackupDestinationList, BackupDestinationView } from "./definition/backup-destinations.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./guard.ts"
+import { fromStore, notFound, type Problem, problem } from "./problem.ts"
+import { amend, remove, stored } from "./writing.ts"
+
+/** Of one organization. */
+const most = 50
+const kind = "BackupDestination"
+const storedSpec = Schema.decodeUnknownSync(BackupDestinationSpec)
+
+const noDestination = notFound("backup destination")
+/** The record that the gate found. */
+const theDestination = Effect.flatMap(RequestScope, ({ record }) =>
+  record === undefined ? Effect.fail(noDestination) : Effect.succeed(record)
+)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "backupDestinations",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const destinations = yield* Destinations
+
+    const all = Effect.fnUntraced(function* (orgId: string) {
+      const records = yield* Effect.mapError(resources.list(orgId, { kind }, most * 2), fromStore)
+      return records.toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    })
+    const viewed = Effect.fnUntraced(function* (orgId: string, records: ReadonlyArray<ResourceRecord>) {
+      const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
+      return records.map((record) => {
+        const spec = storedSpec(record.spec)
+        return view(record, spec, tests(record.uid, spec.version))
+      })
+    })
+    const one = Effect.fnUntraced(function* (record: ResourceRecord) {
+      const [found] = yield* viewed(record.orgId, [record])
+      return found === undefined ? yield* noDestination : answer(BackupDestinationView, found, record)
+    })
+    const nameIsFree = Effect.fnUntraced(function* (orgId: string, name: string) {
+      const found = yield* Effect.mapError(resources.find(orgId, kind, null, null, name), fromStore)
+      if (Option.exists(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)) {
+        return yield* nameTaken(name)
+      }
+    })
+    const checked = (config: DestinationConfig) => Effect.mapError(destinations.check(config), refused)
+
+    return handlers.handleAll(
+      guard(Api.groups.backupDestinations)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          return answer(BackupDestinationList, yield* viewed(orgId, yield* all(orgId)))
+        }),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const { name, endpoint, bucket, prefix = "", region = null, credentials } = payload
+          yield* nameIsFree(orgId, name)
+          if ((yield* all(orgId)).length >= most) {
+            return yield* problem(
+              409,
+              "too_many_destinations",
+              `An organization has ${most} backup destinations at most; delete one`
+            )
+          }
+          const config = {
+            endpoint: bare(endpoint),
+            bucket,
+            prefix: inner(prefix),
+            region,
+            ...sealedAway(credentials)
+          }
+          yield* checked(config)
+          const ref = { orgId, uid: randomUUIDv7() }
+          const version = yield* Effect.mapError(destinations.keep(ref, config), fromStore)
+          const spec = specOf(config, version)
+          const [written] = yield* stored(
+            resources.write(
+              orgId,
+              [
+                {
+                  action: "create",
+                  uid: ref.uid,
+                  kind,
+                  projectId: null,
+                  environment: null,
+                  name,
+                  parentUid: null,
+                  spec,
+                  managedBy: "api"
+                }
+              ],
+              { ...caller.actor, outcome: 201 }
+            )
+          ).pipe(Effect.onError(() => Effect.ignore(destinations.drop(ref, version))))
+          const at = written?.createdAt ?? new Date(0)
+          const made = { uid: ref.uid, name, createdAt: at, updatedAt: at }
+          const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
+          return view(made, spec, tests(ref.uid, version))
+        }),
+        get: () => Effect.flatMap(theDestination, one),
+        update: Effect.fnUntraced(function* ({ payload }) {
+          const { name, credentials, ...asked } = payload
+          const { orgId } = yield* RequestScope
+          const found = yield* theDestination
+          const ref = { orgId, uid: found.uid }
+          if (name !== undefined && name !== found.name) yield* nameIsFree(orgId, name)
+          const kept: Array<number> = []
+          const after = yield* amend(
+            found,
+            Effect.fnUntraced(function* (record: ResourceRecord) {
+              const now = storedSpec(record.spec)
+              const before = yield* Effect.mapError(destinations.config(ref, now.version), fromStore)
+              if (Option.isNone(before)) return yield* noDestination
+              const config: DestinationConfig = {
+                ...before.value,
+                endpoint: bare(asked.endpoint ?? now.endpoint),
+                bucket: asked.bucket ?? now.bucket,
+                prefix: inner(asked.prefix ?? now.prefix),
+                region: asked.region === undefined ? now.region : asked.region,
+                ...(credentials === undefined ? {} : sealedAway(credentials))
+              }
+              const renamed = name === undefined ? {} : { name }
+              // Another name alone is no other configuration.
+              if (credentials === undefined && Object.keys(asked).length === 0)
+                return { spec: now, ...renamed }
+              yield* checked(config)
+              const version = yield* Effect.mapError(destinations.keep(ref, config), fromStore)
+              kept.push(version)
+              return { spec: specOf(config, version), ...renamed }
+            })
+          ).pipe(
+            Effect.mapError((failure) =>
+              failure.code === "name_taken" && name !== undefined ? nameTaken(name) : failure
+            ),
+            Effect.onError(() =>
+              Effect.forEach(kept, (version) => Effect.ignore(destinations.drop(ref, version)))
+            )
+          )
+          return yield* one(after)
+        }),
+        delete: Effect.fnUntraced(function* () {
+          const record = yield* theDestination
+          const users = yield* Effect.mapError(destinations.users(record), fromStore)
+          if (users.length > 0) {
+            return yield* problem(
+              409,
+              "in_use",
+              `Backups are kept there: take it out of the backup policy of ${users.join(", ")} first`,
+              { addresses: users }
+            )
+          }
+          return yield* remove(record)
+        }),
+        test: Effect.fnUntraced(function* () {
+          const record = yield* theDestination
+          const { version } = storedSpec(record.spec)
+          const tested = yield* Effect.mapError(destinations.test(record, version), fromStore)
+          if (Option.isNone(tested)) return yield* noDestination
+          const { testedAt, fault, message } = tested.value
+          if (fault !== null) return yield* problem(422, codeOf(fault), message ?? "It cannot be used")
+          return { ok: true, testedAt: testedAt.toISOString() }
+        })
+      })
+    )
+  })
+)
+
+const nameTaken = (name: string) =>
+  problem(409, "name_taken", `A backup destination "${name}" exists already; choose another name`)
+
+/** What went wrong is the problem's code; the part of the request that is likely to be at fault is pointed at. */
+const codeOf = (fault: PlaceFault) => `destination_${fault}`
+const pointers: Readonly<Record<PlaceFault, string>> = {
+  dns: "/endpoint",
+  blocked_address: "/endpoint",
+  tls: "/endpoint",
+  unreachable: "/endpoint",
+  timeout: "/endpoint",
+  clock: "/endpoint",
+  region: "/region",
+  bucket: "/bucket",
+  no_space: "/bucket",
+  not_found: "/bucket",
+  credentials: "/credentials",
+  read: "/credentials",
+  write: "/credentials",
+  delete: "/credentials"
+}
+const refused = ({ reason, message }: PlaceError): Problem =>
+  problem(422, codeOf(reason), message, { errors: [{ pointer: pointers[reason], message }] })
+
+const sealedAway = (credentials: {
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string
+}) => ({
+  accessKeyId: credentials.accessKeyId,
+  secretAccessKey: Redacted.make(credentials.secretAccessKey),
+  sessionToken: credentials.sessionToken === undefined ? undefined : Redacted.make(credentials.sessionToken)
+})
+
+const bare = (endpoint: string) => new URL(endpoint).href.replace(/\/$/, "")
+const inner = (prefix: string) => prefix.replaceAll(/^\/|\/$/g, "")
+
+const specOf = ({ endpoint, bucket, prefix, region }: DestinationConfig, version: number) => ({
+  endpoint,
+  bucket,
+  prefix,
+  region,
+  version
+})
+
+const view = (
+  record: Pick<ResourceRecord, "uid" | "name" | "createdAt" | "updatedAt">,
+  spec: BackupDestinationSpec,
+  tested: Tested | undefined
+) => {
+  const { version, endpoint, bucket, prefix, region } = spec
+  const fault = tested?.fault ?? null
+  return {
+    id: record.uid,
+    name: record.name,
+    kind: "custom_object_storage" as const,
+    endpoint,
+    bucket,
+    prefix,
+    region,
+    version,
+    status:
+      tested === undefined ? ("pending" as const) : fault === null ? ("ready" as const) : ("failed" as const),
+    lastTestedAt: tested?.testedAt.toISOString() ?? null,
+    fault: fault === null ? null : { code: fault, message: tested?.message ?? "" },
+    createdAt: record.createdAt.toISOString(),
+    updatedAt: record.updatedAt.toISOString()
+  }
+}

@@ -1,0 +1,154 @@
+/** Object storage of an organization's own, where copies of backups are kept. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import {
+  BucketName,
+  DestinationEndpoint,
+  DestinationPrefix,
+  DestinationRegion
+} from "#schemas/backup-destination.ts"
+import { Name } from "#schemas/names.ts"
+import { PlaceFault } from "#src/backups/Place.ts"
+import { Deleted, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
+import { operation } from "./operation.ts"
+import { bodyProblems, problems } from "./problem.ts"
+
+export const BackupDestinationView = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  kind: Schema.Literal("custom_object_storage"),
+  endpoint: Schema.String,
+  bucket: Schema.String,
+  prefix: Schema.String,
+  region: Schema.NullOr(Schema.String),
+  version: Schema.Int.annotate({
+    description:
+      "Of the configuration in force; what was put somewhere stays with the version that put it there"
+  }),
+  status: Schema.Literals(["pending", "ready", "failed"]),
+  lastTestedAt: Schema.NullOr(Timestamp),
+  fault: Schema.NullOr(
+    Schema.Struct({ code: PlaceFault, message: Schema.String }).annotate({
+      description: "What was wrong in the last test; null when nothing was"
+    })
+  ),
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "BackupDestination" })
+export const BackupDestinationList = Schema.Array(BackupDestinationView)
+
+export const AccessTest = Schema.Struct({ ok: Schema.Boolean, testedAt: Timestamp }).annotate({
+  identifier: "BackupDestinationTest"
+})
+
+const secret = (most: number) =>
+  Schema.String.check(
+    Schema.isPattern(/^[\x21-\x7e]+$/, { expected: "printable characters without spaces" }),
+    Schema.isMaxLength(most)
+  )
+const Credentials = Schema.Struct({
+  accessKeyId: secret(200),
+  secretAccessKey: secret(500),
+  sessionToken: Schema.optionalKey(secret(4_000))
+}).annotate({ description: "Stored encrypted and never returned" })
+
+const region = Schema.NullOr(DestinationRegion).annotate({
+  description: "null where the service has none; us-east-1 then signs the requests"
+})
+
+const base = "/v1/orgs/:orgId/backup-destinations"
+const one = `${base}/:destinationId` as const
+const params = { ...orgParams, destinationId: Schema.String }
+const target = { type: "resource", param: "destinationId", kind: "BackupDestination" } as const
+
+export const BackupDestinations = HttpApiGroup.make("backupDestinations").add(
+  HttpApiEndpoint.get("list", base, {
+    params: orgParams,
+    success: BackupDestinationList,
+    error: problems()
+  }).annotateMerge(
+    operation("backupDestinations.list", "read", "member", "List backup destinations by name")
+  ),
+  HttpApiEndpoint.post("create", base, {
+    params: orgParams,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      name: Name,
+      endpoint: DestinationEndpoint,
+      bucket: BucketName,
+      prefix: Schema.optionalKey(DestinationPrefix),
+      region: Schema.optionalKey(region),
+      credentials: Credentials
+    }),
+    success: BackupDestinationView.pipe(HttpApiSchema.status(201)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation(
+      "backupDestinations.create",
+      "write",
+      "admin",
+      "Create a backup destination, after writing, reading and deleting a test object there",
+      { sensitive: true, billing: true }
+    )
+  ),
+  HttpApiEndpoint.get("get", one, {
+    params,
+    success: withEtag(BackupDestinationView),
+    error: problems()
+  }).annotateMerge(
+    operation("backupDestinations.get", "read", "member", "Read a backup destination", { target })
+  ),
+  HttpApiEndpoint.patch("update", one, {
+    params,
+    headers: ifMatch,
+    payload: Schema.Struct({
+      name: Schema.optionalKey(Name),
+      endpoint: Schema.optionalKey(DestinationEndpoint),
+      bucket: Schema.optionalKey(BucketName),
+      prefix: Schema.optionalKey(DestinationPrefix),
+      region: Schema.optionalKey(region),
+      credentials: Schema.optionalKey(Credentials)
+    }),
+    success: withEtag(BackupDestinationView),
+    error: bodyProblems(402, 412)
+  }).annotateMerge(
+    operation(
+      "backupDestinations.update",
+      "write",
+      "admin",
+      "Change a backup destination; a new version of it is tested and then in force",
+      { sensitive: true, billing: true, target }
+    )
+  ),
+  HttpApiEndpoint.delete("delete", one, {
+    params,
+    headers: ifMatch,
+    success: Deleted,
+    error: problems(409, 412)
+  }).annotateMerge(
+    operation(
+      "backupDestinations.delete",
+      "destructive",
+      "owner",
+      "Delete a backup destination that nothing uses; what is stored there stays",
+      { sensitive: true, target }
+    )
+  ),
+  HttpApiEndpoint.post("test", `${one}/test`, {
+    params,
+    headers: idempotencyKey,
+    success: AccessTest,
+    error: problems(409)
+  }).annotateMerge(
+    operation(
+      "backupDestinations.test",
+      "write",
+      "admin",
+      "Write, read and delete a temporary object at a backup destination",
+      { sensitive: true, target }
+    )
+  )
+)
