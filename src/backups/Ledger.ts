@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Fragment } from "effect/sql/Statement"
-import { Db, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
+import { Db, inOrg, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
 import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { dueAgain } from "#src/store/queue-entries.ts"
@@ -44,6 +44,17 @@ export interface Segment {
   readonly name: string
   readonly finishedAt: Date | null
   readonly storedBytes: number
+}
+
+export interface Whereabouts {
+  readonly backupId: string
+  readonly objects: number
+  readonly destinations: ReadonlyArray<{
+    readonly destinationId: string
+    /** The destination's configuration when the last object was put there; null: nothing is there yet. */
+    readonly version: number | null
+    readonly objects: number
+  }>
 }
 
 export interface Trouble {
@@ -92,6 +103,11 @@ export class Ledger extends Context.Service<
       ref: LineageRef,
       backupId: string
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
+    /** Of base backups: how many objects each has, and how many of them each destination. */
+    readonly whereabouts: (
+      orgId: string,
+      backupIds: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyArray<Whereabouts>, StoreUnavailable>
     readonly removeObjects: (
       ref: LineageRef,
       names: ReadonlyArray<string>
@@ -115,7 +131,7 @@ export class Ledger extends Context.Service<
   static readonly layer = Layer.effect(
     Ledger,
     Effect.gen(function* () {
-      const { engine: sql } = yield* Db
+      const { api, engine: sql } = yield* Db
       const ring = yield* KeyRing
       const of = ({ orgId, lineage }: LineageRef) =>
         sql`org_id = ${orgId}::uuid and lineage = ${lineage}::uuid`
@@ -226,6 +242,27 @@ export class Ledger extends Context.Service<
             order by o.name`)
         }),
         removeBackup: (ref, backupId) => removeWhere(ref, sql`backup_id = ${backupId}::uuid`),
+        whereabouts: Effect.fn("Ledger.whereabouts")(function* (orgId, backupIds) {
+          if (backupIds.length === 0) return []
+          return yield* repeatable(api<Whereabouts>`
+            with parts as (
+              select backup_id, lineage, name from backup_object
+              where org_id = ${orgId}::uuid and ${inOrg(api, orgId)}
+                and backup_id in (select jsonb_array_elements_text(${api.json(backupIds)}::jsonb)::uuid)
+            ), copies as (
+              select p.backup_id, c.destination_id, max(c.version) as version,
+                count(*) filter (where c.stored_at is not null)::int as objects
+              from parts p join backup_copy c on c.org_id = ${orgId}::uuid and c.lineage = p.lineage
+                and c.name = p.name and not c.removing
+              where ${inOrg(api, orgId)}
+              group by 1, 2
+            )
+            select p.backup_id as "backupId", count(*)::int as objects,
+              coalesce((select jsonb_agg(jsonb_build_object('destinationId', c.destination_id, 'version', c.version,
+                'objects', c.objects) order by c.destination_id)
+                from copies c where c.backup_id = p.backup_id), '[]') as destinations
+            from parts p group by 1`)
+        }),
         removeObjects: (ref, names) =>
           removeWhere(ref, sql`name in (select jsonb_array_elements_text(${sql.json(names)}::jsonb))`),
         forget: Effect.fn("Ledger.forget")(function* (ref) {

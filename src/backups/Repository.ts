@@ -73,6 +73,14 @@ export class Repository extends Context.Service<
       ref: LineageRef,
       wanted: Wanted
     ) => Effect.Effect<Recovery, OutsideWindow | StoreUnavailable>
+    /**
+     * Like `choose`; for a moment that has passed and is not archived yet, the live source is flushed first.
+     */
+    readonly reach: (
+      ref: LineageRef,
+      databaseUid: string,
+      wanted: Wanted
+    ) => Effect.Effect<Recovery, OutsideWindow | StoreUnavailable>
     /** Puts the files of the base backup into a folder. The label is not among them; it is told by the recovery. */
     readonly fetchBase: (
       recovery: Recovery,
@@ -210,6 +218,60 @@ export class Repository extends Context.Service<
         return recovery ?? (yield* outside(windows, "There is no such backup"))
       })
 
+      const flush = Effect.fn("Repository.flush")(function* (orgId: string, databaseUid: string) {
+        const failed = (message: string, cause?: unknown) => new FlushFailed({ message, cause })
+        const server = yield* Effect.mapError(servers.inspect(databaseUid), (error) =>
+          failed(error.message, error)
+        )
+        const { port, lineage } = Option.getOrUndefined(server) ?? {}
+        if (port === undefined || lineage === undefined) return yield* failed("The database has no server")
+        const { segment, at } = yield* Effect.mapError(switchLog({ socketDir, port }), (error) =>
+          failed(error.message, error)
+        )
+        const ref = { orgId, lineage }
+        const name = `wal/${segment}`
+        const found = yield* ledger
+          .known(ref, [name])
+          .pipe(
+            Effect.repeat({ until: (known) => known.has(name), schedule: Schedule.spaced("50 millis") }),
+            Effect.timeoutOption(options.segmentWaitMs)
+          )
+        if (Option.isNone(found)) {
+          return yield* failed(
+            "The end of the database's log did not come into the repository in time: is archiving late?"
+          )
+        }
+        yield* ledger.flushed(ref, at)
+        yield* Effect.logDebug("a database's log was flushed", {
+          databaseUid,
+          at,
+          now: yield* Clock.currentTimeMillis
+        })
+        return at
+      })
+
+      const reach = Effect.fn("Repository.reach")(function* (
+        ref: LineageRef,
+        databaseUid: string,
+        wanted: Wanted
+      ) {
+        const now = yield* Clock.currentTimeMillis
+        const first = choose(ref, wanted)
+        if (wanted.kind === "backup" || wanted.at.getTime() > now) return yield* first
+        return yield* Effect.catchTag(first, "OutsideWindow", (outside) =>
+          outside.windows.some(({ to }) => to < wanted.at)
+            ? flush(ref.orgId, databaseUid).pipe(
+                Effect.catchTag("FlushFailed", (error) =>
+                  Effect.fail(
+                    new OutsideWindow({ ...outside, message: `${outside.message} (${error.message})` })
+                  )
+                ),
+                Effect.andThen(choose(ref, wanted))
+              )
+            : Effect.fail(outside)
+        )
+      })
+
       return Repository.of({
         local,
         windows: Effect.fn("Repository.windows")(function* (ref) {
@@ -217,6 +279,7 @@ export class Repository extends Context.Service<
           return windowsOf(bases, log, flushedAt)
         }),
         choose,
+        reach,
         fetchBase: Effect.fn("Repository.fetchBase")(function* (recovery, into, onProgress) {
           const key = yield* keyOf(recovery)
           const parts = yield* ledger.objects(recovery, { backupId: recovery.backup.id })
@@ -258,37 +321,7 @@ export class Repository extends Context.Service<
             )
           }
         }),
-        flush: Effect.fn("Repository.flush")(function* (orgId, databaseUid) {
-          const failed = (message: string, cause?: unknown) => new FlushFailed({ message, cause })
-          const server = yield* Effect.mapError(servers.inspect(databaseUid), (error) =>
-            failed(error.message, error)
-          )
-          const { port, lineage } = Option.getOrUndefined(server) ?? {}
-          if (port === undefined || lineage === undefined) return yield* failed("The database has no server")
-          const { segment, at } = yield* Effect.mapError(switchLog({ socketDir, port }), (error) =>
-            failed(error.message, error)
-          )
-          const ref = { orgId, lineage }
-          const name = `wal/${segment}`
-          const found = yield* ledger
-            .known(ref, [name])
-            .pipe(
-              Effect.repeat({ until: (known) => known.has(name), schedule: Schedule.spaced("50 millis") }),
-              Effect.timeoutOption(options.segmentWaitMs)
-            )
-          if (Option.isNone(found)) {
-            return yield* failed(
-              "The end of the database's log did not come into the repository in time: is archiving late?"
-            )
-          }
-          yield* ledger.flushed(ref, at)
-          yield* Effect.logDebug("a database's log was flushed", {
-            databaseUid,
-            at,
-            now: yield* Clock.currentTimeMillis
-          })
-          return at
-        })
+        flush
       })
     })
   )
