@@ -108,7 +108,7 @@ export const layer = HttpApiBuilder.group(
             )
           ).pipe(Effect.onError(() => Effect.ignore(destinations.drop(ref, version))))
           const at = written?.createdAt ?? new Date(0)
-          const made = { uid: ref.uid, name, createdAt: at, updatedAt: at }
+          const made = { uid: ref.uid, name, createdAt: at, updatedAt: written?.updatedAt ?? at }
           const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
           return view(made, spec, tests(ref.uid, version))
         }),
