@@ -15,6 +15,8 @@ const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 export interface Plane {
   readonly start: () => Promise<void>
   readonly kill: (signal: NodeJS.Signals) => Promise<void>
+  /** Sends a signal that ends nothing. */
+  readonly signal: (signal: NodeJS.Signals) => void
   readonly call: (
     method: string,
     target: string,
@@ -85,6 +87,7 @@ export const makePlane = async (
         child.once("exit", () => resolve())
         child.kill(signal)
       }),
+    signal: (signal) => void child?.kill(signal),
     call: async (method, target, body, timeoutMs = 60_000) => {
       const response = await fetch(`http://127.0.0.1:${port}${target}`, {
         method,
