@@ -9,6 +9,14 @@ import { MinimumLogLevel } from "effect/References"
 import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
+import { Destinations } from "./backups/Destinations.ts"
+import { remotes } from "./backups/destination-remotes.ts"
+import * as backupHealth from "./backups/health.ts"
+import { Jobs } from "./backups/Jobs.ts"
+import { Ledger } from "./backups/Ledger.ts"
+import { Repository } from "./backups/Repository.ts"
+import * as backupRunner from "./backups/runner.ts"
+import * as branchChores from "./branches/chores.ts"
 import { Sources } from "./branches/Sources.ts"
 import { Budgets } from "./budgets/Budgets.ts"
 import * as budgetTidy from "./budgets/tidy.ts"
@@ -90,6 +98,17 @@ const infrastructure = Layer.mergeAll(
   QueueTables.layer
 )
 
+/** What is kept of databases, and restoring it. */
+const backups = Layer.mergeAll(Repository.layer, backupHealth.layer).pipe(
+  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Jobs.layer)),
+  Layer.provideMerge(remotes),
+  Layer.provideMerge(Destinations.layer),
+  Layer.provide(PostgresServers.layer)
+)
+
+/** Ships logs, makes and proves backups. */
+const backupLoops = backupRunner.layer.pipe(Layer.provide(PostgresServers.layer))
+
 /** The reconcile loops of this process. */
 const worker = Worker.layer.pipe(
   Layer.provide(reconcilers),
@@ -128,12 +147,22 @@ export const controlPlane = Layer.unwrap(
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const loops = roles.has("engine")
-      ? Layer.mergeAll(Housekeeping.layer, mailer, queueLoops, cronRuns, webhooks, budgetTidy.layer)
+      ? Layer.mergeAll(
+          Housekeeping.layer,
+          branchChores.layer,
+          mailer,
+          queueLoops,
+          cronRuns,
+          webhooks,
+          budgetTidy.layer,
+          backupLoops
+        )
       : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
       Layer.provide([Crons.layer, Budgets.layer, Catalog.layer]),
+      Layer.provide(backups),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),

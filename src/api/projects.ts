@@ -107,6 +107,7 @@ export const layerProjects = HttpApiBuilder.group(
             runtimeClass: spec.runtimeClass,
             region: spec.region ?? null,
             git: spec.git ?? null,
+            previewData: "forbidden" as const,
             createdAt: at,
             updatedAt: at
           }

@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Access } from "#src/access/Access.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
+import { Promotions } from "#src/branches/Promotions.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
@@ -40,10 +41,13 @@ import { Webhooks } from "#src/store/Webhooks.ts"
 import * as agentGrants from "./agent-grants.ts"
 import * as apikeys from "./apikeys.ts"
 import * as audit from "./audit.ts"
+import * as backupDestinations from "./backup-destinations.ts"
+import * as backups from "./backups.ts"
 import * as caches from "./caches.ts"
 import * as crons from "./crons.ts"
 import { Cursors } from "./cursor.ts"
 import * as database from "./database.ts"
+import * as databaseBranches from "./database-branches.ts"
 import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
 import * as door from "./door.ts"
@@ -66,9 +70,13 @@ const handlers = Layer.mergeAll(
   projects.layerProjects,
   projects.layerEnvironments,
   env.layer,
+  backupDestinations.layer,
+  backups.layerBackups,
+  backups.layerDatabases,
   caches.layer,
   crons.layer,
   database.layer,
+  databaseBranches.layer.pipe(Layer.provide(Promotions.layer)),
   manifest.layer,
   queues.layer.pipe(Layer.provide(Messages.layer)),
   resources.layer,

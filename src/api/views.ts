@@ -56,6 +56,7 @@ export const cacheView = (record: ResourceRecord) => {
 export const databaseView = (record: ResourceRecord) => {
   const { spec, status } = decodeDatabase(record)
   return {
+    id: record.uid,
     status: serviceStatus(record),
     region: spec.region,
     host: status?.host ?? null,
@@ -74,6 +75,7 @@ export const projectView = (record: ResourceRecord) => {
     runtimeClass: spec.runtimeClass,
     region: spec.region ?? null,
     git: spec.git ?? null,
+    previewData: spec.previewData ?? ("forbidden" as const),
     createdAt: record.createdAt.toISOString(),
     updatedAt: record.updatedAt.toISOString()
   }

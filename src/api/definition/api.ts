@@ -4,9 +4,12 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { AgentGrants } from "./agent-grants.ts"
 import { ApiKeys } from "./apikeys.ts"
 import { AuditLog } from "./audit.ts"
+import { BackupDestinations } from "./backup-destinations.ts"
+import { Backups, Databases } from "./backups.ts"
 import { Caches } from "./caches.ts"
 import { Crons } from "./crons.ts"
 import { Database } from "./database.ts"
+import { DatabaseBranches } from "./database-branches.ts"
 import { Env } from "./env.ts"
 import { Invitations } from "./invitations.ts"
 import { Manifest } from "./manifest.ts"
@@ -22,7 +25,8 @@ import { Webhooks } from "./webhooks.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
-  .add(Crons, Queues)
+  .add(Databases, DatabaseBranches, Backups, Crons, Queues)
+  .add(BackupDestinations)
   .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
   .add(Webhooks)
   .middleware(Gate)

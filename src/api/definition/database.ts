@@ -19,6 +19,7 @@ import { operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const DatabaseView = Schema.Struct({
+  id: Schema.String,
   status: ServiceStatus,
   region: Schema.String,
   host: Schema.NullOr(Schema.String).annotate({ description: "null until the server was started once" }),

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
 import { Origin } from "#schemas/environment.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
-import { GitSource, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
+import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
 import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
 import { operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
@@ -19,6 +19,7 @@ export const ProjectView = Schema.Struct({
   runtimeClass: RuntimeClass,
   region: Schema.NullOr(Schema.String),
   git: Schema.NullOr(GitSource),
+  previewData: PreviewData,
   createdAt: Timestamp,
   updatedAt: Timestamp
 }).annotate({ identifier: "Project" })
@@ -116,7 +117,8 @@ export const Projects = HttpApiGroup.make("projects").add(
       name: Schema.optionalKey(name),
       runtimeClass: Schema.optionalKey(runtimeClass),
       region: Schema.optionalKey(Schema.NullOr(Region)),
-      git: Schema.optionalKey(Schema.NullOr(GitSource))
+      git: Schema.optionalKey(Schema.NullOr(GitSource)),
+      previewData: Schema.optionalKey(PreviewData)
     }),
     success: withEtag(ProjectView),
     error: bodyProblems(412)

@@ -1,0 +1,221 @@
+/** Handlers of `databaseBranches.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { DatabaseSku, Region } from "#schemas/catalog.ts"
+import { type BranchSource, DatabaseBranchSpec, DatabaseBranchStatus } from "#schemas/database-branch.ts"
+import { Project } from "#schemas/project.ts"
+import { Promotions } from "#src/branches/Promotions.ts"
+import { forbiddenInPreview } from "#src/branches/Sources.ts"
+import { branchView, decodeBranch, sourceOf } from "#src/branches/view.ts"
+import { AppConfig } from "#src/config.ts"
+import { Engine } from "#src/engine/Engine.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
+import { caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
+import { Api } from "./definition/api.ts"
+import { BranchList, BranchView } from "./definition/database-branches.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { guard } from "./guard.ts"
+import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { amend, remove, stored } from "./writing.ts"
+
+const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
+const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
+const decodeProject = Schema.decodeUnknownEffect(Project.spec)
+const isRegion = Schema.is(Region)
+const isSku = Schema.is(DatabaseSku)
+
+/** The database that the gate found. */
+const theDatabase = Effect.flatMap(RequestScope, ({ record }) =>
+  record === undefined ? Effect.fail(notFound("database")) : Effect.succeed(record)
+)
+/** The branch that the gate found, if it is one of the database in the path. */
+const theBranch = (databaseId: string) =>
+  Effect.flatMap(RequestScope, ({ record }) =>
+    record !== undefined && sourceOf(record) === databaseId
+      ? Effect.succeed(record)
+      : Effect.fail(notFound("branch of this database"))
+  )
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "databaseBranches",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const promotions = yield* Promotions
+    yield* Engine
+    yield* AppConfig
+
+    const read = (uid: string) =>
+      Effect.gen(function* () {
+        const { orgId } = yield* RequestScope
+        const found = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
+        return Option.isSome(found) ? found.value : yield* notFound("branch")
+      })
+
+    /** Nothing of it exists yet, so all that is named is looked up before anything is written. */
+    const checked = Effect.fnUntraced(function* (
+      database: ResourceRecord,
+      asked: {
+        readonly environment: string
+        readonly region: string
+        readonly sku: string
+        readonly previewId?: string | null
+      }
+    ) {
+      const { orgId } = yield* RequestScope
+      const { environment, region, sku, previewId } = asked
+      const place = yield* Effect.mapError(
+        resources.place(orgId, database.projectId ?? "", environment),
+        fromStore
+      )
+      const environmentUid = Option.getOrUndefined(place)?.environmentUid ?? null
+      if (environmentUid === null) return yield* notFound("environment in this project")
+      if (!isRegion(region)) return yield* notFound("region")
+      if (!isSku(sku)) return yield* notFound("database size (sku)")
+      // Previews come with deployments, which there are none of yet.
+      if (typeof previewId === "string") return yield* notFound("preview")
+      if (database.deletionRequestedAt !== null)
+        return yield* problem(409, "being_deleted", "The database is being deleted")
+      const project = yield* Effect.mapError(resources.get(orgId, database.projectId ?? ""), fromStore)
+      const { previewData } = yield* Effect.orDie(
+        decodeProject(Option.isSome(project) ? project.value.spec : undefined)
+      )
+      const from = { environment: database.environment ?? "", previewData: previewData === "allowed" }
+      if (forbiddenInPreview(environment, from)) {
+        return yield* problem(
+          422,
+          "preview_data_forbidden",
+          "The project does not allow copies of production data in previews; set its previewData to allowed first"
+        )
+      }
+      return { environmentUid, region, sku }
+    })
+
+    return handlers.handleAll(
+      guard(Api.groups.databaseBranches)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const { uid, projectId } = yield* theDatabase
+          const records = yield* Effect.mapError(
+            resources.listKind(orgId, "DatabaseBranch", projectId ?? ""),
+            fromStore
+          )
+          return answer(BranchList, records.filter((record) => sourceOf(record) === uid).map(branchView))
+        }),
+        create: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const database = yield* theDatabase
+          const { environmentUid, region, sku } = yield* checked(database, payload)
+          const source: BranchSource =
+            payload.source.kind === "current"
+              ? { kind: "current" }
+              : payload.source.kind === "backup"
+                ? { kind: "backup", backupId: payload.source.backupId }
+                : {
+                    kind: "point_in_time",
+                    pointInTime: new Date(payload.source.pointInTime).toISOString()
+                  }
+          const { expiresInDays, deleteOnPreviewClose } = payload
+          const uid = randomUUIDv7()
+          yield* stored(
+            resources.write(
+              orgId,
+              [
+                {
+                  action: "create",
+                  uid,
+                  kind: "DatabaseBranch",
+                  projectId: database.projectId,
+                  environment: payload.environment,
+                  name: payload.name,
+                  parentUid: environmentUid,
+                  spec: yield* decodeSpec({
+                    sourceEnvironment: database.environment,
+                    sourceDatabase: database.name,
+                    sourceDatabaseId: database.uid,
+                    source,
+                    region,
+                    sku,
+                    ...(expiresInDays === undefined ? {} : { expiresInDays }),
+                    ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+                  }),
+                  managedBy: "api",
+                  secrets: { [passwordField]: newPassword() }
+                }
+              ],
+              { ...caller.actor, outcome: 202 }
+            )
+          )
+          return branchView(yield* read(uid))
+        }),
+        get: ({ params }) =>
+          Effect.map(theBranch(params.databaseId), (record) =>
+            answer(BranchView, branchView(record), record)
+          ),
+        update: Effect.fnUntraced(function* ({ params, payload }) {
+          const now = new Date(yield* Clock.currentTimeMillis).toISOString()
+          const { expiresInDays, deleteOnPreviewClose } = payload
+          const after = yield* amend(
+            yield* theBranch(params.databaseId),
+            Effect.fnUntraced(function* (record: ResourceRecord) {
+              const state = branchView(record).status
+              if (state === "expired" || state === "promoted") {
+                return yield* invalid([
+                  { pointer: "/expiresInDays", message: `cannot be changed: the branch is ${state}` }
+                ])
+              }
+              return {
+                spec: {
+                  ...decodeBranch(record).spec,
+                  ...(expiresInDays === undefined ? {} : { expiresInDays, expiresFrom: now }),
+                  ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+                },
+                managedBy: "api" as const
+              }
+            })
+          )
+          return answer(BranchView, branchView(after), after)
+        }),
+        promote: Effect.fnUntraced(function* ({ params }) {
+          const { caller } = yield* RequestScope
+          const branch = yield* theBranch(params.databaseId)
+          yield* stored(promotions.promote(branch, { ...caller.actor, outcome: 202 }))
+          return branchView(yield* read(branch.uid))
+        }),
+        rotatePassword: Effect.fnUntraced(function* ({ params }) {
+          const branch = yield* theBranch(params.databaseId)
+          if (!branchView(branch).connectionReady)
+            return yield* problem(409, "not_ready", "The branch is not ready")
+          const { record, password } = yield* rotate(branch, decodeSpec)
+          const { user, host, port, dbName } = yield* Effect.orDie(decodeStatus(record.status))
+          return {
+            connectionString: `postgres://${user}:${Redacted.value(password)}@${host}:${port}/${dbName}?sslmode=verify-full`,
+            caCertificateUrl: yield* caCertificateUrl
+          }
+        }),
+        delete: Effect.fnUntraced(function* ({ params }) {
+          const branch = yield* theBranch(params.databaseId)
+          const { spec, status } = decodeBranch(branch)
+          const moving =
+            (spec.promotedTo !== undefined && status?.state !== "promoted") ||
+            (spec.source.kind === "replaced" && status?.hydrated !== true && status?.state !== "expired")
+          // Until the folders are in their places, the data of the database may be in this one.
+          return yield* moving
+            ? problem(
+                409,
+                "promotion_in_progress",
+                "The data of the branch is just being moved; try again shortly"
+              )
+            : remove(branch)
+        })
+      })
+    )
+  })
+)

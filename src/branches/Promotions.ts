@@ -1,0 +1,108 @@
+/**
+ * Promoting a branch: one transaction says that the database's data comes from the branch from now on, that the branch
+ * gives it away, and which new branch keeps what was there. The reconciler of the database moves the folders.
+ */
+import { randomBytes, randomUUIDv7 } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { Database } from "#schemas/database.ts"
+import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import type { NameTaken, NotFound, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import { Refused } from "#src/store/errors.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import { decodeBranch, sourceOf } from "./view.ts"
+
+/** Days that the replaced data is kept, unless somebody changes it. */
+const keptDays = 7
+
+const decodeDatabase = Schema.decodeUnknownSync(
+  Schema.Struct({ spec: Database.spec, status: Schema.NullOr(Database.status) })
+)
+
+export class Promotions extends Context.Service<
+  Promotions,
+  {
+    readonly promote: (
+      branch: ResourceRecord,
+      actor: Actor
+    ) => Effect.Effect<void, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable>
+  }
+>()("svc/branches/Promotions") {
+  static readonly layer = Layer.effect(
+    Promotions,
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      return Promotions.of({
+        promote: Effect.fn("Promotions.promote")(function* (branch, actor) {
+          const { orgId, uid } = branch
+          const { spec, status } = decodeBranch(branch)
+          if (spec.promotedTo !== undefined)
+            return yield* refuse("already_promoted", `The branch "${branch.name}" was promoted already`)
+          if (status?.state !== "ready" || branch.phase !== "ready")
+            return yield* refuse("not_ready", `The branch "${branch.name}" is not ready`)
+          const found = yield* resources.get(orgId, sourceOf(branch) ?? uid)
+          if (Option.isNone(found) || found.value.kind !== "Database")
+            return yield* refuse("no_database", "The database that it is a branch of is gone")
+          const database = found.value
+          const current = decodeDatabase({ spec: database.spec, status: database.status })
+          const lineage = current.spec.lineage ?? database.uid
+          if (current.status === null || (current.status.lineage ?? database.uid) !== lineage)
+            return yield* refuse("promotion_in_progress", "Another promotion to this database is under way")
+          const kept: typeof DatabaseBranchSpec.Type = {
+            ...spec,
+            sourceEnvironment: database.environment ?? spec.sourceEnvironment,
+            sourceDatabase: database.name,
+            sourceDatabaseId: database.uid,
+            source: { kind: "replaced" },
+            sku: current.spec.sku,
+            region: current.spec.region,
+            expiresInDays: keptDays,
+            credentialVersion: 1,
+            promoteWhenReady: false,
+            deleteOnPreviewClose: false
+          }
+          const { expiresFrom: _, ...fromItsCreation } = kept
+          const keptAs = randomUUIDv7()
+          yield* resources.write(
+            orgId,
+            [
+              {
+                action: "update",
+                uid: database.uid,
+                spec: { ...current.spec, lineage: uid, keptAs },
+                expectedGeneration: database.generation
+              },
+              {
+                action: "update",
+                uid,
+                spec: { ...spec, promotedTo: database.uid, promoteWhenReady: false },
+                expectedGeneration: branch.generation
+              },
+              {
+                action: "create",
+                uid: keptAs,
+                kind: "DatabaseBranch",
+                projectId: database.projectId,
+                environment: database.environment,
+                // Names of resources are unique; which promotion it was is told by its time.
+                name: `${database.name.slice(0, 40)}-before-${randomBytes(4).toString("hex")}`,
+                parentUid: database.parentUid,
+                spec: fromItsCreation,
+                managedBy: "api",
+                secrets: { password: Redacted.make(randomBytes(24).toString("base64url")) }
+              }
+            ],
+            actor
+          )
+        })
+      })
+    })
+  )
+}
+
+const refuse = (code: string, message: string) => new Refused({ code, message })

@@ -1,0 +1,77 @@
+/** How a branch looks to callers. */
+import * as Schema from "effect/Schema"
+import { DatabaseBranch, type DatabaseBranchStatus, expiryOf } from "#schemas/database-branch.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+
+const decode = Schema.decodeUnknownSync(
+  Schema.Struct({ spec: DatabaseBranch.spec, status: Schema.NullOr(DatabaseBranch.status) })
+)
+
+/** What was stored was valid: what does not decode is a fault of the program. */
+export const decodeBranch = (record: Pick<ResourceRecord, "spec" | "status">) =>
+  decode({ spec: record.spec, status: record.status })
+
+/** The database that it is a branch of; null as long as nobody has found the one that a manifest named. */
+export const sourceOf = (record: Pick<ResourceRecord, "spec" | "status">): string | null => {
+  const { spec, status } = decodeBranch(record)
+  return spec.sourceDatabaseId ?? status?.sourceDatabaseId ?? null
+}
+
+/** A server that is ready and then not for a while is no failure of the branch. */
+const stateOf = (
+  phase: ResourceRecord["phase"],
+  status: DatabaseBranchStatus | null
+): DatabaseBranchStatus["state"] | "failed" =>
+  phase === "failed" && status?.state !== "ready" ? "failed" : (status?.state ?? "queued")
+
+type Viewed = Pick<
+  ResourceRecord,
+  "uid" | "name" | "environment" | "spec" | "status" | "phase" | "lastError" | "createdAt"
+>
+
+export const branchView = (record: Viewed) => {
+  const { spec, status } = decodeBranch(record)
+  const state = stateOf(record.phase, status)
+  const hydrated = status?.hydrated === true
+  const share =
+    hydrated || state === "promoted" || state === "expired"
+      ? 100
+      : status !== null && status.totalBytes > 0
+        ? // Files grow while they are copied; the last percent is the log and the comparison.
+          Math.min(99, Math.floor((status.doneBytes / status.totalBytes) * 100))
+        : 0
+  const connectionReady = state === "ready" && spec.promotedTo === undefined && record.phase === "ready"
+  const expiry = expiryOf(record.uid, spec)
+  return {
+    id: record.uid,
+    sourceDatabaseId: sourceOf(record),
+    databaseId: state === "promoted" ? (spec.promotedTo ?? null) : null,
+    name: record.name,
+    environment: record.environment ?? "",
+    region: spec.region,
+    sku: spec.sku,
+    source: {
+      kind: spec.source.kind,
+      backupId: spec.source.kind === "backup" ? spec.source.backupId : null,
+      pointInTime: spec.source.kind === "point_in_time" ? spec.source.pointInTime : null
+    },
+    status: state,
+    failure:
+      status?.failure ??
+      (state === "failed" && record.lastError !== null
+        ? { code: "failed", step: null, detail: record.lastError }
+        : null),
+    // Copying is by far the longest part; starting the server is the rest.
+    progressPercent:
+      share === 100 ? (connectionReady || state !== "hydrating" ? 100 : 95) : Math.floor(share * 0.95),
+    hydrationMode: "full_copy" as const,
+    hydrationProgressPercent: share,
+    connectionReady,
+    fullyHydrated: hydrated,
+    host: connectionReady ? (status?.host ?? null) : null,
+    port: connectionReady ? (status?.port ?? null) : null,
+    deleteOnPreviewClose: spec.deleteOnPreviewClose,
+    expiresAt: expiry === undefined ? null : new Date(expiry).toISOString(),
+    createdAt: record.createdAt.toISOString()
+  }
+}
