@@ -5,6 +5,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Database, type DatabaseSpec, type DatabaseStatus } from "#schemas/database.ts"
+import { BackupHealth } from "#src/backups/health.ts"
 import { absent, type Difference, type Resource, register } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
@@ -33,6 +34,7 @@ export const layer = register(
   Effect.gen(function* () {
     const servers = yield* PostgresServers
     const care = yield* serverCare
+    const health = yield* BackupHealth
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -56,10 +58,14 @@ export const layer = register(
           }
         }
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
+        const readiness = care.readiness(server, faults)
+        // It works; that it could not be restored as promised is told with that.
+        const trouble = yield* retryable(health({ orgId: resource.orgId, lineage: server.lineage }))
         return {
           ...present,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
-          ...care.readiness(server, faults)
+          ...readiness,
+          ...(Option.isSome(trouble) ? { remark: trouble.value } : {})
         }
       }),
 
