@@ -18,6 +18,7 @@ import { adminBilling, adminOrgs } from "./admin-commands.ts"
 import { caches } from "./cache-commands.ts"
 import { crons } from "./cron-commands.ts"
 import { database } from "./database-commands.ts"
+import { destinations } from "./destination-commands.ts"
 import { env } from "./env-commands.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
@@ -153,6 +154,7 @@ const commands = [
   caches,
   queues,
   crons,
+  destinations,
   database,
   orgs,
   members,

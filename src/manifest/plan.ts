@@ -86,6 +86,13 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
   for (const section of unavailableSections) {
     if (project[section] !== undefined) draft.block([...at, section], "not_available", notAvailable(section))
   }
+  for (const [index, { backup }] of (project.databases ?? []).entries()) {
+    for (const [position, id] of (backup?.destinationIds ?? []).entries()) {
+      if (draft.state.living.some(({ uid, kind }) => uid === id && kind === "BackupDestination")) continue
+      const path = [...at, "databases", index, "backup", "destinationIds", position]
+      draft.block(path, "unknown_destination", `The organization has no backup destination "${id}"`)
+    }
+  }
   const place = placeOf(draft, project, at)
   const there = Map.groupBy(draft.state.inProject(project.slug), ({ kind }) => kind)
   for (const { kind, mapping } of mapped) {
