@@ -22,6 +22,7 @@ create table execution (
   -- Why and when it was told to end.
   stop_reason text check (stop_reason in ('cancelled', 'timed_out')),
   stop_at timestamptz(3),
+  stop_sent boolean not null default false,
   -- Since when the engine does not answer while it should run.
   lost_since timestamptz(3),
   finished_at timestamptz(3),

@@ -1,0 +1,154 @@
+/**
+ * Keeping what containers print while they print it: a follower for each, in the background of the process whose
+ * reconcile asked for it first. One that stops is followed by another, in this process or the next, which goes on with
+ * the byte after the last one kept.
+ */
+import { randomUUID } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as FiberMap from "effect/FiberMap"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Stream from "effect/Stream"
+import { ContainerEngine, type LogPiece } from "#src/infra/ContainerEngine.ts"
+import { type Following, Logs, type NewPiece } from "./Logs.ts"
+import { ExecutionOptions, pieceWeight } from "./options.ts"
+import type { RunRef } from "./Runs.ts"
+
+/** Bytes of one piece; a longer line is kept in several. */
+const longestPiece = 64 * 1024
+/** Pieces that one statement adds. */
+const most = 256
+
+export class Followers extends Context.Service<
+  Followers,
+  {
+    readonly follows: (uid: string) => boolean
+    /** Follows the container until it has ended and everything it printed is kept. */
+    readonly start: (ref: RunRef, container: string) => Effect.Effect<void>
+    readonly stop: (uid: string) => Effect.Effect<void>
+  }
+>()("svc/executions/Followers") {
+  static readonly layer = Layer.effect(
+    Followers,
+    Effect.gen(function* () {
+      const engine = yield* ContainerEngine
+      const logs = yield* Logs
+      const options = yield* ExecutionOptions
+      const fibers = yield* FiberMap.make<string>()
+      const owner = randomUUID()
+
+      /** Adds what comes after what is kept. Answers what there is to do: nothing more, or go on from the start. */
+      const read = Effect.fnUntraced(function* (ref: RunRef, container: string, from: Following) {
+        let position = 0
+        let { weight } = from
+        const whole = yield* engine.logs(container).pipe(
+          Stream.mapEffect((piece) =>
+            Effect.sync(() => {
+              const pieces = cut(piece, position, from.position)
+              position += piece.content.length
+              return pieces
+            })
+          ),
+          Stream.flattenIterable,
+          Stream.groupedWithin(most, "200 millis"),
+          Stream.mapEffect(
+            Effect.fnUntraced(function* (pieces) {
+              const { taken, full } = within(pieces, options.logBytes - weight)
+              weight += taken.reduce((sum, { content }) => sum + content.length + pieceWeight, 0)
+              if (full) taken.push(yield* marker(taken, pieces))
+              return (yield* logs.append(ref, owner, taken, full)) && !full
+            })
+          ),
+          Stream.takeUntil((goOn) => !goOn),
+          Stream.runLast
+        )
+        return Option.getOrElse(whole, () => true)
+      })
+
+      const marker = (taken: ReadonlyArray<NewPiece>, pieces: ReadonlyArray<NewPiece>) =>
+        Effect.map(Clock.currentTimeMillis, (now): NewPiece => {
+          const last = taken.at(-1)
+          return {
+            position: last === undefined ? (pieces[0]?.position ?? 0) : last.position + last.content.length,
+            stream: "system",
+            at: new Date(now),
+            content: Buffer.from("[The log is full. What was printed after this is not kept.]\n")
+          }
+        })
+
+      const follow = Effect.fnUntraced(function* (ref: RunRef, container: string) {
+        for (;;) {
+          const from = yield* logs.follow(ref, owner, options.followerMs)
+          if (from === undefined) return
+          const before = yield* engine.inspect(container)
+          // It may have been removed by hand: what is kept is all there is.
+          if (Option.isNone(before)) return void (yield* logs.append(ref, owner, [], true))
+          const beats = logs.beat(ref, owner).pipe(
+            Effect.repeat({
+              schedule: Schedule.spaced(options.followerMs / 4),
+              while: (still) => still
+            }),
+            Effect.as(false)
+          )
+          const goOn =
+            before.value.state === "created"
+              ? true
+              : yield* Effect.raceFirst(read(ref, container, from), beats)
+          if (!goOn) return
+          // A reading that began after the end has seen all of it.
+          if (before.value.state === "exited") return void (yield* logs.append(ref, owner, [], true))
+          yield* Effect.sleep("100 millis")
+        }
+      })
+
+      return Followers.of({
+        follows: (uid) => FiberMap.hasUnsafe(fibers, uid),
+        start: (ref, container) =>
+          Effect.asVoid(
+            FiberMap.run(
+              fibers,
+              ref.uid,
+              follow(ref, container).pipe(
+                Effect.catchCause((cause) =>
+                  Effect.logDebug("what a container prints could not be read; somebody goes on", cause)
+                )
+              ),
+              { onlyIfMissing: true }
+            )
+          ),
+        stop: (uid) => FiberMap.remove(fibers, uid)
+      })
+    })
+  )
+}
+
+/** What of a piece comes after what is kept, in parts that a row may hold. */
+const cut = (piece: LogPiece, position: number, kept: number): ReadonlyArray<NewPiece> => {
+  const parts: Array<NewPiece> = []
+  const { content, stream, at } = piece
+  for (let offset = Math.max(0, kept - position); offset < content.length; offset += longestPiece) {
+    parts.push({
+      position: position + offset,
+      stream,
+      at,
+      content: content.subarray(offset, offset + longestPiece)
+    })
+  }
+  return parts
+}
+
+/** As much as there is room for. */
+const within = (pieces: ReadonlyArray<NewPiece>, room: number) => {
+  const taken: Array<NewPiece> = []
+  let left = room
+  for (const piece of pieces) {
+    const fits = Math.min(piece.content.length, left - pieceWeight)
+    if (fits > 0) taken.push({ ...piece, content: piece.content.subarray(0, fits) })
+    if (fits < piece.content.length) return { taken, full: true }
+    left -= fits + pieceWeight
+  }
+  return { taken, full: false }
+}

@@ -1,0 +1,112 @@
+/**
+ * Fetching images takes longer than a reconcile may: it goes on in the background of this process, and reconciles look
+ * how far it is. A process that ends takes its fetching along; the next one begins again.
+ *
+ * The host of the registry is named by a user and connected to by the engine, so its addresses are judged first.
+ */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as FiberMap from "effect/FiberMap"
+import * as Layer from "effect/Layer"
+import * as Semaphore from "effect/Semaphore"
+import { AppConfig } from "#src/config.ts"
+import { ContainerEngine, type PulledImage, type PullRequest } from "#src/infra/ContainerEngine.ts"
+import { rangesOf } from "#src/outbound/addresses.ts"
+import { judgedAddresses } from "#src/outbound/lookup.ts"
+import { hostOf, parseImage } from "./image.ts"
+import { ExecutionOptions } from "./options.ts"
+
+export type Pull =
+  | { readonly _tag: "Pulling" }
+  | { readonly _tag: "Pulled"; readonly image: PulledImage }
+  | {
+      readonly _tag: "Failed"
+      readonly errorCode: "image_pull_failed" | "image_not_found"
+      readonly message: string
+    }
+
+export class Pulls extends Context.Service<
+  Pulls,
+  {
+    /** Undefined: nobody fetches it in this process. */
+    readonly look: (uid: string) => Pull | undefined
+    readonly start: (uid: string, request: PullRequest) => Effect.Effect<void>
+    /** Stops it and forgets what it came to. */
+    readonly stop: (uid: string) => Effect.Effect<void>
+  }
+>()("svc/executions/Pulls") {
+  static readonly layer = Layer.effect(
+    Pulls,
+    Effect.gen(function* () {
+      const engine = yield* ContainerEngine
+      const { outboundAllow } = yield* AppConfig
+      const options = yield* ExecutionOptions
+      const allowed = rangesOf(outboundAllow)
+      const states = new Map<string, Pull>()
+      const fibers = yield* FiberMap.make<string>()
+      const room = yield* Semaphore.make(options.pulls)
+
+      const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
+        const image = parseImage(request.reference)
+        if (image === undefined) return failed("image_not_found", `${request.reference} names no image`)
+        const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
+        if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
+        for (let attempt = 1; ; attempt++) {
+          const done = yield* Effect.result(engine.pull(request))
+          if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
+          const { message } = done.failure
+          const lasting = verdict(message)
+          if (lasting !== undefined || attempt >= options.pullTries)
+            return failed(lasting ?? "image_pull_failed", message)
+          yield* Effect.logDebug(`fetching the image of execution ${uid} failed; trying again`)
+          yield* Effect.sleep(1_000 * 2 ** attempt)
+        }
+      })
+
+      return Pulls.of({
+        look: (uid) => states.get(uid),
+        start: Effect.fnUntraced(function* (uid, request) {
+          if (states.has(uid)) return
+          states.set(uid, { _tag: "Pulling" })
+          const since = yield* Clock.currentTimeMillis
+          yield* FiberMap.run(
+            fibers,
+            uid,
+            room.withPermit(pull(uid, request)).pipe(
+              Effect.catchCause((cause) =>
+                Effect.as(
+                  Effect.logError("a fault of the program: an image was not fetched", cause),
+                  failed("image_pull_failed", "The image could not be fetched")
+                )
+              ),
+              Effect.flatMap((state) => Effect.sync(() => void states.set(uid, state))),
+              Effect.withSpan("Pulls.pull", { attributes: { uid, since } })
+            )
+          )
+        }),
+        stop: (uid) =>
+          Effect.andThen(
+            FiberMap.remove(fibers, uid),
+            Effect.sync(() => void states.delete(uid))
+          )
+      })
+    })
+  )
+}
+
+const failed = (errorCode: "image_pull_failed" | "image_not_found", message: string): Pull => ({
+  _tag: "Failed",
+  errorCode,
+  message
+})
+
+/** What the registry said that trying again does not change; engines pass it on as text only. */
+const verdict = (message: string): "image_pull_failed" | "image_not_found" | undefined =>
+  /manifest unknown|name unknown|not found|no such (image|manifest)|does not exist|no matching manifest/i.test(
+    message
+  )
+    ? "image_not_found"
+    : /unauthorized|authentication required|denied|forbidden|invalid username/i.test(message)
+      ? "image_pull_failed"
+      : undefined

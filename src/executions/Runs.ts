@@ -1,0 +1,163 @@
+/**
+ * How executions go, as their reconciler keeps it. Every change carries the fencing number of the reconcile that makes
+ * it, and none leaves an end that was reached.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import type * as SqlError from "effect/sql/SqlError"
+import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+
+export interface RunRef {
+  readonly orgId: string
+  readonly uid: string
+}
+export interface FencedRef extends RunRef {
+  readonly fence: bigint
+}
+
+export interface Run {
+  readonly status: ExecutionState
+  readonly errorCode: ExecutionErrorCode | null
+  readonly error: string | null
+  readonly exitCode: number | null
+  readonly begunAt: Date
+  readonly imageId: string | null
+  readonly imageDigest: string | null
+  readonly containerMade: boolean
+  readonly startedAt: Date | null
+  readonly stopReason: "cancelled" | "timed_out" | null
+  readonly stopAt: Date | null
+  /** It was told. */
+  readonly stopSent: boolean
+  readonly lostSince: Date | null
+  readonly finishedAt: Date | null
+  readonly cleanupStatus: CleanupStatus
+  readonly cleanupTries: number
+  readonly logComplete: boolean
+  readonly logOwnerAt: Date | null
+}
+
+export interface Ending {
+  readonly status: Exclude<ExecutionState, "starting" | "running">
+  readonly errorCode: ExecutionErrorCode | null
+  readonly error: string | null
+  readonly exitCode: number | null
+  readonly startedAt: Date | null
+  readonly finishedAt: Date
+}
+
+/** False: a later reconcile was here, or what was to be changed is over; nothing was done. */
+type Change = Effect.Effect<boolean, StoreUnavailable>
+
+/** Pieces of a log that go at once. */
+const batch = 5_000
+
+export class Runs extends Context.Service<
+  Runs,
+  {
+    readonly find: (ref: RunRef) => Effect.Effect<Option.Option<Run>, StoreUnavailable>
+    readonly begin: (ref: FencedRef & { readonly projectId: string }) => Change
+    /** Says that a reconcile is about to act; earlier ones change nothing from here on. */
+    readonly claim: (ref: FencedRef) => Change
+    readonly pulled: (
+      ref: FencedRef,
+      image: { readonly id: string; readonly digest: string | null }
+    ) => Change
+    readonly making: (ref: FencedRef) => Change
+    readonly running: (ref: FencedRef, startedAt: Date) => Change
+    readonly stopping: (ref: FencedRef, reason: "cancelled" | "timed_out", at: Date) => Change
+    readonly stopSent: (ref: FencedRef) => Change
+    /** Null: it answers again. */
+    readonly lost: (ref: FencedRef, since: Date | null) => Change
+    readonly end: (ref: FencedRef, ending: Ending) => Change
+    readonly cleanup: (ref: FencedRef, status: CleanupStatus, tries: number) => Change
+    readonly logsGivenUp: (ref: FencedRef) => Change
+    /** With what it printed; some of it at a time. */
+    readonly forget: (ref: FencedRef) => Change
+    /** Of these, the ones that there is a run of. */
+    readonly known: (uids: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+  }
+>()("svc/executions/Runs") {
+  static readonly layer = Layer.effect(
+    Runs,
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const where = ({ orgId, uid, fence }: FencedRef) => sql`
+        where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence <= ${fence}`
+      const any = (rows: ReadonlyArray<unknown>) => rows.length > 0
+      const change = (statement: Effect.Effect<ReadonlyArray<unknown>, SqlError.SqlError>) =>
+        Effect.map(repeatable(statement), any)
+
+      return Runs.of({
+        find: Effect.fn("Runs.find")(function* ({ orgId, uid }) {
+          const [row] = yield* repeatable(sql<Run>`
+            select status, error_code as "errorCode", error, exit_code as "exitCode", begun_at as "begunAt",
+              image_id as "imageId", image_digest as "imageDigest", container_made as "containerMade",
+              started_at as "startedAt", stop_reason as "stopReason", stop_at as "stopAt", stop_sent as "stopSent", lost_since as "lostSince",
+              finished_at as "finishedAt", cleanup_status as "cleanupStatus", cleanup_tries as "cleanupTries",
+              log_complete as "logComplete", log_owner_at as "logOwnerAt"
+            from execution where org_id = ${orgId}::uuid and uid = ${uid}::uuid`)
+          return Option.fromUndefinedOr(row)
+        }),
+        begin: ({ orgId, uid, projectId, fence }) =>
+          change(sql`
+            insert into execution (org_id, uid, project_uid, fence)
+            values (${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, ${fence})
+            on conflict (org_id, uid) do update set fence = excluded.fence where execution.fence <= excluded.fence
+            returning uid`),
+        claim: (ref) => change(sql`update execution set fence = ${ref.fence} ${where(ref)} returning uid`),
+        pulled: (ref, { id, digest }) =>
+          change(sql`update execution set image_id = ${id}, image_digest = ${digest}::text ${where(ref)}
+            and status = 'starting' returning uid`),
+        making: (ref) =>
+          change(
+            sql`update execution set container_made = true ${where(ref)} and status = 'starting' returning uid`
+          ),
+        running: (ref, startedAt) =>
+          change(sql`update execution set status = 'running', started_at = ${startedAt} ${where(ref)}
+            and status = 'starting' returning uid`),
+        stopping: (ref, reason, at) =>
+          change(sql`update execution set stop_reason = ${reason}, stop_at = ${at} ${where(ref)}
+            and finished_at is null and stop_at is null returning uid`),
+        stopSent: (ref) => change(sql`update execution set stop_sent = true ${where(ref)} returning uid`),
+        lost: (ref, since) =>
+          change(sql`update execution set lost_since = ${since}::timestamptz ${where(ref)}
+            and finished_at is null returning uid`),
+        end: (ref, { status, errorCode, error, exitCode, startedAt, finishedAt }) =>
+          change(sql`update execution set status = ${status}, error_code = ${errorCode}::text, error = ${error}::text,
+            exit_code = ${exitCode}::int, started_at = ${startedAt}::timestamptz, finished_at = ${finishedAt}
+            ${where(ref)} and finished_at is null returning uid`),
+        cleanup: (ref, status, tries) =>
+          change(sql`update execution set cleanup_status = ${status}, cleanup_tries = ${tries}::int ${where(ref)}
+            and cleanup_status <> 'confirmed' returning uid`),
+        logsGivenUp: (ref) =>
+          change(sql`update execution set log_complete = true ${where(ref)} returning uid`),
+        forget: Effect.fn("Runs.forget")(function* (ref) {
+          const { orgId, uid } = ref
+          const claimed = yield* repeatable(
+            sql`update execution set fence = ${ref.fence}, log_complete = true ${where(ref)} returning uid`
+          )
+          if (claimed.length === 0) return false
+          for (;;) {
+            const gone = yield* repeatable(sql`
+              delete from execution_log where ctid = any(array(
+                select ctid from execution_log
+                where org_id = ${orgId}::uuid and execution_uid = ${uid}::uuid limit ${batch}::int)) returning 1`)
+            if (gone.length < batch) break
+          }
+          return any(yield* repeatable(sql`delete from execution ${where(ref)} returning uid`))
+        }),
+        known: Effect.fn("Runs.known")(function* (uids) {
+          const rows = yield* repeatable(sql<{ readonly uid: string }>`
+            select e.uid from execution e
+            where e.uid in (select value::uuid from jsonb_array_elements_text(${sql.json(uids)}::jsonb) as value)`)
+          return new Set(rows.map(({ uid }) => uid))
+        })
+      })
+    })
+  )
+}

@@ -1,0 +1,12 @@
+/** What the reconciler of executions works with, besides the store and the machine. */
+import * as Layer from "effect/Layer"
+import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { Followers } from "./Followers.ts"
+import { Installation } from "./Installation.ts"
+import { Logs } from "./Logs.ts"
+import { Pulls } from "./Pulls.ts"
+import { Runs } from "./Runs.ts"
+
+export const layer = Layer.mergeAll(Pulls.layer, Followers.layer.pipe(Layer.provide(Logs.layer))).pipe(
+  Layer.provideMerge(Layer.mergeAll(ContainerEngine.layer, Runs.layer, Installation.layer))
+)

@@ -1,0 +1,71 @@
+/**
+ * What goes by itself: executions that ended long ago, and containers that no execution knows, which a process left
+ * behind that was killed at the wrong moment.
+ */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import { AppConfig } from "#src/config.ts"
+import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { Actor } from "#src/store/records.ts"
+import { Installation } from "./Installation.ts"
+import { Runs } from "./Runs.ts"
+
+const batch = 500
+
+const actor: Actor = {
+  principal: "system",
+  credential: "none",
+  operation: "executions.retention",
+  requestId: "executions.retention",
+  address: null,
+  outcome: 200
+}
+
+/** Asks for deletion; the reconciler removes what is left. Answers how many. */
+export const retire = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  const { executionDays } = yield* AppConfig
+  const resources = yield* Resources
+  // Index: execution_age.
+  const old = yield* repeatable(sql<{ readonly orgId: string; readonly uid: string }>`
+    select e.org_id as "orgId", e.uid from execution e
+    join resource r on r.org_id = e.org_id and r.uid = e.uid
+    where e.finished_at < now() - make_interval(days => ${executionDays}::int)
+      and r.deletion_requested_at is null and not r.protected
+    order by e.finished_at limit ${batch}::int`)
+  for (const { orgId, uid } of old) {
+    // Somebody else was faster, or protects it: so be it.
+    yield* Effect.ignore(resources.write(orgId, [{ action: "delete", uid }], actor))
+  }
+  return old.length
+})
+
+/** Removes containers of this control plane that no execution knows. Executions are known before they have one. */
+export const sweep = Effect.gen(function* () {
+  const engine = yield* ContainerEngine
+  const { label } = yield* Installation
+  const runs = yield* Runs
+  if ((yield* engine.state)._tag !== "Ready") return 0
+  const found = yield* engine.list(label, "svc.execution")
+  const known = yield* runs.known(found.map(({ value }) => value))
+  const stray = found.filter(({ value }) => !known.has(value))
+  yield* Effect.forEach(stray, ({ name }) => engine.remove(name), { discard: true })
+  return stray.length
+})
+
+const quietly = <E, R>(self: Effect.Effect<number, E, R>) =>
+  Effect.catchCause(Effect.asVoid(self), (cause) =>
+    Effect.logWarning("executions could not be tidied", cause)
+  )
+
+export const layer = Layer.mergeAll(
+  Layer.effectDiscard(
+    Effect.forkScoped(Effect.repeat(quietly(retire), Schedule.spaced("10 minutes").pipe(Schedule.jittered)))
+  ),
+  Layer.effectDiscard(
+    Effect.forkScoped(Effect.repeat(quietly(sweep), Schedule.spaced("5 minutes").pipe(Schedule.jittered)))
+  )
+)
