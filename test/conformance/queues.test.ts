@@ -84,6 +84,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("queues"
       assert.strictEqual((yield* call("GET", `${one}/stats`)).body.backlog, 0)
       const redriven = yield* call("POST", `${one}/redrive`, { body: {} })
       assert.deepStrictEqual([redriven.status, redriven.body], [200, { redriven: 0 }])
+      const other = yield* call("POST", `${one}/messages`, {
+        token: session,
+        body: { messages: [{ body: 2 }] }
+      })
+      assert.strictEqual(other.status, 202)
+      // Of publications one an hour for each who.
       const audited = yield* sql(
         `select operation from audit_log where resource = '${created.body.id}' order by at`
       )
@@ -94,10 +100,9 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("queues"
           "queues.update",
           "queues.update",
           "queues.publish",
-          "queues.publish",
           "queues.purge",
-          "queues.publish",
-          "queues.redrive"
+          "queues.redrive",
+          "queues.publish"
         ]
       )
 
@@ -106,7 +111,17 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("queues"
       yield* call("POST", `${one}/messages`, { body: { messages: [{ body: 1 }] } })
       const byKey = yield* call("DELETE", one)
       assert.strictEqual(byKey.status, 403)
-      assert.strictEqual((yield* call("DELETE", one, { token: session })).status, 200)
+      const seen = (yield* call("GET", one)).headers.get("etag") ?? ""
+      yield* call("PATCH", one, { body: { retentionSeconds: 7_200 } })
+      const outdated = yield* call("DELETE", one, { token: session, headers: { "if-match": seen } })
+      assert.deepStrictEqual([outdated.status, outdated.body.code], [412, "revision_mismatch"])
+      assert.strictEqual((yield* call("GET", one)).status, 200)
+      // The engine's reports give it a new revision as well: read and repeat.
+      const deleted = yield* Effect.gen(function* () {
+        const current = (yield* call("GET", one)).headers.get("etag") ?? ""
+        return yield* call("DELETE", one, { token: session, headers: { "if-match": current } })
+      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("20 seconds"))
+      assert.strictEqual(deleted.status, 200)
       yield* call("GET", one).pipe(
         Effect.repeat({ until: ({ status }) => status === 404 }),
         Effect.timeout("20 seconds")

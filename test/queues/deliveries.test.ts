@@ -204,6 +204,29 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
+  it.effect("are audited once an hour for each who publishes, however many there are", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const messages = yield* Messages
+      const queue = yield* makeQueue()
+      const one = [{ body: "1", delaySeconds: 0 }]
+      const as = (principal: string) => ({ ...actor, operation: "queues.publish", principal })
+      const publish = (principal: string) => messages.publish(queue.orgId, queue.uid, one, as(principal))
+      for (const principal of ["ann", "ann", "ben", "ann", "ben"]) yield* publish(principal)
+      // A publication that reached nothing says nothing.
+      yield* messages.publish(queue.orgId, uuid(), one, as("ann"))
+      const records = yield* sql`select principal, resource from audit_log
+        where org_id = ${queue.orgId}::uuid and operation = 'queues.publish' order by id`
+      assert.deepStrictEqual(
+        [...records],
+        [
+          { principal: "ann", resource: queue.uid },
+          { principal: "ben", resource: queue.uid }
+        ]
+      )
+    })
+  )
+
   it.effect("of one key by many at once are one", () =>
     Effect.gen(function* () {
       const queue = yield* makeQueue()
