@@ -204,8 +204,9 @@ export const layer = HttpApiBuilder.group(
           const branch = yield* theBranch(params.databaseId)
           const { spec, status } = decodeBranch(branch)
           const moving =
-            (spec.promotedTo !== undefined && status?.state !== "promoted") ||
-            (spec.source.kind === "replaced" && status?.hydrated !== true && status?.state !== "expired")
+            spec.promotedTo !== undefined
+              ? status?.state !== "promoted"
+              : spec.source.kind === "replaced" && status?.hydrated !== true && status?.state !== "expired"
           // Until the folders are in their places, the data of the database may be in this one.
           return yield* moving
             ? problem(
