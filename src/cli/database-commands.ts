@@ -1,6 +1,7 @@
 /** `svc database`. */
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
+import { recoveryPoints } from "./backup-commands.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
@@ -99,5 +100,5 @@ const rm = Command.make("delete", { ...place, ...waiting, json: asJson, yes }, (
 
 export const database = Command.make("database").pipe(
   Command.withDescription("The database of an environment"),
-  Command.withSubcommands([get, provision, rotate, rm])
+  Command.withSubcommands([get, provision, rotate, rm, recoveryPoints])
 )

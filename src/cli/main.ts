@@ -15,6 +15,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { api, login, logout, whoami } from "./access-commands.ts"
 import { adminBilling, adminOrgs } from "./admin-commands.ts"
+import { backups } from "./backup-commands.ts"
 import { caches } from "./cache-commands.ts"
 import { crons } from "./cron-commands.ts"
 import { database } from "./database-commands.ts"
@@ -154,6 +155,7 @@ const commands = [
   caches,
   queues,
   crons,
+  backups,
   destinations,
   database,
   orgs,
