@@ -4,6 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { destinationPlace, openCredentials, sealCredentials } from "#src/backups/destination-seal.ts"
+import { lineagePlace } from "#src/backups/lineage-place.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
@@ -60,6 +62,28 @@ const fill = Effect.fn(function* (caches: number) {
     usefulSeconds: 60
   }
   yield* sql`${insertMail(sql, (yield* Mail).prepare({ ...letter, orgId: null }))}`
+  const ring = yield* KeyRing
+  const bucket = destinationPlace(org.id, place.projectId, "1")
+  const access = sealCredentials(ring, bucket, {
+    accessKeyId: "AKIA",
+    secretAccessKey: Redacted.make("the storage's")
+  })
+  yield* sql`
+    insert into backup_destination_version
+      (org_id, destination_id, version, endpoint, bucket, prefix, key_id, sealed)
+    values (${org.id}, ${place.projectId}, 1, 'https://example.com', 'b', '', ${access.keyId}, ${access.bytes})`
+  const lineage = uuid()
+  const backups = ring.seal(lineagePlace(org.id, lineage), Redacted.make("the backups'"))
+  yield* sql`
+    insert into backup_lineage (org_id, lineage, database_uid, key_id, sealed)
+    values (${org.id}, ${lineage}, ${lineage}, ${backups.keyId}, ${backups.bytes})`
+  const sealedIn = (table: string) =>
+    Effect.map(
+      sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
+        `select key_id as "keyId", sealed as bytes from ${table} where org_id = '${org.id}'`
+      ),
+      ([row]) => row ?? { keyId: "", bytes: Buffer.of() }
+    )
   const read = Effect.gen(function* () {
     const secrets = yield* Secrets
     const passwords = yield* Effect.forEach(changes, ({ uid }) =>
@@ -78,7 +102,12 @@ const fill = Effect.fn(function* (caches: number) {
       row ?? { keyId: "", bytes: Buffer.of() }
     )
     const made = yield* (yield* PlatformSecrets).ensure(name, Effect.die("it is gone"))
+    const now = yield* KeyRing
+    const opened = yield* openCredentials(now, bucket, yield* sealedIn("backup_destination_version"))
+    const history = yield* now.open(lineagePlace(org.id, lineage), yield* sealedIn("backup_lineage"))
     return {
+      storage: Redacted.value(opened.secretAccessKey),
+      backups: Redacted.value(history),
       passwords,
       answer: answer._tag === "Replay" ? answer.answer.body : answer._tag,
       plan: Redacted.value(Option.getOrThrow(loaded)),
@@ -87,6 +116,8 @@ const fill = Effect.fn(function* (caches: number) {
     }
   })
   const expected = {
+    storage: "the storage's",
+    backups: "the backups'",
     passwords: changes.map((_, i) => `password ${i}`),
     answer: "the answer",
     plan: "the plan",
@@ -152,8 +183,8 @@ layer(testDb(), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 455, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 455])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 457, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 457])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)
