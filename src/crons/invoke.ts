@@ -25,11 +25,14 @@ interface Ending {
 /** Makes the attempt that was claimed; what it came to goes to the store. */
 export const invoke = Effect.fnUntraced(function* (claimed: Claimed) {
   const { target } = claimed.spec
-  const startedAt = yield* Clock.currentTimeMillis
+  // When it was claimed, by the clock of the store: that of this machine may be wrong, and apps refuse what is too old.
+  const startedAt = Math.floor(claimed.scheduledAt.getTime() + claimed.lateBy)
+  const since = yield* Clock.currentTimeNanos
+  const elapsed = Effect.map(Clock.currentTimeNanos, (now) => Math.round(Number(now - since) / 1e6))
   const ending =
     target.kind === "http"
-      ? yield* call(claimed, target, startedAt)
-      : yield* publish(claimed, target.queue, startedAt)
+      ? yield* call(claimed, target, startedAt, elapsed)
+      : yield* publish(claimed, target.queue, elapsed)
   const attempt: Attempt = {
     startedAt: new Date(startedAt).toISOString(),
     durationMs: Math.round(ending.durationMs),
@@ -57,7 +60,8 @@ const refused = (error: string): Ending => ({ statusCode: null, durationMs: 0, e
 const call = Effect.fnUntraced(function* (
   claimed: Claimed,
   target: { readonly path: string; readonly method: "POST" | "PUT" | "PATCH" },
-  now: number
+  now: number,
+  elapsed: Effect.Effect<number>
 ) {
   const outbound = yield* Outbound
   const invocations = yield* Invocations
@@ -71,7 +75,6 @@ const call = Effect.fnUntraced(function* (
   if (Buffer.byteLength(body) > longestEnvelope) {
     return refused(`The invocation would be longer than ${longestEnvelope} bytes`)
   }
-  const ended = (since: number) => Effect.map(Clock.currentTimeMillis, (at) => at - since)
   return yield* outbound
     .post({
       url: origin + target.path,
@@ -101,7 +104,7 @@ const call = Effect.fnUntraced(function* (
         OutboundRefused: ({ message }) => Effect.succeed(refused(message)),
         OutboundFailed: ({ message, reason }) =>
           Effect.map(
-            ended(now),
+            elapsed,
             (durationMs): Ending => ({
               statusCode: null,
               durationMs,
@@ -118,7 +121,7 @@ const call = Effect.fnUntraced(function* (
 const publish = Effect.fnUntraced(function* (
   { orgId, environmentUid, id, spec, attempt }: Claimed,
   queue: string,
-  now: number
+  elapsed: Effect.Effect<number>
 ) {
   const due = yield* DueRuns
   const messages = yield* Messages
@@ -142,7 +145,7 @@ const publish = Effect.fnUntraced(function* (
       return (yield* messages.publish(orgId, uid, [message], actor)).length
     }).pipe(Effect.timeout(spec.timeoutSeconds * 1000))
   )
-  const durationMs = (yield* Clock.currentTimeMillis) - now
+  const durationMs = yield* elapsed
   if (published._tag === "Failure") {
     const timedOut = published.failure._tag === "TimeoutError"
     const error = timedOut ? "The queue did not take it in time" : published.failure.message

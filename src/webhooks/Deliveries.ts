@@ -29,6 +29,8 @@ export interface Claimed {
   /** Seconds that nothing has arrived at the endpoint. */
   readonly failingFor: number
   readonly lease: bigint
+  /** When it was claimed, by the clock of the store. */
+  readonly claimedAt: number
   readonly secrets: Effect.Effect<ReadonlyArray<Redacted.Redacted>, KeyRingError>
 }
 
@@ -98,6 +100,7 @@ export class Deliveries extends Context.Service<
               failed: row.failed,
               failingFor: row.failingFor,
               lease: row.lease,
+              claimedAt: row.claimedAt,
               secrets: Effect.map(
                 openSecrets(ring, row.orgId, row.webhookId, { keyId: row.keyId, bytes: row.sealed }),
                 (secrets) => (row.overlaps ? secrets : secrets.slice(0, 1))
@@ -197,6 +200,7 @@ interface Row {
   readonly failed: number
   readonly failingFor: number
   readonly lease: bigint
+  readonly claimedAt: number
 }
 
 /**
@@ -234,7 +238,8 @@ const claim = (sql: Sql, busy: Busy, most: number) => sql<Row>`
   select l.org_id as "orgId", l.id, l.webhook_id as "webhookId", l.event_id as "eventId", e.type,
     e.project_id as "projectId", e.data, e.created_at as "createdAt", w.url, w.key_id as "keyId", w.sealed,
     coalesce(w.previous_until > now(), false) as overlaps, w.disabled_at is not null as disabled,
-    jsonb_array_length(l.attempts) as failed, coalesce(extract(epoch from now() - w.failing_since), 0)::float8 as "failingFor", l.lease_token as lease
+    jsonb_array_length(l.attempts) as failed, coalesce(extract(epoch from now() - w.failing_since), 0)::float8 as "failingFor", l.lease_token as lease,
+    (extract(epoch from clock_timestamp()) * 1000)::float8 as "claimedAt"
   from leased l
   join webhook w on w.org_id = l.org_id and w.id = l.webhook_id
   join webhook_event e on e.org_id = l.org_id and e.id = l.event_id`

@@ -58,8 +58,9 @@ export const layer = Layer.effectDiscard(
         yield* count("sealed")
         return yield* deliveries.giveBack(delivery, withoutKey)
       }
-      const started = yield* Clock.currentTimeMillis
-      const startedAt = new Date(started).toISOString()
+      const started = yield* Clock.currentTimeNanos
+      // The try begins when it is claimed. The clock of this machine may be wrong, and receivers refuse what is too old.
+      const startedAt = new Date(delivery.claimedAt).toISOString()
       const sent = yield* outbound
         .post({
           url: delivery.url,
@@ -68,7 +69,7 @@ export const layer = Layer.effectDiscard(
             "content-type": "application/json",
             ...signed(secrets.success, {
               id: delivery.eventId,
-              timestampSeconds: started / 1000,
+              timestampSeconds: delivery.claimedAt / 1000,
               body: delivery.body
             })
           },
@@ -76,8 +77,8 @@ export const layer = Layer.effectDiscard(
           maxAnswerBytes
         })
         .pipe(outside("webhook.deliver", "write"), Effect.result)
-      const ended = yield* Clock.currentTimeMillis
-      const durationMs = Math.max(0, Math.round(ended - started))
+      const durationMs = Math.round(Number((yield* Clock.currentTimeNanos) - started) / 1e6)
+      const ended = delivery.claimedAt + durationMs
       const status = sent._tag === "Success" ? sent.success.status : null
       if (status !== null && status >= 200 && status < 300) {
         yield* count("delivered")

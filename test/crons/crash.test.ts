@@ -133,10 +133,13 @@ it.live(
         jumping.signal("SIGUSR2")
         await until("two times have come for every job", () => web.received.length >= 2 * made.length, 150)
         const times = new Map<string, Array<string>>()
-        for (const { path, text, at } of web.received) {
+        for (const { path, text, headers, at } of web.received) {
           const { scheduledAt } = once(text)
           times.set(path, [...(times.get(path) ?? []), scheduledAt])
           assert.isAtLeast(at, Date.parse(scheduledAt), "it was not called before its time")
+          // Apps refuse what is more than five minutes off.
+          const signedAt = Number(headers["webhook-timestamp"]) * 1_000
+          assert.isBelow(Math.abs(signedAt - at), 60_000, "it was signed by a clock that is right")
         }
         for (const scheduled of times.values()) {
           assert.strictEqual(new Set(scheduled).size, scheduled.length, "no time was run twice")

@@ -1,0 +1,157 @@
+/** A receiver that is killed without warning again and again, and processes whose clocks are wrong. */
+import { type ChildProcess, spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { assert, layer } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import * as deliver from "#src/webhooks/deliver.ts"
+import { makeOrganization } from "#test/setup/fixtures.ts"
+import { freePort } from "#test/setup/postgres.ts"
+import {
+  deliverer,
+  fixture,
+  happens,
+  hasten,
+  listener,
+  stored,
+  subscribe,
+  until,
+  verified
+} from "./setting.ts"
+
+const program = fileURLToPath(new URL("./receiver-process.mjs", import.meta.url))
+
+/** A receiver that can be started and killed, and what it took over all of its lives. */
+const mortal = Effect.gen(function* () {
+  const { certificatePem, privateKeyPem } = yield* (yield* CertificateAuthority).issue({
+    hosts: ["127.0.0.1"]
+  })
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+  const file = (name: string) => path.join(folder, name)
+  fs.writeFileSync(file("cert.pem"), certificatePem)
+  fs.writeFileSync(file("key.pem"), Redacted.value(privateKeyPem), { mode: 0o600 })
+  fs.writeFileSync(file("log"), "")
+  const port = yield* Effect.promise(() => freePort())
+  let child: ChildProcess | undefined
+  const kill = Effect.promise(
+    () =>
+      new Promise<void>((resolve) => {
+        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return resolve()
+        child.once("exit", () => resolve())
+        child.kill("SIGKILL")
+      })
+  )
+  yield* Effect.addFinalizer(() =>
+    Effect.andThen(
+      kill,
+      Effect.sync(() => fs.rmSync(folder, { recursive: true }))
+    )
+  )
+  const start = Effect.promise(
+    () =>
+      new Promise<void>((resolve, reject) => {
+        const args = [program, String(port), file("cert.pem"), file("key.pem"), file("log")]
+        child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] })
+        child.stdout?.once("data", () => resolve())
+        child.once("error", reject)
+      })
+  )
+  const took = () =>
+    fs
+      .readFileSync(file("log"), "utf8")
+      .split("\n")
+      // The last line may be half a one: nobody was told that it arrived.
+      .flatMap((line) => (line.endsWith("}") ? [JSON.parse(line) as Parameters<typeof verified>[1]] : []))
+  return { url: `https://127.0.0.1:${port}`, start, kill, took }
+})
+
+layer(fixture, { excludeTestServices: true, timeout: "2 minutes" })("deliveries", (it) => {
+  it.effect("arrive all at a receiver that is killed again and again while it takes them", () =>
+    Effect.gen(function* () {
+      const events = 400
+      const receiver = yield* mortal
+      yield* receiver.start
+      const { id: orgId } = yield* makeOrganization()
+      const { id, secret } = yield* subscribe(orgId, receiver.url)
+      yield* deliverer
+      yield* deliverer
+      const killing = Effect.gen(function* () {
+        for (let life = 0; life < 6; life++) {
+          const before = receiver.took().length
+          // It dies in the middle of its work, whenever that is.
+          yield* until(
+            Effect.andThen(
+              hasten,
+              Effect.sync(() => receiver.took().length)
+            ),
+            (n) => n > before + 20
+          )
+          yield* Effect.sleep(Math.random() * 20)
+          yield* receiver.kill
+          yield* receiver.start
+        }
+      })
+      yield* Effect.all(
+        [
+          killing,
+          Effect.forEach(Array.from({ length: events }), (_, n) => happens(orgId, "budget.alert", { n }), {
+            discard: true
+          })
+        ],
+        { concurrency: 2 }
+      )
+      const rows = yield* until(Effect.andThen(hasten, stored(id)), (all) =>
+        all.every(({ state }) => state !== "waiting")
+      )
+      assert.lengthOf(rows, events)
+      assert.isTrue(rows.every(({ state }) => state === "delivered"))
+      const numbers = new Set(receiver.took().map((got) => verified(secret, got).data.n))
+      assert.strictEqual(numbers.size, events)
+    })
+  )
+
+  it.effect(
+    "are signed, recorded and repeated by the store's clock, whatever time their process believes",
+    () =>
+      Effect.gen(function* () {
+        const hour = 3_600_000
+        let offset = hour
+        const real = yield* Clock.Clock
+        const wrong = Layer.succeed(Clock.Clock, {
+          ...real,
+          sleep: (duration) => real.sleep(duration),
+          currentTimeMillisUnsafe: () => real.currentTimeMillisUnsafe() + offset,
+          currentTimeMillis: Effect.sync(() => real.currentTimeMillisUnsafe() + offset),
+          currentTimeNanosUnsafe: () => real.currentTimeNanosUnsafe(),
+          currentTimeNanos: real.currentTimeNanos
+        })
+        yield* Layer.build(Layer.fresh(deliver.layer)).pipe(Effect.provide(wrong))
+        let answers = 0
+        const one = yield* listener((_, response) => {
+          // It jumps while the answer is on its way.
+          offset = offset > 0 ? -hour : hour
+          response.writeHead(++answers === 1 ? 500 : 204).end()
+        })
+        yield* happens(one.orgId)
+        const [failed] = yield* until(stored(one.id), ([row]) => row?.attempts.length === 1)
+        assert.isAbove(failed?.dueIn ?? 0, 3)
+        assert.isBelow(failed?.dueIn ?? 99, 7)
+        yield* hasten
+        const [done] = yield* until(stored(one.id), ([row]) => row?.state === "delivered")
+        assert.lengthOf(one.received, 2)
+        // The library refuses what is more than five minutes off.
+        for (const got of one.received) verified(one.secret, got)
+        const attempts = (done?.attempts ?? []) as ReadonlyArray<{ startedAt?: string; durationMs?: number }>
+        for (const { startedAt = "", durationMs = -1 } of attempts) {
+          assert.isBelow(Math.abs(Date.parse(startedAt) - Date.now()), 60_000)
+          assert.isTrue(durationMs >= 0 && durationMs < 60_000, String(durationMs))
+        }
+      })
+  )
+})
