@@ -168,7 +168,7 @@ export const layer = register(
           message: "The project does not allow copies of production data in previews (previewData)"
         })
       }
-      yield* retryable(hydrations.begin({ uid, fence }, (run) => fill(origin, spec.source, run)))
+      yield* retryable(hydrations.begin({ uid, fence }, (run) => fill(orgId, origin, spec.source, run)))
     })
 
     return {

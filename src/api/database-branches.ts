@@ -7,8 +7,10 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { DatabaseSku, Region } from "#schemas/catalog.ts"
+import { DatabaseSpec } from "#schemas/database.ts"
 import { type BranchSource, DatabaseBranchSpec, DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { Project } from "#schemas/project.ts"
+import { Repository } from "#src/backups/Repository.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
 import { forbiddenInPreview } from "#src/branches/Sources.ts"
 import { branchView, decodeBranch, sourceOf } from "#src/branches/view.ts"
@@ -27,6 +29,7 @@ import { amend, remove, stored } from "./writing.ts"
 
 const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
+const decodeDatabase = Schema.decodeUnknownEffect(DatabaseSpec)
 const decodeProject = Schema.decodeUnknownEffect(Project.spec)
 const isRegion = Schema.is(Region)
 const isSku = Schema.is(DatabaseSku)
@@ -49,6 +52,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const promotions = yield* Promotions
+    const repository = yield* Repository
     yield* Engine
     yield* AppConfig
 
@@ -98,6 +102,32 @@ export const layer = HttpApiBuilder.group(
       return { environmentUid, region, sku }
     })
 
+    /** Whether the backups reach it. What the newest log has not told yet is fetched from the server. */
+    const reachable = Effect.fnUntraced(function* (database: ResourceRecord, source: BranchSource) {
+      if (source.kind !== "backup" && source.kind !== "point_in_time") return
+      const { lineage } = yield* Effect.orDie(decodeDatabase(database.spec))
+      const wanted =
+        source.kind === "backup"
+          ? ({ kind: "backup", backupId: source.backupId } as const)
+          : ({ kind: "time", at: new Date(source.pointInTime) } as const)
+      yield* repository
+        .reach({ orgId: database.orgId, lineage: lineage ?? database.uid }, database.uid, wanted)
+        .pipe(
+          Effect.mapError((error) =>
+            error._tag === "StoreUnavailable"
+              ? fromStore(error)
+              : problem(422, "outside_recovery_window", error.message, {
+                  errors: [
+                    {
+                      pointer: source.kind === "backup" ? "/source/backupId" : "/source/pointInTime",
+                      message: "cannot be restored"
+                    }
+                  ]
+                })
+          )
+        )
+    })
+
     return handlers.handleAll(
       guard(Api.groups.databaseBranches)({
         list: Effect.fnUntraced(function* () {
@@ -122,6 +152,7 @@ export const layer = HttpApiBuilder.group(
                     kind: "point_in_time",
                     pointInTime: new Date(payload.source.pointInTime).toISOString()
                   }
+          yield* reachable(database, source)
           const { expiresInDays, deleteOnPreviewClose } = payload
           const uid = randomUUIDv7()
           yield* stored(

@@ -9,6 +9,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { BranchSource } from "#schemas/database-branch.ts"
+import type { PlaceError } from "#src/backups/Place.ts"
+import { type OutsideWindow, Repository } from "#src/backups/Repository.ts"
 import { Host, HostError } from "#src/infra/Host.ts"
 import { HydrationFault, type Run } from "#src/infra/Hydrations.ts"
 import { type PostgresControlError, type PostgresEndpoint, tellServer } from "#src/infra/PostgresControl.ts"
@@ -20,12 +22,14 @@ import { serverFolders } from "#src/infra/postgres-folders.ts"
 import { recover } from "#src/infra/postgres-recovery.ts"
 import { appUser } from "#src/infra/postgres-settings.ts"
 import { scramVerifier } from "#src/infra/scram.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { BranchOrigin } from "./Sources.ts"
 
 export const makeFill = Effect.gen(function* () {
   const host = yield* Host
   const programs = yield* PostgresBinaries
   const servers = yield* PostgresServers
+  const repository = yield* Repository
   const { dataOf } = serverFolders(host.dataDir)
 
   const copyLive = Effect.fnUntraced(function* (origin: BranchOrigin, run: Run, log: string) {
@@ -34,6 +38,7 @@ export const makeFill = Effect.gen(function* () {
     const from = dataOf(origin.uid)
     const copy = Effect.gen(function* () {
       const what = yield* backupFiles(from)
+      yield* enoughRoom(run.data, what.bytes)
       yield* run.step("copy", what.bytes)
       yield* copyFiles({ from, into: run.data, what, owner: host.runAs, onBytes: run.advance })
     })
@@ -50,18 +55,67 @@ export const makeFill = Effect.gen(function* () {
       )
     )
     yield* host.writeFile(path.join(run.data, "backup_label"), end.label)
+    return undefined
   })
 
+  /** Answers the instant up to which the log is to be replayed; undefined: all that was fetched of it. */
+  const restored = Effect.fnUntraced(function* (
+    from: BranchOrigin & { readonly orgId: string },
+    source: Exclude<BranchSource, { readonly kind: "current" }>,
+    run: Run,
+    log: string
+  ) {
+    if (source.kind === "replaced") {
+      return yield* new HydrationFault({
+        code: "source_gone",
+        message: "What was replaced is not kept any more"
+      })
+    }
+    const wanted =
+      source.kind === "backup"
+        ? ({ kind: "backup", backupId: source.backupId } as const)
+        : ({ kind: "time", at: new Date(source.pointInTime) } as const)
+    const recovery = yield* repository.reach({ orgId: from.orgId, lineage: from.lineage }, from.uid, wanted)
+    yield* enoughRoom(run.data, recovery.baseBytes)
+    yield* run.step("copy", recovery.baseBytes)
+    let done = 0
+    yield* repository.fetchBase(recovery, run.data, (now) => {
+      run.advance(now - done)
+      done = now
+    })
+    yield* run.step("log")
+    yield* repository.fetchWal(recovery, log, run.active)
+    yield* host.writeFile(path.join(run.data, "backup_label"), recovery.backup.label)
+    yield* handOver([run.data, log])
+    return recovery.target
+  })
+
+  /** What was fetched belongs to the control plane's user until here. */
+  const handOver = (folders: ReadonlyArray<string>) =>
+    Effect.tryPromise({
+      try: async () => {
+        if (host.runAs === undefined) return
+        const { uid, gid } = host.runAs
+        for (const folder of folders) {
+          await fs.chown(folder, uid, gid)
+          for (const entry of await fs.readdir(folder, { withFileTypes: true, recursive: true })) {
+            await fs.chown(path.join(entry.parentPath, entry.name), uid, gid)
+          }
+        }
+      },
+      catch: (cause) => new HostError({ message: "The restored files cannot be handed to the server", cause })
+    })
+
   return Effect.fnUntraced(
-    function* (origin: BranchOrigin, source: BranchSource, run: Run) {
+    function* (orgId: string, origin: BranchOrigin, source: BranchSource, run: Run) {
       const log = path.join(run.folder, "log")
       yield* host.directory(run.data)
       yield* host.directory(log)
-      if (source.kind !== "current") {
-        return yield* new HydrationFault({ code: "internal", message: "Nothing is known of such a source" })
-      }
-      yield* run.step("start")
-      yield* copyLive(origin, run, log)
+      yield* run.step("begin")
+      const before =
+        source.kind === "current"
+          ? yield* copyLive(origin, run, log)
+          : yield* restored({ orgId, ...origin }, source, run, log)
       yield* run.step("replay")
       // The source's password must open nothing here, not even until the branch's own is set.
       const verifier = yield* scramVerifier(Redacted.make(randomBytes(24).toString("base64")))
@@ -70,6 +124,7 @@ export const makeFill = Effect.gen(function* () {
         log,
         scratch: run.folder,
         key: run.key,
+        ...(before === undefined ? {} : { before }),
         onSegments: counted(run),
         whileOpen: lockOut(verifier)
       }).pipe(
@@ -87,16 +142,50 @@ export const makeFill = Effect.gen(function* () {
 const unavailable = (error: { readonly message: string }) =>
   new HydrationFault({ code: "source_unavailable", message: error.message, cause: error })
 
-const asFault = (error: HydrationFault | HostError | PostgresControlError): HydrationFault => {
-  if (error._tag === "HydrationFault") return error
-  if (error._tag === "PostgresControlError") return unavailable(error)
-  const full = error.code === "ENOSPC" || error.code === "EDQUOT"
-  return new HydrationFault({
-    code: full ? "no_space" : "copy_failed",
-    message: full ? "The disk is full" : error.message,
-    cause: error
-  })
+type Trouble =
+  | HydrationFault
+  | HostError
+  | OutsideWindow
+  | PlaceError
+  | PostgresControlError
+  | StoreUnavailable
+
+const asFault = (error: Trouble): HydrationFault => {
+  const as = (code: HydrationFault["code"], message = error.message) =>
+    new HydrationFault({ code, message, cause: error })
+  switch (error._tag) {
+    case "HydrationFault":
+      return error
+    case "PostgresControlError":
+      return unavailable(error)
+    case "OutsideWindow":
+      return as("outside_window")
+    case "StoreUnavailable":
+      return as("store_unavailable")
+    case "PlaceError":
+      return as(error.reason === "no_space" ? "no_space" : "copy_failed")
+    case "HostError":
+      return error.code === "ENOSPC" || error.code === "EDQUOT"
+        ? as("no_space", "The disk is full")
+        : as("copy_failed")
+  }
 }
+
+/** The disk is shared with servers that must go on writing. */
+const reserveBytes = 256 * 1_048_576
+const enoughRoom = (folder: string, bytes: number) =>
+  Effect.flatMap(
+    Effect.promise(() => fs.statfs(folder)),
+    ({ bavail, bsize }) =>
+      bavail * bsize - bytes >= reserveBytes
+        ? Effect.void
+        : Effect.fail(
+            new HydrationFault({
+              code: "no_space",
+              message: `The copy takes ${Math.ceil(bytes / 1_048_576)} MiB, and the disk has no room for it`
+            })
+          )
+  )
 
 /** Reports progress when a segment more was replayed. */
 const counted = (run: Run) => {

@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as branch from "#reconcilers/database-branch.ts"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import { Repository } from "#src/backups/Repository.ts"
 import { type BranchOrigin, Sources } from "#src/branches/Sources.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { Hydrations } from "#src/infra/Hydrations.ts"
@@ -50,6 +51,8 @@ export const branchReconciler = (world: BranchWorld) =>
   branch.layer.pipe(
     Layer.provide(Hydrations.layer),
     Layer.provide(databaseServices(world)),
+    // Branches of backups are made by a whole control plane: test/branches/point-in-time.test.ts.
+    Layer.provide(Layer.mock(Repository, {})),
     Layer.provide(
       Layer.succeed(Sources, {
         find: ({ sourceDatabaseId, sourceEnvironment }) =>
