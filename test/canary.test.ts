@@ -20,6 +20,7 @@ import { platformPlace } from "#src/store/Secrets.ts"
 import { processesNaming } from "#test/setup/caches.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { objectStore } from "#test/setup/s3.ts"
 
 const program = fileURLToPath(new URL("../src/cli/svc.mjs", import.meta.url))
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -175,6 +176,8 @@ it.live(
     Effect.gen(function* () {
       const { base, url, sql, server, collector } = yield* world
       const canaries = new Canaries()
+      const far = yield* objectStore
+      fs.writeFileSync(path.join(base, "authority.pem"), far.caPem)
       const sealingKey = randomBytes(32)
       const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
       canaries.add("key of the ring in hex", sealingKey.toString("hex"))
@@ -231,6 +234,7 @@ it.live(
           cwd: base,
           env: {
             PATH: process.env["PATH"],
+            NODE_EXTRA_CA_CERTS: path.join(base, "authority.pem"),
             SVC_DATA_DIR: path.join(base, "data"),
             XDG_CONFIG_HOME: path.join(base, "config"),
             SVC_DATABASE_URL: url,
@@ -319,6 +323,29 @@ it.live(
           "password of a database",
           passwordIn(await send("POST", "/v1/orgs/main/projects/shop/database/rotate"))
         )
+
+        // Credentials of object storage: accepted, refused, and tried again when the storage says all it was sent.
+        const secretAccessKey = canaries.add("storage key", far.credentials.secretAccessKey)
+        const sessionToken = canaries.make("storage-session")
+        const bucket = { name: "offsite", endpoint: far.endpoint, bucket: far.bucket }
+        const opened = { ...bucket, credentials: { ...far.credentials, secretAccessKey, sessionToken } }
+        const offsite = await call("POST", "/v1/orgs/main/backup-destinations", opened)
+        assert.strictEqual(offsite.status, 201, offsite.text)
+        const wrongKey = { accessKeyId: far.credentials.accessKeyId, secretAccessKey: canaries.make("wrong") }
+        const refusal = await call("POST", "/v1/orgs/main/backup-destinations", {
+          ...bucket,
+          name: "wrong",
+          credentials: wrongKey
+        })
+        assert.strictEqual(refusal.status, 422)
+        far.trouble = ({ headers }) => ({
+          status: 400,
+          text: `<Error><Code>${sessionToken}</Code><Message>${JSON.stringify(headers)}</Message></Error>`
+        })
+        const echoed = await call("POST", `/v1/orgs/main/backup-destinations/${offsite.json.id}/test`)
+        assert.strictEqual(echoed.status, 422)
+        far.trouble = () => undefined
+        await call("GET", `/v1/orgs/main/resources/${offsite.json.id}/events`)
 
         // Plans that can be applied, and every way in which one cannot.
         const project = (more: object) => ({

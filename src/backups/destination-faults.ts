@@ -85,8 +85,10 @@ const Thrown = Schema.Struct({
 })
 const isThrown = Schema.is(Thrown)
 
-/** Of a server's words only what looks like a code is shown. */
-const isWord = (text: string | undefined): text is string => /^[A-Za-z][A-Za-z0-9._-]{0,63}$/.test(text ?? "")
+/** Of a server's words only what looks like a code is shown, which no key or token does: letters in camel case. */
+const isWord = (text: string | undefined): text is string => /^[A-Z][A-Za-z_]{2,47}$/.test(text ?? "")
+const isRegion = (text: string | undefined): text is string =>
+  /^[a-z]{2,10}(-[a-z]{2,10}){0,3}(-\d{1,2})?$/.test(text ?? "")
 
 export const faultOf =
   (doing: Doing, what: string) =>
@@ -106,7 +108,7 @@ export const faultOf =
         : ` (it answered ${status}${word === undefined ? "" : ` ${word}`})`
     for (const one of words) {
       const reason = known.get(one) ?? (ofTls.test(one) ? "tls" : undefined)
-      if (reason === "region" && isWord(cause.Region)) return fault(reason, ` (${cause.Region})`)
+      if (reason === "region" && isRegion(cause.Region)) return fault(reason, ` (${cause.Region})`)
       if (reason !== undefined) return fault(reason, detail)
     }
     if (status === undefined) return fault("unreachable", detail)

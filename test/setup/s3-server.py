@@ -61,7 +61,8 @@ for service in ("account", "container", "object"):
     builder.get_ring().save(os.path.join(folder, f"{service}.ring.gz"))
     serve(f"{service}.conf", socket, f"{common}[pipeline:main]\npipeline = app\n[app:app]\nuse = egg:swift#{service}\n")
 
-users = "".join(f"user_{line}\n" for line in os.environ["SWIFT_USERS"].split(","))
+with open(os.path.join(folder, "users")) as file:
+    users = file.read()
 front = listen()
 serve(
     "proxy.conf",

@@ -86,12 +86,15 @@ const start = (folder: string): Promise<Running> =>
       reject(new Error(`OpenStack Swift is not installed: apt-get install -y ${packages.join(" ")}`))
       return
     }
+    // In a file: what is in an environment can be seen by others.
+    const users = [
+      `user_test_admin = ${admin.secretAccessKey} .admin`,
+      `user_test_reader = ${powerless.secretAccessKey}`
+    ]
+    fs.writeFileSync(path.join(folder, "users"), `${users.join("\n")}\n`)
     const child = spawn("/usr/bin/python3", [script, folder], {
       stdio: ["pipe", "pipe", "pipe"],
-      env: {
-        PATH: "/usr/bin:/bin",
-        SWIFT_USERS: `test_admin = ${admin.secretAccessKey} .admin,test_reader = ${powerless.secretAccessKey}`
-      }
+      env: { PATH: "/usr/bin:/bin" }
     })
     let said = ""
     child.stderr.on("data", (chunk: Buffer) => {
