@@ -37,6 +37,8 @@ export interface Batch extends QueueRef {
   readonly environmentUid: string
   readonly path: string
   readonly full: boolean
+  /** Milliseconds by the clock of the store. */
+  readonly claimedAt: number
   readonly messages: ReadonlyArray<BatchMessage>
 }
 
@@ -96,6 +98,7 @@ export class Deliveries extends Context.Service<
         readonly environment_uid: string
         readonly path: string
         readonly max_batch_size: number
+        readonly claimed_at: number
       }
 
       return Deliveries.of({
@@ -153,7 +156,8 @@ export class Deliveries extends Context.Service<
               from free where s.org_id = ${orgId}::uuid and s.queue_uid = ${uid}::uuid and s.slot = free.slot
                 and exists (select from chosen)
             )
-            select (select set_config from hasty), taken.*, (select value from token) as token, free.slot, free.environment_uid, free.path, free.max_batch_size
+            select (select set_config from hasty), taken.*, (select value from token) as token, free.slot, free.environment_uid, free.path, free.max_batch_size,
+              (extract(epoch from clock_timestamp()) * 1000)::float8 as claimed_at
             from taken cross join free order by taken.id`)
           const [first] = rows
           if (first === undefined) return undefined
@@ -165,6 +169,7 @@ export class Deliveries extends Context.Service<
             environmentUid: first.environment_uid,
             path: first.path,
             full: rows.length >= first.max_batch_size,
+            claimedAt: first.claimed_at,
             messages: rows.map((row) => ({
               id: row.id,
               body: row.body,

@@ -72,7 +72,8 @@ const loops = Layer.effectDiscard(
     ) {
       const body = envelope(batch)
       const id = invocationId(batch)
-      const timestampSeconds = Math.floor((yield* Clock.currentTimeMillis) / 1000)
+      // The clock of this machine may be wrong, and apps refuse what is too old.
+      const timestampSeconds = batch.claimedAt / 1000
       yield* Metric.update(batches, 1)
       return yield* outbound
         .post({

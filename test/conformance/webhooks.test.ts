@@ -115,6 +115,39 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("webhook
     })
   )
 
+  it.effect("refuse callers nobody knows, and bodies that cannot be read", () =>
+    Effect.gen(function* () {
+      const { base, mine, create } = yield* setting
+      const { call } = yield* Plane
+      const made = yield* create(silent)
+      const one = `${base}/${made.body.id}`
+      const token = mine.adminKey
+      const withBody = [
+        ["POST", base],
+        ["PATCH", one],
+        ["POST", `${one}/secret/rotate`]
+      ] as const
+      for (const [method, path] of withBody) {
+        const malformed = yield* call(method, path, { token, raw: "{" })
+        assert.deepStrictEqual([malformed.status, malformed.body.code], [400, "malformed_body"], path)
+        const headers = { "content-type": "text/plain" }
+        assert.strictEqual((yield* call(method, path, { token, raw: "{}", headers })).status, 415, path)
+        const large = yield* call(method, path, { token, raw: `{${" ".repeat(1024 * 1024)}}` })
+        assert.strictEqual(large.status, 413, path)
+      }
+      const others = [
+        ["GET", base],
+        ["DELETE", one],
+        ["POST", `${one}/test`],
+        ["GET", `${one}/deliveries`],
+        ["POST", `${one}/deliveries/${randomUUIDv7()}/redeliver`]
+      ] as const
+      for (const [method, path] of [...withBody, ...others]) {
+        assert.strictEqual((yield* call(method, path, { token: null })).status, 401, `${method} ${path}`)
+      }
+    })
+  )
+
   it.effect("are bounded in number", () =>
     Effect.gen(function* () {
       const { mine, create } = yield* setting

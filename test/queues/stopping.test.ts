@@ -1,7 +1,10 @@
 import { assert, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Redacted from "effect/Redacted"
+import { Webhook } from "standardwebhooks"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
@@ -30,39 +33,46 @@ const services = Layer.mergeAll(
   Layer.provide(Logger.layer([]))
 )
 
+/** An app and a queue that brings it one message. */
+const oneMessage = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  const app = yield* startApp
+  const { id: orgId } = yield* makeOrganization()
+  const { projectId, production } = yield* makeProject(orgId, "shop")
+  yield* sql`update resource set spec = ${sql.json({ origin: app.origin })} where uid = ${production}::uuid`
+  const uid = uuid()
+  const change = {
+    action: "create",
+    uid,
+    kind: "Queue",
+    projectId,
+    environment: "production",
+    name: "jobs",
+    parentUid: production,
+    spec: {},
+    managedBy: "api"
+  } as const
+  yield* (yield* Resources).write(orgId, [change], actor)
+  const settings = {
+    paused: false,
+    retention_seconds: 3600,
+    dead_letter_uid: null,
+    path: "/",
+    max_batch_size: 10,
+    max_batch_wait_seconds: 0,
+    max_retries: 3,
+    retry_delay_seconds: 0
+  }
+  yield* (yield* QueueTables).apply({ orgId, uid, fence: 1n, environmentUid: production }, settings, 1)
+  yield* (yield* Messages).publish(orgId, uid, [{ body: "1", delaySeconds: 0 }], actor)
+  return { app, uid, environmentUid: production, orgId }
+})
+
 it.live("a process that is stopped gives back what it was delivering, for others at once and as no try", () =>
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
-    const app = yield* startApp
+    const { app, uid } = yield* oneMessage
     app.answer = () => {}
-    const { id: orgId } = yield* makeOrganization()
-    const { projectId, production } = yield* makeProject(orgId, "shop")
-    yield* sql`update resource set spec = ${sql.json({ origin: app.origin })} where uid = ${production}::uuid`
-    const uid = uuid()
-    const change = {
-      action: "create",
-      uid,
-      kind: "Queue",
-      projectId,
-      environment: "production",
-      name: "jobs",
-      parentUid: production,
-      spec: {},
-      managedBy: "api"
-    } as const
-    yield* (yield* Resources).write(orgId, [change], actor)
-    const settings = {
-      paused: false,
-      retention_seconds: 3600,
-      dead_letter_uid: null,
-      path: "/",
-      max_batch_size: 10,
-      max_batch_wait_seconds: 0,
-      max_retries: 3,
-      retry_delay_seconds: 0
-    }
-    yield* (yield* QueueTables).apply({ orgId, uid, fence: 1n, environmentUid: production }, settings, 1)
-    yield* (yield* Messages).publish(orgId, uid, [{ body: "1", delaySeconds: 0 }], actor)
     yield* Effect.scoped(
       Effect.andThen(
         Layer.build(Layer.fresh(consume.layer)),
@@ -78,4 +88,34 @@ it.live("a process that is stopped gives back what it was delivering, for others
       from queue_message where queue_uid = ${uid}::uuid`
     assert.deepStrictEqual(left, { attempt: 0, lease_token: null, due: true, held: 0 })
   }).pipe(Effect.provide(services))
+)
+
+it.live("a process whose clock is an hour off signs by the clock of the store", () =>
+  Effect.gen(function* () {
+    const { app, orgId, environmentUid } = yield* oneMessage
+    const real = yield* Clock.Clock
+    const ahead = Layer.succeed(Clock.Clock, {
+      ...real,
+      sleep: (duration) => real.sleep(duration),
+      currentTimeMillisUnsafe: () => real.currentTimeMillisUnsafe() + 3_600_000,
+      currentTimeMillis: Effect.map(real.currentTimeMillis, (now) => now + 3_600_000),
+      currentTimeNanosUnsafe: () => real.currentTimeNanosUnsafe(),
+      currentTimeNanos: real.currentTimeNanos
+    })
+    yield* Layer.build(Layer.fresh(consume.layer)).pipe(Effect.provide(ahead))
+    yield* Effect.sleep("10 millis").pipe(
+      Effect.repeat({ until: () => app.batches.length > 0 }),
+      Effect.timeout("10 seconds")
+    )
+    const [batch] = app.batches
+    if (batch === undefined) assert.fail("nothing came")
+    const { secrets } = yield* (yield* Invocations).target(orgId, environmentUid)
+    const headers = {
+      "webhook-id": String(batch.headers["webhook-id"]),
+      "webhook-timestamp": String(batch.headers["webhook-timestamp"]),
+      "webhook-signature": String(batch.headers["webhook-signature"])
+    }
+    // The library refuses what is more than five minutes off.
+    new Webhook(secrets.map(Redacted.value)[0] ?? "").verify(batch.raw, headers)
+  }).pipe(Effect.scoped, Effect.provide(services))
 )
