@@ -8,6 +8,8 @@ import { Database, type DatabaseSpec, type DatabaseStatus } from "#schemas/datab
 import { BackupHealth } from "#src/backups/health.ts"
 import { absent, type Difference, type Resource, register } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
+import { makeFailovers, remarkOn } from "./database-failover.ts"
+import { replicaCare } from "./database-replicas.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
 type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
@@ -35,19 +37,31 @@ export const layer = register(
     const servers = yield* PostgresServers
     const care = yield* serverCare
     const health = yield* BackupHealth
+    const replicas = yield* replicaCare
+    const failovers = yield* makeFailovers(replicas)
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
         const found = yield* retryable(servers.inspect(resource.uid))
-        if (Option.isNone(found)) return absent
+        if (Option.isNone(found)) {
+          return resource.deleting && resource.status !== null && (yield* replicas.remains(resource.uid))
+            ? { _tag: "Present" as const, status: resource.status, ready: false, differences: [] }
+            : absent
+        }
         const server = found.value
+        const last = server.failedOver
         const status: DatabaseStatus = {
           ...care.statusOf(server, resource.status?.server),
-          lineage: server.lineage
+          lineage: server.lineage,
+          // Until they are looked at again: how far they were tells what a failover may lose.
+          ...(resource.status?.replicas === undefined ? {} : { replicas: resource.status.replicas }),
+          ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
         }
         const present = { _tag: "Present" as const, status }
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { ...present, ready: false, differences: [] }
+        if (yield* failovers.isDue(resource, server))
+          return { ...present, ready: false, ...failingOver(server) }
         if (exchangeOf(resource, server) !== undefined) {
           return {
             ...present,
@@ -61,12 +75,18 @@ export const layer = register(
         const readiness = care.readiness(server, faults)
         // It works; that it could not be restored as promised is told with that.
         const trouble = yield* retryable(health({ orgId: resource.orgId, lineage: server.lineage }))
-        return {
+        const seen = {
           ...present,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...readiness,
           ...(Option.isSome(trouble) ? { remark: trouble.value } : {})
         }
+        if (!readiness.ready || faults.length > 0) return seen
+        const { replicas: standbys, ...upkeep } = yield* replicas.observe(resource)
+        const { replicas: _, ...primary } = status
+        const whole: DatabaseStatus = standbys.length === 0 ? primary : { ...primary, replicas: standbys }
+        const remark = yield* remarkOn(resource, whole, seen.remark)
+        return { ...seen, status: whole, ...upkeep, ...(remark === undefined ? {} : { remark }) }
       }),
 
       converge: Effect.fnUntraced(function* (resource) {
@@ -74,14 +94,39 @@ export const layer = register(
         yield* retryable(servers.claim(target))
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
-        const exchange = exchangeOf(resource, found.value)
-        if (exchange === undefined)
-          return yield* care.step(subjectOf(resource), found.value, servers.initialise(target))
+        const server = found.value
+        if (yield* failovers.isDue(resource, server)) return yield* failovers.failOver(resource, server)
+        const exchange = exchangeOf(resource, server)
+        if (exchange === undefined) {
+          const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))
+          if (!busy && server.process._tag === "Running") yield* replicas.step(resource)
+          return
+        }
         // The server is down between the first of these steps and the last.
         yield* Effect.repeat(retryable(servers.exchange(target, exchange)), { until: (done) => done })
       }),
 
-      remove: (resource) => care.remove({ uid: resource.uid, fence: resource.fence })
+      remove: Effect.fnUntraced(function* (resource) {
+        // The primary's fence is taken first, and goes last: until then a stalled run is refused.
+        const target = { uid: resource.uid, fence: resource.fence }
+        yield* retryable(servers.claim(target))
+        yield* replicas.remove(resource)
+        yield* care.remove(target)
+      })
     }
   })
 )
+
+const failingOver = ({ failover, startFailures }: PostgresServer) => ({
+  reason: "FailingOver",
+  message: startFailures?.message ?? "The data folder of the primary is gone",
+  differences: [
+    {
+      field: "/data",
+      message:
+        failover === undefined
+          ? "a standby is to take the primary's place"
+          : `the data of standby ${failover.replica} is not yet in the primary's place`
+    }
+  ]
+})

@@ -12,7 +12,12 @@ import type { DatabaseSpec } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { type Difference, Retryable } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { type PostgresServer, PostgresServers, type PostgresTarget } from "#src/infra/PostgresServers.ts"
+import {
+  type PostgresServer,
+  PostgresServers,
+  type PostgresTarget,
+  type ServerShape
+} from "#src/infra/PostgresServers.ts"
 import { appDatabase, appUser, configDigest } from "#src/infra/postgres-settings.ts"
 import { scramMatches } from "#src/infra/scram.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -25,6 +30,8 @@ export interface ServerWanted {
   readonly sku: DatabaseSpec["sku"]
   /** Whether finished segments of the log are put aside for backups. */
   readonly archived: boolean
+  /** For a standby: the server that it follows, and the slot there. */
+  readonly follows?: { readonly uid: string; readonly slot: string }
 }
 
 /** Time left on a certificate when it is replaced. */
@@ -87,16 +94,13 @@ export const serverCare = Effect.gen(function* () {
       : []
   })
 
-  const faultsOf = Effect.fnUntraced(function* (
-    subject: ServerWanted,
-    server: PostgresServer,
-    password: Redacted.Redacted
-  ) {
+  /** What is wrong with what the server is made of, whatever is in its data. */
+  const outerFaults = Effect.fnUntraced(function* (subject: ServerWanted, server: PostgresServer) {
     const faults: Array<Fault> = []
     if (server.port === undefined)
       faults.push({ field: "/port", message: "none is reserved", repair: "port" })
     faults.push(...(yield* certificateFault(server)))
-    const size = databaseSizes[subject.sku]
+    const { size } = shapeOf(subject)
     const wanted = yield* retryable(servers.wantedFiles(subject.uid, server, shapeOf(subject)))
     if (
       wanted === undefined ||
@@ -116,7 +120,8 @@ export const serverCare = Effect.gen(function* () {
     if (process._tag !== "Running") return faults
 
     const { live } = process
-    if (live.recovering) return faults
+    // Of others it is a sign that they are not ready to be asked.
+    if (live.recovering && subject.follows === undefined) return faults
     if (wanted !== undefined && live.config !== configDigest(wanted.config)) {
       faults.push({
         field: "/sku",
@@ -137,6 +142,18 @@ export const serverCare = Effect.gen(function* () {
         repair: "restart"
       })
     }
+    return faults
+  })
+
+  const faultsOf = Effect.fnUntraced(function* (
+    subject: ServerWanted,
+    server: PostgresServer,
+    password: Redacted.Redacted
+  ) {
+    const faults = yield* outerFaults(subject, server)
+    const { process } = server
+    if (process._tag !== "Running" || process.live.recovering) return faults
+    const { live } = process
     if (live.verifier === null)
       faults.push({ field: "/role", message: "the application's role is missing", repair: "role" })
     else if (!(yield* scramMatches(live.verifier, password))) {
@@ -217,7 +234,7 @@ export const serverCare = Effect.gen(function* () {
     subject: ServerWanted,
     server: PostgresServer,
     repair: Exclude<Repair, "data">,
-    password: Redacted.Redacted
+    password: Effect.Effect<Redacted.Redacted, Retryable>
   ) {
     const target: PostgresTarget = { uid: subject.uid, fence: subject.fence }
     const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
@@ -246,7 +263,7 @@ export const serverCare = Effect.gen(function* () {
         return yield* servers.start(target)
       case "role": {
         const known = server.process._tag === "Running" && server.process.live.verifier !== null
-        return yield* servers.setRole(target, known, password)
+        return yield* servers.setRole(target, known, yield* password)
       }
       case "database":
         return yield* servers.createDatabase(target)
@@ -257,7 +274,7 @@ export const serverCare = Effect.gen(function* () {
     }
   })
 
-  /** Takes the act that is due first. `data` makes the data folder. */
+  /** Takes the act that is due first and answers whether there was one. `data` makes the data folder. */
   const step = Effect.fnUntraced(function* (
     subject: ServerWanted,
     server: PostgresServer,
@@ -266,8 +283,18 @@ export const serverCare = Effect.gen(function* () {
     const password = yield* passwordOf(subject)
     const faults = yield* faultsOf(subject, server, password)
     const repair = order.find((one) => faults.some((fault) => fault.repair === one))
-    if (repair === undefined) return
-    yield* retryable(repair === "data" ? data : mend(subject, server, repair, password))
+    if (repair === undefined) return false
+    yield* retryable(repair === "data" ? data : mend(subject, server, repair, Effect.succeed(password)))
+    return true
+  })
+
+  /** As `step`, for a standby: what is in its data is the primary's. */
+  const outerStep = Effect.fnUntraced(function* (subject: ServerWanted, server: PostgresServer) {
+    const faults = yield* outerFaults(subject, server)
+    const repair = order.find((one) => faults.some((fault) => fault.repair === one))
+    if (repair === undefined || repair === "data") return false
+    yield* retryable(mend(subject, server, repair, passwordOf(subject)))
+    return true
   })
 
   const remove = Effect.fnUntraced(function* (target: PostgresTarget) {
@@ -276,10 +303,18 @@ export const serverCare = Effect.gen(function* () {
     yield* retryable(servers.delete(target))
   })
 
-  return { faultsOf, passwordOf, readiness, remove, statusOf, step }
+  return { faultsOf, outerFaults, outerStep, passwordOf, readiness, remove, statusOf, step }
 })
 
-const shapeOf = ({ sku, archived }: ServerWanted) => ({ size: databaseSizes[sku], archived })
+/** A standby with room for fewer connections than its primary could not start after the primary had shrunk. */
+const mostConnections = Math.max(...Object.values(databaseSizes).map(({ maxConnections }) => maxConnections))
+
+const shapeOf = ({ sku, archived, follows }: ServerWanted): ServerShape => ({
+  size:
+    follows === undefined ? databaseSizes[sku] : { ...databaseSizes[sku], maxConnections: mostConnections },
+  archived,
+  follows
+})
 
 /** Messages of the adapters are made for people; what went wrong out there may go right later. */
 export const retryable = Effect.mapError(

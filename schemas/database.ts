@@ -15,12 +15,39 @@ export const DatabaseSpec = Schema.Struct({
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
   credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
   backup: BackupPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed({}))),
+  /** Standbys that follow it and can take its place. Their keys are made of the database's uid. */
+  replicas: Schema.Literals([0, 2]).pipe(Schema.withDecodingDefaultKey(Effect.succeed(0 as const))),
   /** Which history its data folder belongs to, under which backups are kept. Absent: its own, named by its uid. */
   lineage: Schema.optionalKey(Schema.String),
   /** The branch that gets the data folder that the one of `lineage` takes the place of. */
   keptAs: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseSpec" })
 export type DatabaseSpec = typeof DatabaseSpec.Type
+
+/** A standby: a server of its own that can be read from. */
+export const DatabaseReplica = Schema.Struct({
+  number: Schema.Int,
+  host: Schema.String,
+  /** Null until it has one. */
+  port: Schema.NullOr(Schema.Int),
+  state: Schema.Literals(["copying", "catching_up", "streaming", "down"]),
+  /** How much of the primary's log it has not replayed; null: not known. */
+  lagBytes: Schema.NullOr(Schema.Int),
+  /** Age of the newest change that it has, unless it has all; null: not known. */
+  lagSeconds: Schema.NullOr(Schema.Int),
+  /** Why it is not as it should be. */
+  problem: Schema.NullOr(Schema.String)
+}).annotate({ identifier: "DatabaseReplica" })
+export type DatabaseReplica = typeof DatabaseReplica.Type
+
+export const DatabaseFailover = Schema.Struct({
+  at: Schema.String,
+  /** Number of the standby whose data took the place of the primary's. */
+  replica: Schema.Int,
+  /** What it is known to have lacked when both were last seen; null: not known. */
+  lagBytes: Schema.NullOr(Schema.Int)
+}).annotate({ identifier: "DatabaseFailover" })
+export type DatabaseFailover = typeof DatabaseFailover.Type
 
 export const DatabaseStatus = Schema.Struct({
   host: Schema.String,
@@ -31,7 +58,10 @@ export const DatabaseStatus = Schema.Struct({
   server: Schema.String,
   certificateExpiresAt: Schema.String,
   /** Which history the data folder belongs to. */
-  lineage: Schema.optionalKey(Schema.String)
+  lineage: Schema.optionalKey(Schema.String),
+  replicas: Schema.optionalKey(Schema.Array(DatabaseReplica)),
+  /** The last time that a standby took the primary's place. */
+  failover: Schema.optionalKey(DatabaseFailover)
 }).annotate({ identifier: "DatabaseStatus" })
 export type DatabaseStatus = typeof DatabaseStatus.Type
 
@@ -53,7 +83,14 @@ export const Database = defineKind({
     ServerDown: "The server process is gone; it is started again",
     Recovering: "The server replays its log after a crash",
     Promoting: "The data of a branch takes the place of what was there",
-    ArchivingFailing: "Finished log segments cannot be archived"
+    ArchivingFailing: "Finished log segments cannot be archived",
+    ArchivingBehind: "Finished log segments wait too long to be archived; the database works",
+    DestinationFailing: "Backups do not reach a destination; they are kept on this machine",
+    ReplicaCopying: "A standby is being copied; the database works",
+    ReplicaDown: "A standby does not run or does not follow; the database works",
+    ReplicaLagging: "A standby is far behind; the database works",
+    FailingOver: "The primary's data is lost or cannot be started; a standby takes its place",
+    FailedOver: "A standby has taken the place of the primary"
   },
   manifest: listSection("databases"),
   deadlineSeconds: 600

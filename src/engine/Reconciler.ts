@@ -55,6 +55,10 @@ export type Observation<Status> =
       readonly message?: string
       /** When it is on its way by itself: how soon to look again. */
       readonly pollAfter?: Duration.Input
+      /** What differs and takes a step, although users can rely on it as it is. */
+      readonly upkeep?: ReadonlyArray<Difference>
+      /** Worth telling while it is ready, instead of that all is well. */
+      readonly remark?: { readonly reason: string; readonly message: string }
     }
 
 export const absent: { readonly _tag: "Absent" } = { _tag: "Absent" }

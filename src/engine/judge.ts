@@ -1,8 +1,7 @@
 /** What it means that the steps of a run ended without an error. */
-import * as Duration from "effect/Duration"
 import type { EngineOptions } from "./options.ts"
 import type { Difference, Observation, Registration } from "./Reconciler.ts"
-import { backoff, driftDelay, listed, underway, type Verdict } from "./verdict.ts"
+import { backoff, driftDelay, listed, pollDelay, underway, type Verdict } from "./verdict.ts"
 import type { Claimed, StatusChange } from "./WorkStore.ts"
 
 /** What the steps of one run came to. */
@@ -62,10 +61,7 @@ export const judge = (
     waitingOn: null,
     lastError: null
   }
-  const poll = (fallback: number): number =>
-    observation._tag === "Present" && observation.pollAfter !== undefined
-      ? Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter))
-      : fallback
+  const poll = (fallback: number): number => pollDelay(observation, fallback)
 
   if (claimed.deleting && claimed.paused === null) {
     const gone = observation._tag === "Absent"
@@ -108,15 +104,21 @@ export const judge = (
     }
   }
   if (present && !open) {
+    const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
+      observation._tag === "Present" ? observation : {}
+    // Steps that mend nothing back off as others do.
+    const fruitless = upkeep.length > 0 && steps > 0
     return {
       ...base,
       outcome: "ready",
       phase: "ready",
-      ready: { status: "true", reason: "Converged", message: "Ready" },
+      ready: { status: "true", ...remark },
       synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
-      dueIn: driftDelay(registration, random),
+      dueIn: fruitless
+        ? backoff(claimed.attempt, options, random)
+        : poll(upkeep.length > 0 ? 1_000 : driftDelay(registration, random)),
       priority: 2,
-      fruitless: false
+      fruitless
     }
   }
   const reason = (observation._tag === "Present" ? observation.reason : undefined) ?? "Progressing"

@@ -13,7 +13,7 @@ import type { EngineOptions } from "./options.ts"
 import { type OutsideCall, OutsideLog } from "./outside.ts"
 import type { Observation, ReconcileError, Registration, Resource } from "./Reconciler.ts"
 import { quiet, type RunResult, report } from "./report.ts"
-import { driftDelay } from "./verdict.ts"
+import { driftDelay, pollDelay } from "./verdict.ts"
 import type { Claimed } from "./WorkStore.ts"
 
 /**
@@ -35,11 +35,12 @@ export const reconcile = (
       observation._tag === "Present" &&
       observation.ready &&
       observation.differences.length === 0 &&
+      (observation.upkeep ?? []).length === 0 &&
       isDeepStrictEqual(observation.status, claimed.status)
         ? Effect.map(Random.next, (random) => ({
             outcome: "ready" as const,
             driftFound: false,
-            recorded: { ...quiet(claimed), dueIn: driftDelay(registration, random) }
+            recorded: { ...quiet(claimed), dueIn: pollDelay(observation, driftDelay(registration, random)) }
           }))
         : full(registration, claimed, options, Exit.succeed(observation)),
     onFailure: (cause) => full(registration, claimed, options, Exit.failCause(cause))
@@ -96,7 +97,9 @@ const full = Effect.fn("reconcile")(
 const needsStep = (resource: Resource, observation: Observation<unknown>): boolean =>
   resource.deleting
     ? observation._tag === "Present"
-    : observation._tag === "Absent" || observation.differences.length > 0
+    : observation._tag === "Absent" ||
+      observation.differences.length > 0 ||
+      (observation.upkeep ?? []).length > 0
 
 const walk = Effect.fnUntraced(function* (
   registration: Registration,

@@ -3,7 +3,7 @@ import * as Duration from "effect/Duration"
 import type { Phase } from "#schemas/condition.ts"
 import type { ConditionInput } from "./conditions.ts"
 import type { EngineOptions } from "./options.ts"
-import type { Difference, Registration } from "./Reconciler.ts"
+import type { Difference, Observation, Registration } from "./Reconciler.ts"
 import type { Claimed, EngineEvent, Priority, StatusChange } from "./WorkStore.ts"
 
 /** How a run ended, for metrics. */
@@ -42,6 +42,12 @@ export const never = 10 * 365 * 86_400_000
 /** Jitter of a fifth keeps what was made together from being looked at together for ever. */
 export const driftDelay = (registration: Registration, random: number): number =>
   Duration.toMillis(Duration.fromInputUnsafe(registration.driftInterval)) * (0.9 + random * 0.2)
+
+/** When to look again at what is on its way by itself. */
+export const pollDelay = (observation: Observation<unknown>, otherwise: number): number =>
+  observation._tag === "Present" && observation.pollAfter !== undefined
+    ? Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter))
+    : otherwise
 
 /** Exponential backoff with full jitter, above a small floor; rare once stalled. */
 export const backoff = (attempt: number, options: EngineOptions, random: number): number => {

@@ -138,3 +138,13 @@ export const tellServer = (
   endpoint: PostgresEndpoint,
   text: string
 ): Effect.Effect<void, PostgresControlError> => Effect.asVoid(statement(endpoint, (sql) => sql.unsafe(text)))
+
+/** The rows of one question. */
+export const askRows = (
+  endpoint: PostgresEndpoint,
+  text: string
+): Effect.Effect<unknown, PostgresControlError> =>
+  Effect.map(
+    statement(endpoint, (sql) => sql.unsafe(text)),
+    (rows) => (Array.isArray(rows) ? [...rows] : rows)
+  )

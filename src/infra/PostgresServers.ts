@@ -11,6 +11,7 @@ import * as fs from "node:fs/promises"
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -31,6 +32,7 @@ import {
 import { PostgresBinaries } from "./postgres-binaries.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
 import { type Exchange, makeExchange } from "./postgres-exchange.ts"
+import { Failover, FailoverPlan, makeFailover } from "./postgres-failover.ts"
 import { serverFolders } from "./postgres-folders.ts"
 import { everyMoment, makeProcesses, type PostgresProcess } from "./postgres-process.ts"
 import {
@@ -58,7 +60,15 @@ const Assigned = Schema.Struct({
   /** File in `conf` with certificate and key. */
   certificate: Schema.optionalKey(Schema.String),
   /** Which history the data folder belongs to. Absent: its own. */
-  lineage: Schema.optionalKey(Schema.String)
+  lineage: Schema.optionalKey(Schema.String),
+  /** Starts in a row that failed for reasons that may lie in the data. */
+  startFailures: Schema.optionalKey(Schema.Struct({ count: Schema.Int, message: Schema.String })),
+  /** The data folder of a standby is on its way here. */
+  failover: Schema.optionalKey(FailoverPlan),
+  /** The last one that came. */
+  failedOver: Schema.optionalKey(Failover),
+  /** Of a standby: since when it does not follow its primary. */
+  aloneSince: Schema.optionalKey(Schema.Int)
 })
 export type Assigned = typeof Assigned.Type
 const AssignedText = Schema.fromJsonString(Assigned)
@@ -72,6 +82,10 @@ export interface PostgresServer {
   /** Which history the data folder belongs to. */
   readonly lineage: string
   readonly process: PostgresProcess
+  readonly startFailures: { readonly count: number; readonly message: string } | undefined
+  readonly failover: FailoverPlan | undefined
+  readonly failedOver: Failover | undefined
+  readonly aloneSince: number | undefined
 }
 
 /** What decides on a server's files, besides its port and its certificate. */
@@ -79,6 +93,8 @@ export interface ServerShape {
   readonly size: DatabaseSize
   /** Whether finished segments of the log are put aside for backups. */
   readonly archived: boolean
+  /** For a standby: whom it follows. */
+  readonly follows: { readonly uid: string; readonly slot: string } | undefined
 }
 
 const startSeconds = 60
@@ -86,7 +102,11 @@ export class PostgresServers extends Context.Service<
   PostgresServers,
   {
     /** None: there is nothing of this server. */
-    readonly inspect: (uid: string) => Effect.Effect<Option.Option<PostgresServer>, PostgresServerError>
+    readonly inspect: (
+      uid: string,
+      /** A server that has not answered after this is taken for one that does not answer yet. */
+      patience?: Duration.Input
+    ) => Effect.Effect<Option.Option<PostgresServer>, PostgresServerError>
     /** Where a server is reached by the control user; none while it has no port. */
     readonly endpoint: (uid: string) => Effect.Effect<Option.Option<PostgresEndpoint>, PostgresServerError>
     /** The files such a server should have; undefined while port or certificate are missing. */
@@ -110,6 +130,37 @@ export class PostgresServers extends Context.Service<
     readonly initialise: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     /** One step of putting another data folder in the place of this server's; true once nothing is left to do. */
     readonly exchange: (target: PostgresTarget, plan: Exchange) => Effect.Effect<boolean, PostgresServerError>
+    /** Ends the server even if its data folder was taken from under it. */
+    readonly endPrimary: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    /** Decides that a standby's data folder takes the place of this server's, which has ended. */
+    readonly beginFailover: (
+      target: PostgresTarget,
+      plan: FailoverPlan
+    ) => Effect.Effect<void, PostgresServerError>
+    /** One step of that; true once nothing is left to do. */
+    readonly failOver: (target: PostgresTarget) => Effect.Effect<boolean, PostgresServerError>
+    /** Removes data folders that failovers have set aside. */
+    readonly removeSetAside: (
+      target: PostgresTarget,
+      folders: ReadonlyArray<string>
+    ) => Effect.Effect<void, PostgresServerError>
+    /** Removes the data folder, and notes to which history the next one will belong. */
+    readonly dropData: (target: PostgresTarget, lineage: string) => Effect.Effect<void, PostgresServerError>
+    /** Notes since when a standby is on its own; undefined: it is not. */
+    readonly noteAlone: (
+      target: PostgresTarget,
+      since: number | undefined
+    ) => Effect.Effect<void, PostgresServerError>
+    /** A slot that keeps the log from now on; `anew`: also instead of one that is there. */
+    readonly makeSlot: (
+      target: PostgresTarget,
+      slot: string,
+      anew: boolean
+    ) => Effect.Effect<void, PostgresServerError>
+    readonly dropSlots: (
+      target: PostgresTarget,
+      slots: ReadonlyArray<string>
+    ) => Effect.Effect<void, PostgresServerError>
     readonly start: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly reload: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly stop: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
@@ -185,7 +236,11 @@ export class PostgresServers extends Context.Service<
           )
         )
 
-      const { pidOf, processOf, halt } = makeProcesses(host, dataOf)
+      const { pidOf, processOf, halt, endOrphan } = makeProcesses(host, dataOf)
+      const stopped = Effect.fnUntraced(function* (uid: string) {
+        const pid = yield* pidOf(uid)
+        if (pid !== undefined) yield* halt(uid, pid)
+      })
       const endpoint = (now: Assigned) => ({ socketDir: host.socketDir, port: now.port ?? 0 })
 
       const tell = (name: string, target: PostgresTarget, text: string) =>
@@ -218,8 +273,44 @@ export class PostgresServers extends Context.Service<
       return PostgresServers.of({
         exchange: makeExchange({ act, assigned, claim, exists, folders, halt, pidOf, writeAssigned }),
 
+        failOver: makeFailover({ act, assigned, claim, exists, folders, stopped, writeAssigned }),
+        endPrimary: (target) =>
+          act("postgres.endPrimary", target, ({ port }) =>
+            Effect.andThen(
+              stopped(target.uid),
+              port === undefined ? Effect.void : endOrphan(target.uid, port)
+            )
+          ),
+        beginFailover: (target, failover) =>
+          act("postgres.beginFailover", target, (now) => writeAssigned(target.uid, { ...now, failover })),
+        removeSetAside: (target, asides) =>
+          act("postgres.removeSetAside", target, () =>
+            Effect.forEach(asides, (folder) => host.removeAll(folder), { discard: true })
+          ),
+        dropData: (target, lineage) =>
+          act("postgres.dropData", target, ({ aloneSince: _, startFailures: __, ...now }) =>
+            Effect.gen(function* () {
+              yield* stopped(target.uid)
+              yield* host.removeAll(dataOf(target.uid))
+              yield* writeAssigned(target.uid, { ...now, lineage })
+            })
+          ),
+        noteAlone: (target, since) =>
+          act("postgres.noteAlone", target, ({ aloneSince: _, ...now }) =>
+            writeAssigned(target.uid, since === undefined ? now : { ...now, aloneSince: since })
+          ),
+        makeSlot: (target, slot, anew) =>
+          tell(
+            "postgres.makeSlot",
+            target,
+            `${anew ? dropSlot(slot) : ""}
+             select pg_create_physical_replication_slot('${slot}', true)
+             where not exists (select from pg_replication_slots where slot_name = '${slot}')`
+          ),
+        dropSlots: (target, slots) => tell("postgres.dropSlots", target, slots.map(dropSlot).join("")),
+
         inspect: Effect.fn("PostgresServers.inspect")(
-          function* (uid) {
+          function* (uid, patience) {
             if (!(yield* exists(dirOf(uid)))) return Option.none()
             const now = yield* assigned(uid)
             const certificate =
@@ -234,7 +325,11 @@ export class PostgresServers extends Context.Service<
               },
               certificate: certificate === "" ? undefined : certificate,
               lineage: now?.lineage ?? uid,
-              process: yield* processOf(uid, now?.port)
+              process: yield* processOf(uid, now?.port, patience),
+              startFailures: now?.startFailures,
+              failover: now?.failover,
+              failedOver: now?.failedOver,
+              aloneSince: now?.aloneSince
             }
             return Option.some(server)
           },
@@ -246,11 +341,13 @@ export class PostgresServers extends Context.Service<
             now?.port === undefined ? Option.none() : Option.some(endpoint(now))
           ),
 
-        wantedFiles: Effect.fnUntraced(function* (uid, server, { size, archived }) {
+        wantedFiles: Effect.fnUntraced(function* (uid, server, { size, archived, follows }) {
           const now = yield* assigned(uid)
+          const primary = follows === undefined ? undefined : yield* assigned(follows.uid)
           if (now?.port === undefined || now.certificate === undefined || server.certificate === undefined) {
             return undefined
           }
+          if (follows !== undefined && primary?.port === undefined) return undefined
           const file = path.join(confOf(uid), now.certificate)
           const settings: PostgresSettings = {
             size,
@@ -260,6 +357,10 @@ export class PostgresServers extends Context.Service<
             dataDir: dataOf(uid),
             confDir: confOf(uid),
             archiveDir: archived ? spoolOf(uid, now) : undefined,
+            follows:
+              follows === undefined || primary?.port === undefined
+                ? undefined
+                : { port: primary.port, slot: follows.slot },
             certificate: file,
             key: file,
             systemUsers
@@ -338,6 +439,11 @@ export class PostgresServers extends Context.Service<
               const { uid } = target
               if ((yield* pidOf(uid)) !== undefined) return
               const logFile = path.join(dirOf(uid), "postgres.log")
+              const said = Effect.map(
+                host.readFile(logFile),
+                Option.getOrElse(() => "")
+              )
+              const before = (yield* said).length
               const pid = yield* host.spawn({
                 command: programs.postgres,
                 args: ["-D", confOf(uid)],
@@ -358,11 +464,18 @@ export class PostgresServers extends Context.Service<
               )
               // Still replaying its log is no failure: the next look finds it busy and waits.
               if (Option.isSome(settled) && settled.value === "ended") {
-                const log = yield* host.readFile(logFile)
-                return yield* new PostgresServerError({
-                  reason: "StartFailed",
-                  message: `The database server ended as it started: ${lastLine(Option.getOrElse(log, () => ""))}`
-                })
+                const log = (yield* said).slice(before)
+                const reason = log.split("\n").findLast((line) => /FATAL|PANIC/.test(line)) ?? log
+                const message = `The database server ended as it started: ${lastLine(reason)}`
+                if (!notOfTheData.test(log)) {
+                  const count = (now.startFailures?.count ?? 0) + 1
+                  yield* writeAssigned(uid, { ...now, startFailures: { count, message } })
+                }
+                return yield* new PostgresServerError({ reason: "StartFailed", message })
+              }
+              if (Option.isSome(settled) && now.startFailures !== undefined) {
+                const { startFailures: _, ...opened } = now
+                yield* writeAssigned(uid, opened)
               }
             })
           ),
@@ -455,3 +568,11 @@ export class PostgresServers extends Context.Service<
 }
 
 const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice(0, 300) ?? "no reason given"
+
+/** Another data folder would meet the same: an address that is taken, a setting, memory, a full disk. */
+const notOfTheData =
+  /could not bind|could not create|lock file|configuration file|shared memory|allocate memory|No space left|another postmaster|already in use/i
+
+/** A slot that somebody uses stays: whoever it is ends first. Names are made by the platform. */
+const dropSlot = (slot: string) =>
+  `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active;`

@@ -100,7 +100,7 @@ export const makeExchange = (parts: Parts) => {
 }
 
 /** Durable before the next step looks at it. */
-const moved = (from: string, to: string) =>
+export const moved = (from: string, to: string) =>
   Effect.tryPromise({
     try: async () => {
       await fs.rename(from, to)

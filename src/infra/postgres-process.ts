@@ -1,5 +1,6 @@
 /** The process of a managed Postgres server: found by the pid file that it keeps itself, asked, and ended. */
 import * as path from "node:path"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
@@ -18,17 +19,25 @@ export const everyMoment = Schedule.spaced("25 millis")
 const fastStopSeconds = 30
 
 export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => string) => {
+  // Whole words of the path: the key of a standby begins with its primary's.
+  const marker = (uid: string) => `/${uid}/conf`
   /** Pid of the server's main process, from the file it keeps itself. */
   const pidOf = Effect.fnUntraced(function* (uid: string) {
     const text = yield* Effect.mapError(host.readFile(path.join(dataOf(uid), "postmaster.pid")), failed)
     const pid = Number(Option.getOrElse(text, () => "").split("\n", 1)[0])
     if (!Number.isInteger(pid) || pid <= 1) return undefined
-    return (yield* host.isRunning(pid, uid)) ? pid : undefined
+    return (yield* host.isRunning(pid, marker(uid))) ? pid : undefined
   })
-  const processOf = Effect.fnUntraced(function* (uid: string, port: number | undefined) {
+  const processOf = Effect.fnUntraced(function* (
+    uid: string,
+    port: number | undefined,
+    patience: Duration.Input = "1 minute"
+  ) {
     if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
     const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
       Effect.catchIf(isStarting, () => Effect.succeedNone),
+      Effect.timeoutOption(patience),
+      Effect.map(Option.flatten),
       Effect.mapError(failed)
     )
     return Option.isSome(live)
@@ -58,5 +67,22 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
     })
   })
 
-  return { pidOf, processOf, halt }
+  /** Ends a server whose data folder was taken from under it: it holds the socket, and would still take writes. */
+  const endOrphan = Effect.fnUntraced(function* (uid: string, port: number) {
+    const lock = path.join(host.socketDir, `.s.PGSQL.${port}.lock`)
+    const text = yield* Effect.mapError(host.readFile(lock), failed)
+    const pid = Number(Option.getOrElse(text, () => "").split("\n", 1)[0])
+    if (!Number.isInteger(pid) || pid <= 1) return
+    const runs = host.isRunning(pid, marker(uid))
+    for (const signal of ["SIGQUIT", "SIGKILL"] as const) {
+      if (!(yield* runs)) return
+      yield* host.kill(pid, signal)
+      yield* Effect.timeoutOption(
+        Effect.repeat(runs, { until: (alive) => !alive, schedule: everyMoment }),
+        "10 seconds"
+      )
+    }
+  })
+
+  return { pidOf, processOf, halt, endOrphan }
 }

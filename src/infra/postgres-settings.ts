@@ -20,6 +20,8 @@ export interface PostgresSettings {
   readonly confDir: string
   /** Where finished segments of the log are put; absent: they are not kept. */
   readonly archiveDir: string | undefined
+  /** For a standby: where its primary listens, and which slot keeps the log for it. */
+  readonly follows: { readonly port: number; readonly slot: string } | undefined
   /** File names in the folder of certificates. */
   readonly certificate: string
   readonly key: string
@@ -43,6 +45,27 @@ const archiveCommand = (archiveDir: string) => {
   const temporary = `${shellWord(`${archiveDir}/.`)}%f.new`
   return `cmp -s %p ${target} || { test ! -f ${target} && cp -p %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; }`
 }
+
+/** A value of a connection string (libpq, "Connection Strings"). */
+const connectionValue = (value: string) => `'${value.replaceAll(/[\\']/g, "\\$&")}'`
+
+/** Reads are served while the log is replayed; the log comes over the primary's Unix socket. */
+const followingLines = ({ follows, socketDir }: PostgresSettings): ReadonlyArray<string> =>
+  follows === undefined
+    ? [
+        // When it takes over from another server it replays the log that it has, and opens.
+        "hot_standby = off",
+        "restore_command = 'false'"
+      ]
+    : [
+        "hot_standby = on",
+        `primary_conninfo = ${quoted(
+          `host=${connectionValue(socketDir)} port=${follows.port} user=${controlUser} application_name=${follows.slot}`
+        )}`,
+        `primary_slot_name = ${quoted(follows.slot)}`,
+        "wal_receiver_status_interval = 1s",
+        "wal_retrieve_retry_interval = 1s"
+      ]
 
 export const renderConfig = (settings: PostgresSettings): string => {
   const { size } = settings
@@ -78,6 +101,9 @@ export const renderConfig = (settings: PostgresSettings): string => {
           // Bounds what a lost machine can cost to a minute of writes.
           "archive_timeout = 60s"
         ]),
+    ...followingLines(settings),
+    // A standby that is away for longer is copied again: it must not fill the disk.
+    "max_slot_wal_keep_size = 2GB",
     "min_wal_size = 32MB",
     "max_wal_size = 256MB",
     "shared_preload_libraries = 'pg_stat_statements'",
@@ -99,10 +125,11 @@ export const configDigest = (config: string): string => /svc\.config = '([0-9a-f
 /** Over the Unix socket: the control user, and nobody else. */
 export const socketAccess = `local all ${controlUser} peer map=svc\n`
 
-/** Over the network: TLS, a password, the application's role, its own database, and nothing else. */
+/** Over the socket also the log, for standbys. Over the network: TLS, a password, the application's role, its own database, and nothing else. */
 export const renderAccess = (): string =>
   [
     socketAccess.trimEnd(),
+    `local replication ${controlUser} peer map=svc`,
     `hostssl ${appDatabase} ${appUser} 0.0.0.0/0 scram-sha-256`,
     `hostssl ${appDatabase} ${appUser} ::/0 scram-sha-256`,
     ""

@@ -163,7 +163,7 @@ describe("plans", () => {
     assert.deepStrictEqual(plan(empty, open).blockers, [])
   })
 
-  it("sections and fields that are not available yet block the plan and name the place", () => {
+  it("sections that are not available yet block the plan and name the place", () => {
     const project = {
       name: "A",
       slug: "alpha",
@@ -176,7 +176,7 @@ describe("plans", () => {
     const { blockers } = plan(parsed.success.manifest, [])
     assert.sameMembers(
       blockers.map(({ pointer }) => pointer),
-      ["/projects/0/realtime", "/projects/0/databases/0/replicas"]
+      ["/projects/0/realtime"]
     )
     assert.isTrue(blockers.every(({ code }) => code === "not_available"))
   })

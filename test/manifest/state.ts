@@ -40,7 +40,8 @@ const randomProject = (random: Randomness, slug: string): ManifestProject => {
       name: random.pick(["main", "data"]),
       environment,
       sku: random.pick(["db-n1", "db-s1", "db-s2"]),
-      region: "local"
+      region: "local",
+      ...(random.chance(0.5) ? { replicas: random.pick([0, 2] as const) } : {})
     })),
     caches: places.flatMap((environment) =>
       random.some(["one", "two", "three"], 0.4).map((name) => ({

@@ -39,7 +39,12 @@ export const reachGoal = Effect.fnUntraced(function* (
       Effect.gen(function* () {
         const observation = yield* look(target, resource)
         if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
-        if (observation._tag === "Present" && !resource.deleting && observation.differences.length === 0) {
+        const upkeep = observation._tag === "Present" ? (observation.upkeep ?? []) : []
+        if (
+          observation._tag === "Present" &&
+          !resource.deleting &&
+          observation.differences.length + upkeep.length === 0
+        ) {
           trouble = observation.message ?? "it is not ready and nothing differs"
           const poll = Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? 200))
           yield* Effect.sleep(Math.min(poll, 200))
@@ -50,7 +55,9 @@ export const reachGoal = Effect.fnUntraced(function* (
         trouble =
           observation._tag === "Absent"
             ? "it is absent"
-            : observation.differences.map(({ field, message }) => `${field}: ${message}`).join("; ")
+            : [...observation.differences, ...upkeep]
+                .map(({ field, message }) => `${field}: ${message}`)
+                .join("; ")
         return false
       })
     )
@@ -66,4 +73,9 @@ export const reachGoal = Effect.fnUntraced(function* (
 })
 
 const isReady = (observation: Observation<unknown>): boolean =>
-  observation._tag === "Present" && observation.ready && observation.differences.length === 0
+  observation._tag === "Present" &&
+  observation.ready &&
+  observation.differences.length === 0 &&
+  (observation.upkeep ?? []).length === 0 &&
+  // Ready, and something is still on its way.
+  observation.pollAfter === undefined

@@ -195,7 +195,9 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
           yield* drift.disturb(world, resource)
           const seen = yield* run(world, resource, look)
           const fields =
-            seen._tag === "Absent" ? ["absent"] : seen.differences.map((difference) => difference.field)
+            seen._tag === "Absent"
+              ? ["absent"]
+              : [...seen.differences, ...(seen.upkeep ?? [])].map((difference) => difference.field)
           assert.include(fields, drift.field)
           assert.isNotEmpty(yield* writesOf(world, resource), "repairing it takes a write")
           assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)

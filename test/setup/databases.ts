@@ -15,6 +15,7 @@ import { AppConfig } from "#src/config.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/Host.ts"
+import { Hydrations } from "#src/infra/Hydrations.ts"
 import { tellServer } from "#src/infra/PostgresControl.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
@@ -57,7 +58,11 @@ export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
   )
 
 export const databaseReconciler = (world: DatabaseWorld) =>
-  database.layer.pipe(Layer.provide(databaseServices(world)), Layer.provideMerge(Registry.layer))
+  database.layer.pipe(
+    Layer.provide(Hydrations.layer),
+    Layer.provide(databaseServices(world)),
+    Layer.provideMerge(Registry.layer)
+  )
 
 export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> = {}): DatabaseResource => {
   const resource: DatabaseResource = {
@@ -68,7 +73,14 @@ export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> =
     environment: "production",
     name: "main",
     parentUid: null,
-    spec: { sku: "db-n1", region: "local", credentialVersion: 1, backup: defaultBackupPolicy, ...spec },
+    spec: {
+      sku: "db-n1",
+      region: "local",
+      credentialVersion: 1,
+      backup: defaultBackupPolicy,
+      replicas: 0,
+      ...spec
+    },
     generation: 1,
     status: null,
     deleting: false,

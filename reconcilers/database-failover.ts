@@ -1,0 +1,195 @@
+/**
+ * What happens to a database whose data is lost, or whose server cannot be started again and again: the standby that
+ * has most of the log gives its data folder (`postgres-failover.ts`). A primary that restarts, or recovers from a
+ * crash, is waited for; and no new data is made while a standby holds some.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import type { DatabaseReplica, DatabaseStatus } from "#schemas/database.ts"
+import { Retryable } from "#src/engine/Reconciler.ts"
+import { type PostgresServer, PostgresServers, type PostgresTarget } from "#src/infra/PostgresServers.ts"
+import { replicaNumbers, standbyKey } from "#src/infra/postgres-standby.ts"
+import {
+  type DatabaseResource,
+  damagedAfter,
+  lineageOf,
+  ReplicaOptions,
+  type replicaCare,
+  standbyOf
+} from "./database-replicas.ts"
+import { retryable, serverCare } from "./postgres-server.ts"
+
+/** How long a standby may take to write down what it has received of a primary that ended. */
+const drainSeconds = 5
+/** Acts that a standby may need before it can be asked. */
+const mostActs = 10
+
+export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Success<typeof replicaCare>) {
+  const servers = yield* PostgresServers
+  const care = yield* serverCare
+
+  /** Standbys with data of the right history. */
+  const holders = Effect.fnUntraced(function* (resource: DatabaseResource) {
+    const found = yield* Effect.forEach(
+      replicaNumbers,
+      (number) =>
+        Effect.map(replicas.inspect(resource.uid, number), (server) => ({
+          number,
+          server: Option.getOrUndefined(server)
+        })),
+      { concurrency: replicaNumbers.length }
+    )
+    return found.filter(({ server }) => server?.initialised && server.lineage === lineageOf(resource))
+  })
+  const usable = (resource: DatabaseResource) =>
+    Effect.map(holders(resource), (some) =>
+      some.filter(({ server }) => (server?.startFailures?.count ?? 0) < damagedAfter)
+    )
+
+  /** Whether a standby is to take the place of this server, or is just taking it. */
+  const isDue = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
+    if (server.failover !== undefined) return true
+    const damaged = server.process._tag === "Stopped" && (server.startFailures?.count ?? 0) >= damagedAfter
+    if (server.initialised && !damaged) return false
+    return (yield* usable(resource)).length > 0
+  })
+
+  /** Brings standbys up that are down: only those that run can tell how much of the log they have. */
+  const roused = Effect.fnUntraced(function* (resource: DatabaseResource) {
+    for (const { number } of yield* usable(resource)) {
+      const subject = standbyOf(resource, number)
+      yield* retryable(servers.claim({ uid: subject.uid, fence: resource.fence }))
+      for (let acts = 0; acts < mostActs; acts++) {
+        const server = yield* replicas.inspect(resource.uid, number)
+        if (Option.isNone(server)) break
+        // A start that fails is counted, and this one is passed over at last.
+        const more = yield* Effect.catch(care.outerStep(subject, server.value), (error) =>
+          Effect.as(Effect.logWarning(`standby ${number} cannot take over yet: ${error.message}`), false)
+        )
+        if (!more) break
+      }
+    }
+  })
+
+  /** The standby with most of the log, once it receives no more of it. */
+  const chosen = Effect.fnUntraced(function* (resource: DatabaseResource) {
+    const positions = yield* Effect.forEach(
+      yield* usable(resource),
+      Effect.fnUntraced(function* ({ number }) {
+        const ask = replicas.positionOf(standbyKey(resource.uid, number))
+        yield* ask.pipe(
+          Effect.repeat({
+            until: (now) => Option.isNone(now) || !now.value.receiving,
+            schedule: Schedule.spaced("100 millis")
+          }),
+          Effect.timeoutOption(`${drainSeconds} seconds`)
+        )
+        return Option.map(yield* ask, ({ received }) => ({ number, received }))
+      }),
+      { concurrency: replicaNumbers.length }
+    )
+    return positions
+      .flatMap(Option.toArray)
+      .reduce<{ readonly number: number; readonly received: number } | undefined>(
+        (best, one) => (best === undefined || one.received > best.received ? one : best),
+        undefined
+      )
+  })
+
+  const failOver = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
+    const target: PostgresTarget = { uid: resource.uid, fence: resource.fence }
+    if (server.failover === undefined) {
+      // Standbys are told where their primary will be.
+      if (server.port === undefined) yield* retryable(servers.reservePort(target))
+      yield* roused(resource)
+      yield* retryable(servers.endPrimary(target))
+      const best = yield* chosen(resource)
+      if (best === undefined) {
+        return yield* new Retryable({
+          reason: "FailingOver",
+          message: "The primary is lost, and no standby can be asked how much of the log it has"
+        })
+      }
+      const last = resource.status?.replicas?.find(({ number }) => number === best.number)
+      yield* retryable(
+        servers.beginFailover(target, {
+          at: yield* Clock.currentTimeMillis,
+          replica: best.number,
+          lagBytes: last?.lagBytes ?? null,
+          from: standbyKey(resource.uid, best.number),
+          lineage: lineageOf(resource)
+        })
+      )
+    }
+    // The server is down between the first of these steps and the last.
+    yield* Effect.repeat(retryable(servers.failOver(target)), { until: (done) => done })
+  })
+
+  /** New, empty data; refused while there is other data to be had. */
+  const initialise = Effect.fnUntraced(function* (resource: DatabaseResource) {
+    const some = yield* holders(resource)
+    if (some.length === 0)
+      return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
+    const why = some.flatMap(({ server }) => server?.startFailures?.message ?? [])[0] ?? "they do not start"
+    return yield* new Retryable({
+      reason: "FailingOver",
+      message: `The data folder is gone, and no standby can take its place: ${why}`
+    })
+  })
+
+  return { failOver, initialise, isDue }
+})
+
+/** What is told of standbys while the database is ready. */
+export const remarkOn = Effect.fnUntraced(function* (
+  { status }: DatabaseResource,
+  now: Pick<DatabaseStatus, "failover" | "replicas">,
+  /** What else is worth telling. */
+  other: { readonly reason: string; readonly message: string } | undefined
+) {
+  const { lagBytes: tooMuch } = yield* ReplicaOptions
+  const { failover, replicas = [] } = now
+  if (failover !== undefined && status?.failover?.at !== failover.at) {
+    const lag =
+      failover.lagBytes === null
+        ? "how far it was behind is not known"
+        : `it was ${failover.lagBytes} bytes of the log behind when both were last seen`
+    return {
+      reason: "FailedOver",
+      message: `Standby ${failover.replica} has taken the primary's place at ${failover.at}; ${lag}, and what it had not received is lost`
+    }
+  }
+  if (other !== undefined) return other
+  const told = (reason: string, some: ReadonlyArray<DatabaseReplica>, what: string) =>
+    some.length === 0
+      ? []
+      : [
+          {
+            reason,
+            message: some
+              .map(
+                ({ number, problem }) => `Standby ${number} ${what}${problem === null ? "" : `. ${problem}`}`
+              )
+              .join("; ")
+          }
+        ]
+  return [
+    ...told(
+      "ReplicaDown",
+      replicas.filter(({ state }) => state === "down"),
+      "does not follow"
+    ),
+    ...told(
+      "ReplicaCopying",
+      replicas.filter(({ state }) => state === "copying"),
+      "is being copied"
+    ),
+    ...told(
+      "ReplicaLagging",
+      replicas.filter(({ lagBytes }) => (lagBytes ?? 0) > tooMuch),
+      "is far behind"
+    )
+  ][0]
+})

@@ -1,0 +1,105 @@
+/** A database with standbys on a machine of its own, and the ways in which tests look at it. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { ReplicaOptions } from "#reconcilers/database-replicas.ts"
+import { type DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
+import { type Observation, Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { standbyKey } from "#src/infra/postgres-standby.ts"
+import { look, reachGoal, type Target } from "#test/reconcilers/settle.ts"
+import {
+  asApplication,
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseReconciler,
+  folderOf,
+  makeDatabase
+} from "./databases.ts"
+
+let fence = 0n
+/** One run of one control plane, with the next fence. */
+export const asControlPlane = <A, E>(
+  world: DatabaseWorld,
+  resource: DatabaseResource,
+  body: (target: Target, resource: Resource) => Effect.Effect<A, E>,
+  options: Partial<ReplicaOptions> = {}
+) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("Database")!
+    return yield* body(reconciler, { ...resource, fence: ++fence })
+  }).pipe(
+    Effect.provide(databaseReconciler(world), { local: true }),
+    Effect.provideService(ReplicaOptions, {
+      aloneMs: 300_000,
+      keepFailedMs: 7 * 86_400_000,
+      lagBytes: 64 << 20,
+      ...options
+    })
+  )
+
+export const settle = (world: DatabaseWorld, resource: DatabaseResource, options?: Partial<ReplicaOptions>) =>
+  asControlPlane(world, resource, (target, current) => reachGoal(target, current, 60_000), options)
+
+export const seen = (
+  world: DatabaseWorld,
+  resource: DatabaseResource,
+  options?: Partial<ReplicaOptions>
+): Effect.Effect<Observation<unknown>, unknown> => asControlPlane(world, resource, look, options)
+
+const decodeStatus = Schema.decodeUnknownSync(DatabaseStatus)
+export const statusOf = (observation: Observation<unknown>): DatabaseStatus => {
+  if (observation._tag === "Absent") throw new Error("the database is absent")
+  return decodeStatus(observation.status)
+}
+
+export const makeReplicated = (world: DatabaseWorld, spec: Partial<DatabaseSpec> = {}): DatabaseResource =>
+  makeDatabase(world, { replicas: 2, ...spec })
+
+export const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
+  ...resource,
+  generation: resource.generation + 1,
+  spec: { ...resource.spec, ...values }
+})
+
+/** A standby, for helpers that look at no more than where a server is and whose password it takes. */
+export const standby = (
+  world: DatabaseWorld,
+  resource: DatabaseResource,
+  number: number
+): DatabaseResource => {
+  const uid = standbyKey(resource.uid, number)
+  const password = world.secrets.read({ orgId: resource.orgId, uid: resource.uid, field: "password" })
+  if (password !== undefined) world.secrets.write({ orgId: resource.orgId, uid, field: "password" }, password)
+  return { ...resource, uid }
+}
+
+export const postmaster = (world: DatabaseWorld, resource: DatabaseResource): number =>
+  Number(
+    fs.readFileSync(path.join(folderOf(world, resource), "data", "postmaster.pid"), "utf8").split("\n", 1)[0]
+  )
+
+/** Main process and children of a server. */
+export const processesOf = (pid: number): ReadonlyArray<number> => {
+  const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim()
+  return [pid, ...(children === "" ? [] : children.split(" ").map(Number))]
+}
+
+export const rowsIn = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.map(
+    asApplication(world, resource, (sql) => sql`select count(*)::int as n from ledger`),
+    ([row]): unknown => row?.["n"]
+  )
+
+/** Until it is true; what fails meanwhile counts as false. */
+export const eventually = (what: string, condition: Effect.Effect<boolean, unknown>, seconds = 60) =>
+  condition.pipe(
+    Effect.catch(() => Effect.succeed(false)),
+    Effect.flatMap((done) => (done ? Effect.succeed(true) : Effect.as(Effect.sleep("100 millis"), false))),
+    Effect.repeat({ until: (done) => done }),
+    Effect.timeoutOrElse({
+      duration: `${seconds} seconds`,
+      orElse: () => Effect.die(new Error(`it did not come true within ${seconds} s that ${what}`))
+    }),
+    Effect.asVoid
+  )
