@@ -147,7 +147,6 @@ export const layer = register(
       const { orgId, uid, fence } = resource
       const ref = { orgId, uid, fence }
       const name = installation.nameOf(uid)
-      if (step.do === "wait" || step.do === "nothing") return
       if (step.do === "blocked")
         return yield* new Retryable({
           message: step.message,
@@ -157,10 +156,13 @@ export const layer = register(
         return yield* write("begin", runs.begin({ ...ref, projectId: resource.projectId ?? "" }))
       yield* fenced(runs.claim(ref))
       switch (step.do) {
+        case "wait":
+        case "nothing":
+          return
         case "startEngine":
           return yield* retryable(engine.start)
         case "pull":
-          return yield* pulls.start(uid, yield* pullRequest(resource))
+          return yield* outside("executions.pull", "write")(pulls.start(uid, yield* pullRequest(resource)))
         case "pulled":
           return yield* write("pulled", runs.pulled(ref, step.image))
         case "make": {

@@ -7,6 +7,7 @@ import * as database from "./database.ts"
 import * as databaseBranch from "./database-branch.ts"
 import * as envVariables from "./env-variables.ts"
 import * as environment from "./environment.ts"
+import * as execution from "./execution.ts"
 import * as project from "./project.ts"
 import * as queue from "./queue.ts"
 
@@ -19,5 +20,6 @@ export const reconcilers = Layer.mergeAll(
   databaseBranch.layer,
   cache.layer,
   queue.layer,
-  cron.layer
+  cron.layer,
+  execution.layer
 )

@@ -6,6 +6,7 @@ import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
+import { Execution } from "./execution.ts"
 import type { Kind } from "./kind.ts"
 import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
@@ -19,7 +20,8 @@ export const kinds = [
   DatabaseBranch,
   Cache,
   Queue,
-  Cron
+  Cron,
+  Execution
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

@@ -28,6 +28,8 @@ import * as cronRunner from "./crons/runner.ts"
 import { Engine } from "./engine/Engine.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
+import * as executions from "./executions/services.ts"
+import * as executionTidy from "./executions/tidy.ts"
 import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
 import { Host } from "./infra/Host.ts"
 import { Hydrations } from "./infra/Hydrations.ts"
@@ -155,13 +157,14 @@ export const controlPlane = Layer.unwrap(
           cronRuns,
           webhooks,
           budgetTidy.layer,
+          executionTidy.layer,
           backupLoops
         )
       : Housekeeping.layer
     return Layer.mergeAll(servers, loops).pipe(
       Layer.provide(engine),
       Layer.provide(Mail.layer),
-      Layer.provide([Crons.layer, Budgets.layer, Catalog.layer]),
+      Layer.provide([Crons.layer, Budgets.layer, Catalog.layer, executions.layer]),
       Layer.provide(backups),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),

@@ -16,6 +16,8 @@ import { Promotions } from "#src/branches/Promotions.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
+import { Executions } from "#src/executions/Executions.ts"
+import { Logs } from "#src/executions/Logs.ts"
 import { Identity } from "#src/identity/Identity.ts"
 import { Oidc } from "#src/identity/Oidc.ts"
 import { People } from "#src/identity/People.ts"
@@ -52,6 +54,7 @@ import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
 import * as door from "./door.ts"
 import * as env from "./env.ts"
+import * as executions from "./executions.ts"
 import * as gate from "./gate.ts"
 import * as invitations from "./invitations.ts"
 import * as manifest from "./manifest.ts"
@@ -75,6 +78,7 @@ const handlers = Layer.mergeAll(
   backups.layerDatabases,
   caches.layer,
   crons.layer,
+  executions.layer.pipe(Layer.provide([Executions.layer, Logs.layer])),
   database.layer,
   databaseBranches.layer.pipe(Layer.provide(Promotions.layer)),
   manifest.layer,

@@ -13,6 +13,7 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { ContainerEngine, type LogPiece } from "#src/infra/ContainerEngine.ts"
+import { inBackground } from "./background.ts"
 import { type Following, Logs, type NewPiece } from "./Logs.ts"
 import { ExecutionOptions, pieceWeight } from "./options.ts"
 import type { RunRef } from "./Runs.ts"
@@ -114,7 +115,8 @@ export class Followers extends Context.Service<
               follow(ref, container).pipe(
                 Effect.catchCause((cause) =>
                   Effect.logDebug("what a container prints could not be read; somebody goes on", cause)
-                )
+                ),
+                inBackground
               ),
               { onlyIfMissing: true }
             )

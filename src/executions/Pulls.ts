@@ -4,7 +4,6 @@
  *
  * The host of the registry is named by a user and connected to by the engine, so its addresses are judged first.
  */
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
@@ -14,6 +13,7 @@ import { AppConfig } from "#src/config.ts"
 import { ContainerEngine, type PulledImage, type PullRequest } from "#src/infra/ContainerEngine.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
+import { inBackground } from "./background.ts"
 import { hostOf, parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
 
@@ -69,7 +69,6 @@ export class Pulls extends Context.Service<
         start: Effect.fnUntraced(function* (uid, request) {
           if (states.has(uid)) return
           states.set(uid, { _tag: "Pulling" })
-          const since = yield* Clock.currentTimeMillis
           yield* FiberMap.run(
             fibers,
             uid,
@@ -81,7 +80,7 @@ export class Pulls extends Context.Service<
                 )
               ),
               Effect.flatMap((state) => Effect.sync(() => void states.set(uid, state))),
-              Effect.withSpan("Pulls.pull", { attributes: { uid, since } })
+              inBackground
             )
           )
         }),

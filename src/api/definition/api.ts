@@ -11,6 +11,7 @@ import { Crons } from "./crons.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranches } from "./database-branches.ts"
 import { Env } from "./env.ts"
+import { Executions } from "./executions.ts"
 import { Invitations } from "./invitations.ts"
 import { Manifest } from "./manifest.ts"
 import { Members } from "./members.ts"
@@ -25,7 +26,7 @@ import { Webhooks } from "./webhooks.ts"
 
 export class Api extends HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
-  .add(Databases, DatabaseBranches, Backups, Crons, Queues)
+  .add(Databases, DatabaseBranches, Backups, Crons, Queues, Executions)
   .add(BackupDestinations)
   .add(Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog, Sessions)
   .add(Webhooks)

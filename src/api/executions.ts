@@ -1,0 +1,205 @@
+/** Handlers of `executions.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { ExecutionSpec } from "#schemas/execution.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { AppConfig } from "#src/config.ts"
+import { type ExecutionRecord, Executions } from "#src/executions/Executions.ts"
+import { Logs } from "#src/executions/Logs.ts"
+import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { answer } from "./answer.ts"
+import { Cursors } from "./cursor.ts"
+import { Api } from "./definition/api.ts"
+import {
+  ExecutionAvailability,
+  ExecutionList,
+  ExecutionLogPage,
+  ExecutionView
+} from "./definition/executions.ts"
+import { defaultPageSize } from "./definition/fields.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { entriesOf, followed } from "./execution-logs.ts"
+import { executionFaults, specOf } from "./execution-request.ts"
+import { billedLate, billing, guard } from "./guard.ts"
+import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { amend, stored } from "./writing.ts"
+
+const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
+const defaultLogPage = 100
+
+/** The record that the gate found. */
+const theExecution = Effect.flatMap(RequestScope, ({ record }) =>
+  record === undefined ? Effect.fail(notFound("execution")) : Effect.succeed(record)
+)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "executions",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const executions = yield* Executions
+    const logs = yield* Logs
+    const budgets = yield* Budgets
+    const catalog = yield* Catalog
+    const engine = yield* ContainerEngine
+    const cursors = yield* Cursors
+    const { registries, sandboxRuntime } = yield* AppConfig
+    const { limits } = catalog.executions
+
+    const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
+      const found = yield* Effect.mapError(executions.get(orgId, uid), fromStore)
+      return Option.isSome(found) ? executionView(found.value) : yield* notFound("execution")
+    })
+
+    return handlers.handleAll(
+      guard(Api.groups.executions)({
+        list: Effect.fnUntraced(function* ({ query }) {
+          const { orgId, place } = yield* RequestScope
+          const found = yield* Effect.mapError(
+            executions.list(orgId, place?.projectId ?? "", query.limit ?? defaultPageSize, query.status),
+            fromStore
+          )
+          return answer(ExecutionList, found.map(executionView))
+        }),
+        availability: Effect.fnUntraced(function* () {
+          const state = yield* engine.state
+          return answer(ExecutionAvailability, {
+            ready: state._tag === "Ready" || (state._tag === "Down" && state.startable),
+            regions: catalog.regions.map(({ id, name, city, country, continent }) => ({
+              id,
+              name,
+              city,
+              country,
+              continent
+            })),
+            architectures: catalog.executions.architectures,
+            cpuKinds: catalog.executions.cpuKinds,
+            runtime: { nestedContainers: sandboxRuntime !== undefined },
+            privateImageRegistries: registries,
+            limits
+          })
+        }),
+        create: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, place, caller } = yield* RequestScope
+            const projectId = place?.projectId ?? ""
+            const spec = specOf(payload)
+            const faults = executionFaults(payload, spec, {
+              catalog,
+              registries,
+              nestedContainers: sandboxRuntime !== undefined
+            })
+            if (faults.length > 0) return yield* invalid(faults)
+            yield* billing
+            const most = limits.maxActiveExecutionsPerProject
+            const active = yield* Effect.mapError(executions.active(orgId, projectId), fromStore)
+            if (most !== null && active >= most)
+              return yield* problem(
+                409,
+                "too_many_executions",
+                `The project has ${active} executions that have not ended; ${most} may be at once. Wait for one, or cancel one`
+              )
+            const uid = randomUUIDv7()
+            yield* Effect.mapError(
+              budgets.reserve({
+                orgId,
+                projectId,
+                uid,
+                microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds)
+              }),
+              (error) =>
+                error._tag === "BudgetExhausted"
+                  ? problem(402, "budget_exhausted", error.message)
+                  : fromStore(error)
+            )
+            const { env, imagePullCredentials } = payload
+            yield* stored(
+              resources.write(
+                orgId,
+                [
+                  {
+                    action: "create",
+                    uid,
+                    kind: "Execution",
+                    projectId,
+                    environment: null,
+                    name: uid,
+                    parentUid: projectId,
+                    spec,
+                    managedBy: "api",
+                    secrets: {
+                      ...(env === undefined ? {} : { env: Redacted.make(JSON.stringify(env)) }),
+                      ...(imagePullCredentials === undefined
+                        ? {}
+                        : { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) })
+                    }
+                  }
+                ],
+                { ...caller.actor, outcome: 202 }
+              )
+            )
+            return yield* read(orgId, uid)
+          })
+        ),
+        get: Effect.fnUntraced(function* () {
+          const { orgId, uid } = yield* theExecution
+          return answer(ExecutionView, yield* read(orgId, uid))
+        }),
+        cancel: Effect.fnUntraced(function* () {
+          const record = yield* theExecution
+          const { orgId, uid } = record
+          const { finishedAt, status } = yield* read(orgId, uid)
+          if (finishedAt !== null)
+            return yield* problem(409, "execution_ended", `The execution has ended already: ${status}`)
+          yield* amend(record, (current) =>
+            Effect.succeed({ spec: { ...storedSpec(current.spec), cancelRequested: true } })
+          )
+          return yield* read(orgId, uid)
+        }),
+        logs: Effect.fnUntraced(function* ({ query, headers }) {
+          const { orgId, uid } = yield* theExecution
+          const { stillHolds } = yield* RequestScope
+          const list = `logs ${uid}`
+          const [position = "0"] = (yield* cursors.decode(list, query.cursor)) ?? []
+          if (query.follow === true) {
+            const last = headers["last-event-id"]
+            if (last !== undefined && !/^\d{1,15}-\d{1,15}$/.test(last))
+              return yield* invalid([
+                {
+                  pointer: "/headers/last-event-id",
+                  message: "is not an entry of this log; start without one"
+                }
+              ])
+            const from = last === undefined ? position : (last.split("-")[1] ?? "0")
+            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds)
+          }
+          const limit = query.limit ?? defaultLogPage
+          const { pieces } = yield* Effect.mapError(logs.read({ orgId, uid }, position, limit + 1), fromStore)
+          const next = pieces[limit]
+          return answer(ExecutionLogPage, {
+            items: entriesOf(pieces.slice(0, limit)),
+            nextCursor: next === undefined ? null : cursors.encode(list, [next.position])
+          })
+        })
+      })
+    )
+  })
+)
+
+const executionView = (record: ExecutionRecord) => {
+  const { spec, createdAt, startedAt, finishedAt, ...rest } = record
+  const { cancelRequested: _, ...asked } = storedSpec(spec)
+  return {
+    ...rest,
+    ...asked,
+    createdAt: createdAt.toISOString(),
+    startedAt: startedAt?.toISOString() ?? null,
+    finishedAt: finishedAt?.toISOString() ?? null
+  }
+}

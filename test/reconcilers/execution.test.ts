@@ -1,0 +1,105 @@
+/** The shared suite on a real container engine. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as execution from "#reconcilers/execution.ts"
+import type { ExecutionSpec } from "#schemas/execution.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { Catalog } from "#src/catalog/Catalog.ts"
+import { AppConfig } from "#src/config.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import { Logs } from "#src/executions/Logs.ts"
+import { Runs } from "#src/executions/Runs.ts"
+import * as services from "#src/executions/services.ts"
+import { Host } from "#src/infra/Host.ts"
+import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { containerEngine, sh } from "#test/setup/containers.ts"
+import { testDb } from "#test/setup/database.ts"
+import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { reconcilerSuite } from "./suite.ts"
+
+const world = Effect.gen(function* () {
+  const engine = yield* containerEngine
+  const context = yield* Layer.build(
+    Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+  )
+  return yield* Effect.gen(function* () {
+    const { id: orgId } = yield* makeOrganization()
+    const { projectId } = yield* makeProject(orgId, "shop")
+    return { db: Context.get(context, Db), orgId, projectId, engine, secrets: memorySecrets() }
+  }).pipe(Effect.provide(context))
+})
+type World = Effect.Success<typeof world>
+
+const containers = ({ engine }: World, uid: string) =>
+  engine
+    .podman("ps", "-a", "--filter", `label=svc.execution=${uid}`, "--format", "{{.Names}}")
+    .split("\n")
+    .filter((name) => name !== "")
+
+reconcilerSuite<World, ExecutionSpec, unknown>({
+  name: "an execution",
+  kind: "Execution",
+  world,
+  layer: ({ db, engine, secrets }) =>
+    execution.layer.pipe(
+      Layer.provide(services.layer),
+      Layer.provide(Budgets.layer),
+      Layer.provide(Catalog.layerBuiltIn),
+      Layer.provide(Host.layer),
+      Layer.provide(AppConfig.layerWith({ dataDir: engine.folder, containerSocket: engine.socket })),
+      Layer.provide(secrets.layer),
+      Layer.provide(Layer.succeed(Db, db)),
+      Layer.provideMerge(Registry.layer)
+    ),
+  makeResource: (world) =>
+    Effect.succeed({
+      orgId: world.orgId,
+      uid: uuid(),
+      kind: "Execution",
+      projectId: world.projectId,
+      environment: null,
+      name: "one",
+      parentUid: world.projectId,
+      spec: {
+        image: world.engine.openImage,
+        command: sh("echo out; echo err >&2; exit 3"),
+        region: "local",
+        resources: { cpuKind: "shared", cpus: 0.5, memoryMb: 64 },
+        runtime: { nestedContainers: false },
+        timeoutSeconds: 60,
+        cancelRequested: false
+      },
+      generation: 1,
+      status: null,
+      deleting: false,
+      fence: 1n
+    }),
+  snapshot: (world, { orgId, uid }) =>
+    Effect.gen(function* () {
+      const run = Option.getOrThrow(yield* (yield* Runs).find({ orgId, uid }))
+      const { pieces } = yield* (yield* Logs).read({ orgId, uid }, "0", 100)
+      return {
+        status: run.status,
+        exitCode: run.exitCode,
+        digest: run.imageDigest,
+        cleanup: run.cleanupStatus,
+        printed: pieces.map(({ stream, content }) => `${stream}: ${Buffer.from(content)}`).sort(),
+        containers: containers(world, uid)
+      }
+    }).pipe(Effect.provide([Runs.layer, Logs.layer]), Effect.provideService(Db, world.db)),
+  remains: (world, { uid }) =>
+    Effect.gen(function* () {
+      const rows = yield* world.db.engine<{ readonly what: string }>`
+        select 'run' as what from execution where uid = ${uid}::uuid
+        union all select 'log' from execution_log where execution_uid = ${uid}::uuid`
+      return [...rows.map(({ what }) => what), ...containers(world, uid)]
+    }),
+  changes: [],
+  drifts: [],
+  settleMs: 60_000
+})

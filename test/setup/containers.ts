@@ -1,0 +1,188 @@
+/**
+ * A container engine and a registry for tests: a Podman service with folders of its own, and a password-protected
+ * registry on loopback that holds an image made of one static program, without any network.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import { installPackage } from "#src/infra/setup.ts"
+import { freePort } from "./postgres.ts"
+
+const packages = [
+  ["podman", "/usr/bin/podman"],
+  ["runc", "/usr/sbin/runc"],
+  ["conmon", "/usr/bin/conmon"],
+  ["containernetworking-plugins", "/usr/lib/cni/bridge"],
+  ["iptables", "/usr/sbin/iptables"],
+  ["busybox-static", "/bin/busybox"],
+  ["docker-registry", "/usr/bin/docker-registry"]
+] as const
+
+export const setUpContainers = (say: (line: string) => void): void => {
+  const lacking = packages.filter(([, proof]) => !fs.existsSync(proof)).map(([name]) => name)
+  if (lacking.length === 0) return
+  say(`Installing ${lacking.join(", ")} (needed by the tests of executions) ...`)
+  if (!lacking.every((name) => installPackage(name)))
+    say(`The tests of executions will fail. To get what they need: apt-get install -y ${lacking.join(" ")}`)
+}
+
+export const registryUser = "puller"
+export const registryPassword = "pull-Pässword-4711"
+// bcrypt, as docker-registry wants it: made by `python3 -c "import crypt"` once and for all.
+const passwordDigest = () => {
+  const made = spawnSync(
+    "python3",
+    [
+      "-W",
+      "ignore",
+      "-c",
+      "import crypt,sys; print(crypt.crypt(sys.stdin.read(), crypt.mksalt(crypt.METHOD_BLOWFISH)))"
+    ],
+    { input: registryPassword, encoding: "utf8" }
+  )
+  return made.stdout.trim().replace(/^\$2b\$/, "$2y$")
+}
+
+export interface Engine {
+  readonly folder: string
+  readonly socket: string
+  /** `127.0.0.1:port` */
+  readonly registry: string
+  /** An image that only its user may fetch. */
+  readonly image: string
+  /** The registry without a password, with the same image. */
+  readonly openRegistry: string
+  readonly openImage: string
+  /** Ends the Podman service at once; containers go on. */
+  readonly kill: () => Promise<void>
+  readonly restart: () => Promise<void>
+  readonly podman: (...args: ReadonlyArray<string>) => string
+}
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+const until = async (what: string, holds: () => boolean | Promise<boolean>) => {
+  for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(50)) {
+    if (await Promise.resolve(holds()).catch(() => false)) return
+  }
+  throw new Error(`never: ${what}`)
+}
+
+const startRegistry = async (folder: string, name: string, secured: boolean) => {
+  const port = await freePort()
+  const config = path.join(folder, `${name}.yml`)
+  const users = path.join(folder, `${name}.htpasswd`)
+  if (secured) fs.writeFileSync(users, `${registryUser}:${passwordDigest()}\n`)
+  fs.writeFileSync(
+    config,
+    `version: 0.1
+log: { level: error, accesslog: { disabled: true } }
+storage: { filesystem: { rootdirectory: ${path.join(folder, "registry")} } }
+http: { addr: "127.0.0.1:${port}" }
+${secured ? `auth: { htpasswd: { realm: test, path: ${users} } }` : ""}
+`
+  )
+  const child = spawn("docker-registry", ["serve", config], { stdio: "ignore" })
+  await until("the registry answers", async () => (await fetch(`http://127.0.0.1:${port}/v2/`)).status < 500)
+  return { host: `127.0.0.1:${port}`, child }
+}
+
+const serve = (args: ReadonlyArray<string>, socket: string, env: NodeJS.ProcessEnv, log: string) => {
+  const out = fs.openSync(log, "a")
+  const child = spawn("podman", [...args, "system", "service", "-t", "0", `unix://${socket}`], {
+    stdio: ["ignore", out, out],
+    env
+  })
+  fs.closeSync(out)
+  return child
+}
+
+const ended = (child: ChildProcess) =>
+  child.exitCode !== null || child.signalCode !== null
+    ? Promise.resolve()
+    : new Promise<void>((resolve) => child.once("exit", () => resolve()))
+
+export const containerEngine = Effect.acquireRelease(
+  Effect.promise(async () => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-pod-"))
+    const socket = path.join(folder, "podman.sock")
+    const [closed, open] = await Promise.all([
+      startRegistry(folder, "closed", true),
+      startRegistry(folder, "open", false)
+    ])
+    fs.writeFileSync(
+      path.join(folder, "registries.conf"),
+      [closed, open].map(({ host }) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`).join("\n")
+    )
+    fs.writeFileSync(path.join(folder, "no-auth.json"), "{}")
+    const runtime = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") ? [] : ["--runtime", "runc"]
+    const args = [
+      ...["--root", path.join(folder, "root"), "--runroot", path.join(folder, "run")],
+      ...["--tmpdir", path.join(folder, "tmp"), "--network-config-dir", path.join(folder, "net")],
+      ...["--events-backend", "file", ...runtime]
+    ]
+    const env = {
+      ...process.env,
+      CONTAINERS_REGISTRIES_CONF: path.join(folder, "registries.conf"),
+      REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
+    }
+    const podman = (...more: ReadonlyArray<string>) => {
+      const done = spawnSync("podman", [...args, ...more], { encoding: "utf8", env, timeout: 60_000 })
+      if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
+      return done.stdout.trim()
+    }
+    const context = path.join(folder, "image")
+    fs.mkdirSync(context)
+    fs.copyFileSync("/bin/busybox", path.join(context, "busybox"))
+    fs.writeFileSync(
+      path.join(context, "Dockerfile"),
+      'FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\nCMD ["/bin/sh"]\n'
+    )
+    const openImage = `${open.host}/test/box:1`
+    podman("build", "-q", "-t", openImage, context)
+    podman("push", "-q", openImage)
+    podman("rmi", "-f", openImage)
+    const log = path.join(folder, "podman.log")
+    let service = serve(args, socket, env, log)
+    const answers = () => until("the engine answers", () => fs.existsSync(socket))
+    await answers()
+    const engine: Engine = {
+      folder,
+      socket,
+      registry: closed.host,
+      image: `${closed.host}/test/box:1`,
+      openRegistry: open.host,
+      openImage,
+      kill: async () => {
+        service.kill("SIGKILL")
+        await ended(service)
+        fs.rmSync(socket, { force: true })
+      },
+      restart: async () => {
+        service = serve(args, socket, env, log)
+        await answers()
+      },
+      podman
+    }
+    const close = async () => {
+      try {
+        podman("rm", "-f", "-a", "-t", "0")
+        podman("network", "prune", "-f")
+      } catch {
+        // What cannot be removed is gone with its folder.
+      }
+      for (const child of [service, closed.child, open.child]) {
+        child.kill("SIGKILL")
+        await ended(child)
+      }
+      spawnSync("umount", ["-R", "-l", path.join(folder, "root", "overlay")], { stdio: "ignore" })
+      fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    }
+    return { engine, close }
+  }),
+  ({ close }) => Effect.promise(close)
+).pipe(Effect.map(({ engine }) => engine))
+
+export const sh = (script: string): ReadonlyArray<string> => ["/bin/sh", "-c", script]
