@@ -11,7 +11,7 @@ import { facts, json, out, say, table } from "./output.ts"
 import { detachable, type Waiting } from "./wait.ts"
 
 /** The request parameters of the database of an environment. */
-const theDatabase = Effect.fnUntraced(function* (flags: Place) {
+export const theDatabase = Effect.fnUntraced(function* (flags: Place) {
   const { asMember, org } = yield* Client
   const { body } = yield* call(asMember.database.get(at(org, flags)))
   return { params: { orgId: org, projectId: flags.project, databaseId: body.id } }
@@ -21,7 +21,7 @@ const megabytes = (bytes: number | null) => (bytes === null ? "" : `${(bytes / 1
 const pollMs = 500
 
 /** Looks until it is so, showing each line once; what was asked for goes on when nobody waits any more. */
-const following = Effect.fnUntraced(function* <A, E, R>(
+export const following = Effect.fnUntraced(function* <A, E, R>(
   look: Effect.Effect<A, E, R>,
   lineOf: (seen: A) => string,
   isEnd: (seen: A) => boolean,
@@ -101,22 +101,30 @@ const create = Command.make("create", { ...place, ...waiting, json: asJson, dril
       const last = flags.wait
         ? yield* following(
             find,
-            ({ status, step, progressPercent, error }) =>
-              `backup  ${status === "running" ? `${step ?? ""} ${progressPercent} %` : (error ?? status)}`,
-            ({ status, lastProvenAt, error }) =>
+            ({ status, step, progressPercent, error, drill: proof }) =>
+              status === "running"
+                ? `backup  ${step ?? ""} ${progressPercent} %`
+                : `backup  ${error ?? status}${proof === null ? "" : `, drill ${proof.status}`}`,
+            ({ status, drill: proof }) =>
               status === "failed" ||
-              (status === "succeeded" && (!flags.drill || lastProvenAt !== null || error !== null)),
+              (status === "succeeded" &&
+                (!flags.drill || proof?.status === "succeeded" || proof?.status === "failed")),
             flags
           )
         : made
       if (last.status === "failed") return yield* failure(`The backup failed: ${last.error ?? ""}`)
+      if (flags.drill && last.drill?.status === "failed") {
+        return yield* failure(
+          `The backup ${last.id} was made and cannot be restored: ${last.drill.error ?? ""}`
+        )
+      }
       if (flags.json) return yield* json(last)
       yield* out(last.id)
     })
   )
 ).pipe(Command.withDescription("Back the database up now"))
 
-const restore = Command.make(
+export const restore = Command.make(
   "restore",
   {
     ...place,

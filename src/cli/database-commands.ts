@@ -1,7 +1,8 @@
 /** `svc database`. */
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { recoveryPoints } from "./backup-commands.ts"
+import { recoveryPoints, restore } from "./backup-commands.ts"
+import { branch } from "./branch-commands.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
@@ -99,6 +100,7 @@ const rm = Command.make("delete", { ...place, ...waiting, json: asJson, yes }, (
 ).pipe(Command.withAlias("rm"), Command.withDescription("Delete the database and its data"))
 
 export const database = Command.make("database").pipe(
+  Command.withAlias("db"),
   Command.withDescription("The database of an environment"),
-  Command.withSubcommands([get, provision, rotate, rm, recoveryPoints])
+  Command.withSubcommands([get, provision, rotate, rm, branch, recoveryPoints, restore])
 )

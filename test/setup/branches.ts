@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as branch from "#reconcilers/database-branch.ts"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import { localPlace } from "#src/backups/Place.ts"
 import { Repository } from "#src/backups/Repository.ts"
 import { type BranchOrigin, Sources } from "#src/branches/Sources.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
@@ -52,7 +53,7 @@ export const branchReconciler = (world: BranchWorld) =>
     Layer.provide(Hydrations.layer),
     Layer.provide(databaseServices(world)),
     // Branches of backups are made by a whole control plane: test/branches/point-in-time.test.ts.
-    Layer.provide(Layer.mock(Repository, {})),
+    Layer.provide(Layer.mock(Repository, { local: localPlace("/nowhere") })),
     Layer.provide(
       Layer.succeed(Sources, {
         find: ({ sourceDatabaseId, sourceEnvironment }) =>
