@@ -75,7 +75,7 @@ export const s3Place = (
                 key,
                 (how) => client.send(new sdk.AbortMultipartUploadCommand(upload), how),
                 Math.min(20, options.patience ?? 20)
-              )
+              ).pipe(Effect.retry({ times: 2 }))
             )
     ).pipe(
       Effect.flatMap((state) =>
