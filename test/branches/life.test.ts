@@ -1,0 +1,370 @@
+/** What can go wrong while a branch is filled, and what happens to it afterwards. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
+import { OutsideHook } from "#src/engine/outside.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
+import { HydrationHook } from "#src/infra/Hydrations.ts"
+import { look } from "#test/reconcilers/settle.ts"
+import {
+  asServer,
+  type BranchResource,
+  type BranchWorld,
+  branchReconciler,
+  branchWorld,
+  makeBranch,
+  settleBranch,
+  settleDatabase
+} from "#test/setup/branches.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import { asApplication, databaseRemains, folderOf } from "#test/setup/databases.ts"
+
+let fence = 100n
+
+/** As the engine goes on, with what it has recorded of the last look, until `enough` says so. */
+const drive = (
+  world: BranchWorld,
+  start: BranchResource,
+  enough: (seen: { readonly status: DatabaseBranchStatus; readonly ready: boolean } | undefined) => boolean,
+  onLook: Effect.Effect<void> = Effect.void
+) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+    let resource = { ...start, fence: ++fence }
+    const said: Array<string> = []
+    for (;;) {
+      yield* onLook
+      const seen = yield* look(reconciler, resource)
+      if (seen._tag === "Present") {
+        const status = seen.status as DatabaseBranchStatus
+        if (enough({ status, ready: seen.ready })) return { status, said }
+        resource = { ...resource, status } as typeof resource
+        if (!resource.deleting && seen.differences.length === 0) {
+          yield* Effect.sleep(
+            Math.min(100, Duration.toMillis(Duration.fromInputUnsafe(seen.pollAfter ?? 100)))
+          )
+          continue
+        }
+      } else if (resource.deleting) return { status: undefined, said }
+      const step = resource.deleting ? reconciler.remove : reconciler.converge
+      const failed = yield* Effect.flip(step(resource, seen)).pipe(Effect.option)
+      if (failed._tag === "Some") {
+        said.push(`${failed.value._tag}: ${failed.value.message}`)
+        if (failed.value._tag === "Terminal") return { status: undefined, said }
+      }
+    }
+  }).pipe(
+    Effect.provide(branchReconciler(world), { local: true }),
+    Effect.timeout("90 seconds"),
+    Effect.orDie
+  )
+
+const isReady = (seen: { readonly ready: boolean } | undefined) => seen?.ready === true
+const rows = (world: BranchWorld, resource: BranchResource) =>
+  Effect.map(
+    asApplication(world, asServer(world, resource), (sql) => sql`select n from ledger order by n`),
+    (found) => found.map(({ n }) => Number(n))
+  )
+const numbers = (count: number) => Array.from({ length: count }, (_, index) => index + 1)
+const halfMade = (world: BranchWorld, { uid }: BranchResource) =>
+  fs.readdirSync(folderOf(world, { uid })).filter((name) => name.startsWith("hydrating-"))
+
+/** The steps of a copy, in their order. */
+const steps = ["begin", "copy", "replay", "hand over"]
+
+it.live(
+  "a writer goes on while the copy is made: the branch holds a prefix of what it wrote",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const resource = makeBranch(world)
+      let [written, writing] = [1_000, true]
+      const writer = asApplication(world, world.source, async (sql) => {
+        while (writing) {
+          await sql`insert into ledger values (${written + 1})`
+          written++
+        }
+      })
+      const before = written
+      yield* Effect.all(
+        [
+          writer,
+          Effect.ensuring(
+            settleBranch(world, resource),
+            Effect.sync(() => {
+              writing = false
+            })
+          )
+        ],
+        { concurrency: 2 }
+      )
+      const found = yield* rows(world, resource)
+      assert.deepStrictEqual(found, numbers(found.length))
+      assert.isAtLeast(found.length, before)
+      assert.isBelow(found.length, written)
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+it.live(
+  "a copy that fails at any step says which, leaves nothing half-made and is tried again",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      for (const step of steps) {
+        const resource = makeBranch(world)
+        let failures = 0
+        const { said, status } = yield* drive(world, resource, isReady).pipe(
+          Effect.provideService(HydrationHook, (name) =>
+            name === step && failures++ === 0 ? Effect.die(new Error("a fault")) : Effect.void
+          )
+        )
+        assert.strictEqual(failures, 2, step)
+        assert.match(said.join("\n"), new RegExp(`Retryable: .*at the step "${step}"`))
+        assert.deepStrictEqual([status?.failure, status?.hydrated], [null, true])
+        assert.deepStrictEqual(halfMade(world, resource), [])
+        assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
+      }
+      // In vain four times: it is given up, with the reason, until somebody asks again.
+      const resource = makeBranch(world)
+      let broken = true
+      const faults = Effect.provideService(HydrationHook, (name) =>
+        broken && name === "copy" ? Effect.die(new Error("a fault")) : Effect.void
+      )
+      const given = yield* faults(drive(world, resource, isReady))
+      assert.match(given.said.at(-1) ?? "", /^Terminal: /)
+      assert.lengthOf(given.said, 4)
+      assert.deepStrictEqual(halfMade(world, resource), [])
+      broken = false
+      assert.isTrue((yield* faults(drive(world, resource, isReady))).status?.hydrated)
+    }).pipe(Effect.scoped),
+  300_000
+)
+
+it.live(
+  "a control plane that stops at any step leaves a copy that the next one makes anew",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      for (const step of steps) {
+        const resource = makeBranch(world)
+        const reached = yield* Deferred.make<void>()
+        const stuck = drive(world, resource, isReady).pipe(
+          Effect.provideService(HydrationHook, (name) =>
+            name === step ? Effect.andThen(Deferred.succeed(reached, undefined), Effect.never) : Effect.void
+          )
+        )
+        yield* Effect.raceFirst(stuck, Deferred.await(reached))
+        yield* drive(world, resource, isReady)
+        assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000), step)
+        assert.deepStrictEqual(halfMade(world, resource), [])
+      }
+    }).pipe(Effect.scoped),
+  300_000
+)
+
+it.live(
+  "deletion at any step ends the copy and leaves nothing",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      for (const step of steps) {
+        const resource = makeBranch(world)
+        const reached = yield* Deferred.make<void>()
+        // The same process goes on, and the copy is in the middle of a step.
+        yield* Effect.gen(function* () {
+          const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+          const run = { ...resource, fence: ++fence }
+          while (!(yield* Deferred.isDone(reached))) {
+            const seen = yield* look(reconciler, run)
+            if (seen._tag === "Absent" || seen.differences.length > 0) yield* reconciler.converge(run, seen)
+            yield* Effect.sleep("20 millis")
+          }
+          const last = { ...resource, fence: ++fence, deleting: true }
+          for (let seen = yield* look(reconciler, last); seen._tag === "Present"; ) {
+            yield* reconciler.remove(last, seen)
+            seen = yield* look(reconciler, last)
+          }
+        }).pipe(
+          Effect.provideService(HydrationHook, (name) =>
+            name === step ? Effect.andThen(Deferred.succeed(reached, undefined), Effect.never) : Effect.void
+          ),
+          Effect.provide(branchReconciler(world), { local: true }),
+          Effect.timeout("60 seconds")
+        )
+        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [], step)
+      }
+    }).pipe(Effect.scoped),
+  300_000
+)
+
+it.live(
+  "the source that is killed during the copy, and the recovery that is killed, cost a try and nothing more",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const kill = (marker: string) =>
+        Effect.sync(() => {
+          for (const { pid } of processesNaming(marker)) {
+            try {
+              process.kill(pid, "SIGKILL")
+            } catch {
+              // It ended by itself.
+            }
+          }
+        })
+      const resource = makeBranch(world)
+      let fell = false
+      const { said } = yield* drive(
+        world,
+        resource,
+        isReady,
+        Effect.suspend(() =>
+          fell ? Effect.asVoid(settleDatabase(world, { ...world.source, fence: ++fence })) : Effect.void
+        )
+      ).pipe(
+        Effect.provideService(HydrationHook, (name) =>
+          name === "copy" && !fell
+            ? Effect.andThen(
+                kill(world.source.uid),
+                Effect.sync(() => {
+                  fell = true
+                })
+              )
+            : Effect.void
+        )
+      )
+      assert.match(said.join("\n"), /at the step "copy"/)
+      assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
+
+      const other = makeBranch(world)
+      let killed = false
+      const again = yield* drive(
+        world,
+        other,
+        isReady,
+        Effect.suspend(() => {
+          const found = processesNaming(path.join(folderOf(world, { uid: other.uid }), "hydrating-"))
+          if (killed || found.length === 0) return Effect.void
+          killed = true
+          return kill(path.join(folderOf(world, { uid: other.uid }), "hydrating-"))
+        })
+      )
+      assert.deepStrictEqual(yield* rows(world, other), numbers(1_000))
+      if (killed) assert.match(again.said.join("\n"), /at the step "replay"/)
+    }).pipe(Effect.scoped),
+  300_000
+)
+
+it.live(
+  "an expired branch has no server any more, and its record says so",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const resource = makeBranch(world)
+      yield* settleBranch(world, { ...resource, fence: ++fence })
+      const expired = {
+        ...resource,
+        fence: ++fence,
+        spec: { ...resource.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
+      }
+      const { status } = yield* drive(world, expired, isReady)
+      assert.strictEqual(status?.state, "expired")
+      assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [])
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+it.live(
+  "production data comes into a preview only where the project allows it",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const resource = { ...makeBranch(world), environment: "preview" }
+      const refused = yield* drive(world, resource, isReady)
+      assert.match(refused.said.join("\n"), /^Terminal: The project does not allow/)
+      const origin = world.origins.get(world.source.uid)
+      if (origin !== undefined) world.origins.set(origin.uid, { ...origin, previewData: true })
+      assert.isTrue((yield* drive(world, resource, isReady)).status?.hydrated)
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+/** Dies right after the n-th outside write. */
+const dieAfter = (n: number) => {
+  let count = 0
+  let hit: string | undefined
+  return {
+    hook: {
+      before: () => Effect.void,
+      after: (name: string, effect: "read" | "write") =>
+        Effect.suspend(() => {
+          if (effect !== "write" || ++count !== n) return Effect.void
+          hit = name
+          return Effect.die(new Error(`died after ${name}`))
+        })
+    },
+    hit: () => hit
+  }
+}
+
+it.live(
+  "a promotion that dies after any of its steps ends with all data in its place and none lost",
+  () =>
+    Effect.gen(function* () {
+      const names: Array<string> = []
+      for (let n = 1; ; n++) {
+        const world = yield* branchWorld
+        const branch = makeBranch(world)
+        yield* settleBranch(world, { ...branch, fence: ++fence })
+        yield* asApplication(world, asServer(world, branch), (sql) => sql`insert into ledger values (-1)`)
+        yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (-2)`)
+        const kept = makeBranch(world, { source: { kind: "replaced" } })
+        const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
+        const database = {
+          ...world.source,
+          spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
+        }
+        const crash = dieAfter(n)
+        yield* Effect.exit(
+          settleDatabase(world, { ...database, fence: ++fence }).pipe(
+            Effect.provideService(OutsideHook, crash.hook)
+          )
+        )
+        const name = crash.hit()
+        if (name !== undefined) names.push(name)
+        // The others look at it in between, as they may at any time, and touch nothing that is not theirs.
+        yield* Effect.gen(function* () {
+          const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+          for (const one of [promoted, kept]) {
+            const run = { ...one, fence: ++fence }
+            const seen = yield* Effect.option(look(reconciler, run))
+            if (seen._tag === "Some" && seen.value._tag === "Present" && seen.value.differences.length > 0)
+              yield* Effect.ignore(reconciler.converge(run, seen.value))
+          }
+        }).pipe(Effect.provide(branchReconciler(world), { local: true }))
+        yield* settleDatabase(world, { ...database, fence: ++fence })
+        yield* drive(world, promoted, (seen) => seen?.status.state === "promoted")
+        yield* drive(world, kept, isReady)
+        const after = `after ${name}`
+        const first = (resource: BranchResource) =>
+          Effect.map(rows(world, resource), (found) => found.slice(0, 1))
+        assert.deepStrictEqual(yield* first({ ...branch, uid: world.source.uid }), [-1], after)
+        assert.deepStrictEqual(yield* first(kept), [-2], after)
+        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, branch)), [], after)
+        assert.deepStrictEqual(
+          fs.readdirSync(folderOf(world, world.source)).filter((file) => file.startsWith("data.")),
+          [],
+          after
+        )
+        if (name === undefined) break
+      }
+      for (const step of ["takeIn", "setAside", "putInPlace", "recordLineage"])
+        assert.include(names, `postgres.${step}`)
+    }).pipe(Effect.scoped),
+  600_000
+)
