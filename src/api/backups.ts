@@ -45,7 +45,13 @@ const theLivingDatabase = Effect.flatMap(theDatabase, (record) =>
 
 const views = Effect.gen(function* () {
   const ledger = yield* Ledger
+  const allJobs = yield* Jobs
   return Effect.fnUntraced(function* (orgId: string, jobs: ReadonlyArray<JobRecord>) {
+    const [first] = jobs
+    const drills =
+      first === undefined
+        ? []
+        : yield* Effect.mapError(allJobs.list(orgId, first.databaseUid, "drill", most), fromStore)
     const whereabouts = yield* Effect.mapError(
       ledger.whereabouts(
         orgId,
@@ -55,6 +61,7 @@ const views = Effect.gen(function* () {
     )
     return jobs.map((job) => {
       const where = whereabouts.find(({ backupId }) => backupId === job.id)
+      const drill = drills.find(({ backupId }) => backupId === job.id)
       const local = where !== undefined && job.status === "succeeded"
       return {
         id: job.id,
@@ -79,6 +86,7 @@ const views = Effect.gen(function* () {
           }))
         ],
         lastProvenAt: job.provenAt?.toISOString() ?? null,
+        drill: drill === undefined ? null : { status: drill.status, error: drill.error },
         error: job.error
       }
     })

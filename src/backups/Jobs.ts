@@ -45,7 +45,6 @@ export interface ClaimedJob {
   readonly databaseUid: string
   readonly lineage: string
   readonly backupId: string | null
-  readonly drill: boolean
   readonly attempt: number
   readonly token: string
 }
@@ -102,7 +101,11 @@ export class Jobs extends Context.Service<
       progress: Progress,
       seconds: number
     ) => Effect.Effect<boolean, StoreUnavailable>
-    readonly succeed: (job: ClaimedJob, result?: BackupResult) => Effect.Effect<boolean, StoreUnavailable>
+    /** None: the job is somebody else's now. Else whether a drill was asked for. */
+    readonly succeed: (
+      job: ClaimedJob,
+      result?: BackupResult
+    ) => Effect.Effect<Option.Option<{ readonly drill: boolean }>, StoreUnavailable>
     /** Failed for good, or to be tried again after some seconds. */
     readonly fail: (
       job: ClaimedJob,
@@ -166,10 +169,12 @@ export class Jobs extends Context.Service<
               ), audited as (${audited}), told as (select pg_notify(${channel}, '') from made)
               select m.* from made m left join told on true`)
             if (rows[0] !== undefined) return rows[0]
+            // What goes on is what was asked for, and is proved if anybody wants it.
             const open = yield* orUnavailable(by<JobRecord>`
-              select ${jobColumns(by)} from backup_job j
+              update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
               where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}`)
+                and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}
+              returning ${jobColumns(by)}`)
             if (open[0] !== undefined) return open[0]
           }
         }),
@@ -192,7 +197,7 @@ export class Jobs extends Context.Service<
             from due d where j.org_id = d.org_id and j.id = d.id
               and j.attempt < ${mostAttempts}::int and (j.deadline_at is null or j.deadline_at >= now())
             returning j.org_id as "orgId", j.id, j.kind, j.database_uid as "databaseUid", j.lineage,
-              j.backup_id as "backupId", j.drill, j.attempt, j.lease_token::text as token`)
+              j.backup_id as "backupId", j.attempt, j.lease_token::text as token`)
         }),
         extend: Effect.fn("Jobs.extend")(function* (job, { step, done, total }, seconds) {
           const rows = yield* repeatable(sql`
@@ -202,7 +207,7 @@ export class Jobs extends Context.Service<
           return rows.length > 0
         }),
         succeed: Effect.fn("Jobs.succeed")(function* (job, result) {
-          const rows = yield* repeatable(sql`
+          const rows = yield* repeatable(sql<{ readonly drill: boolean }>`
             with done as (
               update backup_job set status = 'succeeded', finished_at = now(), due_at = null, lease_token = null,
                 step = null, error = null, label = ${result?.label ?? null}::text,
@@ -212,13 +217,13 @@ export class Jobs extends Context.Service<
                 timeline = ${result?.timeline ?? null}::int,
                 consistent_at = ${result?.consistentAt ?? null}::timestamptz,
                 stored_bytes = ${result?.storedBytes ?? null}::bigint
-              where ${mine(job)} returning org_id, kind, backup_id
+              where ${mine(job)} returning org_id, kind, backup_id, drill
             ), proven as (
               update backup_job b set proven_at = now() from done d
               where d.kind = 'drill' and b.org_id = d.org_id and b.id = d.backup_id
             )
-            select pg_notify(${channel}, '') from done`)
-          return rows.length > 0
+            select drill, pg_notify(${channel}, '') from done`)
+          return Option.fromUndefinedOr(rows[0])
         }),
         fail: Effect.fn("Jobs.fail")(function* (job, error, again) {
           const rows = yield* repeatable(sql`

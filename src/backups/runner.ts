@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
@@ -102,8 +103,8 @@ export const layer = Layer.effectDiscard(
       return Effect.gen(function* () {
         const result = yield* Effect.raceFirst(act, Effect.forever(beat))
         yield* jobs.extend(job, progress, options.leaseSeconds)
-        const kept = yield* jobs.succeed(job, result)
-        if (kept && job.drill) {
+        const ended = yield* jobs.succeed(job, result)
+        if (Option.isSome(ended) && ended.value.drill) {
           const { orgId, databaseUid, lineage, id } = job
           yield* jobs.queue({ orgId, databaseUid, lineage, kind: "drill", backupId: id, reason: "request" })
         }

@@ -41,6 +41,12 @@ export const BackupView = Schema.Struct({
     })
   ),
   lastProvenAt: Schema.NullOr(Timestamp).annotate({ description: "When it was last restored to prove it" }),
+  drill: Schema.NullOr(
+    Schema.Struct({
+      status: Schema.Literals(["queued", "running", "succeeded", "failed"]),
+      error: Schema.NullOr(Schema.String)
+    })
+  ).annotate({ description: "The last restore that was to prove it" }),
   error: Schema.NullOr(Schema.String)
 }).annotate({ identifier: "Backup" })
 export const BackupList = Schema.Array(BackupView)
@@ -92,13 +98,14 @@ export const Backups = HttpApiGroup.make("backups").add(
   HttpApiEndpoint.post("create", `${database}/backups`, {
     params,
     headers: idempotencyKey,
+    // In this order: a client encodes with the first that fits, and nothing fits everything.
     payload: [
-      HttpApiSchema.NoContent,
       Schema.Struct({
         drill: Schema.optionalKey(
           Schema.Boolean.annotate({ description: "Prove it at once by restoring it into a scratch server" })
         )
-      })
+      }),
+      HttpApiSchema.NoContent
     ],
     success: BackupView.pipe(HttpApiSchema.status(202)),
     error: bodyProblems(402, 409)
