@@ -36,6 +36,7 @@ export const reconcile = (
       observation.ready &&
       observation.differences.length === 0 &&
       (observation.upkeep ?? []).length === 0 &&
+      observation.remark === undefined &&
       isDeepStrictEqual(observation.status, claimed.status)
         ? Effect.map(Random.next, (random) => ({
             outcome: "ready" as const,

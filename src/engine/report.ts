@@ -142,6 +142,8 @@ export const report = Effect.fnUntraced(function* (
             : claimed.generation,
         settled:
           verdict.outcome === "ready" &&
+          // What is remarked has to be looked for again, to be taken back.
+          verdict.ready.reason === "Converged" &&
           conditions.every((condition) => condition.status === (isGood(condition.type) ? "true" : "false")),
         deleting: claimed.deleting,
         gone: verdict.outcome === "deleted",

@@ -229,7 +229,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
 }
 
 /** Dies right after the n-th outside write, as a control plane that is killed before it records anything. */
-const crashAfter = (n: number) => {
+export const crashAfter = (n: number) => {
   let count = 0
   let hit: string | undefined
   const hook: OutsideHook = {

@@ -1,10 +1,14 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { asApplication, databaseRemains, databaseWorld } from "#test/setup/databases.ts"
+import { asApplication, databaseRemains, databaseWorld, disturb, folderOf } from "#test/setup/databases.ts"
 import {
   changed,
   eventually,
   makeReplicated,
+  postmaster,
+  processesOf,
   rowsIn,
   seen,
   settle,
@@ -65,4 +69,100 @@ it.live(
       assert.deepStrictEqual(yield* databaseRemains(world, resource), [])
     }).pipe(Effect.scoped),
   3 * minutes
+)
+
+it.live(
+  "a standby that is stopped shows how far it is behind, and one that is killed or falls off heals",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeReplicated(world)
+      yield* settle(world, resource)
+      yield* asApplication(world, resource, (sql) => sql.unsafe("create table ledger (n int)"))
+      const [first, second] = [standby(world, resource, 1), standby(world, resource, 2)]
+
+      const frozen = processesOf(postmaster(world, first))
+      for (const pid of frozen) process.kill(pid, "SIGSTOP")
+      yield* asApplication(world, resource, (sql) =>
+        sql.unsafe("insert into ledger select generate_series(1, 100000)")
+      )
+      const looked = yield* seen(world, resource, { lagBytes: 1_000_000 })
+      const [behind, other] = statusOf(looked).replicas ?? []
+      assert.isAbove(behind?.lagBytes ?? 0, 1_000_000)
+      assert.isBelow(other?.lagBytes ?? Number.POSITIVE_INFINITY, 1_000_000)
+      assert.isTrue(looked._tag === "Present" && looked.ready, "the database is ready all the same")
+      assert.strictEqual(looked._tag === "Present" ? looked.remark?.reason : undefined, "ReplicaLagging")
+      for (const pid of frozen) process.kill(pid, "SIGCONT")
+      yield* eventually(
+        "it has caught up",
+        Effect.map(rowsIn(world, first), (n) => n === 100_000)
+      )
+
+      process.kill(postmaster(world, second), "SIGKILL")
+      yield* eventually(
+        "it is seen to be down",
+        Effect.map(
+          seen(world, resource),
+          (now) =>
+            now._tag === "Present" &&
+            now.ready &&
+            now.remark?.reason === "ReplicaDown" &&
+            statusOf(now).replicas?.[1]?.state === "down"
+        )
+      )
+      yield* settle(world, resource)
+      assert.strictEqual(yield* rowsIn(world, second), 100_000)
+
+      // What it needs of the log is gone: it is copied anew.
+      process.kill(postmaster(world, second), "SIGKILL")
+      yield* eventually(
+        "the slot is free",
+        Effect.as(disturb("select pg_drop_replication_slot('svc_replica_2')")(world, resource), true)
+      )
+      for (let i = 0; i < 3; i++) {
+        yield* asApplication(world, resource, (sql) => sql`insert into ledger select generate_series(1, 100)`)
+        yield* disturb("select pg_switch_wal()")(world, resource)
+        yield* disturb("checkpoint")(world, resource)
+      }
+      const folder = path.join(folderOf(world, second), "data")
+      const before = fs.statSync(folder).ino
+      yield* settle(world, resource, { aloneMs: 2_000 })
+      assert.notStrictEqual(fs.statSync(folder).ino, before)
+      yield* eventually(
+        "it has the rows",
+        Effect.map(rowsIn(world, second), (n) => n === 100_300)
+      )
+    }).pipe(Effect.scoped),
+  4 * minutes
+)
+
+it.live(
+  "a change of size restarts the servers in their turn and makes no standby the primary; neither does a crash",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeReplicated(world, { sku: "db-s1" })
+      yield* settle(world, resource)
+      yield* asApplication(world, resource, (sql) => sql.unsafe("create table ledger (n int)"))
+      const smaller = changed(resource, { sku: "db-n1" })
+      yield* settle(world, smaller)
+      yield* settle(world, changed(smaller, { sku: "db-s2" }))
+      yield* settle(world, smaller)
+      process.kill(postmaster(world, resource), "SIGKILL")
+      yield* settle(world, smaller)
+      const status = statusOf(yield* seen(world, smaller))
+      assert.isUndefined(status.failover)
+      assert.deepStrictEqual(
+        status.replicas?.map(({ state }) => state),
+        ["streaming", "streaming"]
+      )
+      yield* asApplication(world, resource, (sql) => sql`insert into ledger values (1)`)
+      for (const number of [1, 2]) {
+        yield* eventually(
+          "it is followed",
+          Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === 1)
+        )
+      }
+    }).pipe(Effect.scoped),
+  4 * minutes
 )

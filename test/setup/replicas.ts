@@ -38,8 +38,11 @@ export const asControlPlane = <A, E>(
     })
   )
 
-export const settle = (world: DatabaseWorld, resource: DatabaseResource, options?: Partial<ReplicaOptions>) =>
-  asControlPlane(world, resource, (target, current) => reachGoal(target, current, 60_000), options)
+export const settle = (
+  world: DatabaseWorld,
+  resource: DatabaseResource,
+  { settleMs = 60_000, ...options }: Partial<ReplicaOptions> & { readonly settleMs?: number } = {}
+) => asControlPlane(world, resource, (target, current) => reachGoal(target, current, settleMs), options)
 
 export const seen = (
   world: DatabaseWorld,

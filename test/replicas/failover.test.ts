@@ -1,0 +1,188 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { OutsideHook } from "#src/engine/outside.ts"
+import { crashAfter } from "#test/reconcilers/suite.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import {
+  asApplication,
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseRemains,
+  databaseWorld,
+  folderOf
+} from "#test/setup/databases.ts"
+import {
+  eventually,
+  makeReplicated,
+  postmaster,
+  rowsIn,
+  seen,
+  settle,
+  standby,
+  statusOf
+} from "#test/setup/replicas.ts"
+
+const minutes = 60_000
+
+/** A database whose 1,000 rows are on both standbys. */
+const filled = (world: DatabaseWorld) =>
+  Effect.gen(function* () {
+    const resource = makeReplicated(world)
+    yield* settle(world, resource)
+    yield* asApplication(world, resource, (sql) =>
+      sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
+    )
+    yield* everywhere(world, resource, 1000)
+    return resource
+  })
+
+const everywhere = (world: DatabaseWorld, resource: DatabaseResource, rows: number) =>
+  Effect.forEach(
+    [1, 2],
+    (number) =>
+      eventually(
+        `standby ${number} has the rows`,
+        Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === rows)
+      ),
+    { discard: true }
+  )
+
+const insert = (world: DatabaseWorld, resource: DatabaseResource) =>
+  asApplication(world, resource, (sql) => sql`insert into ledger values (0)`)
+
+const dataOf = (world: DatabaseWorld, resource: DatabaseResource) =>
+  path.join(folderOf(world, resource), "data")
+const lose = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.sync(() => fs.rmSync(dataOf(world, resource), { recursive: true, force: true, maxRetries: 10 }))
+
+it.live(
+  "when the data folder of a running primary is deleted, a standby takes its place, under the same address and password",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      const before = statusOf(yield* seen(world, resource))
+      const orphan = postmaster(world, resource)
+      yield* lose(world, resource)
+      const looked = yield* seen(world, { ...resource, status: before })
+      assert.isTrue(looked._tag === "Present" && !looked.ready && looked.reason === "FailingOver")
+      yield* settle(world, resource)
+      assert.isFalse(
+        processesNaming(resource.uid).some(({ pid }) => pid === orphan),
+        "the old server has ended"
+      )
+      assert.strictEqual(yield* rowsIn(world, resource), 1000)
+      const after = yield* seen(world, { ...resource, status: before })
+      const status = statusOf(after)
+      assert.deepStrictEqual([status.host, status.port], [before.host, before.port])
+      assert.strictEqual(after._tag === "Present" ? after.remark?.reason : undefined, "FailedOver")
+      assert.isDefined(status.failover)
+      const again = yield* seen(world, { ...resource, status })
+      assert.isUndefined(again._tag === "Present" ? again.remark : undefined, "it is told once")
+
+      // Both standbys follow the new primary.
+      yield* insert(world, resource)
+      yield* everywhere(world, resource, 1001)
+      // The new timeline is archived from its beginning.
+      yield* eventually(
+        "the history of the new timeline is archived",
+        Effect.sync(() => fs.existsSync(path.join(folderOf(world, resource), "archive", "00000002.history")))
+      )
+      yield* settle(world, { ...resource, deleting: true })
+      for (const one of [resource, standby(world, resource, 1), standby(world, resource, 2)])
+        assert.deepStrictEqual(yield* databaseRemains(world, one), [])
+    }).pipe(Effect.scoped),
+  3 * minutes
+)
+
+it.live(
+  "a primary that cannot be started again and again gives way; what it was is kept aside, and the other standby goes on",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      const standbys = [1, 2].map((number) => standby(world, resource, number))
+      const folders = standbys.map((one) => fs.statSync(dataOf(world, one)).ino)
+      process.kill(postmaster(world, resource), "SIGKILL")
+      yield* eventually(
+        "the server is gone",
+        Effect.sync(() => !processesNaming(`/${resource.uid}/conf`).length)
+      )
+      fs.truncateSync(path.join(dataOf(world, resource), "global", "pg_control"), 100)
+      yield* settle(world, resource)
+      assert.strictEqual(yield* rowsIn(world, resource), 1000)
+      const status = statusOf(yield* seen(world, resource))
+      const survivor = status.failover?.replica === 1 ? 2 : 1
+      assert.strictEqual(fs.statSync(dataOf(world, standbys[survivor - 1]!)).ino, folders[survivor - 1])
+      const aside = fs.readdirSync(folderOf(world, resource)).filter((name) => name.startsWith("failed-"))
+      assert.lengthOf(aside, 1)
+      yield* insert(world, resource)
+      yield* everywhere(world, resource, 1001)
+
+      // It is not kept for ever.
+      yield* settle(world, resource, { keepFailedMs: 0 })
+      assert.isFalse(fs.existsSync(path.join(folderOf(world, resource), aside[0]!)))
+    }).pipe(Effect.scoped),
+  3 * minutes
+)
+
+it.live(
+  "a control plane that dies after any act of a failover is followed by one that ends it",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      const hits: Array<string> = []
+      let rows = 1000
+      for (let n = 1; ; n++) {
+        yield* lose(world, resource)
+        const crash = crashAfter(n)
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook)))
+        const hit = crash.hit()
+        yield* settle(world, resource)
+        assert.strictEqual(yield* rowsIn(world, resource), rows, `after ${hit}`)
+        yield* insert(world, resource)
+        yield* everywhere(world, resource, ++rows)
+        if (hit === undefined) break
+        hits.push(hit)
+        // The rest is the copy of a standby, as at its creation.
+        if (hit === "hydration.begin") break
+      }
+      assert.includeMembers(hits, [
+        "postgres.endPrimary",
+        "postgres.beginFailover",
+        "postgres.takeStandby",
+        "postgres.putStandbyInPlace",
+        "postgres.endFailover",
+        "postgres.start",
+        "hydration.begin"
+      ])
+    }).pipe(Effect.scoped),
+  8 * minutes
+)
+
+it.live(
+  "no empty data is made while a standby has some that cannot be used yet",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      yield* lose(world, resource)
+      const labels: Array<readonly [string, string]> = []
+      for (const number of [1, 2]) {
+        const one = standby(world, resource, number)
+        process.kill(postmaster(world, one), "SIGKILL")
+        const file = path.join(dataOf(world, one), "global", "pg_control")
+        labels.push([file, fs.readFileSync(file, "latin1")])
+        fs.truncateSync(file, 100)
+      }
+      const refused = yield* Effect.exit(settle(world, resource, { settleMs: 10_000 }))
+      assert.strictEqual(refused._tag, "Failure")
+      assert.isFalse(fs.existsSync(dataOf(world, resource)))
+      for (const number of [1, 2])
+        assert.isTrue(fs.existsSync(dataOf(world, standby(world, resource, number))))
+    }).pipe(Effect.scoped),
+  3 * minutes
+)
