@@ -498,6 +498,8 @@ it.live(
         assert.include(metrics, "svc_queue_depth")
         canaries.absent("the metrics page", metrics)
 
+        const storage = `/v1/orgs/main/backup-destinations/${offsite.json.id}`
+        assert.strictEqual((await call("DELETE", storage)).status, 200)
         assert.strictEqual((await call("DELETE", "/v1/orgs/main/projects/shop")).status, 200)
         await until("all gone", async () => {
           const { json } = await send("GET", "/v1/orgs/main/resources?limit=100")
