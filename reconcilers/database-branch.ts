@@ -86,11 +86,13 @@ export const layer = register(
       const { spec } = resource
       const target = spec.promotedTo ?? (spec.source.kind === "replaced" ? spec.sourceDatabaseId : undefined)
       if (target === undefined) return undefined
-      const comes = spec.promotedTo === undefined
-      if (comes === (server?.initialised === true)) return undefined
-      // Without that database there is nothing to wait for.
       const other = yield* retryable(servers.inspect(target))
-      return Option.isSome(other) ? target : undefined
+      // Without that database there is nothing to wait for.
+      if (Option.isNone(other)) return undefined
+      const there = server?.initialised === true
+      const waits =
+        spec.promotedTo === undefined ? !there : there || (server !== undefined && other.value.exchanging)
+      return waits ? target : undefined
     })
 
     /** A manifest names its source by place: it is looked up once. */

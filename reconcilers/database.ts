@@ -60,7 +60,8 @@ export const layer = register(
         const present = { _tag: "Present" as const, status }
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { ...present, ready: false, differences: [] }
-        if (yield* failovers.isDue(resource, server))
+        // The primary's folder is away for a moment while it is exchanged: that is no loss.
+        if (!server.exchanging && (yield* failovers.isDue(resource, server)))
           return { ...present, ready: false, ...failingOver(server) }
         if (exchangeOf(resource, server) !== undefined) {
           return {
@@ -95,7 +96,8 @@ export const layer = register(
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
         const server = found.value
-        if (yield* failovers.isDue(resource, server)) return yield* failovers.failOver(resource, server)
+        if (!server.exchanging && (yield* failovers.isDue(resource, server)))
+          return yield* failovers.failOver(resource, server)
         const exchange = exchangeOf(resource, server)
         if (exchange === undefined) {
           const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))

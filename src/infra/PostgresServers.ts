@@ -31,7 +31,7 @@ import {
 } from "./PostgresControl.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
-import { type Exchange, makeExchange } from "./postgres-exchange.ts"
+import { type Exchange, incoming, makeExchange } from "./postgres-exchange.ts"
 import { Failover, FailoverPlan, makeFailover } from "./postgres-failover.ts"
 import { serverFolders } from "./postgres-folders.ts"
 import { everyMoment, makeProcesses, type PostgresProcess } from "./postgres-process.ts"
@@ -81,6 +81,8 @@ export interface PostgresServer {
   readonly certificate: string | undefined
   /** Which history the data folder belongs to. */
   readonly lineage: string
+  /** Another data folder is just taking the place of this server's. */
+  readonly exchanging: boolean
   readonly process: PostgresProcess
   readonly startFailures: { readonly count: number; readonly message: string } | undefined
   readonly failover: FailoverPlan | undefined
@@ -325,6 +327,7 @@ export class PostgresServers extends Context.Service<
               },
               certificate: certificate === "" ? undefined : certificate,
               lineage: now?.lineage ?? uid,
+              exchanging: yield* exists(path.join(dirOf(uid), incoming)),
               process: yield* processOf(uid, now?.port, patience),
               startFailures: now?.startFailures,
               failover: now?.failover,

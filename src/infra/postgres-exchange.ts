@@ -46,7 +46,7 @@ interface Parts {
 }
 
 /** Beside the data folder, until that one has gone. */
-const incoming = "data.next"
+export const incoming = "data.next"
 
 export const makeExchange = (parts: Parts) => {
   const { act, assigned, claim, exists, folders, halt, pidOf, writeAssigned } = parts

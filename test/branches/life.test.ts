@@ -348,7 +348,7 @@ it.live(
           }
         }).pipe(Effect.provide(branchReconciler(world), { local: true }))
         yield* settleDatabase(world, { ...database, fence: ++fence })
-        yield* drive(world, promoted, (seen) => seen?.status.state === "promoted")
+        yield* drive(world, promoted, (seen) => isReady(seen) && seen?.status.state === "promoted")
         yield* drive(world, kept, isReady)
         const after = `after ${name}`
         const first = (resource: BranchResource) =>
