@@ -62,7 +62,9 @@ export const databaseView = (record: ResourceRecord) => {
     host: status?.host ?? null,
     port: status?.port ?? null,
     dbName: status?.dbName ?? null,
-    user: status?.user ?? null
+    user: status?.user ?? null,
+    replicas: status?.replicas ?? [],
+    failover: status?.failover ?? null
   }
 }
 

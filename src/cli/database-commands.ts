@@ -1,12 +1,13 @@
 /** `svc database`. */
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
+import type { DatabaseReplica } from "#schemas/database.ts"
 import { recoveryPoints, restore } from "./backup-commands.ts"
 import { branch } from "./branch-commands.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
-import { facts, json, out } from "./output.ts"
+import { facts, json, out, table } from "./output.ts"
 import { deleted, showConnection } from "./service.ts"
 import { findAt, waitForOne, whileShowing } from "./wait.ts"
 import type { Summary } from "./watch.ts"
@@ -16,6 +17,15 @@ const isDatabase = (flags: Place) => (resource: Summary) =>
   resource.kind === "Database" &&
   resource.environment === flags.environment &&
   resource.project === flags.project
+
+const replicaHead = ["STANDBY", "STATE", "ADDRESS", "BEHIND", ""]
+const replicaRow = ({ number, state, host, port, lagBytes, lagSeconds, problem }: DatabaseReplica) => [
+  String(number),
+  state,
+  port === null ? "" : `${host}:${port}`,
+  lagBytes === null ? "" : `${lagBytes} bytes${lagSeconds === null ? "" : `, ${lagSeconds} s`}`,
+  problem ?? ""
+]
 
 const get = Command.make("get", { ...place, json: asJson }, (flags) =>
   online(
@@ -30,9 +40,13 @@ const get = Command.make("get", { ...place, json: asJson }, (flags) =>
           ["Region", body.region],
           ["Address", body.host === null ? "not started yet" : `${body.host}:${body.port}`],
           ["Database", body.dbName ?? ""],
-          ["User", body.user ?? ""]
+          ["User", body.user ?? ""],
+          ...(body.failover === null
+            ? []
+            : [["Failed over", `to standby ${body.failover.replica} at ${body.failover.at}`] as const])
         ])
       )
+      if (body.replicas.length > 0) yield* out(`\n${table(replicaHead, body.replicas.map(replicaRow))}`)
     })
   )
 ).pipe(Command.withDescription("Show the database of an environment"))

@@ -103,7 +103,7 @@ export const renderConfig = (settings: PostgresSettings): string => {
         ]),
     ...followingLines(settings),
     // A standby that is away for longer is copied again: it must not fill the disk.
-    "max_slot_wal_keep_size = 2GB",
+    "max_slot_wal_keep_size = 4GB",
     "min_wal_size = 32MB",
     "max_wal_size = 256MB",
     "shared_preload_libraries = 'pg_stat_statements'",

@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
+import { DatabaseFailover, DatabaseReplica } from "#schemas/database.ts"
 import {
   caCertificateUrl,
   Deleted,
@@ -25,7 +26,13 @@ export const DatabaseView = Schema.Struct({
   host: Schema.NullOr(Schema.String).annotate({ description: "null until the server was started once" }),
   port: Schema.NullOr(Schema.Int),
   dbName: Schema.NullOr(Schema.String),
-  user: Schema.NullOr(Schema.String)
+  user: Schema.NullOr(Schema.String),
+  replicas: Schema.Array(DatabaseReplica).annotate({
+    description: "Standbys that can be read from with the same user and password"
+  }),
+  failover: Schema.NullOr(DatabaseFailover).annotate({
+    description: "The last time that a standby took the primary's place"
+  })
 }).annotate({ identifier: "Database" })
 
 const connectionString = Schema.NullOr(Schema.String).annotate({
