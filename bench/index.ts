@@ -10,7 +10,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   auth: async () => (await import("./auth.ts")).auth,
   queues: async () => (await import("./queues.ts")).queues,
   rls: async () => (await import("./rls.ts")).rls,
-  crons: async () => (await import("./crons.ts")).crons
+  crons: async () => (await import("./crons.ts")).crons,
+  branches: async () => (await import("./branches.ts")).branches
 }
 
 const wanted = process.argv.slice(2)
