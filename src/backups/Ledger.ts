@@ -43,6 +43,7 @@ export interface StoredObject extends NewObject {
 export interface Segment {
   readonly name: string
   readonly finishedAt: Date | null
+  readonly flushedAt: Date | null
   readonly storedBytes: number
 }
 
@@ -77,6 +78,8 @@ export class Ledger extends Context.Service<
       token: bigint,
       seconds: number
     ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    /** For a process that stops: somebody else may ship at once. */
+    readonly releaseShipping: (token: bigint) => Effect.Effect<void, StoreUnavailable>
     readonly newToken: Effect.Effect<bigint, StoreUnavailable>
     /** Records objects that are durable here, and which destinations are to get a copy. Objects that are known stay as they are. */
     readonly add: (
@@ -116,15 +119,15 @@ export class Ledger extends Context.Service<
     readonly forget: (ref: LineageRef) => Effect.Effect<void, StoreUnavailable>
     /** Where all objects of a history are kept here. */
     readonly keysOf: (lineage: string) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
-    readonly flushedAt: (ref: LineageRef) => Effect.Effect<Date | null, StoreUnavailable>
-    readonly flushed: (ref: LineageRef, at: Date) => Effect.Effect<void, StoreUnavailable>
+    /** Notes up to which moment a segment, with those before it, has everything. */
+    readonly flushed: (ref: LineageRef, name: string, at: Date) => Effect.Effect<void, StoreUnavailable>
     /** Says what is wrong, or that nothing is. Whoever shows the database looks at it again when that changed. */
     readonly setTrouble: (
       ref: LineageRef,
       trouble: Trouble | undefined
     ) => Effect.Effect<boolean, StoreUnavailable>
-    /** Histories of which something is wrong. */
-    readonly troubled: Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    /** Histories of which something is wrong, with what. */
+    readonly troubled: Effect.Effect<ReadonlyMap<string, Trouble["reason"]>, StoreUnavailable>
     readonly trouble: (ref: LineageRef) => Effect.Effect<Option.Option<Trouble>, StoreUnavailable>
   }
 >()("svc/backups/Ledger") {
@@ -171,6 +174,11 @@ export class Ledger extends Context.Service<
           )
           return Option.some(Buffer.from(Redacted.value(opened), "base64"))
         }),
+        releaseShipping: (token) =>
+          Effect.asVoid(
+            repeatable(sql`
+              update backup_lineage set shipper = null, shipper_until = null where shipper = ${token}::bigint`)
+          ),
         newToken: Effect.flatMap(
           repeatable(sql<{ readonly token: bigint }>`select nextval('backup_token') as token`),
           ([row]) =>
@@ -219,7 +227,8 @@ export class Ledger extends Context.Service<
         log: Effect.fn("Ledger.log")(function* (ref, fromName) {
           // Names hold a timeline and then a number; the number decides, and history files have none.
           return yield* repeatable(sql<Segment>`
-            select substr(name, 5) as name, finished_at as "finishedAt", stored_bytes::float8 as "storedBytes"
+            select substr(name, 5) as name, finished_at as "finishedAt", flushed_at as "flushedAt",
+              stored_bytes::float8 as "storedBytes"
             from backup_object where ${of(ref)} and name like 'wal/%'
               and (substr(name, 13, 16) >= ${fromName.slice(8)} or name like '%.history')
             order by substr(name, 13, 16), name`)
@@ -284,16 +293,11 @@ export class Ledger extends Context.Service<
             select key from backup_object where lineage = ${lineage}::uuid`)
           return new Set(rows.map(({ key }) => key))
         }),
-        flushedAt: (ref) =>
-          Effect.map(
-            repeatable(sql<{ readonly at: Date | null }>`
-              select flushed_at as at from backup_lineage where ${of(ref)}`),
-            ([row]) => row?.at ?? null
-          ),
-        flushed: (ref, at) =>
+        flushed: (ref, name, at) =>
           Effect.asVoid(
-            repeatable(sql`update backup_lineage set flushed_at = greatest(flushed_at, ${at}::timestamptz)
-              where ${of(ref)}`)
+            repeatable(sql`
+              update backup_object set flushed_at = greatest(flushed_at, ${at}::timestamptz)
+              where ${of(ref)} and name = ${name}`)
           ),
         setTrouble: Effect.fn("Ledger.setTrouble")(function* (ref, trouble) {
           const [reason, message] = [trouble?.reason ?? null, trouble?.message ?? null]
@@ -334,9 +338,9 @@ export class Ledger extends Context.Service<
           )
         }),
         troubled: Effect.map(
-          repeatable(sql<{ readonly lineage: string }>`
-            select lineage from backup_lineage where trouble is not null`),
-          (rows) => new Set(rows.map(({ lineage }) => lineage))
+          repeatable(sql<{ readonly lineage: string; readonly reason: Trouble["reason"] }>`
+            select lineage, trouble as reason from backup_lineage where trouble is not null`),
+          (rows) => new Map(rows.map(({ lineage, reason }) => [lineage, reason]))
         ),
         trouble: Effect.fn("Ledger.trouble")(function* (ref) {
           const [row] = yield* repeatable(sql<{

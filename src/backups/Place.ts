@@ -73,9 +73,8 @@ export const localPlace = (dir: string): Place => {
     Effect.acquireUseRelease(
       attempt("write", `Cannot write ${key}`, async () => {
         const file = fileOf(key)
-        await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
         const temporary = `${file}.${randomBytes(6).toString("hex")}.part`
-        return { file, temporary, handle: await fs.open(temporary, "wx", 0o600) }
+        return { file, temporary, handle: await open(temporary) }
       }),
       ({ file, temporary, handle }) =>
         Effect.gen(function* () {
@@ -99,6 +98,7 @@ export const localPlace = (dir: string): Place => {
         Effect.promise(async () => {
           await handle.close().catch(() => {})
           await fs.rm(temporary, { force: true }).catch(() => {})
+          await removeEmpty(dir, path.dirname(temporary))
         })
     )
 
@@ -128,18 +128,32 @@ export const localPlace = (dir: string): Place => {
       attempt("delete", "Cannot remove a backup", async () => {
         for (const key of keys) {
           await fs.rm(fileOf(key), { force: true })
-          // Folders go with what was in them, and stay when somebody writes there.
-          for (let at = path.dirname(fileOf(key)); at.length > dir.length; at = path.dirname(at)) {
-            if (
-              !(await fs.rmdir(at).then(
-                () => true,
-                () => false
-              ))
-            )
-              break
-          }
+          await removeEmpty(dir, path.dirname(fileOf(key)))
         }
       })
+  }
+}
+
+/** With its folder, which somebody else may just remove because it is empty. */
+const open = async (file: string): Promise<fs.FileHandle> => {
+  for (let tries = 1; ; tries++) {
+    await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
+    try {
+      return await fs.open(file, "wx", 0o600)
+    } catch (error) {
+      if (codeOf(error) !== "ENOENT" || tries === 5) throw error
+    }
+  }
+}
+
+/** Folders go with what was in them, and stay when somebody writes there. */
+const removeEmpty = async (root: string, from: string): Promise<void> => {
+  for (let at = from; at.length > root.length; at = path.dirname(at)) {
+    const gone = await fs.rmdir(at).then(
+      () => true,
+      () => false
+    )
+    if (!gone) return
   }
 }
 

@@ -155,8 +155,7 @@ export class Repository extends Context.Service<
           .map(({ startSegment }) => startSegment)
           .sort((a, b) => (a.slice(8) < b.slice(8) ? -1 : 1))[0]
         const log = first === undefined ? [] : yield* ledger.log(ref, first)
-        const flushedAt = yield* ledger.flushedAt(ref)
-        return { bases, log, flushedAt }
+        return { bases, log }
       })
 
       const outside = (windows: ReadonlyArray<Window>, what: string) =>
@@ -196,16 +195,16 @@ export class Repository extends Context.Service<
       })
 
       const choose = Effect.fn("Repository.choose")(function* (ref: LineageRef, wanted: Wanted) {
-        const { bases, log, flushedAt } = yield* state(ref)
-        const windows = windowsOf(bases, log, flushedAt)
+        const { bases, log } = yield* state(ref)
+        const windows = windowsOf(bases, log)
         if (wanted.kind === "time") {
-          const found = recoveryTo(bases, log, flushedAt, wanted.at)
+          const found = recoveryTo(bases, log, wanted.at)
           const recovery =
             found === undefined ? undefined : yield* recoveryOf(ref, found.base, found.files, wanted.at)
           return recovery ?? (yield* outside(windows, `${wanted.at.toISOString()} cannot be restored`))
         }
         const base = bases.find(({ id }) => id === wanted.backupId)
-        const chain = base === undefined ? undefined : chainOf(base, log, flushedAt)
+        const chain = base === undefined ? undefined : chainOf(base, log)
         // Up to the backup's own end: a later segment would replay what came after it.
         const own =
           base === undefined || chain === undefined
@@ -241,7 +240,7 @@ export class Repository extends Context.Service<
             "The end of the database's log did not come into the repository in time: is archiving late?"
           )
         }
-        yield* ledger.flushed(ref, at)
+        yield* ledger.flushed(ref, name, at)
         yield* Effect.logDebug("a database's log was flushed", {
           databaseUid,
           at,
@@ -275,8 +274,8 @@ export class Repository extends Context.Service<
       return Repository.of({
         local,
         windows: Effect.fn("Repository.windows")(function* (ref) {
-          const { bases, log, flushedAt } = yield* state(ref)
-          return windowsOf(bases, log, flushedAt)
+          const { bases, log } = yield* state(ref)
+          return windowsOf(bases, log)
         }),
         choose,
         reach,

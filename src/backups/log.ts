@@ -8,6 +8,8 @@ export interface LogFile {
   readonly name: string
   /** When it was written last; absent for history files. */
   readonly finishedAt: Date | null
+  /** Every commit before this moment is in it or before it, by a flush that ended with it. */
+  readonly flushedAt?: Date | null
 }
 
 /** What a base backup needs of the log, and from when on it can be used. */
@@ -56,14 +58,9 @@ export interface Chain {
  * Follows the newest timeline that has begun at each number, as a recovery does. None: the segments that the backup
  * itself needs are not all there.
  */
-export const chainOf = (
-  base: BaseRange,
-  log: ReadonlyArray<LogFile>,
-  flushedAt: Date | null
-): Chain | undefined => {
+export const chainOf = (base: BaseRange, log: ReadonlyArray<LogFile>): Chain | undefined => {
   const byNumber = new Map<number, Map<number, LogFile>>()
   const begins = new Map<number, number>()
-  let newest = -1
   for (const file of log) {
     if (!isSegment(file.name)) continue
     const [number, timeline] = [numberOf(file.name), timelineOf(file.name)]
@@ -71,7 +68,6 @@ export const chainOf = (
     const there = byNumber.get(number) ?? new Map<number, LogFile>()
     byNumber.set(number, there.set(timeline, file))
     begins.set(timeline, Math.min(begins.get(timeline) ?? number, number))
-    newest = Math.max(newest, number)
   }
   const timelines = [...begins].sort(([a], [b]) => b - a)
   const needed = (number: number) => timelines.find(([, begin]) => begin <= number)?.[0] ?? base.timeline
@@ -80,17 +76,18 @@ export const chainOf = (
   const files: Array<LogFile> = []
   let end = first - 1
   let last: LogFile | undefined
+  let flushed = 0
   for (let number = first; ; number++) {
     const there = byNumber.get(number)
     const file = there?.get(needed(number))
     if (there === undefined || file === undefined) break
     files.push(...there.values())
     last = file
+    flushed = Math.max(flushed, file.flushedAt?.getTime() ?? 0)
     end = number
   }
   if (last === undefined || end < numberOf(base.stopSegment)) return undefined
   const written = (last.finishedAt?.getTime() ?? 0) - clockMargin
-  const flushed = end === newest ? (flushedAt?.getTime() ?? 0) : 0
   const history = log.filter(({ name }) => isHistory(name))
   return { base, files: [...history, ...files], end, to: new Date(Math.max(written, flushed)) }
 }
@@ -98,12 +95,11 @@ export const chainOf = (
 /** The moments that can be recovered, oldest first. */
 export const windowsOf = (
   bases: ReadonlyArray<BaseRange>,
-  log: ReadonlyArray<LogFile>,
-  flushedAt: Date | null
+  log: ReadonlyArray<LogFile>
 ): ReadonlyArray<Window> => {
   const windows: Array<{ from: Date; to: Date }> = []
   for (const base of [...bases].sort((a, b) => +a.consistentAt - +b.consistentAt)) {
-    const to = chainOf(base, log, flushedAt)?.to
+    const to = chainOf(base, log)?.to
     if (to === undefined || to < base.consistentAt) continue
     const last = windows.at(-1)
     if (last !== undefined && last.to >= base.consistentAt) last.to = new Date(Math.max(+last.to, +to))
@@ -116,12 +112,11 @@ export const windowsOf = (
 export const recoveryTo = (
   bases: ReadonlyArray<BaseRange>,
   log: ReadonlyArray<LogFile>,
-  flushedAt: Date | null,
   at: Date
 ): { readonly base: BaseRange; readonly files: ReadonlyArray<string> } | undefined => {
   const candidates = bases.filter(({ consistentAt }) => consistentAt <= at)
   for (const base of candidates.sort((a, b) => +b.consistentAt - +a.consistentAt)) {
-    const chain = chainOf(base, log, flushedAt)
+    const chain = chainOf(base, log)
     if (chain === undefined || chain.to < at) continue
     // The first segment that was written well after the moment holds a commit to stop at, or there is none.
     const enough = chain.files.find(

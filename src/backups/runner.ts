@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
+import { AppConfig } from "#src/config.ts"
 import { persistent } from "#src/engine/persistent.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { BackupFailed, makeBase } from "./base.ts"
@@ -21,7 +22,7 @@ import { type ClaimedJob, Jobs, type Progress } from "./Jobs.ts"
 import { channel, Ledger, type Trouble } from "./Ledger.ts"
 import { BackupOptions } from "./options.ts"
 import { makeSchedule } from "./schedule.ts"
-import { makeShipping } from "./shipping.ts"
+import { freeBytes, makeShipping } from "./shipping.ts"
 
 /** A step that makes no progress for so long does not come back. */
 const stuckAfterMs = 15 * 60_000
@@ -32,6 +33,7 @@ export const layer = Layer.effectDiscard(
     const ledger = yield* Ledger
     const jobs = yield* Jobs
     const options = yield* BackupOptions
+    const { dataDir } = yield* AppConfig
     const shipping = yield* makeShipping
     const base = yield* makeBase
     const drill = yield* makeDrill
@@ -58,8 +60,11 @@ export const layer = Layer.effectDiscard(
           })
       }
       const before = yield* ledger.troubled
+      const full = before.size > 0 && (yield* freeBytes(dataDir)) < options.reserveBytes
       for (const { orgId, lineage } of databases) {
         const trouble = now.get(lineage)
+        // What waited was given up, and what comes next will be: that nothing waits is no good sign.
+        if (trouble === undefined && full && before.get(lineage) === "ArchivingFailing") continue
         if (trouble !== undefined || before.has(lineage))
           yield* ledger.setTrouble({ orgId, lineage }, trouble)
       }

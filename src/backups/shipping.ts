@@ -172,6 +172,8 @@ export const makeShipping = Effect.gen(function* () {
     })
   })
 
+  yield* Effect.addFinalizer(() => Effect.ignore(ledger.releaseShipping(token)))
+
   return {
     /** Ships what is finished of all of these, and answers what is wrong with whom. */
     all: Effect.fnUntraced(function* (databases: ReadonlyArray<ManagedDatabase>) {

@@ -49,63 +49,65 @@ describe("the log of a database", () => {
   })
 
   it("a window begins when the backup is consistent, and ends a moment before the last segment's last write", () => {
-    const windows = windowsOf([base("a", 3, 4)], range(1, 9), null)
+    const windows = windowsOf([base("a", 3, 4)], range(1, 9))
     assert.deepStrictEqual(windows, [{ from: at(3.5), to: before(at(9), clockMargin) }])
   })
 
   it("a backup whose own segments are not all there gives no window", () => {
     for (const log of [range(1, 4), [...range(1, 3), ...range(5, 9)], range(4, 9), []]) {
-      assert.deepStrictEqual(windowsOf([base("a", 3, 5)], log, null), [])
-      assert.isUndefined(chainOf(base("a", 3, 5), log, null))
+      assert.deepStrictEqual(windowsOf([base("a", 3, 5)], log), [])
+      assert.isUndefined(chainOf(base("a", 3, 5), log))
     }
   })
 
   it("a gap ends a window; what follows can be restored from the next backup on", () => {
     const log = [...range(1, 9), ...range(11, 20)]
-    const windows = windowsOf([base("a", 2, 3), base("b", 14, 15)], log, null)
+    const windows = windowsOf([base("a", 2, 3), base("b", 14, 15)], log)
     assert.deepStrictEqual(windows, [
       { from: at(2.5), to: before(at(9), clockMargin) },
       { from: at(14.5), to: before(at(20), clockMargin) }
     ])
-    assert.isUndefined(recoveryTo([base("a", 2, 3), base("b", 14, 15)], log, null, at(12)))
-    assert.strictEqual(recoveryTo([base("a", 2, 3)], log, null, at(8))?.base.id, "a")
-    assert.isUndefined(recoveryTo([base("a", 2, 3)], log, null, at(15)))
+    assert.isUndefined(recoveryTo([base("a", 2, 3), base("b", 14, 15)], log, at(12)))
+    assert.strictEqual(recoveryTo([base("a", 2, 3)], log, at(8))?.base.id, "a")
+    assert.isUndefined(recoveryTo([base("a", 2, 3)], log, at(15)))
   })
 
-  it("a flush reaches to its own moment, and only with the newest segment", () => {
+  it("a flush reaches to its own moment, while its segment and all before it are there", () => {
     const flushed = at(9.9)
-    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], range(1, 9), flushed)[0]?.to, flushed)
-    const gap = [...range(1, 5), ...range(7, 9)]
-    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], gap, flushed)[0]?.to, before(at(5), clockMargin))
+    const log = [...range(1, 8), { ...segment(9), flushedAt: flushed }]
+    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], log)[0]?.to, flushed)
+    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], [...log, segment(11)])[0]?.to, flushed)
+    const gap = log.filter((one) => one.name !== name(6))
+    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], gap)[0]?.to, before(at(5), clockMargin))
   })
 
   it("a recovery takes the newest backup before the moment, and the log until a commit that is surely later", () => {
     const bases = [base("a", 2, 3), base("b", 10, 11), base("c", 20, 21)]
-    const found = recoveryTo(bases, range(1, 30), null, at(15.5))
+    const found = recoveryTo(bases, range(1, 30), at(15.5))
     assert.strictEqual(found?.base.id, "b")
     assert.deepStrictEqual(
       [...(found?.files ?? [])],
       range(10, 16).map((one) => one.name)
     )
     // Before its own end a backup is of no use, however near the moment is.
-    assert.strictEqual(recoveryTo(bases, range(1, 30), null, at(10.4))?.base.id, "a")
-    assert.isUndefined(recoveryTo(bases, range(1, 30), null, at(2.4)))
+    assert.strictEqual(recoveryTo(bases, range(1, 30), at(10.4))?.base.id, "a")
+    assert.isUndefined(recoveryTo(bases, range(1, 30), at(2.4)))
     // Where the newer one's log was lost, the older one serves.
     const holed = range(1, 30).filter((one) => one.name !== name(11))
-    assert.isUndefined(recoveryTo(bases, holed, null, at(15)))
-    assert.strictEqual(recoveryTo(bases, holed, null, at(9))?.base.id, "a")
+    assert.isUndefined(recoveryTo(bases, holed, at(15)))
+    assert.strictEqual(recoveryTo(bases, holed, at(9))?.base.id, "a")
   })
 
   it("a recovery follows the newest timeline, with its history, and not what the old one wrote after it", () => {
     const history: LogFile = { name: "00000002.history", finishedAt: null }
     // The first timeline wrote 11 and 12, which the second knows nothing of; it has its own.
     const log = [history, ...range(1, 12), ...range(11, 15, 2)]
-    const found = recoveryTo([base("a", 2, 3)], log, null, at(14))
+    const found = recoveryTo([base("a", 2, 3)], log, at(14))
     assert.include(found?.files ?? [], "00000002.history")
     assert.includeMembers([...(found?.files ?? [])], [name(11, 2), name(12, 2), name(13, 2)])
     // A segment that the second should have is missing; the first one's does not stand for it.
     const torn = [history, ...range(1, 12), segment(11, 2), segment(13, 2)]
-    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], torn, null)[0]?.to, before(at(11), clockMargin))
+    assert.deepStrictEqual(windowsOf([base("a", 2, 3)], torn)[0]?.to, before(at(11), clockMargin))
   })
 })
 
@@ -148,15 +150,12 @@ describe("retention", () => {
       // Every moment of the promised days that could be restored before still can.
       for (let i = 0; i < 5; i++) {
         const moment = new Date(now.getTime() - next() * policy.pitrDays * day)
-        if (recoveryTo(bases, log, null, moment) !== undefined) {
-          assert.isDefined(
-            recoveryTo(keptBases, keptLog, null, moment),
-            `${label} at ${moment.toISOString()}`
-          )
+        if (recoveryTo(bases, log, moment) !== undefined) {
+          assert.isDefined(recoveryTo(keptBases, keptLog, moment), `${label} at ${moment.toISOString()}`)
         }
       }
       // Every backup that is kept is whole.
-      for (const one of keptBases) assert.isDefined(chainOf(one, keptLog, null), `${label} ${one.id}`)
+      for (const one of keptBases) assert.isDefined(chainOf(one, keptLog), `${label} ${one.id}`)
       assert.isTrue(keep.bases.has(bases.at(-1)?.id ?? ""), label)
       const again = kept(keptBases, policy, now, true, now)
       assert.deepStrictEqual(

@@ -10,8 +10,6 @@ create table backup_lineage (
   key_id text not null,
   sealed bytea not null,
   made_at timestamptz(3) not null default now(),
-  -- Every commit before this moment is in the repository, though no segment says so.
-  flushed_at timestamptz(3),
   -- Whoever moves its finished segments into the repository.
   shipper bigint,
   shipper_until timestamptz,
@@ -39,6 +37,8 @@ create table backup_object (
   stored_sha256 text not null,
   -- Of a segment: when it was written last.
   finished_at timestamptz(3),
+  -- Every commit before this moment is in it or in those before it: told by a flush.
+  flushed_at timestamptz(3),
   stored_at timestamptz(3) not null default now(),
   primary key (org_id, lineage, name)
 );

@@ -1,0 +1,309 @@
+import { execFileSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Ledger } from "#src/backups/Ledger.ts"
+import { type Place, PlaceError } from "#src/backups/Place.ts"
+import { Repository } from "#src/backups/Repository.ts"
+import type { DatabaseResource } from "#test/setup/databases.ts"
+import {
+  type BackupWorld,
+  backupWorld,
+  connect,
+  destination,
+  onStore,
+  portOf,
+  readyDatabase,
+  startLoops,
+  until
+} from "./world.ts"
+
+const succeeded = (world: BackupWorld, count = 1) =>
+  until(
+    `${count} backups`,
+    Effect.map(
+      onStore(
+        world,
+        "select id from backup_job where kind = 'backup' and status = 'succeeded' order by finished_at"
+      ),
+      (rows) => rows.length >= count && rows.map(({ id }) => String(id))
+    ),
+    90
+  )
+const count = (world: BackupWorld, from: string) =>
+  Effect.map(onStore(world, `select count(*)::int as n from ${from}`), ([row]) => Number(row?.n))
+const events = (world: BackupWorld) =>
+  Effect.map(onStore(world, "select type, reason from resource_event order by id"), (rows) =>
+    rows.map(({ type, reason }) => `${type} ${reason}`)
+  )
+const statement = (world: BackupWorld, database: DatabaseResource, text: string) =>
+  Effect.promise(async () => {
+    const sql = connect(world, portOf(world, database))
+    try {
+      return [...(await sql.unsafe(text))]
+    } finally {
+      await sql.end()
+    }
+  })
+const keysIn = (dir: string) =>
+  fs.existsSync(dir)
+    ? fs.readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).length
+    : 0
+
+describe("trouble with backups", { timeout: 180_000 }, () => {
+  it.live(
+    "a destination that fails is told of and holds up nothing, and gets everything once it works again",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* backupWorld
+          const bad = destination(world)
+          const good = destination(world)
+          const real = world.destinations.get(bad.id)
+          if (real === undefined) throw new Error("no destination")
+          const broken: Place = {
+            ...real,
+            put: () =>
+              Effect.fail(new PlaceError({ reason: "unreachable", message: "The bucket cannot be reached" }))
+          }
+          world.destinations.set(bad.id, broken)
+          const database = yield* readyDatabase(world, { destinationIds: [bad.id, good.id] })
+          const ref = { orgId: database.orgId, lineage: database.uid }
+          const { context } = yield* startLoops(world)
+          const ledger = Context.get(context, Ledger)
+          const trouble = yield* until(
+            "the trouble is told",
+            Effect.map(ledger.trouble(ref), Option.getOrUndefined)
+          )
+          assert.deepStrictEqual(trouble, {
+            reason: "DestinationFailing",
+            message: "Backups do not reach a destination: The bucket cannot be reached"
+          })
+          yield* until(
+            "the other destination has everything",
+            Effect.map(
+              count(world, `backup_copy where destination_id = '${good.id}' and stored_at is null`),
+              (n) => n === 0
+            )
+          )
+          yield* succeeded(world)
+          assert.strictEqual(keysIn(bad.dir), 0)
+          const before = yield* onStore(world, `select ready_again from (select 1 as ready_again) x`)
+          assert.lengthOf(before, 1)
+
+          world.destinations.set(bad.id, real)
+          yield* onStore(world, "update backup_copy set due_at = now() where due_at is not null")
+          yield* until("the trouble is over", Effect.map(ledger.trouble(ref), Option.isNone))
+          yield* until(
+            "both have the same",
+            Effect.sync(() => keysIn(bad.dir) === keysIn(good.dir))
+          )
+          assert.deepStrictEqual(yield* events(world), [
+            "Warning DestinationFailing",
+            "Normal ArchivingWorks"
+          ])
+        })
+      )
+  )
+
+  it.live("what was damaged here is read from a destination, and is not spread", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* backupWorld
+        const bucket = destination(world)
+        const database = yield* readyDatabase(world, { destinationIds: [bucket.id] })
+        const ref = { orgId: database.orgId, lineage: database.uid }
+        const { context, stop } = yield* startLoops(world)
+        const repository = Context.get(context, Repository)
+        const [backupId = ""] = yield* succeeded(world)
+        yield* until(
+          "everything is copied",
+          Effect.map(count(world, "backup_copy where stored_at is null"), (n) => n === 0)
+        )
+        const [part] = yield* onStore(world, `select key from backup_object where backup_id = '${backupId}'`)
+        const file = path.join(world.dataDir, "backups", String(part?.["key"]))
+        const content = fs.readFileSync(file)
+        content[content.length >> 1] = (content[content.length >> 1] ?? 0) ^ 1
+        fs.writeFileSync(file, content)
+        const recovery = yield* repository.choose(ref, { kind: "backup", backupId })
+        const into = path.join(world.dataDir, "into")
+        fs.mkdirSync(into)
+        yield* repository.fetchBase(recovery, into, () => {})
+        assert.isTrue(fs.existsSync(path.join(into, "global", "pg_control")))
+
+        // Without a copy the damage is told, and nothing is called whole.
+        yield* onStore(world, "update backup_copy set stored_at = null, version = null, due_at = now()")
+        fs.rmSync(bucket.dir, { recursive: true })
+        const failed = yield* Effect.flip(repository.fetchBase(recovery, into, () => {}))
+        assert.match(failed.message, /cannot be read from anywhere/)
+        yield* until(
+          "the damage is noticed as it is copied",
+          Effect.map(count(world, "backup_copy where error like '%damaged%'"), (n) => n === 1)
+        )
+        assert.isFalse(fs.existsSync(path.join(bucket.dir, String(part?.["key"]))))
+        yield* stop
+      })
+    )
+  )
+
+  it.live(
+    "with a full disk a backup fails with that reason and leaves nothing; with room again it is made",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* backupWorld
+          const database = yield* readyDatabase(world)
+          yield* statement(
+            world,
+            database,
+            "create table big as select md5(random()::text) || md5(random()::text) as text from generate_series(1, 200000)"
+          )
+          const dir = path.join(world.dataDir, "backups")
+          fs.mkdirSync(dir)
+          yield* Effect.acquireRelease(
+            Effect.sync(() => execFileSync("mount", ["-t", "tmpfs", "-o", "size=12m", "tmpfs", dir])),
+            () => Effect.sync(() => execFileSync("umount", ["-l", dir]))
+          )
+          yield* startLoops(world)
+          const failed = yield* until(
+            "the backup fails",
+            Effect.map(
+              onStore(world, "select status, error from backup_job where status = 'failed'"),
+              ([job]) => job
+            )
+          )
+          assert.match(String(failed["error"]), /ENOSPC/)
+          yield* until(
+            "nothing is left of it",
+            Effect.map(
+              onStore(world, "select count(*)::int as n from backup_object where name like 'base/%'"),
+              ([row]) => row?.["n"] === 0
+            )
+          )
+          yield* until(
+            "no parts are left",
+            Effect.sync(
+              () => !fs.readdirSync(dir, { recursive: true }).some((name) => String(name).includes("/base/"))
+            )
+          )
+          execFileSync("mount", ["-o", "remount,size=500m", dir])
+          yield* onStore(world, "update backup_job set finished_at = finished_at - interval '2 hours'")
+          yield* succeeded(world)
+        })
+      )
+  )
+
+  it.live(
+    "without room the oldest segments are given up: the database goes on, the gap is shown, and another backup ends it",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* backupWorld
+          const database = yield* readyDatabase(world)
+          const ref = { orgId: database.orgId, lineage: database.uid }
+          const first = yield* startLoops(world)
+          yield* succeeded(world)
+          yield* first.stop
+          const tight = yield* startLoops(world, { reserveBytes: Number.MAX_SAFE_INTEGER, jobs: 0 })
+          const ledger = Context.get(tight.context, Ledger)
+          yield* statement(world, database, "create table lost (n int)")
+          yield* statement(world, database, "select pg_switch_wal()")
+          const trouble = yield* until("it is told", Effect.map(ledger.trouble(ref), Option.getOrUndefined))
+          assert.strictEqual(trouble.reason, "ArchivingFailing")
+          assert.match(trouble.message, /disk is full/)
+          yield* until(
+            "another backup is asked for",
+            Effect.map(count(world, "backup_job where reason = 'gap'"), (n) => n === 1)
+          )
+          yield* statement(world, database, "insert into lost values (1)")
+          yield* tight.stop
+
+          const { context } = yield* startLoops(world)
+          yield* succeeded(world, 2)
+          yield* until(
+            "the trouble is over",
+            Effect.map(Context.get(context, Ledger).trouble(ref), Option.isNone)
+          )
+          const windows = yield* Context.get(context, Repository).windows(ref)
+          assert.lengthOf(windows, 2)
+          assert.isBelow(+(windows[0]?.to ?? 0), +(windows[1]?.from ?? 0))
+        })
+      )
+  )
+
+  it.live(
+    "a deleted database takes its backups along, here and at destinations; one that refuses is given up",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* backupWorld
+          const good = destination(world)
+          const bad = destination(world)
+          const real = world.destinations.get(bad.id)
+          if (real === undefined) throw new Error("no destination")
+          world.destinations.set(bad.id, {
+            ...real,
+            remove: () =>
+              Effect.fail(new PlaceError({ reason: "delete", message: "Deleting is not allowed" }))
+          })
+          const database = yield* readyDatabase(world, { destinationIds: [good.id, bad.id] })
+          yield* startLoops(world, { removalTries: 1 })
+          yield* succeeded(world)
+          yield* until(
+            "everything is copied",
+            Effect.map(count(world, "backup_copy where stored_at is null"), (n) => n === 0)
+          )
+          assert.isAbove(keysIn(good.dir), 0)
+          yield* onStore(
+            world,
+            `update resource set deleted_at = now(), deletion_requested_at = now() where uid = '${database.uid}'`
+          )
+          for (const table of ["backup_lineage", "backup_object", "backup_job", "backup_copy"]) {
+            yield* until(
+              `nothing in ${table}`,
+              Effect.map(count(world, table), (n) => n === 0)
+            )
+          }
+          yield* until(
+            "no files here",
+            Effect.sync(() => keysIn(path.join(world.dataDir, "backups")) === 0)
+          )
+          assert.strictEqual(keysIn(good.dir), 0)
+          // What stays is noise: its key is gone.
+          assert.isAbove(keysIn(bad.dir), 0)
+        })
+      )
+  )
+
+  it.live("an orderly stop gives a backup to the next process at once; two processes make one backup", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* backupWorld
+        const database = yield* readyDatabase(world)
+        yield* statement(
+          world,
+          database,
+          "create table big as select n, repeat(md5(n::text), 30) as text from generate_series(1, 60000) n"
+        )
+        // A lease that nobody waits for in this test.
+        const first = yield* startLoops(world, { leaseSeconds: 3_600 })
+        yield* until(
+          "it is begun",
+          Effect.map(count(world, "backup_job where status = 'running'"), (n) => n === 1)
+        )
+        yield* first.stop
+        yield* Effect.all([startLoops(world), startLoops(world)])
+        yield* succeeded(world)
+        assert.strictEqual(yield* count(world, "backup_job"), 1)
+        yield* Effect.sleep("1 second")
+        assert.strictEqual(
+          yield* count(world, "(select distinct backup_id from backup_object where backup_id is not null) b"),
+          1
+        )
+      })
+    )
+  )
+})
