@@ -69,17 +69,22 @@ const ending = (
     readonly container?: Container
     readonly startedAt?: Date | null
   } = {}
-): Step => ({
-  do: "end",
-  ending: {
-    status,
-    errorCode: values.errorCode ?? null,
-    error: values.error ?? null,
-    exitCode: values.container?.exitCode ?? null,
-    startedAt: values.container?.startedAt ?? values.startedAt ?? null,
-    finishedAt: values.container?.finishedAt ?? new Date(now)
+): Step => {
+  const startedAt = values.container?.startedAt ?? values.startedAt ?? null
+  const finishedAt = values.container?.finishedAt ?? new Date(now)
+  return {
+    do: "end",
+    ending: {
+      status,
+      errorCode: values.errorCode ?? null,
+      error: values.error ?? null,
+      exitCode: values.container?.exitCode ?? null,
+      startedAt,
+      // Podman says when it has noted the start, and what is short has ended by then.
+      finishedAt: startedAt !== null && startedAt > finishedAt ? startedAt : finishedAt
+    }
   }
-})
+}
 
 const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Run): Step => {
   const container = seen._tag === "There" ? seen.container : undefined

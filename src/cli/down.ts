@@ -5,6 +5,8 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { known } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
+import { Installation } from "../executions/Installation.ts"
+import { ContainerEngine } from "../infra/ContainerEngine.ts"
 import { Host } from "../infra/Host.ts"
 import { PostgresServers } from "../infra/PostgresServers.ts"
 import { RedisServers } from "../infra/RedisServers.ts"
@@ -72,11 +74,14 @@ const stop = Effect.fnUntraced(function* (one: ControlPlane) {
 const stopServers = (forGood: boolean) =>
   Effect.gen(function* () {
     const { databaseUrl } = yield* AppConfig
-    const adapters = Layer.mergeAll(PostgresServers.layer, RedisServers.layer).pipe(
-      Layer.provide(PlatformSecrets.layer),
-      Layer.provideMerge(store)
-    )
+    const adapters = Layer.mergeAll(
+      PostgresServers.layer,
+      RedisServers.layer,
+      ContainerEngine.layer,
+      Installation.layer
+    ).pipe(Layer.provide(PlatformSecrets.layer), Layer.provideMerge(store))
     yield* Effect.gen(function* () {
+      yield* stopContainers(forGood)
       yield* (yield* RedisServers).stopAll
       yield* (yield* PostgresServers).stopAll
       if (forGood) yield* forget
@@ -88,6 +93,14 @@ const stopServers = (forGood: boolean) =>
     }
     if (forGood) yield* remove((yield* Host).socketDir)
   }).pipe(Effect.provide(machine))
+
+/** Those of executions. An engine that does not answer is no reason to leave everything else running. */
+const stopContainers = Effect.fnUntraced(function* (forGood: boolean) {
+  const { label } = yield* Installation
+  yield* Effect.catch((yield* ContainerEngine).stopAll(label, forGood), ({ message }) =>
+    say(`Containers of executions could not be stopped: ${message}`)
+  )
+})
 
 /** Credentials of a store that is going away open nothing any more. */
 const forget = Effect.gen(function* () {

@@ -21,6 +21,7 @@ import { crons } from "./cron-commands.ts"
 import { database } from "./database-commands.ts"
 import { destinations } from "./destination-commands.ts"
 import { env } from "./env-commands.ts"
+import { executions } from "./execution-commands.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
 import { audit, grants, keys } from "./key-commands.ts"
@@ -155,6 +156,7 @@ const commands = [
   caches,
   queues,
   crons,
+  executions,
   backups,
   destinations,
   database,

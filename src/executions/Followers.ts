@@ -84,6 +84,7 @@ export class Followers extends Context.Service<
         for (;;) {
           const from = yield* logs.follow(ref, owner, options.followerMs)
           if (from === undefined) return
+          const began = yield* Clock.currentTimeMillis
           const before = yield* engine.inspect(container)
           // It may have been removed by hand: what is kept is all there is.
           if (Option.isNone(before)) return void (yield* logs.append(ref, owner, [], true))
@@ -101,7 +102,9 @@ export class Followers extends Context.Service<
           if (!goOn) return
           // A reading that began after the end has seen all of it.
           if (before.value.state === "exited") return void (yield* logs.append(ref, owner, [], true))
-          yield* Effect.sleep("100 millis")
+          // Every reading begins at the start: the more there is, the longer the pause.
+          const took = (yield* Clock.currentTimeMillis) - began
+          yield* Effect.sleep(Math.max(250, Math.min(10_000, took * 10)))
         }
       })
 

@@ -22,6 +22,7 @@ import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import { ContainerError, containerError } from "./container-error.ts"
 import { type LogPiece, logPieces } from "./container-logs.ts"
+import { endedForMemory } from "./container-memory.ts"
 import { guardHost, networkOf } from "./container-network.ts"
 import {
   type EnginePlace,
@@ -101,7 +102,7 @@ export class ContainerEngine extends Context.Service<
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** Removes the container, by force when it runs, and its network. Nothing there is success. */
     readonly remove: (name: string) => Act
-    /** Everything it printed, from the start, and what it prints while it runs. */
+    /** Everything it has printed, from the start. */
     readonly logs: (name: string) => Stream.Stream<LogPiece, ContainerError>
     /** Names of containers with this label, and the value they have for `of`. */
     readonly list: (label: string, of: string) => Act<ReadonlyArray<{ name: string; value: string }>>
@@ -350,7 +351,7 @@ export class ContainerEngine extends Context.Service<
             call("Looking at the container", (docker, abortSignal) =>
               docker.getContainer(name).inspect({ abortSignal })
             ).pipe(
-              Effect.map((info) => Option.some(toContainer(info))),
+              Effect.map((info) => Option.some(withKernel(toContainer(info)))),
               Effect.catchIf(
                 ({ reason }) => reason === "NotFound",
                 () => Effect.succeed(Option.none<Container>())
@@ -426,7 +427,18 @@ const toContainer = ({ Id, State }: Docker.ContainerInspectInfo): Container => {
   }
 }
 
-/** At most what this process itself may: an engine without the privilege to raise limits fails to start otherwise. */
+/** Podman on version 1 of control groups misses that a container ran out of memory when it ends at that moment. */
+const withKernel = (container: Container): Container =>
+  container.state === "exited" && container.exitCode === 137 && !container.outOfMemory
+    ? { ...container, outOfMemory: endedForMemory(container.id) }
+    : container
+
+/**
+ * At most what this process itself may: an engine without the privilege to raise limits fails to start otherwise. And
+ * less than Podman's service leaves itself; what a container may really have is bound by its group of processes.
+ */
+const mostOfEach = 16_384
+
 const ulimits = () => {
   const text = os.platform() === "linux" ? fs.readFileSync("/proc/self/limits", "utf8") : ""
   return [
@@ -436,7 +448,7 @@ const ulimits = () => {
     const [, hard] = new RegExp(`^${line}\\s+\\S+\\s+(\\S+)`, "m").exec(text) ?? []
     const most = Number(hard)
     return Number.isInteger(most)
-      ? [{ Name, Soft: Math.min(most, 65_536), Hard: Math.min(most, 65_536) }]
+      ? [{ Name, Soft: Math.min(most, mostOfEach), Hard: Math.min(most, mostOfEach) }]
       : []
   })
 }

@@ -63,6 +63,12 @@ export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
       neededBy: "Cache",
       hint: "apt-get install -y --no-install-recommends redis-server (or valkey-server)"
     },
+    {
+      name: "podman",
+      found: versionOf(find("podman") ?? find("docker")),
+      neededBy: "Execution",
+      hint: "apt-get install -y --no-install-recommends podman runc conmon containernetworking-plugins iptables (or docker)"
+    },
     ...(process.getuid?.() === 0
       ? [
           {

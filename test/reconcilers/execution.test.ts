@@ -82,6 +82,8 @@ reconcilerSuite<World, ExecutionSpec, unknown>({
   snapshot: (world, { orgId, uid }) =>
     Effect.gen(function* () {
       const run = Option.getOrThrow(yield* (yield* Runs).find({ orgId, uid }))
+      // Otherwise all could have failed alike.
+      if (run.finishedAt !== null && run.exitCode !== 3) return yield* Effect.die(new Error(run.error ?? ""))
       const { pieces } = yield* (yield* Logs).read({ orgId, uid }, "0", 100)
       return {
         status: run.status,

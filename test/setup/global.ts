@@ -6,6 +6,7 @@
 import type { TestProject } from "vitest/node"
 import { setUpHost } from "#src/infra/setup.ts"
 import { setUpBrowser } from "./browser.ts"
+import { setUpContainers } from "./containers.ts"
 import { startPostgres } from "./postgres.ts"
 import { setUpObjectStore } from "./s3.ts"
 
@@ -22,6 +23,7 @@ export default async function setup(project: TestProject): Promise<(() => void) 
   }
   await setUpHost((line) => void process.stderr.write(`${line}\n`))
   setUpBrowser((line) => void process.stderr.write(`${line}\n`))
+  setUpContainers((line) => void process.stderr.write(`${line}\n`))
   setUpObjectStore((line) => void process.stderr.write(`${line}\n`))
   const outside = process.env["SVC_TEST_DATABASE_URL"]
   if (outside !== undefined && outside !== "") {

@@ -1,0 +1,302 @@
+/** Real containers: how they end, how they are ended, and what is kept of what they print. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { registryPassword, registryUser, sh } from "#test/setup/containers.ts"
+import { Plane } from "#test/setup/control-plane.ts"
+import {
+  base,
+  Containers,
+  create,
+  ended,
+  entries,
+  executionPlane,
+  isRunning,
+  makeProject,
+  printed,
+  until
+} from "./world.ts"
+
+const patience = 90_000
+
+layer(executionPlane({ graceMs: 2_000 }), { excludeTestServices: true, timeout: "3 minutes" })(
+  "executions",
+  (it) => {
+    it.effect(
+      "run a command with its variables, keep what it prints, and leave nothing behind",
+      () =>
+        Effect.gen(function* () {
+          yield* makeProject
+          const { podman } = yield* Containers
+          const id = yield* create({
+            command: sh('echo "$GREETING"; echo trouble >&2; busybox printf "no end"'),
+            env: { GREETING: "hällo wörld", PATH: "/bin" }
+          })
+          const done = yield* ended(id)
+          assert.deepStrictEqual(
+            [done.status, done.exitCode, done.errorCode, done.error],
+            ["succeeded", 0, null, null]
+          )
+          assert.match(done.imageDigest, /^sha256:[0-9a-f]{64}$/)
+          assert.isAtLeast(Date.parse(done.finishedAt), Date.parse(done.startedAt))
+          assert.strictEqual(yield* printed(id), "hällo wörld\nno end")
+          assert.strictEqual(yield* printed(id, "stderr"), "trouble\n")
+          assert.strictEqual(podman("ps", "-a", "-q", "--filter", `label=svc.execution=${id}`), "")
+          assert.notInclude(podman("network", "ls", "--format", "{{.Name}}"), id)
+        }),
+      patience
+    )
+
+    it.effect(
+      "are bound: no capabilities, no way to get any, limits of memory and processes, no way to this machine",
+      () =>
+        Effect.gen(function* () {
+          const { url } = yield* Plane
+          const port = new URL(url).port
+          const id = yield* create({
+            command: sh(`busybox grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status
+              busybox ls /var/run /run 2>/dev/null | busybox grep -i -E "docker|podman"
+              GW=$(busybox ip route | busybox awk '/default/ {print $3}')
+              busybox timeout 3 busybox nc -w 2 "$GW" ${port} </dev/null && echo "reached the gateway"
+              busybox timeout 3 busybox nc -w 2 127.0.0.1 ${port} </dev/null && echo "reached loopback"
+              busybox timeout 3 busybox nc -w 2 169.254.169.254 80 </dev/null && echo "reached metadata"
+              echo checked`),
+            env: { PATH: "/bin" }
+          })
+          yield* isRunning(id).pipe(Effect.timeoutOption("5 seconds"))
+          yield* ended(id)
+          const text = yield* printed(id)
+          assert.match(text, /CapEff:\s+0000000000000000/)
+          assert.match(text, /CapBnd:\s+0000000000000000/)
+          assert.match(text, /NoNewPrivs:\s+1/)
+          assert.notInclude(text, "reached")
+          assert.include(text, "checked")
+          assert.notMatch(text, /docker|podman/)
+        }),
+      patience
+    )
+
+    it.effect(
+      "fail with what they exit with, and tell running out of memory apart",
+      () =>
+        Effect.gen(function* () {
+          const failing = yield* create({ command: sh("exit 7") })
+          const hungry = yield* create({
+            command: sh("x=$(busybox head -c 200000000 /dev/zero | busybox tr '\\0' x); echo ${#x}"),
+            env: { PATH: "/bin" }
+          })
+          const absent = yield* create({ command: ["/bin/nothing"] })
+          const failed = yield* ended(failing)
+          assert.deepStrictEqual([failed.status, failed.exitCode, failed.errorCode], ["failed", 7, null])
+          const starved = yield* ended(hungry)
+          assert.deepStrictEqual([starved.status, starved.errorCode], ["failed", "out_of_memory"])
+          const never = yield* ended(absent)
+          assert.deepStrictEqual(
+            [never.status, never.errorCode, never.exitCode, never.startedAt],
+            ["failed", "start_failed", null, null]
+          )
+        }),
+      patience
+    )
+
+    it.effect(
+      "are told to end when their time is over, and made to when they do not",
+      () =>
+        Effect.gen(function* () {
+          const polite = yield* create({
+            command: sh("trap 'echo bye; exit 0' TERM; while :; do busybox sleep 0.1; done"),
+            env: { PATH: "/bin" },
+            timeoutSeconds: 2
+          })
+          const stubborn = yield* create({
+            command: sh("trap 'echo no' TERM; while :; do busybox sleep 0.1; done"),
+            env: { PATH: "/bin" },
+            timeoutSeconds: 2
+          })
+          const first = yield* ended(polite)
+          assert.deepStrictEqual([first.status, first.exitCode], ["timed_out", 0])
+          assert.include(yield* printed(polite), "bye")
+          const second = yield* ended(stubborn)
+          assert.deepStrictEqual([second.status, second.exitCode], ["timed_out", 137])
+          assert.include(yield* printed(stubborn), "no")
+        }),
+      patience
+    )
+
+    it.effect(
+      "are cancelled at once before they run, and told to end while they do; nothing leaves an end",
+      () =>
+        Effect.gen(function* () {
+          const { call } = yield* Plane
+          const early = yield* create({ command: sh("echo ran") })
+          const answer = yield* call("POST", `${base}/${early}/cancel`)
+          assert.strictEqual(answer.status, 202)
+          const running = yield* create({
+            command: sh("trap 'exit 9' TERM; while :; do busybox sleep 0.1; done"),
+            env: { PATH: "/bin" }
+          })
+          yield* isRunning(running)
+          assert.strictEqual((yield* call("POST", `${base}/${running}/cancel`)).status, 202)
+          assert.strictEqual((yield* ended(early)).status, "cancelled")
+          const done = yield* ended(running)
+          assert.deepStrictEqual([done.status, done.exitCode], ["cancelled", 9])
+          const again = yield* call("POST", `${base}/${running}/cancel`)
+          assert.deepStrictEqual([again.status, again.body.code], [409, "execution_ended"])
+          const deleted = yield* create({ command: sh("busybox sleep 100"), env: { PATH: "/bin" } })
+          yield* isRunning(deleted)
+          assert.strictEqual((yield* ended(running)).status, "cancelled")
+          yield* call("POST", `${base}/${deleted}/cancel`)
+          yield* ended(deleted)
+        }),
+      patience
+    )
+
+    it.effect(
+      "fetch private images with the right password only, and say what cannot be fetched",
+      () =>
+        Effect.gen(function* () {
+          const { image, registry, openRegistry } = yield* Containers
+          const credentials = (password: string) => ({
+            imagePullCredentials: { registry: `https://${registry}/v2/`, username: registryUser, password }
+          })
+          const command = sh("echo in")
+          const right = yield* create({ image, command, ...credentials(registryPassword) })
+          assert.strictEqual((yield* ended(right)).status, "succeeded")
+          // It is on the machine now, and still nobody gets it without the password.
+          const wrong = yield* create({ image, command, ...credentials("wrong") })
+          const none = yield* create({ image, command })
+          const missing = yield* create({ image: `${openRegistry}/test/nope:1`, command })
+          const forbidden = yield* create({ image: "169.254.169.254/x/y:1", command })
+          for (const [id, code] of [
+            [wrong, "image_pull_failed"],
+            [none, "image_pull_failed"],
+            [missing, "image_not_found"],
+            [forbidden, "image_pull_failed"]
+          ] as const) {
+            const done = yield* ended(id)
+            assert.deepStrictEqual([done.status, done.errorCode], ["failed", code], done.error)
+          }
+          assert.include((yield* ended(forbidden)).error, "SVC_OUTBOUND_ALLOW")
+        }),
+      patience
+    )
+
+    it.effect(
+      "keep a line of a megabyte and bytes that are no text, in order",
+      () =>
+        Effect.gen(function* () {
+          const { sql } = yield* Plane
+          const long = yield* create({
+            command: sh("busybox head -c 1000000 /dev/zero | busybox tr '\\0' x; echo; echo after"),
+            env: { PATH: "/bin" }
+          })
+          const binary = yield* create({
+            command: sh(
+              'i=0; while [ $i -lt 256 ]; do busybox printf "\\\\x$(busybox printf %x $i)"; i=$((i+1)); done'
+            ),
+            env: { PATH: "/bin" }
+          })
+          yield* ended(long)
+          const text = yield* printed(long)
+          assert.strictEqual(text.length, 1_000_007)
+          assert.strictEqual(text, `${"x".repeat(1_000_000)}\nafter\n`)
+          yield* ended(binary)
+          const [row] = yield* sql(
+            `select encode(string_agg(content, '' order by position), 'hex') as hex from execution_log where execution_uid = '${binary}'`
+          )
+          assert.strictEqual(
+            row?.["hex"],
+            Buffer.from(Array.from({ length: 256 }, (_, i) => i)).toString("hex")
+          )
+          const ids = (yield* entries(long)).map(({ id }) => Number(id.split("-")[0]))
+          assert.deepStrictEqual(
+            ids,
+            [...ids].sort((a, b) => a - b)
+          )
+        }),
+      patience
+    )
+
+    it.effect(
+      "are followed live, and a stream goes on after the entry it is told",
+      () =>
+        Effect.gen(function* () {
+          const { url, apiKey } = yield* Plane
+          const id = yield* create({
+            command: sh("i=0; while [ $i -lt 12 ]; do echo line $i; i=$((i+1)); busybox sleep 0.2; done"),
+            env: { PATH: "/bin" }
+          })
+          const follow = (last: string | undefined, stopAfter: number) =>
+            Effect.promise(async () => {
+              const response = await fetch(`${url}${base}/${id}/logs?follow=true`, {
+                headers: {
+                  authorization: `Bearer ${apiKey}`,
+                  ...(last === undefined ? {} : { "last-event-id": last })
+                },
+                signal: AbortSignal.timeout(60_000)
+              })
+              assert.strictEqual(
+                response.headers.get("content-type"),
+                "text/event-stream",
+                response.ok ? "" : await response.text()
+              )
+              const lines: Array<string> = []
+              let lastId = ""
+              let end: string | undefined
+              let buffer = ""
+              const decoder = new TextDecoder()
+              for await (const chunk of response.body ?? []) {
+                buffer += decoder.decode(chunk, { stream: true })
+                for (let at = buffer.indexOf("\n\n"); at !== -1; at = buffer.indexOf("\n\n")) {
+                  const event = buffer.slice(0, at)
+                  buffer = buffer.slice(at + 2)
+                  const data = /^data: (.*)$/m.exec(event)?.[1]
+                  if (/^event: end$/m.test(event)) end = data
+                  if (!/^event: entry$/m.test(event)) continue
+                  lastId = /^id: (.*)$/m.exec(event)?.[1] ?? ""
+                  lines.push(JSON.parse(data ?? "").text)
+                }
+                if (lines.length >= stopAfter) break
+              }
+              return { lines, lastId, end }
+            })
+          const first = yield* follow(undefined, 3)
+          const second = yield* follow(first.lastId, Number.POSITIVE_INFINITY)
+          assert.deepStrictEqual(
+            [...first.lines, ...second.lines],
+            Array.from({ length: 12 }, (_, i) => `line ${i}\n`)
+          )
+          assert.isAtMost(first.lines.length, 11)
+          assert.strictEqual(JSON.parse(second.end ?? "{}").status, "succeeded")
+        }),
+      patience
+    )
+
+    it.effect(
+      "are settled in the project's budget, and one that could cost too much is refused",
+      () =>
+        Effect.gen(function* () {
+          const { call, sql } = yield* Plane
+          const [counted] = yield* sql(
+            `select count(*)::int as entries, count(*) filter (where settled_at is null)::int as open from budget_entry`
+          )
+          assert.isAbove(Number(counted?.["entries"]), 10)
+          assert.strictEqual(counted?.["open"], 0)
+          yield* until(
+            yield* create({ command: sh("exit 0") }),
+            ({ status }) => status === "succeeded",
+            "ended"
+          )
+          const budget = yield* call("PUT", "/v1/orgs/main/projects/jobs/budget", {
+            body: { monthlyCapUsd: 0.000001, hardStop: true }
+          })
+          assert.strictEqual(budget.status, 200, budget.text)
+          const { openImage } = yield* Containers
+          const refused = yield* call("POST", base, {
+            body: { image: openImage, region: "local", command: ["/bin/sh"] }
+          })
+          assert.deepStrictEqual([refused.status, refused.body.code], [402, "budget_exhausted"])
+        }),
+      patience
+    )
+  }
+)

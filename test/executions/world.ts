@@ -1,0 +1,92 @@
+/** A control plane over a real container engine, and executions on it. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { ExecutionOptions } from "#src/executions/options.ts"
+import { containerEngine, type Engine } from "#test/setup/containers.ts"
+import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+
+export class Containers extends Context.Service<Containers, Engine>()("test/Containers") {
+  static readonly layer = Layer.effect(Containers, containerEngine)
+}
+
+export const executionPlane = (values: Partial<ExecutionOptions> = {}) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { socket, registry } = yield* Containers
+      const defaults = yield* ExecutionOptions
+      return testPlane({ containerSocket: socket, registries: [registry, "docker.io", "*.pkg.dev"] }).pipe(
+        Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values }))
+      )
+    })
+  ).pipe(Layer.provideMerge(Containers.layer))
+
+export const project = "/v1/orgs/main/projects/jobs"
+export const base = `${project}/executions`
+
+export const makeProject = Effect.gen(function* () {
+  const { call } = yield* Plane
+  yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Jobs", slug: "jobs" } })
+})
+
+export const small = { cpus: 0.5, memoryMb: 64 }
+
+export const create = Effect.fnUntraced(function* (body: object) {
+  const { call } = yield* Plane
+  const { openImage } = yield* Containers
+  const made = yield* call("POST", base, {
+    body: { image: openImage, region: "local", resources: small, timeoutSeconds: 60, ...body }
+  })
+  if (made.status !== 202) return yield* Effect.die(new Error(made.text))
+  return String(made.body.id)
+})
+
+export const read = (id: string) => Effect.flatMap(Plane, ({ call }) => call("GET", `${base}/${id}`))
+
+export const until = (id: string, holds: (body: Answer["body"]) => boolean, what: string) =>
+  Effect.gen(function* () {
+    let last: Answer["body"]
+    return yield* Effect.gen(function* () {
+      for (;;) {
+        last = (yield* read(id)).body
+        if (holds(last)) return last
+        yield* Effect.sleep("100 millis")
+      }
+    }).pipe(
+      Effect.timeoutOrElse({
+        duration: "60 seconds",
+        orElse: () => Effect.die(new Error(`never ${what}: ${JSON.stringify(last)}`))
+      })
+    )
+  })
+
+/** Once it has ended and nothing is left of its container. */
+export const ended = (id: string) =>
+  until(id, ({ finishedAt, cleanupStatus }) => finishedAt !== null && cleanupStatus === "confirmed", "ended")
+export const isRunning = (id: string) => until(id, ({ status }) => status === "running", "running")
+
+interface Entry {
+  readonly id: string
+  readonly stream: string
+  readonly text: string
+}
+export const entries = Effect.fnUntraced(function* (id: string) {
+  const { call } = yield* Plane
+  const all: Array<Entry> = []
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const page: Answer = yield* call(
+      "GET",
+      `${base}/${id}/logs?limit=1000${cursor === "" ? "" : `&cursor=${cursor}`}`
+    )
+    all.push(...page.body.items)
+    cursor = page.body.nextCursor
+  }
+  return all
+})
+export const printed = (id: string, stream = "stdout") =>
+  Effect.map(entries(id), (all) =>
+    all
+      .filter((entry) => entry.stream === stream)
+      .map(({ text }) => text)
+      .join("")
+  )
