@@ -41,6 +41,8 @@ export const ReplicaOptions = Context.Reference<ReplicaOptions>("svc/reconcilers
 
 /** A server that hangs is told from one that works in this time, and holds up nobody else. */
 export const patience = "3 seconds"
+/** Between looks: a primary that is lost is missed so much later. */
+const watchMs = 15_000
 /** Starts in a row that failed, after which the data counts as damaged. */
 export const damagedAfter = 3
 /** Folders of failed primaries that are kept at most. */
@@ -232,7 +234,7 @@ export const replicaCare = Effect.gen(function* () {
     return {
       replicas: seen.flatMap(({ replica }) => (replica === undefined ? [] : [replica])),
       upkeep,
-      ...(polls.length === 0 ? {} : { pollAfter: Math.min(...polls) })
+      ...(resource.spec.replicas === 0 ? {} : { pollAfter: Math.min(watchMs, ...polls) })
     }
   })
 

@@ -127,16 +127,26 @@ export const makeFailover = (parts: Parts) => {
   })
 }
 
-/** It replays what log it has and then opens, on a timeline of its own, instead of waiting for more. */
+/**
+ * It replays what log it has and then opens, on a timeline of its own, instead of waiting for more. And it archives
+ * again what a standby leaves to its primary: that one may have ended before it came to its last segments.
+ */
 const opensAlone = (data: string) =>
   Effect.tryPromise({
-    try: () =>
-      fs
+    try: async () => {
+      const states = path.join(data, "pg_wal", "archive_status")
+      for (const name of await fs.readdir(states)) {
+        const [, segment] = /^([0-9A-F]{24})\.done$/.exec(name) ?? []
+        if (segment === undefined) continue
+        await fs.rename(path.join(states, name), path.join(states, `${segment}.ready`))
+      }
+      await fs
         .rename(path.join(data, "standby.signal"), path.join(data, "recovery.signal"))
         .catch((error: NodeJS.ErrnoException) => {
           // An interrupted step has done it.
           if (error.code !== "ENOENT") throw error
-        }),
+        })
+    },
     catch: (cause) =>
       new PostgresServerError({
         reason: "Failed",

@@ -77,5 +77,5 @@ const isReady = (observation: Observation<unknown>): boolean =>
   observation.ready &&
   observation.differences.length === 0 &&
   (observation.upkeep ?? []).length === 0 &&
-  // Ready, and something is still on its way.
-  observation.pollAfter === undefined
+  // Something that is still on its way is looked at soon.
+  Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? "1 minute")) >= 10_000

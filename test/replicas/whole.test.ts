@@ -1,0 +1,140 @@
+/** Standbys in a whole control plane: from the manifest to the failover, with a writer at work and backups going on. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { branchOf, branchPlane, open, project, query, ready, urlOf } from "#test/branches/planes.ts"
+import { sleep, until } from "#test/faults/wait.ts"
+
+it.live(
+  "a database with standbys outlives the loss of its data and of the control plane, and can be restored to before and after",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchPlane
+      yield* Effect.promise(async () => {
+        const { plane, databaseUrl, databaseId, base } = world
+        const database = async () => (await plane.call("GET", `${project}/database`)).body
+        const manifest = {
+          version: 1,
+          organization: "main",
+          projects: [
+            {
+              name: "Shop",
+              slug: "shop",
+              runtimeClass: "scale-to-zero",
+              databases: [{ name: "main", sku: "db-n1", region: "local", replicas: 2 }]
+            }
+          ]
+        }
+        const planned = async () =>
+          (await plane.call("POST", "/v1/orgs/main/manifest/plan", manifest)).body.changes
+            .filter(({ action }: { action: string }) => action !== "noop")
+            .map(({ patch }: { patch: unknown }) => patch)
+        assert.deepStrictEqual(await planned(), [[{ op: "replace", path: "/replicas", value: 2 }]])
+        const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", { manifest })
+        assert.isBelow(applied.status, 300, JSON.stringify(applied.body))
+        const streaming = () =>
+          until("both standbys stream", async () => {
+            const { replicas } = await database()
+            if (
+              replicas.length === 2 &&
+              replicas.every(({ state }: { state: string }) => state === "streaming")
+            )
+              return true
+            throw new Error(JSON.stringify(replicas))
+          })
+        await streaming()
+        assert.deepStrictEqual(await planned(), [], "a plan of what is there changes nothing")
+
+        await query(world, databaseUrl, "create table ledger (n int primary key)")
+        const points = `${project}/databases/${databaseId}/recovery-points`
+        await until("the first backup", async () => (await plane.call("GET", points)).body.windows.length > 0)
+        const known = new Map<number, number>()
+        let writing = true
+        const writer = (async () => {
+          for (let n = 1; writing; ) {
+            const sql = open(world, databaseUrl)
+            try {
+              for (; writing; n++) {
+                await sql`insert into ledger values (${n}) on conflict do nothing`
+                known.set(n, Date.now())
+              }
+            } catch {
+              await sleep(50)
+            } finally {
+              await sql.end({ timeout: 1 }).catch(() => {})
+            }
+          }
+        })()
+        await sleep(3_000)
+
+        // The data goes while nobody looks, and whoever looks then is killed soon after.
+        await plane.kill("SIGKILL")
+        const lostAt = Date.now()
+        fs.rmSync(path.join(world.folderOf(databaseId), "data"), {
+          recursive: true,
+          force: true,
+          maxRetries: 10
+        })
+        for (const alive of [500, 1_500]) {
+          await plane.start()
+          await plane.call("POST", `/v1/orgs/main/resources/${databaseId}/retry`).catch(() => {})
+          await sleep(alive)
+          await plane.kill("SIGKILL")
+        }
+        await plane.start()
+        await plane.call("POST", `/v1/orgs/main/resources/${databaseId}/retry`)
+        await until("it has failed over", async () => (await database()).failover !== null)
+        await until("it takes writes again", () => {
+          const last = Math.max(...known.values())
+          return last > lostAt + 2_000 && Date.now() - last < 200
+        })
+        await streaming()
+        await sleep(2_000)
+        writing = false
+        await writer
+        const there = new Set(await query(world, databaseUrl, "select n from ledger"))
+        const missing = [...known].filter(([n]) => !there.has(n))
+        assert.deepStrictEqual(
+          missing.filter(([, at]) => at < lostAt),
+          [],
+          "what was acknowledged before the loss had streamed, and is there"
+        )
+
+        const { body: events } = await plane.call("GET", `/v1/orgs/main/resources/${databaseId}/events`)
+        const reasons = new Set(
+          (events.items ?? events.data ?? events).map(({ reason }: { reason: string }) => reason)
+        )
+        assert.isTrue(reasons.has("FailedOver"), JSON.stringify([...reasons]))
+
+        // A moment before the loss, and one after it.
+        const after = Date.now()
+        await until(
+          "the archive reaches it",
+          async () => {
+            const { windows } = (await plane.call("GET", points)).body
+            if (windows.some(({ to }: { to: string }) => Date.parse(to) >= after)) return true
+            throw new Error(JSON.stringify(windows))
+          },
+          180
+        )
+        for (const moment of [lostAt - 1_000, after]) {
+          const made = await plane.call(
+            "POST",
+            base,
+            branchOf(`at-${moment}`, { kind: "point_in_time", pointInTime: new Date(moment).toISOString() })
+          )
+          assert.strictEqual(made.status, 202, JSON.stringify(made.body))
+          await ready(world, made.body.id)
+          const found = new Set(await query(world, await urlOf(world, made.body.id), "select n from ledger"))
+          const wanted = [...known].filter(([n, at]) => at < moment && there.has(n))
+          assert.deepStrictEqual(
+            wanted.filter(([n]) => !found.has(n)),
+            []
+          )
+          assert.isAtMost(found.size, wanted.length + 2)
+        }
+      })
+    }).pipe(Effect.scoped),
+  480_000
+)
