@@ -5,6 +5,7 @@
  *
  * Memory is flat: two buffers for each of a few files at once, whatever the size.
  */
+import { execFile } from "node:child_process"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
@@ -76,7 +77,7 @@ const copyAll = async (options: CopyOptions, signal: AbortSignal): Promise<void>
   }
   const ended = await Promise.allSettled(Array.from({ length: atOnce }, worker))
   for (const one of ended) if (one.status === "rejected") throw one.reason
-  for (const folder of ["", ...what.folders]) await synced(path.join(into, folder))
+  await durable(into, ["", ...what.folders, ...what.files.map(({ path: name }) => name)])
 }
 
 const copyOne = async (
@@ -111,8 +112,9 @@ const copyOne = async (
         }
         at += bytesRead
         onBytes(bytesRead)
+        // Less than was asked for: that was the end of the file.
+        if (bytesRead < bufferSize) break
       }
-      await target.datasync()
     } finally {
       await target.close()
     }
@@ -121,11 +123,25 @@ const copyOne = async (
   }
 }
 
-const synced = async (folder: string): Promise<void> => {
-  const handle = await fs.open(folder, "r")
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
+/**
+ * The whole file system at once, where the system can (syncfs(2)): a thousand small files one by one take longer than
+ * their copy.
+ */
+const durable = async (into: string, names: ReadonlyArray<string>): Promise<void> => {
+  const once = await new Promise<boolean>((resolve) =>
+    execFile("sync", ["-f", into], { timeout: 600_000 }, (error) => resolve(error === null))
+  )
+  if (once) return
+  for (const name of names) {
+    const handle = await fs.open(path.join(into, name), "r").catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return undefined
+      throw error
+    })
+    if (handle === undefined) continue
+    try {
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
   }
 }
