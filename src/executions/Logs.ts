@@ -109,10 +109,10 @@ export class Logs extends Context.Service<
             select log_complete and finished_at is not null as ended from execution
             where org_id = ${orgId}::uuid and uid = ${uid}::uuid and ${inOrg(api, orgId)}`)
           const pieces = yield* repeatable(api<LogRecord>`
-            select position::text as position, stream, at, content from execution_log
-            where org_id = ${orgId}::uuid and execution_uid = ${uid}::uuid and position >= ${from}::bigint
+            select l.position::text as position, l.stream, l.at, l.content from execution_log l
+            where l.org_id = ${orgId}::uuid and execution_uid = ${uid}::uuid and position >= ${from}::bigint
               and ${inOrg(api, orgId)}
-            order by position limit ${limit}::int`)
+            order by l.position limit ${limit}::int`)
           return { pieces, ended: state?.ended === true && pieces.length < limit }
         })
       })

@@ -102,7 +102,7 @@ export class ContainerEngine extends Context.Service<
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** Removes the container, by force when it runs, and its network. Nothing there is success. */
     readonly remove: (name: string) => Act
-    /** Everything it has printed, from the start. */
+    /** Everything it printed, from the start, and what it prints while it runs. */
     readonly logs: (name: string) => Stream.Stream<LogPiece, ContainerError>
     /** Names of containers with this label, and the value they have for `of`. */
     readonly list: (label: string, of: string) => Act<ReadonlyArray<{ name: string; value: string }>>

@@ -1,7 +1,7 @@
 /**
  * What a container prints, piece by piece, as the engine tells it: frames of eight bytes and a text that begins with a
  * time (Docker Engine API, "Attach to a container", stream format). Every reading begins at the start, so that who
- * knows how many bytes it has can go on exactly there; it ends with what was printed until then.
+ * knows how many bytes it has can go on exactly there. It goes on while the container runs.
  */
 import type { Readable } from "node:stream"
 import type Docker from "dockerode"
@@ -61,7 +61,6 @@ export const logPieces = (
       const source = yield* Effect.acquireRelease(
         Effect.tryPromise({
           try: async () => {
-            // Not followed: Podman 4 mixes up parts of long lines for those who read while they are written.
             return await new Promise<Readable>((resolve, reject) =>
               docker.modem.dial(
                 {
@@ -69,7 +68,7 @@ export const logPieces = (
                   method: "GET",
                   isStream: true,
                   statusCodes: { 200: true, 404: "no such container", 500: "server error" },
-                  options: { stdout: true, stderr: true, timestamps: true }
+                  options: { follow: true, stdout: true, stderr: true, timestamps: true }
                 },
                 (error, stream) => (error ? reject(error) : resolve(stream as Readable))
               )

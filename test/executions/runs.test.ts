@@ -81,7 +81,7 @@ layer(executionPlane({ graceMs: 2_000 }), { excludeTestServices: true, timeout: 
         Effect.gen(function* () {
           const failing = yield* create({ command: sh("exit 7") })
           const hungry = yield* create({
-            command: sh("x=$(busybox head -c 200000000 /dev/zero | busybox tr '\\0' x); echo ${#x}"),
+            command: sh("x=$(busybox head -c 200000000 /dev/zero | busybox tr '\\0' x); echo held"),
             env: { PATH: "/bin" }
           })
           const absent = yield* create({ command: ["/bin/nothing"] })
@@ -127,7 +127,7 @@ layer(executionPlane({ graceMs: 2_000 }), { excludeTestServices: true, timeout: 
       () =>
         Effect.gen(function* () {
           const { call } = yield* Plane
-          const early = yield* create({ command: sh("echo ran") })
+          const early = yield* create({ command: sh("busybox sleep 50"), env: { PATH: "/bin" } })
           const answer = yield* call("POST", `${base}/${early}/cancel`)
           assert.strictEqual(answer.status, 202)
           const running = yield* create({
