@@ -244,7 +244,7 @@ export const crashAfter = (n: number) => {
   return { hook, hit: () => hit }
 }
 
-const recordWrites = (writes: Array<string>): OutsideHook => ({
+export const recordWrites = (writes: Array<string>): OutsideHook => ({
   before: () => Effect.void,
   after: (name: string, effect: OutsideEffect) =>
     Effect.sync(() => {
