@@ -1,0 +1,29 @@
+/** An engine that dies: what ran on it counts as lost in time, and is cleaned up when the engine is back. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { sh } from "#test/setup/containers.ts"
+import { Containers, create, ended, executionPlane, isRunning, makeProject, until } from "./world.ts"
+
+layer(executionPlane({ hostLostMs: 3_000, graceMs: 1_000 }), {
+  excludeTestServices: true,
+  timeout: "3 minutes"
+})("an engine that dies", (it) => {
+  it.effect(
+    "takes its executions along after a deadline; what still runs is removed when it is back",
+    () =>
+      Effect.gen(function* () {
+        yield* makeProject
+        const engine = yield* Containers
+        const looping = { command: sh("while :; do busybox sleep 1; done"), env: { PATH: "/bin" } }
+        const lost = yield* create(looping)
+        yield* isRunning(lost)
+        yield* Effect.promise(() => engine.kill())
+        const gone = yield* until(lost, ({ finishedAt }) => finishedAt !== null, "lost")
+        assert.deepStrictEqual([gone.status, gone.errorCode, gone.exitCode], ["failed", "host_lost", null])
+        yield* Effect.promise(() => engine.restart())
+        assert.strictEqual((yield* ended(lost)).status, "failed")
+        assert.strictEqual(engine.podman("ps", "-a", "-q", "--filter", `label=svc.execution=${lost}`), "")
+      }),
+    110_000
+  )
+})
