@@ -3,8 +3,45 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { branchOf, branchPlane, open, project, query, ready, urlOf } from "#test/branches/planes.ts"
+import {
+  type BranchPlane,
+  branchOf,
+  branchPlane,
+  open,
+  project,
+  query,
+  ready,
+  urlOf
+} from "#test/branches/planes.ts"
 import { sleep, until } from "#test/faults/wait.ts"
+
+const manifest = {
+  version: 1,
+  organization: "main",
+  projects: [
+    {
+      name: "Shop",
+      slug: "shop",
+      runtimeClass: "scale-to-zero",
+      databases: [{ name: "main", sku: "db-n1", region: "local", replicas: 2 }]
+    }
+  ]
+}
+
+const databaseOf = async ({ plane }: BranchPlane) => (await plane.call("GET", `${project}/database`)).body
+
+const withStandbys = async (world: BranchPlane) => {
+  const applied = await world.plane.call("POST", "/v1/orgs/main/manifest/apply", { manifest })
+  assert.isBelow(applied.status, 300, JSON.stringify(applied.body))
+  await streaming(world)
+}
+const streaming = (world: BranchPlane) =>
+  until("both standbys stream", async () => {
+    const { replicas } = await databaseOf(world)
+    if (replicas.length === 2 && replicas.every(({ state }: { state: string }) => state === "streaming"))
+      return true
+    throw new Error(JSON.stringify(replicas))
+  })
 
 it.live(
   "a database with standbys outlives the loss of its data and of the control plane, and can be restored to before and after",
@@ -13,37 +50,12 @@ it.live(
       const world = yield* branchPlane
       yield* Effect.promise(async () => {
         const { plane, databaseUrl, databaseId, base } = world
-        const database = async () => (await plane.call("GET", `${project}/database`)).body
-        const manifest = {
-          version: 1,
-          organization: "main",
-          projects: [
-            {
-              name: "Shop",
-              slug: "shop",
-              runtimeClass: "scale-to-zero",
-              databases: [{ name: "main", sku: "db-n1", region: "local", replicas: 2 }]
-            }
-          ]
-        }
         const planned = async () =>
           (await plane.call("POST", "/v1/orgs/main/manifest/plan", manifest)).body.changes
             .filter(({ action }: { action: string }) => action !== "noop")
             .map(({ patch }: { patch: unknown }) => patch)
         assert.deepStrictEqual(await planned(), [[{ op: "replace", path: "/replicas", value: 2 }]])
-        const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", { manifest })
-        assert.isBelow(applied.status, 300, JSON.stringify(applied.body))
-        const streaming = () =>
-          until("both standbys stream", async () => {
-            const { replicas } = await database()
-            if (
-              replicas.length === 2 &&
-              replicas.every(({ state }: { state: string }) => state === "streaming")
-            )
-              return true
-            throw new Error(JSON.stringify(replicas))
-          })
-        await streaming()
+        await withStandbys(world)
         assert.deepStrictEqual(await planned(), [], "a plan of what is there changes nothing")
 
         await query(world, databaseUrl, "create table ledger (n int primary key)")
@@ -84,12 +96,12 @@ it.live(
         }
         await plane.start()
         await plane.call("POST", `/v1/orgs/main/resources/${databaseId}/retry`)
-        await until("it has failed over", async () => (await database()).failover !== null)
+        await until("it has failed over", async () => (await databaseOf(world)).failover !== null)
         await until("it takes writes again", () => {
           const last = Math.max(...known.values())
           return last > lostAt + 2_000 && Date.now() - last < 200
         })
-        await streaming()
+        await streaming(world)
         await sleep(2_000)
         writing = false
         await writer
@@ -137,4 +149,49 @@ it.live(
       })
     }).pipe(Effect.scoped),
   480_000
+)
+
+it.live(
+  "when a branch is promoted the standbys are copied from its data, and are no more behind than that",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchPlane
+      yield* Effect.promise(async () => {
+        const { plane, databaseUrl, databaseId, base } = world
+        await withStandbys(world)
+        await query(world, databaseUrl, "create table ledger as select generate_series(1, 1000) as n")
+        const made = await plane.call("POST", base, branchOf("other"))
+        await ready(world, made.body.id)
+        const branchUrl = await urlOf(world, made.body.id)
+        await query(world, branchUrl, "delete from ledger where n > 10")
+        // The standbys go on to a place in the log where the branch has something else.
+        await query(world, databaseUrl, "insert into ledger select generate_series(1, 50000)")
+        const promoted = await plane.call("POST", `${base}/${made.body.id}/promote`)
+        assert.isBelow(promoted.status, 300, JSON.stringify(promoted.body))
+        const count = "select count(*)::int from ledger"
+        await until("the data is the branch's", async () => {
+          const [rows] = await query(world, databaseUrl, count)
+          return rows === 10
+        })
+        await streaming(world)
+        const { replicas, failover } = await databaseOf(world)
+        assert.isNull(failover)
+        await query(world, databaseUrl, "insert into ledger values (0)")
+        for (const { host, port } of replicas) {
+          const url = new URL(databaseUrl)
+          url.hostname = host
+          url.port = String(port)
+          await until("the standby has the branch's data", async () => {
+            const [rows] = await query(world, url.href, count)
+            return rows === 11
+          })
+        }
+        const { status } = await plane.call("DELETE", `${project}/database`)
+        assert.strictEqual(status, 200)
+        await until("nothing is left of the standbys", () =>
+          [1, 2].every((number) => !fs.existsSync(world.folderOf(`${databaseId}-${number}`)))
+        )
+      })
+    }).pipe(Effect.scoped),
+  240_000
 )
