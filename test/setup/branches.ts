@@ -29,8 +29,7 @@ export interface BranchWorld extends DatabaseWorld {
 export type BranchResource = Resource<DatabaseBranchSpec>
 
 /** The source runs and holds a table `ledger` of 1,000 numbers. */
-export const branchWorld = Effect.gen(function* () {
-  const world = yield* databaseWorld
+export const branchWorldIn = Effect.fnUntraced(function* (world: DatabaseWorld) {
   const source: DatabaseResource = { ...makeDatabase(world), fence: 1n }
   yield* settleDatabase(world, source)
   yield* asApplication(world, source, (sql) =>
@@ -40,6 +39,8 @@ export const branchWorld = Effect.gen(function* () {
   const made: BranchWorld = { ...world, source, origins: new Map([[source.uid, origin]]) }
   return made
 })
+
+export const branchWorld = Effect.flatMap(databaseWorld, branchWorldIn)
 
 /** Brings a database to what it should be, as the engine would. */
 export const settleDatabase = (world: DatabaseWorld, resource: DatabaseResource) =>
