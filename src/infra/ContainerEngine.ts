@@ -398,7 +398,7 @@ export class ContainerEngine extends Context.Service<
               }
               yield* forGood ? remove(name) : signal(name, "SIGKILL")
             }
-            if (own !== undefined) yield* stopOwn(host, socket)
+            if (own !== undefined) yield* stopOwn(host, socket, forGood)
           })
       })
     })

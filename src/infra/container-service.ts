@@ -3,7 +3,7 @@
  * own. That one keeps images and containers in the data folder and its running state where a restart of the machine
  * clears it; it is started detached, outlives the control plane and is found again by its socket.
  */
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
@@ -137,8 +137,9 @@ export const ownIsRunning = (host: Host["Service"], socket: string): Effect.Effe
   })
 }
 
-export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socket: string) {
-  const { pidFile, running } = folders(host)
+/** `forGood`: also lets go of the mount that Podman leaves on its storage, so that the folder can be removed. */
+export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socket: string, forGood: boolean) {
+  const { storage, pidFile, running } = folders(host)
   if (!(yield* ownIsRunning(host, socket))) return
   const pid = Number(fs.readFileSync(pidFile, "utf8"))
   yield* host.kill(pid, "SIGTERM")
@@ -149,6 +150,12 @@ export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socke
   )
   yield* Effect.sync(() => {
     fs.rmSync(socket, { force: true })
+    if (forGood)
+      spawnSync("umount", ["-l", path.join(storage, "storage", "overlay")], {
+        stdio: "ignore",
+        timeout: 10_000,
+        env: helperEnvironment()
+      })
     fs.rmSync(path.join(running, "tmp"), { recursive: true, force: true })
   }).pipe(Effect.ignore)
 })
