@@ -91,7 +91,10 @@ export const layer = register(
       if (Option.isNone(other)) return undefined
       const there = server?.initialised === true
       const waits =
-        spec.promotedTo === undefined ? !there : there || (server !== undefined && other.value.exchanging)
+        spec.promotedTo === undefined
+          ? // Nothing is recorded of it before its data has come; afterwards it may go, by its expiry.
+            !there && resource.status === null
+          : there || (server !== undefined && other.value.exchanging)
       return waits ? target : undefined
     })
 

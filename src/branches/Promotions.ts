@@ -3,6 +3,7 @@
  * gives it away, and which new branch keeps what was there. The reconciler of the database moves the folders.
  */
 import { randomBytes, randomUUIDv7 } from "node:crypto"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -10,7 +11,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Database } from "#schemas/database.ts"
-import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import { type DatabaseBranchSpec, expiryOf } from "#schemas/database-branch.ts"
 import type { NameTaken, NotFound, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -19,6 +20,8 @@ import { decodeBranch, sourceOf } from "./view.ts"
 
 /** Days that the replaced data is kept, unless somebody changes it. */
 const keptDays = 7
+/** A branch that expires meanwhile would take its data with it. */
+const expiringMs = 120_000
 
 const decodeDatabase = Schema.decodeUnknownSync(
   Schema.Struct({ spec: Database.spec, status: Schema.NullOr(Database.status) })
@@ -45,6 +48,9 @@ export class Promotions extends Context.Service<
             return yield* refuse("already_promoted", `The branch "${branch.name}" was promoted already`)
           if (status?.state !== "ready" || branch.phase !== "ready")
             return yield* refuse("not_ready", `The branch "${branch.name}" is not ready`)
+          const expiry = expiryOf(uid, spec)
+          if (expiry !== undefined && expiry < (yield* Clock.currentTimeMillis) + expiringMs)
+            return yield* refuse("expiring", `The branch "${branch.name}" is just expiring; extend it first`)
           const found = yield* resources.get(orgId, sourceOf(branch) ?? uid)
           if (Option.isNone(found) || found.value.kind !== "Database")
             return yield* refuse("no_database", "The database that it is a branch of is gone")

@@ -361,7 +361,17 @@ it.live(
           [],
           after
         )
-        if (name === undefined) break
+        if (name !== undefined) continue
+        // In the end what was kept expires as well.
+        const status = { ...(yield* drive(world, kept, isReady)).status }
+        const past = {
+          ...kept,
+          spec: { ...kept.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
+        }
+        const end = yield* drive(world, { ...past, status }, isReady)
+        assert.strictEqual(end.status?.state, "expired")
+        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
+        break
       }
       for (const step of ["takeIn", "setAside", "putInPlace", "recordLineage"])
         assert.include(names, `postgres.${step}`)
