@@ -43,9 +43,18 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     )
     return found.filter(({ server }) => server?.initialised && server.lineage === lineageOf(resource))
   })
-  const usable = (resource: DatabaseResource) =>
+  /**
+   * One that has not followed since the last failover would begin a timeline whose name is taken: the segments of the
+   * two would be taken for each other in the archive.
+   */
+  const usable = (resource: DatabaseResource, primary: PostgresServer) =>
     Effect.map(holders(resource), (some) =>
-      some.filter(({ server }) => (server?.startFailures?.count ?? 0) < damagedAfter)
+      some.filter(
+        ({ server }) =>
+          server !== undefined &&
+          server.era >= primary.era &&
+          (server.startFailures?.count ?? 0) < damagedAfter
+      )
     )
 
   /** Whether a standby is to take the place of this server, or is just taking it. */
@@ -53,12 +62,12 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     if (server.failover !== undefined) return true
     const damaged = server.process._tag === "Stopped" && (server.startFailures?.count ?? 0) >= damagedAfter
     if (server.initialised && !damaged) return false
-    return (yield* usable(resource)).length > 0
+    return (yield* usable(resource, server)).length > 0
   })
 
   /** Brings standbys up that are down: only those that run can tell how much of the log they have. */
-  const roused = Effect.fnUntraced(function* (resource: DatabaseResource) {
-    for (const { number } of yield* usable(resource)) {
+  const roused = Effect.fnUntraced(function* (resource: DatabaseResource, primary: PostgresServer) {
+    for (const { number } of yield* usable(resource, primary)) {
       const subject = standbyOf(resource, number)
       yield* retryable(servers.claim({ uid: subject.uid, fence: resource.fence }))
       for (let acts = 0; acts < mostActs; acts++) {
@@ -74,10 +83,10 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
   })
 
   /** The standby with most of the log, once it receives no more of it. */
-  const chosen = Effect.fnUntraced(function* (resource: DatabaseResource) {
+  const chosen = Effect.fnUntraced(function* (resource: DatabaseResource, primary: PostgresServer) {
     const positions = yield* Effect.forEach(
-      yield* usable(resource),
-      Effect.fnUntraced(function* ({ number }) {
+      yield* usable(resource, primary),
+      Effect.fnUntraced(function* ({ number, server }) {
         const ask = replicas.positionOf(standbyKey(resource.uid, number))
         yield* ask.pipe(
           Effect.repeat({
@@ -86,16 +95,11 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
           }),
           Effect.timeoutOption(`${drainSeconds} seconds`)
         )
-        return Option.map(yield* ask, ({ received }) => ({ number, received }))
+        return Option.map(yield* ask, ({ received }) => ({ number, received, era: server?.era ?? 0 }))
       }),
       { concurrency: replicaNumbers.length }
     )
-    return positions
-      .flatMap(Option.toArray)
-      .reduce<{ readonly number: number; readonly received: number } | undefined>(
-        (best, one) => (best === undefined || one.received > best.received ? one : best),
-        undefined
-      )
+    return positions.flatMap(Option.toArray).sort((a, b) => b.received - a.received)[0]
   })
 
   const failOver = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
@@ -103,9 +107,9 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     if (server.failover === undefined) {
       // Standbys are told where their primary will be.
       if (server.port === undefined) yield* retryable(servers.reservePort(target))
-      yield* roused(resource)
+      yield* roused(resource, server)
       yield* retryable(servers.endPrimary(target))
-      const best = yield* chosen(resource)
+      const best = yield* chosen(resource, server)
       if (best === undefined) {
         return yield* new Retryable({
           reason: "FailingOver",
@@ -119,7 +123,8 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
           replica: best.number,
           lagBytes: last?.lagBytes ?? null,
           from: standbyKey(resource.uid, best.number),
-          lineage: lineageOf(resource)
+          lineage: lineageOf(resource),
+          era: Math.max(server.era, best.era) + 1
         })
       )
     }
@@ -132,7 +137,9 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     const some = yield* holders(resource)
     if (some.length === 0)
       return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
-    const why = some.flatMap(({ server }) => server?.startFailures?.message ?? [])[0] ?? "they do not start"
+    const why =
+      some.flatMap(({ server }) => server?.startFailures?.message ?? [])[0] ??
+      "the one that is left has not followed since the last failover"
     return yield* new Retryable({
       reason: "FailingOver",
       message: `The data folder is gone, and no standby can take its place: ${why}`

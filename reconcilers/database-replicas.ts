@@ -89,8 +89,13 @@ export const replicaCare = Effect.gen(function* () {
     retryable(servers.inspect(standbyKey(uid, number), patience))
 
   /** What is to be done about a server whose files and process are as they should be. */
-  const following = (server: PostgresServer, follower: Follower | undefined, now: number): Finding => {
-    const { process, aloneSince } = server
+  const following = (
+    server: PostgresServer,
+    primary: PostgresServer,
+    follower: Follower | undefined,
+    now: number
+  ): Finding => {
+    const { process, aloneSince, era } = server
     const running = process._tag === "Running"
     if (running && !process.live.recovering)
       return { due: { act: "copy", message: "it does not follow any more, but takes writes" } }
@@ -102,7 +107,7 @@ export const replicaCare = Effect.gen(function* () {
       return {
         state: follower.connection === "streaming" ? "streaming" : "catching_up",
         ...(follower.connection === "streaming" ? {} : { pollAfter: 2_000 }),
-        ...(aloneSince === undefined
+        ...(aloneSince === undefined && era === primary.era
           ? {}
           : { due: { act: "note together" as const, message: "it follows again" } })
       }
@@ -118,6 +123,7 @@ export const replicaCare = Effect.gen(function* () {
 
   const lookAt = Effect.fnUntraced(function* (
     resource: DatabaseResource,
+    primary: PostgresServer,
     number: number,
     followers: ReadonlyArray<Follower>
   ) {
@@ -146,7 +152,7 @@ export const replicaCare = Effect.gen(function* () {
         ({ repair }) => found.initialised || (repair !== "data" && repair !== "start")
       )
       if (fault !== undefined) return { due: { act: "mend", message: `${fault.field} ${fault.message}` } }
-      if (found.initialised) return following(found, follower, now)
+      if (found.initialised) return following(found, primary, follower, now)
       const wait = hydration === undefined ? 0 : retryAt(hydration) - now
       return {
         ...(hydration?.failure === undefined ? {} : { problem: hydration.failure.detail }),
@@ -210,19 +216,19 @@ export const replicaCare = Effect.gen(function* () {
     return { folders, slots }
   })
 
-  const lookAll = Effect.fnUntraced(function* (resource: DatabaseResource) {
+  const lookAll = Effect.fnUntraced(function* (resource: DatabaseResource, primary: PostgresServer) {
     const followers = yield* followersOf(resource.uid)
     const seen = yield* Effect.forEach(
       replicaNumbers,
-      (number): Effect.Effect<Seen, Retryable> => lookAt(resource, number, followers),
+      (number): Effect.Effect<Seen, Retryable> => lookAt(resource, primary, number, followers),
       { concurrency: replicaNumbers.length }
     )
     return { seen, ...(yield* leftovers(resource, followers)) }
   })
 
   /** Asked only while the primary is open. */
-  const observe = Effect.fnUntraced(function* (resource: DatabaseResource) {
-    const { seen, folders, slots } = yield* lookAll(resource)
+  const observe = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
+    const { seen, folders, slots } = yield* lookAll(resource, server)
     const upkeep = seen.flatMap(
       ({ number, due }): ReadonlyArray<Difference> =>
         due === undefined ? [] : [{ field: `/replicas/${number}`, message: due.message }]
@@ -238,7 +244,12 @@ export const replicaCare = Effect.gen(function* () {
     }
   })
 
-  const take = Effect.fnUntraced(function* (resource: DatabaseResource, number: number, act: Act) {
+  const take = Effect.fnUntraced(function* (
+    resource: DatabaseResource,
+    era: number,
+    number: number,
+    act: Act
+  ) {
     const subject = standbyOf(resource, number)
     const target: PostgresTarget = { uid: subject.uid, fence: resource.fence }
     const primary: PostgresTarget = { uid: resource.uid, fence: resource.fence }
@@ -254,7 +265,7 @@ export const replicaCare = Effect.gen(function* () {
         return
       }
       case "copy": {
-        yield* servers.dropData(target, lineageOf(resource))
+        yield* servers.dropData(target, { lineage: lineageOf(resource), era })
         yield* servers.makeSlot(primary, slotOf(number), true)
         return yield* hydrations.begin(target, (run) => fill(resource.uid, run))
       }
@@ -263,15 +274,15 @@ export const replicaCare = Effect.gen(function* () {
       case "note alone":
         return yield* servers.noteAlone(target, yield* Clock.currentTimeMillis)
       case "note together":
-        return yield* servers.noteAlone(target, undefined)
+        return yield* servers.noteTogether(target, era)
       case "claim":
         return
     }
   })
 
   /** One step for each standby. What fails is tried again, and is no failure of the database. */
-  const step = Effect.fnUntraced(function* (resource: DatabaseResource) {
-    const { seen, folders, slots } = yield* lookAll(resource)
+  const step = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
+    const { seen, folders, slots } = yield* lookAll(resource, server)
     const primary: PostgresTarget = { uid: resource.uid, fence: resource.fence }
     const attempt = (effect: Effect.Effect<void, { readonly message: string }>) =>
       Effect.catch(effect, (error) =>
@@ -281,7 +292,7 @@ export const replicaCare = Effect.gen(function* () {
         })
       )
     for (const { number, due } of seen) {
-      if (due !== undefined) yield* attempt(take(resource, number, due.act))
+      if (due !== undefined) yield* attempt(take(resource, server.era, number, due.act))
     }
     if (slots.length > 0) yield* attempt(servers.dropSlots(primary, slots))
     if (folders.length > 0) yield* attempt(servers.removeSetAside(primary, folders))
@@ -294,7 +305,7 @@ export const replicaCare = Effect.gen(function* () {
   const remove = Effect.fnUntraced(function* (resource: DatabaseResource) {
     for (const number of replicaNumbers) {
       if (Option.isSome(yield* inspect(resource.uid, number)))
-        yield* retryable(take(resource, number, "remove"))
+        yield* retryable(take(resource, 0, number, "remove"))
     }
   })
 

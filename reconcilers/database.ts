@@ -83,7 +83,7 @@ export const layer = register(
           ...(Option.isSome(trouble) ? { remark: trouble.value } : {})
         }
         if (!readiness.ready || faults.length > 0) return seen
-        const { replicas: standbys, ...upkeep } = yield* replicas.observe(resource)
+        const { replicas: standbys, ...upkeep } = yield* replicas.observe(resource, server)
         const { replicas: _, ...primary } = status
         const whole: DatabaseStatus = standbys.length === 0 ? primary : { ...primary, replicas: standbys }
         const remark = yield* remarkOn(resource, whole, seen.remark)
@@ -101,7 +101,7 @@ export const layer = register(
         const exchange = exchangeOf(resource, server)
         if (exchange === undefined) {
           const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))
-          if (!busy && server.process._tag === "Running") yield* replicas.step(resource)
+          if (!busy && server.process._tag === "Running") yield* replicas.step(resource, server)
           return
         }
         // The server is down between the first of these steps and the last.

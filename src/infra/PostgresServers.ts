@@ -68,7 +68,9 @@ const Assigned = Schema.Struct({
   /** The last one that came. */
   failedOver: Schema.optionalKey(Failover),
   /** Of a standby: since when it does not follow its primary. */
-  aloneSince: Schema.optionalKey(Schema.Int)
+  aloneSince: Schema.optionalKey(Schema.Int),
+  /** How many failovers its data has seen. Absent: none. */
+  era: Schema.optionalKey(Schema.Int)
 })
 export type Assigned = typeof Assigned.Type
 const AssignedText = Schema.fromJsonString(Assigned)
@@ -88,6 +90,8 @@ export interface PostgresServer {
   readonly failover: FailoverPlan | undefined
   readonly failedOver: Failover | undefined
   readonly aloneSince: number | undefined
+  /** A standby of an earlier era than its primary's has not followed it since the last failover. */
+  readonly era: number
 }
 
 /** What decides on a server's files, besides its port and its certificate. */
@@ -146,13 +150,15 @@ export class PostgresServers extends Context.Service<
       target: PostgresTarget,
       folders: ReadonlyArray<string>
     ) => Effect.Effect<void, PostgresServerError>
-    /** Removes the data folder, and notes to which history the next one will belong. */
-    readonly dropData: (target: PostgresTarget, lineage: string) => Effect.Effect<void, PostgresServerError>
-    /** Notes since when a standby is on its own; undefined: it is not. */
-    readonly noteAlone: (
+    /** Removes the data folder, and notes what the next one will belong to. */
+    readonly dropData: (
       target: PostgresTarget,
-      since: number | undefined
+      next: { readonly lineage: string; readonly era: number }
     ) => Effect.Effect<void, PostgresServerError>
+    /** Notes since when a standby is on its own. */
+    readonly noteAlone: (target: PostgresTarget, since: number) => Effect.Effect<void, PostgresServerError>
+    /** Notes that a standby follows its primary, and which era that is of. */
+    readonly noteTogether: (target: PostgresTarget, era: number) => Effect.Effect<void, PostgresServerError>
     /** A slot that keeps the log from now on; `anew`: also instead of one that is there. */
     readonly makeSlot: (
       target: PostgresTarget,
@@ -289,17 +295,19 @@ export class PostgresServers extends Context.Service<
           act("postgres.removeSetAside", target, () =>
             Effect.forEach(asides, (folder) => host.removeAll(folder), { discard: true })
           ),
-        dropData: (target, lineage) =>
+        dropData: (target, next) =>
           act("postgres.dropData", target, ({ aloneSince: _, startFailures: __, ...now }) =>
             Effect.gen(function* () {
               yield* stopped(target.uid)
               yield* host.removeAll(dataOf(target.uid))
-              yield* writeAssigned(target.uid, { ...now, lineage })
+              yield* writeAssigned(target.uid, { ...now, ...next })
             })
           ),
-        noteAlone: (target, since) =>
-          act("postgres.noteAlone", target, ({ aloneSince: _, ...now }) =>
-            writeAssigned(target.uid, since === undefined ? now : { ...now, aloneSince: since })
+        noteAlone: (target, aloneSince) =>
+          act("postgres.noteAlone", target, (now) => writeAssigned(target.uid, { ...now, aloneSince })),
+        noteTogether: (target, era) =>
+          act("postgres.noteTogether", target, ({ aloneSince: _, ...now }) =>
+            writeAssigned(target.uid, { ...now, era })
           ),
         makeSlot: (target, slot, anew) =>
           tell(
@@ -332,7 +340,8 @@ export class PostgresServers extends Context.Service<
               startFailures: now?.startFailures,
               failover: now?.failover,
               failedOver: now?.failedOver,
-              aloneSince: now?.aloneSince
+              aloneSince: now?.aloneSince,
+              era: now?.era ?? 0
             }
             return Option.some(server)
           },

@@ -40,7 +40,9 @@ export const FailoverPlan = Schema.Struct({
   /** The standby whose data folder comes. */
   from: Schema.String,
   /** The history that the folder belongs to. */
-  lineage: Schema.String
+  lineage: Schema.String,
+  /** The one that begins with it. */
+  era: Schema.Int
 })
 export type FailoverPlan = typeof FailoverPlan.Type
 
@@ -110,12 +112,13 @@ export const makeFailover = (parts: Parts) => {
       return false
     }
     if (here) {
-      const { at, replica, lagBytes, lineage } = plan
+      const { at, replica, lagBytes, lineage, era } = plan
       yield* act("postgres.endFailover", target, ({ failover: _, startFailures: __, ...now }) =>
         writeAssigned(uid, {
           ...now,
           ...(lineage === uid ? {} : { lineage }),
-          failedOver: { at, replica, lagBytes }
+          failedOver: { at, replica, lagBytes },
+          era
         })
       )
       return true

@@ -1,7 +1,9 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { crashAfter } from "#test/reconcilers/suite.ts"
 import { processesNaming } from "#test/setup/caches.ts"
@@ -17,6 +19,7 @@ import {
   eventually,
   makeReplicated,
   postmaster,
+  processesOf,
   rowsIn,
   seen,
   settle,
@@ -51,6 +54,12 @@ const everywhere = (world: DatabaseWorld, resource: DatabaseResource, rows: numb
 
 const insert = (world: DatabaseWorld, resource: DatabaseResource) =>
   asApplication(world, resource, (sql) => sql`insert into ledger values (0)`)
+
+/** Dies after the first act of this name. */
+const crashUpon = (wanted: string): OutsideHook => ({
+  before: () => Effect.void,
+  after: (name) => (name === wanted ? Effect.die(new Error(`crash after ${name}`)) : Effect.void)
+})
 
 const dataOf = (world: DatabaseWorld, resource: DatabaseResource) =>
   path.join(folderOf(world, resource), "data")
@@ -170,19 +179,42 @@ it.live(
       const world = yield* databaseWorld
       const resource = yield* filled(world)
       yield* lose(world, resource)
-      const labels: Array<readonly [string, string]> = []
       for (const number of [1, 2]) {
         const one = standby(world, resource, number)
         process.kill(postmaster(world, one), "SIGKILL")
-        const file = path.join(dataOf(world, one), "global", "pg_control")
-        labels.push([file, fs.readFileSync(file, "latin1")])
-        fs.truncateSync(file, 100)
+        fs.truncateSync(path.join(dataOf(world, one), "global", "pg_control"), 100)
       }
       const refused = yield* Effect.exit(settle(world, resource, { settleMs: 10_000 }))
       assert.strictEqual(refused._tag, "Failure")
       assert.isFalse(fs.existsSync(dataOf(world, resource)))
       for (const number of [1, 2])
         assert.isTrue(fs.existsSync(dataOf(world, standby(world, resource, number))))
+    }).pipe(Effect.scoped),
+  3 * minutes
+)
+
+it.live(
+  "a standby that has not followed since the last failover does not begin a second history of the same name",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      const second = standby(world, resource, 2)
+      const frozen = processesOf(postmaster(world, second))
+      for (const pid of frozen) process.kill(pid, "SIGSTOP")
+      yield* lose(world, resource)
+      const crash = crashUpon("postgres.start")
+      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
+      yield* insert(world, resource)
+      yield* lose(world, resource)
+      for (const pid of frozen) process.kill(pid, "SIGCONT")
+
+      const refused = yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))
+      assert.isTrue(Exit.isFailure(refused))
+      const why = Exit.isFailure(refused) ? String(Cause.squash(refused.cause)) : ""
+      assert.match(why, /has not followed since the last failover/)
+      assert.isFalse(fs.existsSync(dataOf(world, resource)))
+      assert.strictEqual(yield* rowsIn(world, second), 1000, "what there is can still be read")
     }).pipe(Effect.scoped),
   3 * minutes
 )
