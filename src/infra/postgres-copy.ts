@@ -10,6 +10,7 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { HostError, type RunAs } from "./Host.ts"
+import { helperEnvironment } from "./helper-environment.ts"
 import type { BackupFiles } from "./postgres-backup.ts"
 
 export interface CopyOptions {
@@ -129,7 +130,9 @@ const copyOne = async (
  */
 const durable = async (into: string, names: ReadonlyArray<string>): Promise<void> => {
   const once = await new Promise<boolean>((resolve) =>
-    execFile("sync", ["-f", into], { timeout: 600_000 }, (error) => resolve(error === null))
+    execFile("sync", ["-f", into], { env: helperEnvironment(), timeout: 600_000 }, (error) =>
+      resolve(error === null)
+    )
   )
   if (once) return
   for (const name of names) {
