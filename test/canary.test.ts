@@ -324,6 +324,34 @@ it.live(
           passwordIn(await send("POST", "/v1/orgs/main/projects/shop/database/rotate"))
         )
 
+        // A branch of it, and the data that it takes the place of: an owner's to ask for.
+        const key = token
+        token = session
+        await call("POST", "/v1/orgs/main/projects/shop/environments", { slug: "staging" })
+        const { json: database } = await call("GET", "/v1/orgs/main/projects/shop/database")
+        const branchesPath = `/v1/orgs/main/projects/shop/databases/${database.id}/branches`
+        const { json: branch } = await call("POST", branchesPath, {
+          name: "copy",
+          environment: "staging",
+          region: "local",
+          sku: "db-n1",
+          source: { kind: "current" }
+        })
+        await until(
+          "a branch is ready",
+          async () => (await call("GET", `${branchesPath}/${branch.id}`)).json.connectionReady
+        )
+        canaries.add(
+          "password of a branch",
+          passwordIn(await send("POST", `${branchesPath}/${branch.id}/rotate`))
+        )
+        await call("POST", `${branchesPath}/${branch.id}/promote`)
+        await until(
+          "a branch is promoted",
+          async () => (await call("GET", `${branchesPath}/${branch.id}`)).json.status === "promoted"
+        )
+        token = key
+
         // Credentials of object storage: accepted, refused, and tried again when the storage says all it was sent.
         const secretAccessKey = canaries.add("storage key", far.credentials.secretAccessKey)
         const sessionToken = canaries.make("storage-session")
