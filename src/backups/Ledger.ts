@@ -106,7 +106,7 @@ export class Ledger extends Context.Service<
       ref: LineageRef,
       backupId: string
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
-    /** Of base backups: how many objects each has, and how many of them each destination. */
+    /** Of base backups: how many objects each has, with those of its log, and how many of them each destination. */
     readonly whereabouts: (
       orgId: string,
       backupIds: ReadonlyArray<string>
@@ -254,10 +254,17 @@ export class Ledger extends Context.Service<
         whereabouts: Effect.fn("Ledger.whereabouts")(function* (orgId, backupIds) {
           if (backupIds.length === 0) return []
           return yield* repeatable(api<Whereabouts>`
-            with parts as (
+            with asked as materialized (
+              select jsonb_array_elements_text(${api.json(backupIds)}::jsonb)::uuid as id
+            ), parts as (
               select backup_id, lineage, name from backup_object
-              where org_id = ${orgId}::uuid and ${inOrg(api, orgId)}
-                and backup_id in (select jsonb_array_elements_text(${api.json(backupIds)}::jsonb)::uuid)
+              where org_id = ${orgId}::uuid and ${inOrg(api, orgId)} and backup_id in (select id from asked)
+              union all
+              -- Index: the primary key. Without its own stretch of the log a base backup is worth nothing.
+              select j.id, o.lineage, o.name
+              from backup_job j join backup_object o on o.org_id = ${orgId}::uuid and o.lineage = j.lineage
+                and o.name between 'wal/' || j.start_segment and 'wal/' || j.stop_segment
+              where j.org_id = ${orgId}::uuid and ${inOrg(api, orgId)} and j.id in (select id from asked)
             ), copies as (
               select p.backup_id, c.destination_id, max(c.version) as version,
                 count(*) filter (where c.stored_at is not null)::int as objects
