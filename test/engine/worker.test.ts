@@ -229,6 +229,53 @@ it.live("drift is reported and repaired", () =>
   )
 )
 
+it.live(
+  "what is to be mended, or only told, leaves a resource ready, and is taken back when it is over",
+  () =>
+    withEngine((world) =>
+      Effect.gen(function* () {
+        const engine = yield* Engine
+        const resources = yield* Resources
+        const org = yield* makeOrganization()
+        const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+        yield* resources.write(org.id, [change], actor)
+        const steps = () => world.log.filter(({ what }) => what === "converge").length
+        const readyFor = (reason: string) =>
+          eventually(
+            `ready for the reason ${reason}`,
+            Effect.andThen(engine.reconcileNow(org.id, change.uid, "5 seconds"), record(org.id, change.uid)),
+            (row) =>
+              row?.phase === "ready" &&
+              row.conditions.some(
+                (one) => one.type === "Ready" && one.status === "true" && one.reason === reason
+              )
+          )
+        yield* readyFor("Converged")
+        const before = steps()
+        world.asides.set(change.uid, {
+          upkeep: [{ field: "/standby", message: "is down" }],
+          remark: { reason: "StandbyDown", message: "A standby is down" }
+        })
+        yield* readyFor("StandbyDown")
+        assert.strictEqual(steps(), before + 1)
+        // Nobody asks: it looks again as soon as it said, although it is ready.
+        world.asides.set(change.uid, { ...world.asides.get(change.uid), pollAfter: "20 millis" })
+        yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+        const looks = world.log.length
+        yield* eventually(
+          "looked at again",
+          Effect.sync(() => world.log.length),
+          (now) => now > looks + 2
+        )
+        world.asides.delete(change.uid)
+        yield* readyFor("Converged")
+        const reasons = (yield* resources.events(org.id, change.uid, 50)).map(({ reason }) => reason)
+        assert.include(reasons, "StandbyDown")
+        assert.notInclude(reasons, "DriftFound")
+      })
+    )
+)
+
 it.live("a container goes last, and only when what it holds is seen to be gone", () =>
   withEngine((world) =>
     Effect.gen(function* () {

@@ -4,6 +4,7 @@ import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
 import {
   absent,
+  type Observation,
   type ReconcileError,
   type RegistrationOptions,
   type Resource,
@@ -12,6 +13,7 @@ import {
 
 export const ToySpec = Schema.Struct({ size: Schema.Int })
 export const ToyStatus = Schema.Struct({ size: Schema.Int })
+type Present = Extract<Observation<unknown>, { readonly _tag: "Present" }>
 type ToyResource = Resource<typeof ToySpec.Type, typeof ToyStatus.Type>
 
 export const Toy = defineKind({
@@ -36,6 +38,8 @@ export interface World {
   /** Highest fence seen for each thing: a lower one is refused, as by a real far end. */
   readonly fences: Map<string, bigint>
   readonly log: Array<{ readonly uid: string; readonly what: "observe" | "converge" | "remove" }>
+  /** What its observations tell besides. A step takes the upkeep away. */
+  readonly asides: Map<string, Partial<Pick<Present, "upkeep" | "remark" | "pollAfter">>>
   /** Runs inside each function: sleeps, failures. */
   behave: (
     what: "observe" | "converge" | "remove",
@@ -47,6 +51,7 @@ export const makeWorld = (): World => ({
   things: new Map(),
   fences: new Map(),
   log: [],
+  asides: new Map(),
   behave: () => Effect.void
 })
 
@@ -73,6 +78,7 @@ export const toyLayer = (
                   _tag: "Present" as const,
                   status: { size },
                   ready: true,
+                  ...world.asides.get(resource.uid),
                   differences:
                     size === resource.spec.size
                       ? []
@@ -82,7 +88,11 @@ export const toyLayer = (
         converge: (resource) =>
           Effect.andThen(
             enter("converge", resource),
-            Effect.sync(() => void world.things.set(resource.uid, resource.spec.size))
+            Effect.sync(() => {
+              world.things.set(resource.uid, resource.spec.size)
+              const { upkeep: _, ...rest } = world.asides.get(resource.uid) ?? {}
+              if (world.asides.has(resource.uid)) world.asides.set(resource.uid, rest)
+            })
           ),
         remove: (resource) =>
           Effect.andThen(
