@@ -31,10 +31,24 @@ import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus>
 type Seen = Observation<DatabaseBranchStatus>
 
-/** Tries before somebody has to ask for another. */
-const maxAttempts = 4
-/** What trying again does not mend. */
-const hopeless: ReadonlySet<string> = new Set(["source_gone", "outside_window"])
+/**
+ * Tries before somebody has to ask for another. What the copy depends on may be down for a while: the engine's backoff
+ * makes the last of these tries more than half an hour after the first.
+ */
+const triesFor = (code: string): number => {
+  switch (code) {
+    case "source_gone":
+    case "outside_window":
+      return 1
+    case "source_unavailable":
+    case "store_unavailable":
+    case "no_space":
+    case "copy_failed":
+      return 10
+    default:
+      return 4
+  }
+}
 
 const subjectOf = ({ orgId, uid, fence, spec }: BranchResource): ServerWanted => ({
   orgId,
@@ -250,7 +264,7 @@ export const layer = register(
         if (now?.state === "failed" && failure !== undefined && !failure.told) {
           yield* retryable(hydrations.told(target))
           const message = `The copy failed at the step "${failure.step}": ${failure.detail}`
-          return yield* attempt >= maxAttempts || hopeless.has(failure.code)
+          return yield* attempt >= triesFor(failure.code)
             ? new Terminal({ reason: "HydrationFailed", message })
             : new Retryable({ reason: "HydrationFailed", message })
         }
