@@ -262,10 +262,13 @@ layer(testPlane(), { excludeTestServices: true, timeout: "4 minutes" })("databas
         const consent = yield* call("PATCH", project, { body: { previewData: "allowed" } })
         assert.strictEqual(consent.body.previewData, "allowed")
         assert.strictEqual((yield* post(branch("preview-copy", { environment: "preview" }))).status, 202)
-        // Deletion cancels what is under way.
-        for (const { id } of (yield* call("GET", base)).body)
-          yield* call("DELETE", `${base}/${id}`, { token: session })
-        yield* until(call("GET", base), ({ body }) => body.length === 0)
+        // Deletion cancels what is under way; what is just being moved for a promotion is refused, and tried again.
+        const removed = Effect.gen(function* () {
+          const left = yield* call("GET", base)
+          for (const { id } of left.body) yield* call("DELETE", `${base}/${id}`, { token: session })
+          return left
+        })
+        yield* until(removed, ({ body }) => body.length === 0)
       }),
     180_000
   )
