@@ -23,6 +23,7 @@ import {
   slotOf,
   standbyKey
 } from "#src/infra/postgres-standby.ts"
+import { scramMatches } from "#src/infra/scram.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
 export type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
@@ -60,7 +61,7 @@ export const standbyOf = ({ orgId, uid, fence, spec }: DatabaseResource, number:
 /** Which history the data of a database, and of its standbys, should belong to. */
 export const lineageOf = ({ uid, spec }: DatabaseResource): string => spec.lineage ?? uid
 
-type Act = "remove" | "claim" | "mend" | "copy" | "slot" | "note alone" | "note together"
+type Act = "remove" | "claim" | "mend" | "copy" | "slot" | "note alone" | "note together" | "disconnect"
 interface Seen {
   readonly number: number
   readonly replica?: DatabaseReplica
@@ -121,6 +122,15 @@ export const replicaCare = Effect.gen(function* () {
       : { state: now - aloneSince > 10_000 ? "down" : state, problem, pollAfter: 2_000 }
   }
 
+  /** Whether a change of the password has reached a standby. */
+  const knowsPassword = Effect.fnUntraced(function* (
+    resource: DatabaseResource,
+    { process }: PostgresServer
+  ) {
+    if (process._tag !== "Running" || process.live.verifier === null) return false
+    return yield* scramMatches(process.live.verifier, yield* care.passwordOf(resource))
+  })
+
   const lookAt = Effect.fnUntraced(function* (
     resource: DatabaseResource,
     primary: PostgresServer,
@@ -152,7 +162,13 @@ export const replicaCare = Effect.gen(function* () {
         ({ repair }) => found.initialised || (repair !== "data" && repair !== "start")
       )
       if (fault !== undefined) return { due: { act: "mend", message: `${fault.field} ${fault.message}` } }
-      if (found.initialised) return following(found, primary, follower, now)
+      if (found.initialised) {
+        const finding = following(found, primary, follower, now)
+        if (finding.due !== undefined || found.credentialVersion === spec.credentialVersion) return finding
+        return (yield* knowsPassword(resource, found))
+          ? { ...finding, due: { act: "disconnect", message: "sessions are left from an older password" } }
+          : { ...finding, pollAfter: 500 }
+      }
       const wait = hydration === undefined ? 0 : retryAt(hydration) - now
       return {
         ...(hydration?.failure === undefined ? {} : { problem: hydration.failure.detail }),
@@ -265,7 +281,11 @@ export const replicaCare = Effect.gen(function* () {
         return
       }
       case "copy": {
-        yield* servers.dropData(target, { lineage: lineageOf(resource), era })
+        yield* servers.dropData(target, {
+          lineage: lineageOf(resource),
+          era,
+          credentialVersion: resource.spec.credentialVersion
+        })
         yield* servers.makeSlot(primary, slotOf(number), true)
         return yield* hydrations.begin(target, (run) => fill(resource.uid, run))
       }
@@ -275,6 +295,8 @@ export const replicaCare = Effect.gen(function* () {
         return yield* servers.noteAlone(target, yield* Clock.currentTimeMillis)
       case "note together":
         return yield* servers.noteTogether(target, era)
+      case "disconnect":
+        return yield* servers.disconnect(target, resource.spec.credentialVersion)
       case "claim":
         return
     }

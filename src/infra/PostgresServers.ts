@@ -70,7 +70,9 @@ const Assigned = Schema.Struct({
   /** Of a standby: since when it does not follow its primary. */
   aloneSince: Schema.optionalKey(Schema.Int),
   /** How many failovers its data has seen. Absent: none. */
-  era: Schema.optionalKey(Schema.Int)
+  era: Schema.optionalKey(Schema.Int),
+  /** Of a standby: whoever is connected used the password of this version, or a later one. */
+  credentialVersion: Schema.optionalKey(Schema.Int)
 })
 export type Assigned = typeof Assigned.Type
 const AssignedText = Schema.fromJsonString(Assigned)
@@ -92,6 +94,7 @@ export interface PostgresServer {
   readonly aloneSince: number | undefined
   /** A standby of an earlier era than its primary's has not followed it since the last failover. */
   readonly era: number
+  readonly credentialVersion: number | undefined
 }
 
 /** What decides on a server's files, besides its port and its certificate. */
@@ -153,12 +156,17 @@ export class PostgresServers extends Context.Service<
     /** Removes the data folder, and notes what the next one will belong to. */
     readonly dropData: (
       target: PostgresTarget,
-      next: { readonly lineage: string; readonly era: number }
+      next: { readonly lineage: string; readonly era: number; readonly credentialVersion: number }
     ) => Effect.Effect<void, PostgresServerError>
     /** Notes since when a standby is on its own. */
     readonly noteAlone: (target: PostgresTarget, since: number) => Effect.Effect<void, PostgresServerError>
     /** Notes that a standby follows its primary, and which era that is of. */
     readonly noteTogether: (target: PostgresTarget, era: number) => Effect.Effect<void, PostgresServerError>
+    /** Ends the sessions of the application on a standby, which has received the password of this version. */
+    readonly disconnect: (
+      target: PostgresTarget,
+      credentialVersion: number
+    ) => Effect.Effect<void, PostgresServerError>
     /** A slot that keeps the log from now on; `anew`: also instead of one that is there. */
     readonly makeSlot: (
       target: PostgresTarget,
@@ -309,6 +317,13 @@ export class PostgresServers extends Context.Service<
           act("postgres.noteTogether", target, ({ aloneSince: _, ...now }) =>
             writeAssigned(target.uid, { ...now, era })
           ),
+        disconnect: (target, credentialVersion) =>
+          act("postgres.disconnect", target, (now) =>
+            Effect.andThen(
+              tellServer(endpoint(now), endSessions),
+              writeAssigned(target.uid, { ...now, credentialVersion })
+            )
+          ),
         makeSlot: (target, slot, anew) =>
           tell(
             "postgres.makeSlot",
@@ -341,7 +356,8 @@ export class PostgresServers extends Context.Service<
               failover: now?.failover,
               failedOver: now?.failedOver,
               aloneSince: now?.aloneSince,
-              era: now?.era ?? 0
+              era: now?.era ?? 0,
+              credentialVersion: now?.credentialVersion
             }
             return Option.some(server)
           },
@@ -511,15 +527,7 @@ export class PostgresServers extends Context.Service<
                 : // Set once: from then on the path is the application's to choose.
                   `create ${role}; alter role ${appUser} set search_path = "$user", public, ${extensionSchema}`
             )
-          }).pipe(
-            Effect.andThen(
-              tell(
-                "postgres.disconnect",
-                target,
-                `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${appUser}'`
-              )
-            )
-          ),
+          }).pipe(Effect.andThen(tell("postgres.disconnect", target, endSessions))),
 
         createDatabase: (target) =>
           tell(
@@ -584,6 +592,8 @@ const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice
 /** Another data folder would meet the same: an address that is taken, a setting, memory, a full disk. */
 const notOfTheData =
   /could not bind|could not create|lock file|configuration file|shared memory|allocate memory|No space left|another postmaster|already in use/i
+
+const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${appUser}'`
 
 /** A slot that somebody uses stays: whoever it is ends first. Names are made by the platform. */
 const dropSlot = (slot: string) =>

@@ -2,7 +2,16 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { asApplication, databaseRemains, databaseWorld, disturb, folderOf } from "#test/setup/databases.ts"
+import * as Fiber from "effect/Fiber"
+import {
+  asApplication,
+  databaseRemains,
+  databaseWorld,
+  disturb,
+  folderOf,
+  passwordOf,
+  setPassword
+} from "#test/setup/databases.ts"
 import {
   changed,
   eventually,
@@ -172,4 +181,44 @@ it.live(
       }
     }).pipe(Effect.scoped),
   4 * minutes
+)
+
+it.live(
+  "a new password ends what goes on with the old one, on the standbys as well",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeReplicated(world)
+      yield* settle(world, resource)
+      const old = passwordOf(world, resource)
+      const session = (number: number) =>
+        asApplication(world, standby(world, resource, number), (sql) => sql`select pg_sleep(60)`).pipe(
+          Effect.flip,
+          Effect.map(({ cause }) => String(cause))
+        )
+      const sessions = yield* Effect.forkScoped(Effect.forEach([1, 2], session, { concurrency: "unbounded" }))
+      yield* eventually(
+        "both sessions are there",
+        Effect.as(
+          Effect.forEach([1, 2], (number) =>
+            disturb(
+              "select 1 / count(*) from pg_stat_activity where usename = 'app' and query like '%pg_sleep%'"
+            )(world, standby(world, resource, number))
+          ),
+          true
+        )
+      )
+      setPassword(world, resource, `second-${old}`)
+      yield* settle(world, changed(resource, { credentialVersion: 2 }))
+      for (const said of yield* Fiber.join(sessions)) assert.match(said, /terminating connection|CONNECTION_CLOSED/)
+      for (const number of [1, 2]) {
+        const copy = standby(world, resource, number)
+        const refused = yield* Effect.flip(
+          asApplication(world, copy, (sql) => sql`select 1`, { password: old })
+        )
+        assert.match(String(refused.cause), /password authentication failed/)
+        yield* asApplication(world, copy, (sql) => sql`select 1`)
+      }
+    }).pipe(Effect.scoped),
+  3 * minutes
 )
