@@ -11,14 +11,14 @@ import type { DatabaseReplica, DatabaseStatus } from "#schemas/database.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers, type PostgresTarget } from "#src/infra/PostgresServers.ts"
 import { replicaNumbers, standbyKey } from "#src/infra/postgres-standby.ts"
+import type { replicaCare } from "./database-replicas.ts"
 import {
   type DatabaseResource,
   damagedAfter,
   lineageOf,
   ReplicaOptions,
-  type replicaCare,
   standbyOf
-} from "./database-replicas.ts"
+} from "./database-standby.ts"
 import { retryable, serverCare } from "./postgres-server.ts"
 
 /** How long a standby may take to write down what it has received of a primary that ended. */

@@ -3,79 +3,38 @@
  * They are looked at when nothing is wrong with the primary, and whatever is wrong with them leaves the database ready.
  */
 import * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DatabaseReplica, DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
-import type { Difference, Resource, Retryable } from "#src/engine/Reconciler.ts"
-import { type Hydration, Hydrations } from "#src/infra/Hydrations.ts"
+import type { Difference, Retryable } from "#src/engine/Reconciler.ts"
+import { Hydrations } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers, type PostgresTarget } from "#src/infra/PostgresServers.ts"
 import { setAside } from "#src/infra/postgres-failover.ts"
 import { serverFolders } from "#src/infra/postgres-folders.ts"
 import {
   askFollowers,
-  askPosition,
   type Follower,
   makeStandbyFill,
   replicaNumbers,
-  slotOf,
-  standbyKey
+  slotOf
 } from "#src/infra/postgres-standby.ts"
-import { scramMatches } from "#src/infra/scram.ts"
-import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
+import {
+  type Act,
+  type DatabaseResource,
+  lineageOf,
+  patience,
+  ReplicaOptions,
+  type Seen,
+  standbyLook,
+  standbyOf
+} from "./database-standby.ts"
+import { retryable, serverCare } from "./postgres-server.ts"
 
-export type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
-
-export interface ReplicaOptions {
-  /** A standby that was without its primary's log for so long, while that was there, is copied again. */
-  readonly aloneMs: number
-  /** How long a data folder is kept that a failover has set aside. */
-  readonly keepFailedMs: number
-  /** From when on a standby counts as lagging. */
-  readonly lagBytes: number
-}
-export const ReplicaOptions = Context.Reference<ReplicaOptions>("svc/reconcilers/ReplicaOptions", {
-  defaultValue: () => ({ aloneMs: 300_000, keepFailedMs: 7 * 86_400_000, lagBytes: 64 << 20 })
-})
-
-/** A server that hangs is told from one that works in this time, and holds up nobody else. */
-export const patience = "3 seconds"
 /** Between looks: a primary that is lost is missed so much later. */
 const watchMs = 15_000
-/** Starts in a row that failed, after which the data counts as damaged. */
-export const damagedAfter = 3
 /** Folders of failed primaries that are kept at most. */
 const keptFolders = 2
-
-export const standbyOf = ({ orgId, uid, fence, spec }: DatabaseResource, number: number): ServerWanted => ({
-  orgId,
-  uid: standbyKey(uid, number),
-  fence,
-  sku: spec.sku,
-  archived: false,
-  follows: { uid, slot: slotOf(number) }
-})
-
-/** Which history the data of a database, and of its standbys, should belong to. */
-export const lineageOf = ({ uid, spec }: DatabaseResource): string => spec.lineage ?? uid
-
-type Act = "remove" | "claim" | "mend" | "copy" | "slot" | "note alone" | "note together" | "disconnect"
-interface Seen {
-  readonly number: number
-  readonly replica?: DatabaseReplica
-  readonly due?: { readonly act: Act; readonly message: string }
-  readonly pollAfter?: number
-}
-
-/** The parts of `Seen` that depend on what is found. */
-interface Finding {
-  readonly state?: DatabaseReplica["state"]
-  readonly problem?: string
-  readonly due?: { readonly act: Act; readonly message: string }
-  readonly pollAfter?: number
-}
 
 export const replicaCare = Effect.gen(function* () {
   const servers = yield* PostgresServers
@@ -83,134 +42,9 @@ export const replicaCare = Effect.gen(function* () {
   const care = yield* serverCare
   const fill = yield* makeStandbyFill
   const options = yield* ReplicaOptions
-  const { managedHost, dataDir } = yield* AppConfig
+  const { dataDir } = yield* AppConfig
+  const { inspect, lookAt, positionOf } = yield* standbyLook
   const { dirOf } = serverFolders(dataDir)
-
-  const inspect = (uid: string, number: number) =>
-    retryable(servers.inspect(standbyKey(uid, number), patience))
-
-  /** What is to be done about a server whose files and process are as they should be. */
-  const following = (
-    server: PostgresServer,
-    primary: PostgresServer,
-    follower: Follower | undefined,
-    now: number
-  ): Finding => {
-    const { process, aloneSince, era } = server
-    const running = process._tag === "Running"
-    if (running && !process.live.recovering)
-      return { due: { act: "copy", message: "it does not follow any more, but takes writes" } }
-    if (follower === undefined)
-      return { due: { act: "slot", message: "the primary keeps no log for it" }, state: "catching_up" }
-    if (follower.lost)
-      return { due: { act: "copy", message: "the log that it needs is gone" }, problem: "It fell off" }
-    if (follower.connection !== null) {
-      return {
-        state: follower.connection === "streaming" ? "streaming" : "catching_up",
-        ...(follower.connection === "streaming" ? {} : { pollAfter: 2_000 }),
-        ...(aloneSince === undefined && era === primary.era
-          ? {}
-          : { due: { act: "note together" as const, message: "it follows again" } })
-      }
-    }
-    const state = running ? "catching_up" : "down"
-    if (aloneSince === undefined)
-      return { state, due: { act: "note alone", message: "it does not follow the primary" } }
-    const problem = `It does not follow the primary since ${new Date(aloneSince).toISOString()}`
-    return now - aloneSince > options.aloneMs
-      ? { state: "down", problem, due: { act: "copy", message: "it does not come back" } }
-      : { state: now - aloneSince > 10_000 ? "down" : state, problem, pollAfter: 2_000 }
-  }
-
-  /** Whether a change of the password has reached a standby. */
-  const knowsPassword = Effect.fnUntraced(function* (
-    resource: DatabaseResource,
-    { process }: PostgresServer
-  ) {
-    if (process._tag !== "Running" || process.live.verifier === null) return false
-    return yield* scramMatches(process.live.verifier, yield* care.passwordOf(resource))
-  })
-
-  const lookAt = Effect.fnUntraced(function* (
-    resource: DatabaseResource,
-    primary: PostgresServer,
-    number: number,
-    followers: ReadonlyArray<Follower>
-  ) {
-    const { uid, spec } = resource
-    const found = Option.getOrUndefined(yield* inspect(uid, number))
-    if (number > spec.replicas) {
-      return found === undefined
-        ? { number }
-        : { number, due: { act: "remove" as const, message: "it is not wanted any more" } }
-    }
-    const follower = followers.find(({ slot }) => slot === slotOf(number))
-    const now = yield* Clock.currentTimeMillis
-    const find = Effect.gen(function* (): Effect.fn.Return<Finding, Retryable> {
-      if (found === undefined) return { due: { act: "claim", message: "there is none" } }
-      const hydration = yield* retryable(hydrations.inspect(standbyKey(uid, number)))
-      if (hydration?.alive === true)
-        return { state: "copying", problem: progressText(hydration), pollAfter: 1_000 }
-      if (found.initialised && found.lineage !== lineageOf(resource))
-        return { due: { act: "copy", message: "its data belongs to another history" } }
-      const { startFailures } = found
-      if (startFailures !== undefined && startFailures.count >= damagedAfter && found.initialised) {
-        return { problem: startFailures.message, due: { act: "copy", message: "it cannot be started" } }
-      }
-      const faults = yield* care.outerFaults(standbyOf(resource, number), found)
-      const fault = faults.find(
-        ({ repair }) => found.initialised || (repair !== "data" && repair !== "start")
-      )
-      if (fault !== undefined) return { due: { act: "mend", message: `${fault.field} ${fault.message}` } }
-      if (found.initialised) {
-        const finding = following(found, primary, follower, now)
-        if (finding.due !== undefined || found.credentialVersion === spec.credentialVersion) return finding
-        return (yield* knowsPassword(resource, found))
-          ? { ...finding, due: { act: "disconnect", message: "sessions are left from an older password" } }
-          : { ...finding, pollAfter: 500 }
-      }
-      const wait = hydration === undefined ? 0 : retryAt(hydration) - now
-      return {
-        ...(hydration?.failure === undefined ? {} : { problem: hydration.failure.detail }),
-        ...(wait > 0 ? { pollAfter: wait } : { due: { act: "copy", message: "it has no data" } })
-      }
-    })
-    const { state = "down", problem = null, ...rest } = yield* find
-    const port = found?.port ?? null
-    const lagBytes = follower?.lagBytes ?? null
-    const running = found?.process._tag === "Running" && port !== null
-    const position = running && lagBytes !== 0 ? yield* positionOf(standbyKey(uid, number)) : Option.none()
-    const replica: DatabaseReplica = {
-      number,
-      host: managedHost,
-      port,
-      state,
-      lagBytes: state === "copying" ? null : lagBytes,
-      lagSeconds:
-        lagBytes === 0 && running
-          ? 0
-          : Option.match(position, {
-              onNone: () => null,
-              onSome: ({ ageSeconds }) => (ageSeconds === null ? null : Math.max(0, Math.floor(ageSeconds)))
-            }),
-      problem
-    }
-    const seen: Seen = { number, replica, ...rest }
-    return seen
-  })
-
-  /** None: it does not tell. */
-  const positionOf = Effect.fnUntraced(function* (key: string) {
-    const endpoint = yield* retryable(servers.endpoint(key))
-    if (Option.isNone(endpoint)) return Option.none()
-    return yield* outside(
-      "postgres.position",
-      "read"
-    )(askPosition(endpoint.value)).pipe(
-      Effect.timeoutOption(patience),
-      Effect.catch(() => Effect.succeedNone)
-    )
-  })
 
   const followersOf = Effect.fnUntraced(function* (uid: string) {
     const endpoint = yield* retryable(servers.endpoint(uid))
@@ -333,14 +167,3 @@ export const replicaCare = Effect.gen(function* () {
 
   return { inspect, observe, positionOf, remains, remove, step }
 })
-
-/** A copy that failed is tried again, ever more rarely. */
-const retryAt = ({ state, attempt, heartbeatAt }: Hydration): number =>
-  state === "failed" ? heartbeatAt + Math.min(300_000, 1_000 * 2 ** Math.min(attempt, 10)) : 0
-
-const progressText = ({ step, doneBytes, totalBytes }: Hydration): string =>
-  step === "copy" && totalBytes > 0
-    ? `Copied ${Math.floor((doneBytes / totalBytes) * 100)} % of ${Math.ceil(totalBytes / 1_048_576)} MiB`
-    : step === "queued"
-      ? "Waits for other copies to end"
-      : "Is about to be copied"
