@@ -55,6 +55,7 @@ import { Invocations } from "./store/Invocations.ts"
 import { KeyRing } from "./store/KeyRing.ts"
 import { migrate } from "./store/migrate.ts"
 import { Resources } from "./store/Resources.ts"
+import * as Revivals from "./store/Revivals.ts"
 import { PlatformSecrets, Secrets } from "./store/Secrets.ts"
 import { checkKeyRing } from "./store/sealed.ts"
 import * as Work from "./store/Work.ts"
@@ -145,7 +146,7 @@ export class FirstStart extends Context.Service<FirstStart, { readonly made: Boo
 export const controlPlane = Layer.unwrap(
   Effect.map(AppConfig, ({ roles }) => {
     const engine = roles.has("engine")
-      ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer)
+      ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
       : Engine.layer
     const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const loops = roles.has("engine")

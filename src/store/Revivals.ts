@@ -1,0 +1,34 @@
+/** What lives in a server that has just ended is looked at now, and not only when its next look would be due. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import { AppConfig } from "#src/config.ts"
+import { persistent } from "#src/engine/persistent.ts"
+import { makeServerDeaths } from "#src/infra/server-deaths.ts"
+import { Db, repeatable, type Sql } from "./Db.ts"
+import { dueAgain } from "./queue-entries.ts"
+
+const everyLook = "2 seconds"
+
+/** Without an index: it is rare, and the organization is not known. */
+const wake = (sql: Sql, uids: ReadonlyArray<string>) => sql`
+  with woken as (
+    update work w set ${dueAgain(sql)}
+    where w.uid in (select jsonb_array_elements_text(${sql.json(uids)}::jsonb)::uuid)
+    returning w.uid
+  )
+  select pg_notify('svc_work', '') from woken limit 1`
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { engine: sql } = yield* Db
+    const { dataDir } = yield* AppConfig
+    const deaths = makeServerDeaths(dataDir)
+    yield* deaths.pipe(
+      Effect.flatMap((uids) => (uids.length === 0 ? Effect.void : repeatable(wake(sql, uids)))),
+      Effect.repeat(Schedule.spaced(everyLook)),
+      (loop) => persistent("see to servers that have ended", loop),
+      Effect.forkScoped
+    )
+  })
+)
