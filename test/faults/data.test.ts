@@ -1,0 +1,262 @@
+/**
+ * Kills at random, while a database is written to, backed up, branched, promoted and restored: the control plane, the
+ * database servers and those that recover a copy, the object store that backups go to.
+ */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { type BranchPlane, branchOf, debris, open, project, query } from "#test/branches/planes.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import { objectStore } from "#test/setup/s3.ts"
+import { makePlane, type Plane, planesWorld } from "./planes.ts"
+import { sleep, until } from "./wait.ts"
+
+/** Repeats a request until the control plane answers it. */
+const persist = (plane: Plane, method: string, target: string, body?: unknown) =>
+  until(`${method} ${target} is answered`, async () => {
+    const answer = await plane.call(method, target, body)
+    if (answer.status < 500) return answer
+    throw new Error(JSON.stringify(answer.body))
+  })
+
+/** Writes number after number over a connection that may break, and knows which were acknowledged. */
+const ledger = (world: BranchPlane, from: number) => {
+  let acknowledged = from
+  let going = true
+  const done = (async () => {
+    while (going) {
+      const sql = open(world, world.databaseUrl)
+      try {
+        while (going) {
+          const n = acknowledged + 1
+          await sql`insert into ledger values (${n}) on conflict do nothing`
+          acknowledged = n
+        }
+      } catch {
+        await sleep(50)
+      } finally {
+        await sql.end({ timeout: 1 }).catch(() => {})
+      }
+    }
+  })()
+  return {
+    acknowledged: () => acknowledged,
+    stop: async () => {
+      going = false
+      await done
+    }
+  }
+}
+
+/** Main processes of database servers, and of recoveries, in this folder. */
+const servers = (dataDir: string): ReadonlyArray<number> =>
+  processesNaming(path.join(dataDir, "databases"))
+    .map(({ pid }) => pid)
+    .filter((pid) => {
+      try {
+        return /\/postgres\0-D\0/.test(fs.readFileSync(`/proc/${pid}/cmdline`, "utf8"))
+      } catch {
+        return false
+      }
+    })
+
+it.live(
+  "whatever is killed while data is backed up, copied, promoted and restored: nothing is lost, doubled or left behind",
+  () =>
+    Effect.gen(function* () {
+      const far = yield* objectStore
+      const { base: folder, store, planes } = yield* planesWorld
+      yield* Effect.promise(async () => {
+        const authority = path.join(folder, "far.pem")
+        fs.writeFileSync(authority, far.caPem)
+        const plane = await makePlane(folder, store.url, { NODE_EXTRA_CA_CERTS: authority })
+        planes.push(plane)
+        await plane.start()
+        const destination = await plane.call("POST", "/v1/orgs/main/backup-destinations", {
+          name: "offsite",
+          endpoint: far.endpoint,
+          bucket: far.bucket,
+          credentials: far.credentials
+        })
+        assert.strictEqual(destination.status, 201, JSON.stringify(destination.body))
+        const databases = [
+          {
+            name: "main",
+            sku: "db-n1",
+            region: "local",
+            backup: { pitrDays: 7, destinationIds: [destination.body.id] }
+          }
+        ]
+        const shop = { name: "Shop", slug: "shop", runtimeClass: "always-on", environments: { staging: {} } }
+        const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", {
+          manifest: { version: 1, organization: "main", projects: [{ ...shop, databases }] }
+        })
+        assert.strictEqual(applied.status, 202, JSON.stringify(applied.body))
+        const rotated = await until("the database is ready", async () => {
+          const one = await plane.call("POST", `${project}/database/rotate`)
+          return one.status === 200 && one.body.connectionString !== null && one.body
+        })
+        const databaseId = String((await plane.call("GET", `${project}/database`)).body.id)
+        const dataDir = path.join(folder, "data")
+        const world: BranchPlane = {
+          plane,
+          dataDir,
+          databaseId,
+          databaseUrl: String(rotated.connectionString),
+          base: `${project}/databases/${databaseId}/branches`,
+          ca: String((await plane.call("GET", "/v1/ca.pem")).body),
+          folderOf: (uid) => path.join(dataDir, "databases", uid)
+        }
+        await query(world, world.databaseUrl, "create table ledger (n int primary key)")
+        const numbers = (url: string) => query(world, url, "select n from ledger order by n")
+        const prefix = (held: ReadonlyArray<unknown>) =>
+          assert.deepStrictEqual(
+            held,
+            held.map((_, index) => index + 1),
+            "a prefix of what was written"
+          )
+
+        let trouble = true
+        const kills = { plane: 0, server: 0, far: 0 }
+        /** A killed control plane holds what it had begun for a lease, half a minute: it is killed less often. */
+        const haunt = async (victim: keyof typeof kills, pause: () => number, kill: () => unknown) => {
+          for (;;) {
+            const end = performance.now() + pause()
+            while (performance.now() < end) {
+              if (!trouble) return
+              await sleep(100)
+            }
+            await kill()
+            kills[victim]++
+          }
+        }
+        const within = (least: number, most: number) => least + Math.random() * (most - least)
+        const chaos = Promise.all([
+          haunt(
+            "plane",
+            () => (kills.plane === 0 ? within(2_000, 8_000) : within(20_000, 60_000)),
+            async () => {
+              await plane.kill("SIGKILL")
+              await plane.start()
+            }
+          ),
+          haunt(
+            "server",
+            () => within(2_000, 15_000),
+            () => {
+              const pids = servers(dataDir)
+              const pid = pids[Math.floor(Math.random() * pids.length)]
+              if (pid !== undefined) process.kill(pid, "SIGKILL")
+            }
+          ),
+          haunt(
+            "far",
+            () => within(2_000, 15_000),
+            async () => {
+              await far.kill()
+              await sleep(within(0, 500))
+              await far.restart()
+            }
+          )
+        ])
+
+        const succeeded = (id: string) =>
+          until(
+            "the backup is at both places",
+            async () => {
+              const { body } = await plane.call("GET", `${project}/databases/${databaseId}/backups`)
+              const one = body.find((it: { id: string }) => it.id === id)
+              assert.notStrictEqual(one?.status, "failed", JSON.stringify(one))
+              const complete = one.locations.filter((it: { complete: boolean }) => it.complete)
+              if (one.status === "succeeded" && complete.length === 2) return one
+              throw new Error(JSON.stringify(one))
+            },
+            180
+          )
+        const settled = (id: string, wanted: string) =>
+          until(
+            `the branch is ${wanted}`,
+            async () => {
+              const { body } = await plane.call("GET", `${world.base}/${id}`)
+              assert.notStrictEqual(body.status, "failed", JSON.stringify(body))
+              if (body.status === wanted) return body
+              throw new Error(JSON.stringify(body))
+            },
+            180
+          )
+        const branch = async (name: string, source: object) => {
+          const made = await persist(plane, "POST", world.base, branchOf(name, source))
+          // The answer of the first request may have been lost with the control plane.
+          assert.include([202, 409], made.status, JSON.stringify(made.body))
+          const all = (await persist(plane, "GET", world.base)).body
+          const { id } = all.find((one: { name: string }) => one.name === name)
+          await settled(id, "ready")
+          return String(id)
+        }
+        const urlOf = async (id: string) => {
+          const { body } = await persist(plane, "POST", `${world.base}/${id}/rotate`)
+          return String(body.connectionString)
+        }
+
+        let length = 0
+        const seen = new Set<string>()
+        for (const round of [1, 2]) {
+          const writing = ledger(world, length)
+          // A backup, kept here and far away.
+          const asked = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
+          assert.strictEqual(asked.status, 202, JSON.stringify(asked.body))
+          await succeeded(asked.body.id)
+
+          // A copy of the running database.
+          const before = writing.acknowledged()
+          const copy = await branch(`copy-${round}`, { kind: "current" })
+          await writing.stop()
+          const copied = await until("the copy answers", async () => numbers(await urlOf(copy)))
+          prefix(copied)
+          assert.isAtLeast(copied.length, before)
+
+          // The copy takes the database's place; what was there is kept.
+          const promoted = await persist(plane, "POST", `${world.base}/${copy}/promote`)
+          assert.include([202, 409], promoted.status, JSON.stringify(promoted.body))
+          await settled(copy, "promoted")
+          const now = await until("the database has the copy's data", async () => {
+            const held = await numbers(world.databaseUrl)
+            return held.length === copied.length && held
+          })
+          prefix(now)
+          const kept = (await persist(plane, "GET", world.base)).body.find((one: { name: string }) =>
+            one.name.includes("-before-")
+          )
+          seen.add(kept.id)
+          await settled(kept.id, "ready")
+          const all = await until("what was replaced answers", async () => numbers(await urlOf(kept.id)))
+          prefix(all)
+          assert.isAtLeast(all.length, writing.acknowledged(), "nothing acknowledged is lost")
+
+          // The promoted data has backups of its own; they come back from far away alone.
+          const again = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
+          assert.strictEqual(again.status, 202, JSON.stringify(again.body))
+          await succeeded(again.body.id)
+          fs.rmSync(path.join(dataDir, "backups"), { recursive: true, force: true, maxRetries: 10 })
+          const restored = await branch(`restored-${round}`, { kind: "backup", backupId: again.body.id })
+          assert.deepStrictEqual(await until("it answers", async () => numbers(await urlOf(restored))), now)
+          length = now.length
+        }
+
+        trouble = false
+        await chaos
+        for (const [victim, count] of Object.entries(kills)) assert.isAbove(count, 0, victim)
+        for (const { id } of (await plane.call("GET", world.base)).body) {
+          await until("it can be deleted", async () => {
+            const { status } = await plane.call("DELETE", `${world.base}/${id}`)
+            return status === 200 || status === 404
+          })
+        }
+        await debris(world)
+        await until("one server is left", () => servers(dataDir).length === 1)
+        assert.strictEqual(await far.openUploads(), 0)
+      })
+    }).pipe(Effect.scoped),
+  600_000
+)
