@@ -356,9 +356,12 @@ describe("the manifest document", () => {
     })
   })
 
-  it("the quick start is taken as it is", () => {
+  it.each([
+    ["quickstart", ["Project", "EnvVariables", "Database", "Cache"]],
+    ["shop", ["Environment", "Database", "DatabaseBranch", "Cache", "Queue", "Cron"]]
+  ])("the example %s is taken as it is", (name, kinds) => {
     const parsed = parseManifest(
-      readFileSync(new URL("../../examples/quickstart.yaml", import.meta.url), "utf8")
+      readFileSync(new URL(`../../examples/${name}.yaml`, import.meta.url), "utf8")
     )
     if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
     const { manifest } = parsed.success
@@ -366,7 +369,7 @@ describe("the manifest document", () => {
     assert.deepStrictEqual(plan.blockers, [])
     assert.includeMembers(
       plan.changes.map(({ kind }) => kind),
-      ["Project", "EnvVariables", "Database", "Cache"]
+      kinds
     )
   })
 })
