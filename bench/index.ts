@@ -11,7 +11,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   queues: async () => (await import("./queues.ts")).queues,
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
-  branches: async () => (await import("./branches.ts")).branches
+  branches: async () => (await import("./branches.ts")).branches,
+  backups: async () => (await import("./backups.ts")).backups
 }
 
 const wanted = process.argv.slice(2)

@@ -1,0 +1,192 @@
+/**
+ * Base backups of 100 MB and 1 GB (`BENCH_MB=100,1000,5000` chooses the sizes) into the local repository, held against `cp -a` of the
+ * same folder in the same run, with the memory that the process takes; and what archiving costs a database that
+ * pgbench writes to, held against the same database whose segments go nowhere.
+ */
+import { execFile } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { promisify } from "node:util"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import { appDatabase, controlUser } from "#src/infra/postgres-settings.ts"
+import { migrate } from "#src/store/migrate.ts"
+import {
+  type BackupWorld,
+  connect,
+  onStore,
+  portOf,
+  readyDatabase,
+  startLoops,
+  until
+} from "#test/backups/world.ts"
+import { processesNaming } from "#test/setup/caches.ts"
+import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
+import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import type { Figure } from "./figures.ts"
+
+const run = promisify(execFile)
+const sizes = (process.env["BENCH_MB"] ?? "100,1000").split(",").map(Number)
+const pgbench = "/usr/lib/postgresql/15/bin/pgbench"
+const seconds = 15
+
+const fill = async (world: BackupWorld, database: DatabaseResource, megabytes: number) => {
+  const sql = connect(world, portOf(world, database))
+  await sql.unsafe(`drop table if exists big`)
+  // About two to one for a compressor, as text of people is.
+  await sql.unsafe(
+    `create table big as select n, md5(n::text) || md5((n * 7)::text) || repeat(md5(n::text), 2) as text
+     from generate_series(1, ${Math.round((megabytes * 1e6) / 170)}) n`
+  )
+  await sql`checkpoint`
+  await sql.end()
+}
+
+/** Highest resident set of this process while something runs. */
+const watchingMemory = async <A>(body: () => Promise<A>): Promise<readonly [A, number]> => {
+  let most = process.memoryUsage.rss()
+  const timer = setInterval(() => {
+    most = Math.max(most, process.memoryUsage.rss())
+  }, 50)
+  try {
+    return [await body(), most]
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+const oneBackup = (world: BackupWorld, database: DatabaseResource) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      yield* onStore(world, "delete from backup_job")
+      const loops = yield* startLoops(world, { backupEveryMs: 1e15 })
+      const job = yield* until(
+        "the backup",
+        Effect.map(
+          onStore(
+            world,
+            `select extract(epoch from finished_at - started_at)::float8 as seconds, bytes_total::float8 as bytes,
+               stored_bytes::float8 as stored, status, error
+             from backup_job where database_uid = '${database.uid}' and finished_at is not null`
+          ),
+          ([row]) => row
+        ),
+        900
+      )
+      yield* loops.stop
+      if (job["status"] !== "succeeded") throw new Error(String(job["error"]))
+      return { seconds: Number(job["seconds"]), bytes: Number(job["bytes"]), stored: Number(job["stored"]) }
+    })
+  )
+
+const copyTime = async (world: BackupWorld, database: DatabaseResource) => {
+  const target = path.join(world.dataDir, "copy")
+  const begun = performance.now()
+  await run("cp", ["-a", path.join(folderOf(world, database), "data"), target])
+  await run("sync", ["-f", target])
+  const took = (performance.now() - begun) / 1000
+  fs.rmSync(target, { recursive: true })
+  return took
+}
+
+const transactions = async (world: BackupWorld, database: DatabaseResource) => {
+  const { stdout } = await run(pgbench, [
+    ...["-h", path.join(world.dataDir, "run"), "-p", String(portOf(world, database)), "-U", controlUser],
+    ...["-n", "-c", "4", "-j", "1", "-T", String(seconds), appDatabase]
+  ])
+  return Number(/tps = ([\d.]+)/.exec(stdout)?.[1])
+}
+
+const archivingCost = async (world: BackupWorld, database: DatabaseResource) => {
+  await run(pgbench, [
+    ...["-h", path.join(world.dataDir, "run"), "-p", String(portOf(world, database)), "-U", controlUser],
+    ...["-i", "-q", "-s", "20", appDatabase]
+  ])
+  const settings = async (...texts: ReadonlyArray<string>) => {
+    const sql = connect(world, portOf(world, database))
+    for (const text of texts) await sql.unsafe(text)
+    await sql.end()
+  }
+  const measured = { with: 0, without: 0 }
+  // To and fro, so that a machine that gets slower or faster meanwhile favours neither.
+  for (const mode of ["without", "with", "with", "without", "without", "with"] as const) {
+    if (mode === "without") {
+      await settings(
+        "alter system set archive_command = '/bin/true'",
+        "select pg_reload_conf()",
+        "checkpoint"
+      )
+      measured.without += await transactions(world, database)
+    } else {
+      await settings("alter system reset archive_command", "select pg_reload_conf()", "checkpoint")
+      measured.with += await Effect.runPromise(
+        Effect.scoped(
+          Effect.andThen(
+            startLoops(world, { backupEveryMs: 1e15 }),
+            Effect.promise(() => transactions(world, database))
+          )
+        )
+      )
+    }
+  }
+  return measured
+}
+
+export const backups = async (url: string): Promise<ReadonlyArray<Figure>> => {
+  const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
+  const storeUrl = Redacted.make(url)
+  const world: BackupWorld = {
+    dataDir,
+    storeUrl,
+    secrets: memorySecrets(),
+    destinations: new Map(),
+    databases: new Map()
+  }
+  const figures: Array<Figure> = []
+  try {
+    await Effect.runPromise(migrate(storeUrl))
+    const database = await Effect.runPromise(readyDatabase(world))
+    const idle = process.memoryUsage.rss()
+    for (const megabytes of sizes) {
+      await fill(world, database, megabytes)
+      const copied = await copyTime(world, database)
+      const [made, memory] = await watchingMemory(() => Effect.runPromise(oneBackup(world, database)))
+      const rate = made.bytes / 1e6 / made.seconds
+      const size = `${Math.round(made.bytes / 1e6)} MB`
+      const other = made.bytes / 1e6 / copied
+      figures.push(
+        {
+          name: `base backup of ${size}`,
+          value: rate,
+          unit: "MB/s",
+          note: `${(rate / other).toFixed(2)} of cp -a and sync, ${Math.round(other)} MB/s; stored ${Math.round(made.stored / 1e6)} MB`
+        },
+        {
+          name: `memory at most during ${size}`,
+          value: memory / 1e6,
+          unit: "MB",
+          note: `${Math.round(idle / 1e6)} MB before`
+        }
+      )
+    }
+    const { with: on, without } = await archivingCost(world, database)
+    figures.push({
+      name: "archiving's cost on pgbench",
+      value: 100 * (1 - on / without),
+      unit: "%",
+      aim: "< 5",
+      note: `${Math.round(on / 3)} transactions/s, archived nowhere ${Math.round(without / 3)}`
+    })
+    return figures
+  } finally {
+    for (const { pid } of processesNaming(dataDir)) {
+      try {
+        process.kill(pid, "SIGKILL")
+      } catch {
+        // Children of a server that was just killed end by themselves.
+      }
+    }
+    fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 20 })
+  }
+}
