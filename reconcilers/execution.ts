@@ -273,7 +273,10 @@ export const layer = register(
         const { orgId, uid, fence } = resource
         const ref = { orgId, uid, fence }
         const found = yield* retryable(runs.find(ref))
-        if (Option.isNone(found)) return
+        if (Option.isNone(found)) {
+          // It never began, or all of this was done before: then this changes nothing.
+          return yield* settle(resource, { startedAt: null, finishedAt: new Date(0) })
+        }
         const run = found.value
         yield* fenced(runs.claim(ref))
         yield* pulls.stop(uid)

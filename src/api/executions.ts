@@ -98,52 +98,55 @@ export const layer = HttpApiBuilder.group(
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
             const most = limits.maxActiveExecutionsPerProject
-            const active = yield* Effect.mapError(executions.active(orgId, projectId), fromStore)
-            if (most !== null && active >= most)
+            const uid = randomUUIDv7()
+            const room = { orgId, projectId, uid }
+            if (most !== null && !(yield* Effect.mapError(executions.enter(room, most), fromStore)))
               return yield* problem(
                 409,
                 "too_many_executions",
-                `The project has ${active} executions that have not ended; ${most} may be at once. Wait for one, or cancel one`
+                `The project has ${most} executions that have not ended, and no more may be at once. Wait for one, or cancel one`
               )
-            const uid = randomUUIDv7()
-            yield* Effect.mapError(
-              budgets.reserve({
-                orgId,
-                projectId,
-                uid,
-                microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds)
-              }),
-              (error) =>
-                error._tag === "BudgetExhausted"
-                  ? problem(402, "budget_exhausted", error.message)
-                  : fromStore(error)
-            )
-            const { env, imagePullCredentials } = payload
-            yield* stored(
-              resources.write(
-                orgId,
-                [
-                  {
-                    action: "create",
-                    uid,
-                    kind: "Execution",
-                    projectId,
-                    environment: null,
-                    name: uid,
-                    parentUid: projectId,
-                    spec,
-                    managedBy: "api",
-                    secrets: {
-                      ...(env === undefined ? {} : { env: Redacted.make(JSON.stringify(env)) }),
-                      ...(imagePullCredentials === undefined
-                        ? {}
-                        : { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) })
+            const making = Effect.gen(function* () {
+              yield* Effect.mapError(
+                budgets.reserve({
+                  orgId,
+                  projectId,
+                  uid,
+                  microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds)
+                }),
+                (error) =>
+                  error._tag === "BudgetExhausted"
+                    ? problem(402, "budget_exhausted", error.message)
+                    : fromStore(error)
+              )
+              const { env, imagePullCredentials } = payload
+              yield* stored(
+                resources.write(
+                  orgId,
+                  [
+                    {
+                      action: "create",
+                      uid,
+                      kind: "Execution",
+                      projectId,
+                      environment: null,
+                      name: uid,
+                      parentUid: projectId,
+                      spec,
+                      managedBy: "api",
+                      secrets: {
+                        ...(env === undefined ? {} : { env: Redacted.make(JSON.stringify(env)) }),
+                        ...(imagePullCredentials === undefined
+                          ? {}
+                          : { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) })
+                      }
                     }
-                  }
-                ],
-                { ...caller.actor, outcome: 202 }
+                  ],
+                  { ...caller.actor, outcome: 202 }
+                )
               )
-            )
+            })
+            yield* Effect.onError(making, () => Effect.ignore(executions.leave(room)))
             return yield* read(orgId, uid)
           })
         ),

@@ -22,6 +22,12 @@ export interface ExecutionRecord {
   readonly finishedAt: Date | null
 }
 
+export interface Place {
+  readonly orgId: string
+  readonly projectId: string
+  readonly uid: string
+}
+
 export class Executions extends Context.Service<
   Executions,
   {
@@ -36,8 +42,10 @@ export class Executions extends Context.Service<
       limit: number,
       status?: ExecutionState
     ) => Effect.Effect<ReadonlyArray<ExecutionRecord>, StoreUnavailable>
-    /** How many have not ended. */
-    readonly active: (orgId: string, projectId: string) => Effect.Effect<number, StoreUnavailable>
+    /** Takes one of the places that a project has for executions that have not ended. False: there is none left. */
+    readonly enter: (place: Place, most: number) => Effect.Effect<boolean, StoreUnavailable>
+    /** Gives it back: what was to be made was not. Executions that end give theirs back by themselves. */
+    readonly leave: (place: Place) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/executions/Executions") {
   static readonly layer = Layer.effect(
@@ -60,16 +68,36 @@ export class Executions extends Context.Service<
               and r.deleted_at is null and ${inOrg(sql, orgId)}
               and (${status ?? null}::text is null or coalesce(e.status, 'starting') = ${status ?? null}::text)
             order by r.created_at desc, r.uid desc limit ${limit}::int`),
-        active: Effect.fn("Executions.active")(function* (orgId, projectId) {
-          const [row] = yield* repeatable(sql<{ readonly count: number }>`
-            select count(*)::int as count from ${source(sql)}
-            where r.org_id = ${orgId}::uuid and r.project_id = ${projectId}::uuid and r.kind = 'Execution'
-              and r.deleted_at is null and e.finished_at is null and ${inOrg(sql, orgId)}`)
-          return row?.count ?? 0
-        })
+        enter: (place, most) => Effect.map(repeatable(enter(sql, place, most)), (rows) => rows.length > 0),
+        leave: ({ orgId, projectId, uid }) =>
+          Effect.asVoid(
+            repeatable(sql`
+              update execution_room set uids = array_remove(uids, ${uid}::uuid)
+              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)}`)
+          )
       })
     })
   )
+}
+
+/**
+ * Whoever comes second waits for the row and then sees who is in. What began after this statement did, it cannot look
+ * up: an id that nothing is known of counts for some minutes (its first digits are the time at which it was made).
+ */
+const enter = (sql: Sql, { orgId, projectId, uid }: Place, most: number) => {
+  const gate = inOrg(sql, orgId)
+  const madeAt = sql`to_timestamp(('x' || replace(left(u::text, 13), '-', ''))::bit(48)::bigint / 1000.0)`
+  const active = sql`array(
+    select u from unnest(a.uids) u
+    left join resource r on r.org_id = ${orgId}::uuid and r.uid = u and r.deleted_at is null and ${gate}
+    left join execution e on e.org_id = ${orgId}::uuid and e.uid = u and ${gate}
+    where e.finished_at is null and (r.uid is not null or ${madeAt} > now() - interval '5 minutes') and u <> ${uid}::uuid)`
+  return sql`
+    insert into execution_room as a (org_id, project_uid, uids)
+    select ${orgId}::uuid, ${projectId}::uuid, array[${uid}::uuid] where ${gate} and ${most}::int > 0
+    on conflict (org_id, project_uid) do update set uids = ${active} || excluded.uids
+      where cardinality(${active}) < ${most}::int
+    returning 1`
 }
 
 const source = (sql: Sql) => sql`

@@ -48,6 +48,7 @@ export const sweep = Effect.gen(function* () {
   const engine = yield* ContainerEngine
   const { label } = yield* Installation
   const runs = yield* Runs
+  yield* engine.forgetNetworks
   if ((yield* engine.state)._tag !== "Ready") return 0
   const found = yield* engine.list(label, "svc.execution")
   const known = yield* runs.known(found.map(({ value }) => value))

@@ -23,7 +23,7 @@ import { outside } from "#src/engine/outside.ts"
 import { ContainerError, containerError } from "./container-error.ts"
 import { type LogPiece, logPieces } from "./container-logs.ts"
 import { endedForMemory } from "./container-memory.ts"
-import { guardHost, networkOf } from "./container-network.ts"
+import { forgetGoneNetworks, guardHost, networkOf } from "./container-network.ts"
 import {
   type EnginePlace,
   findEngine,
@@ -102,6 +102,8 @@ export class ContainerEngine extends Context.Service<
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** Removes the container, by force when it runs, and its network. Nothing there is success. */
     readonly remove: (name: string) => Act
+    /** Lets go of what removed networks have left in the firewall. */
+    readonly forgetNetworks: Effect.Effect<void>
     /** Everything it printed, from the start, and what it prints while it runs. */
     readonly logs: (name: string) => Stream.Stream<LogPiece, ContainerError>
     /** Names of containers with this label, and the value they have for `of`. */
@@ -116,6 +118,7 @@ export class ContainerEngine extends Context.Service<
       const host = yield* Host
       const { containerSocket } = yield* AppConfig
       const starting = yield* Semaphore.make(1)
+      const tidying = yield* Semaphore.make(1)
       const clients = new Map<string, Docker>()
       const clientOf = ({ socket }: EnginePlace) => {
         const client = clients.get(socket) ?? new Docker({ socketPath: socket })
@@ -272,6 +275,8 @@ export class ContainerEngine extends Context.Service<
         ).pipe(ignoring("Conflict"))
       })
 
+      const forgetNetworks = Effect.asVoid(tidying.withPermit(forgetGoneNetworks))
+
       const remove = Effect.fnUntraced(function* (name: string) {
         yield* call(
           "Removing the container",
@@ -281,6 +286,7 @@ export class ContainerEngine extends Context.Service<
         yield* call("Removing the container's network", (docker, abortSignal) =>
           docker.getNetwork(name).remove({ abortSignal })
         ).pipe(ignoring("NotFound"))
+        yield* forgetNetworks
       })
 
       const signal = (name: string, signal: "SIGTERM" | "SIGKILL") =>
@@ -373,6 +379,7 @@ export class ContainerEngine extends Context.Service<
           ),
         signal: (name, which) => outside("containers.signal", "write")(signal(name, which)),
         remove: (name) => outside("containers.remove", "write")(remove(name)),
+        forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),
         logs: (name) => logPieces(Effect.map(place, clientOf), name),
         list: (label, of) => outside("containers.list", "read")(list(label, of)),
         stopAll: (label, forGood) =>

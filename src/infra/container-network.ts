@@ -3,8 +3,9 @@
  * it: what comes from there reaches neither this machine (but for name look-ups) nor the addresses at which clouds
  * answer for a machine's credentials.
  */
-import { spawnSync } from "node:child_process"
+import { execFile, spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
+import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
 import { helperEnvironment } from "./helper-environment.ts"
 
@@ -47,3 +48,42 @@ export const guardHost: Effect.Effect<boolean> = Effect.sync(() =>
     ([chain, ...match]) => iptables(["-C", chain, ...match]) || iptables(["-I", chain, "1", ...match])
   )
 )
+
+const said = (args: ReadonlyArray<string>): Promise<string | undefined> =>
+  new Promise((resolve) =>
+    execFile(
+      "iptables",
+      ["-w", "5", ...args],
+      { timeout: 10_000, env: helperEnvironment(), maxBuffer: 64 * 1024 * 1024 },
+      (error, stdout) => resolve(error === null ? stdout : undefined)
+    )
+  )
+
+const isolation = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"]
+
+/** Of the lines that `iptables -S` prints: those about a bridge of ours that is not there, as arguments that add them. */
+export const rulesOfGone = (
+  listing: string,
+  exists: (bridge: string) => boolean
+): ReadonlyArray<ReadonlyArray<string>> =>
+  listing.split("\n").flatMap((line) => {
+    const bridge = new RegExp(`^-A \\S+ (?:-i|-o) (${prefix}[0-9a-f]{10}) `).exec(line)?.[1]
+    if (bridge === undefined || exists(bridge)) return []
+    return [[...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, word]) => quoted ?? word ?? "")]
+  })
+
+/**
+ * Podman's plug-in for firewalls sets two rules for each network and leaves them when it is removed. A bridge is there
+ * before its rules are, so rules of one that is not there are of no use to anybody. Answers how many were removed.
+ */
+export const forgetGoneNetworks: Effect.Effect<number> = Effect.promise(async () => {
+  let count = 0
+  for (const chain of isolation) {
+    const listing = (await said(["-S", chain])) ?? ""
+    for (const [, ...rule] of rulesOfGone(listing, (bridge) => fs.existsSync(`/sys/class/net/${bridge}`))) {
+      // Somebody else may have been faster.
+      if ((await said(["-D", ...rule])) !== undefined) count++
+    }
+  }
+  return count
+})

@@ -67,7 +67,8 @@ reconcilerSuite<World, ExecutionSpec, unknown>({
       parentUid: world.projectId,
       spec: {
         image: world.engine.openImage,
-        command: sh("echo out; echo err >&2; exit 3"),
+        // Long enough that it is always seen running: each run then takes the same steps.
+        command: sh("echo out; echo err >&2; /bin/busybox sleep 0.8; exit 3"),
         region: "local",
         resources: { cpuKind: "shared", cpus: 0.5, memoryMb: 64 },
         runtime: { nestedContainers: false },

@@ -91,8 +91,10 @@ ${secured ? `auth: { htpasswd: { realm: test, path: ${users} } }` : ""}
 
 const serve = (args: ReadonlyArray<string>, socket: string, env: NodeJS.ProcessEnv, log: string) => {
   const out = fs.openSync(log, "a")
+  // What watches containers leaves files where the service was started.
   const child = spawn("podman", [...args, "system", "service", "-t", "0", `unix://${socket}`], {
     stdio: ["ignore", out, out],
+    cwd: path.dirname(socket),
     env
   })
   fs.closeSync(out)
@@ -129,7 +131,12 @@ export const containerEngine = Effect.acquireRelease(
       REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
     }
     const podman = (...more: ReadonlyArray<string>) => {
-      const done = spawnSync("podman", [...args, ...more], { encoding: "utf8", env, timeout: 60_000 })
+      const done = spawnSync("podman", [...args, ...more], {
+        cwd: folder,
+        encoding: "utf8",
+        env,
+        timeout: 60_000
+      })
       if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
       return done.stdout.trim()
     }

@@ -52,11 +52,20 @@ create table execution_log (
   primary key (org_id, execution_uid, position)
 );
 
+-- Executions of a project that may not have ended yet: one row that all that are created at once pass.
+create table execution_room (
+  org_id uuid not null,
+  project_uid uuid not null,
+  uids uuid[] not null,
+  primary key (org_id, project_uid),
+  foreign key (org_id, project_uid) references resource (org_id, uid) on delete cascade
+) with (fillfactor = 50);
+
 do $$
 declare
   tenant_table text;
 begin
-  foreach tenant_table in array array['execution', 'execution_log'] loop
+  foreach tenant_table in array array['execution', 'execution_log', 'execution_room'] loop
     execute format('alter table %I enable row level security', tenant_table);
     execute format(
       'create policy tenant on %I to svc_api using (org_id = (select svc_current_org()))', tenant_table);

@@ -1,0 +1,85 @@
+/** A host without a container engine: what is asked for waits there, holds a place and an amount, and lets go of both. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { base, makeProject, project, read, small, until } from "./world.ts"
+
+const ask = Effect.flatMap(Plane, ({ call }) =>
+  call("POST", base, {
+    body: { image: "docker.io/library/alpine:3", command: ["/bin/sh"], region: "local", resources: small }
+  })
+)
+
+layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeout: "1 minute" })(
+  "executions without an engine",
+  (it) => {
+    it.effect("wait, and availability says that there is none", () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        yield* makeProject
+        assert.isFalse((yield* call("GET", `${base}/availability`)).body.ready)
+      })
+    )
+
+    it.effect("never have more of them than may be at once, however many are asked for together", () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const most = 20
+        const answers = yield* Effect.all(
+          Array.from({ length: 2 * most }, () => ask),
+          { concurrency: "unbounded" }
+        )
+        const made = answers.filter(({ status }) => status === 202).map(({ body }) => String(body.id))
+        assert.deepStrictEqual(
+          [made.length, answers.filter(({ body }) => body.code === "too_many_executions").length],
+          [most, most]
+        )
+        const [first = ""] = made
+        assert.strictEqual((yield* read(first)).body.status, "starting")
+        assert.strictEqual((yield* call("POST", `${base}/${first}/cancel`)).status, 202)
+        const done = yield* until(first, ({ finishedAt }) => finishedAt !== null, "cancelled")
+        assert.deepStrictEqual([done.status, done.startedAt], ["cancelled", null])
+        assert.strictEqual((yield* ask).status, 202)
+        assert.strictEqual((yield* ask).status, 409)
+      })
+    )
+
+    it.effect("give back the place when the budget does not allow them", () =>
+      Effect.gen(function* () {
+        const { call, sql } = yield* Plane
+        const places = () => sql("select cardinality(uids) as count from execution_room")
+        const [one] = (yield* call("GET", `${base}?status=starting`)).body
+        yield* call("POST", `${base}/${one.id}/cancel`)
+        yield* until(one.id, ({ finishedAt }) => finishedAt !== null, "cancelled")
+        const before = Number((yield* places())[0]?.["count"])
+        yield* call("PUT", `${project}/budget`, { body: { monthlyCapUsd: 0, hardStop: true } })
+        assert.strictEqual((yield* ask).status, 402)
+        // The one that had ended was let go of, and the one that was refused.
+        assert.strictEqual(Number((yield* places())[0]?.["count"]), before - 1)
+        yield* call("PUT", `${project}/budget`, { body: { monthlyCapUsd: null, hardStop: false } })
+        assert.strictEqual((yield* ask).status, 202)
+      })
+    )
+
+    it.effect(
+      "let go of what they reserved when their project is deleted",
+      () =>
+        Effect.gen(function* () {
+          const { call, sql } = yield* Plane
+          const open = () => sql("select count(*)::int as count from budget_entry where settled_at is null")
+          assert.isAbove(Number((yield* open())[0]?.["count"]), 10)
+          const gone = yield* call("DELETE", project)
+          assert.isBelow(gone.status, 300, gone.text)
+          yield* Effect.gen(function* () {
+            while (Number((yield* open())[0]?.["count"]) > 0) yield* Effect.sleep("100 millis")
+          }).pipe(
+            Effect.timeoutOrElse({
+              duration: "30 seconds",
+              orElse: () => Effect.die(new Error("something is still reserved"))
+            })
+          )
+        }),
+      60_000
+    )
+  }
+)
