@@ -65,10 +65,10 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
       "let go of what they reserved when their project is deleted",
       () =>
         Effect.gen(function* () {
-          const { call, sql } = yield* Plane
+          const { call, sql, session } = yield* Plane
           const open = () => sql("select count(*)::int as count from budget_entry where settled_at is null")
           assert.isAbove(Number((yield* open())[0]?.["count"]), 10)
-          const gone = yield* call("DELETE", project)
+          const gone = yield* call("DELETE", project, { token: session })
           assert.isBelow(gone.status, 300, gone.text)
           yield* Effect.gen(function* () {
             while (Number((yield* open())[0]?.["count"]) > 0) yield* Effect.sleep("100 millis")
