@@ -43,7 +43,7 @@ export const shellWord = (value: string) => `'${value.replaceAll("'", `'\\''`)}'
 const archiveCommand = (archiveDir: string) => {
   const target = `${shellWord(`${archiveDir}/`)}%f`
   const temporary = `${shellWord(`${archiveDir}/.`)}%f.new`
-  return `cmp -s %p ${target} || { test ! -f ${target} && cp -p %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; }`
+  return `if test -f ${target}; then cmp -s %p ${target}; else cp -p %p ${temporary} && sync ${temporary} && mv ${temporary} ${target}; fi`
 }
 
 /** A value of a connection string (libpq, "Connection Strings"). */

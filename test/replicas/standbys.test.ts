@@ -210,7 +210,8 @@ it.live(
       )
       setPassword(world, resource, `second-${old}`)
       yield* settle(world, changed(resource, { credentialVersion: 2 }))
-      for (const said of yield* Fiber.join(sessions)) assert.match(said, /terminating connection|CONNECTION_CLOSED/)
+      for (const said of yield* Fiber.join(sessions))
+        assert.match(said, /terminating connection|CONNECTION_CLOSED/)
       for (const number of [1, 2]) {
         const copy = standby(world, resource, number)
         const refused = yield* Effect.flip(

@@ -63,7 +63,8 @@ export const Database = HttpApiGroup.make("database").add(
   HttpApiEndpoint.post("provision", base, {
     ...place,
     headers: idempotencyKey,
-    payload: [HttpApiSchema.NoContent, Schema.Struct({ region: Schema.optionalKey(Region) })],
+    // In the other order a client sends nothing at all.
+    payload: [Schema.Struct({ region: Schema.optionalKey(Region) }), HttpApiSchema.NoContent],
     success: DatabaseProvisioned.pipe(HttpApiSchema.status(201)),
     error: bodyProblems(402)
   }).annotateMerge(
