@@ -15,7 +15,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
 import type * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
@@ -78,7 +77,7 @@ export interface PulledImage {
 }
 
 export type EngineState =
-  | { readonly _tag: "Ready"; readonly podman: boolean }
+  | { readonly _tag: "Ready" }
   /** `startable`: it is ours to start. */
   | { readonly _tag: "Down"; readonly startable: boolean; readonly message: string }
   | { readonly _tag: "Missing"; readonly message: string }
@@ -158,13 +157,10 @@ export class ContainerEngine extends Context.Service<
             () => Effect.void
           )
 
-      const version = call("Asking the container engine", (docker) => docker.version(), "5 seconds")
-      const isPodman = (answer: unknown) =>
-        Option.exists(decodeVersion(answer), ({ Components = [] }) =>
-          Components.some(({ Name }) => /podman/i.test(Name))
-        )
-      const state: Effect.Effect<EngineState> = Effect.matchEffect(version, {
-        onSuccess: (answer) => Effect.succeed<EngineState>({ _tag: "Ready", podman: isPodman(answer) }),
+      // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
+      const ping = call("Asking the container engine", (docker) => docker.ping(), "5 seconds")
+      const state: Effect.Effect<EngineState> = Effect.matchEffect(ping, {
+        onSuccess: () => Effect.succeed<EngineState>({ _tag: "Ready" }),
         onFailure: ({ reason, message }) =>
           reason === "HostDependencyMissing"
             ? Effect.succeed<EngineState>({ _tag: "Missing", message })
@@ -411,11 +407,6 @@ export class ContainerEngine extends Context.Service<
     })
   )
 }
-
-const Version = Schema.Struct({
-  Components: Schema.optionalKey(Schema.Array(Schema.Struct({ Name: Schema.String })))
-})
-const decodeVersion = Schema.decodeUnknownOption(Version)
 
 const toContainer = ({ Id, State }: Docker.ContainerInspectInfo): Container => {
   const at = (text: string) => (/^[1-9]/.test(text) && Date.parse(text) > 0 ? new Date(text) : undefined)
