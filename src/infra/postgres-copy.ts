@@ -3,15 +3,18 @@
  * two are compared byte for byte: a copy that differs fails. (A copy inside of the file system, by reflink or
  * `copy_file_range`, would leave nothing to compare with, since the source goes on changing.)
  *
- * Memory is flat: two buffers for each of a few files at once, whatever the size.
+ * Threads do the copying (`postgres-copy-thread.ts`), so that nobody else waits for it. Memory is flat: two small
+ * buffers for each thread, whatever the size.
  */
 import { execFile } from "node:child_process"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
+import { Worker } from "node:worker_threads"
 import * as Effect from "effect/Effect"
 import { HostError, type RunAs } from "./Host.ts"
 import { helperEnvironment } from "./helper-environment.ts"
 import type { BackupFiles } from "./postgres-backup.ts"
+import { type CopyJob, type CopyReport, stopCell } from "./postgres-copy-thread.ts"
 
 export interface CopyOptions {
   readonly from: string
@@ -26,8 +29,8 @@ export interface CopyOptions {
   readonly complete?: boolean
 }
 
-const atOnce = 4
-const bufferSize = 1 << 20
+/** Bytes from which on a second thread is worth its start. */
+const muchBytes = 64 * 1_048_576
 
 /** Ends only after the last byte was written: whoever interrupts it may remove the folder. */
 export const copyFiles = (options: CopyOptions): Effect.Effect<void, HostError> =>
@@ -53,89 +56,105 @@ const toError = (cause: unknown) =>
   })
 
 const copyAll = async (options: CopyOptions, signal: AbortSignal): Promise<void> => {
-  const { into, what, owner } = options
-  const own = (target: string) =>
-    owner === undefined ? Promise.resolve() : fs.chown(target, owner.uid, owner.gid)
+  const { from, into, what, owner, onBytes } = options
   for (const folder of what.folders) {
     await fs.mkdir(path.join(into, folder), { recursive: true, mode: 0o700 })
-    await own(path.join(into, folder))
+    if (owner !== undefined) await fs.chown(path.join(into, folder), owner.uid, owner.gid)
   }
-  const rest = what.files.values()
-  let broken = false
-  const worker = async () => {
-    const buffers = [Buffer.allocUnsafe(bufferSize), Buffer.allocUnsafe(bufferSize)] as const
-    try {
-      for (const { path: name } of rest) {
-        if (broken) return
-        signal.throwIfAborted()
-        await copyOne(options, name, buffers, signal)
-      }
-    } catch (error) {
-      // The others end as well, and none of them writes after this has failed.
-      broken = true
-      throw error
-    }
+  const names = what.files.map(({ path: name }) => name)
+  const job: CopyJob = {
+    from,
+    into,
+    names,
+    owner: owner === undefined ? undefined : { uid: owner.uid, gid: owner.gid },
+    complete: options.complete === true,
+    shared: new Int32Array(new SharedArrayBuffer(8))
   }
-  const ended = await Promise.allSettled(Array.from({ length: atOnce }, worker))
+  const stop = () => void Atomics.store(job.shared, stopCell, 1)
+  signal.addEventListener("abort", stop, { once: true })
+  if (signal.aborted) stop()
+  const flush = flusher(into)
+  const bytes = what.files.reduce((sum, file) => sum + file.bytes, 0)
+  const threads = names.length > 1 && bytes >= muchBytes ? 2 : 1
+  const ended = await Promise.allSettled(
+    Array.from({ length: names.length === 0 ? 0 : threads }, () =>
+      inThread(job, (report) => {
+        onBytes(report.bytes)
+        flush(report)
+      })
+    )
+  )
+  signal.throwIfAborted()
   for (const one of ended) if (one.status === "rejected") throw one.reason
-  await durable(into, ["", ...what.folders, ...what.files.map(({ path: name }) => name)])
+  await durable(into, ["", ...what.folders, ...names], signal)
 }
 
-const copyOne = async (
-  { from, into, owner, onBytes, complete }: CopyOptions,
-  name: string,
-  [buffer, again]: readonly [Buffer, Buffer],
-  signal: AbortSignal
-): Promise<void> => {
-  const source = await fs.open(path.join(from, name), "r").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT" && complete !== true) return undefined
-    throw error
+type Copied = Extract<CopyReport, { readonly _tag: "Copied" }>
+
+const inThread = (job: CopyJob, copied: (report: Copied) => void): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const worker = new Worker(new URL("./postgres-copy-thread.ts", import.meta.url), {
+      workerData: job,
+      // Settings hold secrets, and it needs none.
+      env: {}
+    })
+    let failure: Error | undefined = new Error("the thread that copies ended early")
+    worker.on("message", (report: CopyReport) => {
+      if (report._tag === "Copied") copied(report)
+      else if (report._tag === "Done") failure = undefined
+      else failure = Object.assign(new Error(report.message), { code: report.code })
+    })
+    worker.on("error", (error) => {
+      Atomics.store(job.shared, stopCell, 1)
+      failure = error instanceof Error ? error : new Error(String(error))
+    })
+    // Not before: until then it may write.
+    worker.on("exit", () => (failure === undefined ? resolve() : reject(failure)))
   })
-  if (source === undefined) return
-  try {
-    const target = await fs.open(path.join(into, name), "wx+", 0o600)
-    try {
-      if (owner !== undefined) await target.chown(owner.uid, owner.gid)
-      for (let at = 0; ; ) {
-        signal.throwIfAborted()
-        const { bytesRead } = await source.read(buffer, 0, bufferSize, at)
-        if (bytesRead === 0) break
-        for (let put = 0; put < bytesRead; ) {
-          put += (await target.write(buffer, put, bytesRead - put, at + put)).bytesWritten
-        }
-        for (let got = 0; got < bytesRead; ) {
-          const part = await target.read(again, got, bytesRead - got, at + got)
-          if (part.bytesRead === 0) throw new Error(`${name} is shorter than what was written`)
-          got += part.bytesRead
-        }
-        if (buffer.compare(again, 0, bytesRead, 0, bytesRead) !== 0) {
-          throw new Error(`${name} is not what was written, at byte ${at}`)
-        }
-        at += bytesRead
-        onBytes(bytesRead)
-        // Less than was asked for: that was the end of the file.
-        if (bytesRead < bufferSize) break
+
+/**
+ * Has the disk begin with what was written while more is copied: what is left to do at the end is little. Nothing
+ * relies on it, so its faults and its end do not matter.
+ */
+const flusher = (into: string) => {
+  let busy = false
+  let due = 0
+  return ({ bytes, name }: Copied) => {
+    due += bytes
+    if (busy || due < flushBytes) return
+    due = 0
+    busy = true
+    const flushed = async () => {
+      const handle = await fs.open(path.join(into, name), "r")
+      try {
+        await handle.datasync()
+      } finally {
+        await handle.close()
       }
-    } finally {
-      await target.close()
     }
-  } finally {
-    await source.close()
+    void flushed()
+      .catch(() => {})
+      .finally(() => {
+        busy = false
+      })
   }
 }
+const flushBytes = 32 * 1_048_576
 
 /**
  * The whole file system at once, where the system can (syncfs(2)): a thousand small files one by one take longer than
  * their copy.
  */
-const durable = async (into: string, names: ReadonlyArray<string>): Promise<void> => {
+const durable = async (into: string, names: ReadonlyArray<string>, signal: AbortSignal): Promise<void> => {
   const once = await new Promise<boolean>((resolve) =>
-    execFile("sync", ["-f", into], { env: helperEnvironment(), timeout: 600_000 }, (error) =>
+    execFile("sync", ["-f", into], { env: helperEnvironment(), timeout: 600_000, signal }, (error) =>
       resolve(error === null)
     )
   )
+  signal.throwIfAborted()
   if (once) return
   for (const name of names) {
+    signal.throwIfAborted()
     const handle = await fs.open(path.join(into, name), "r").catch((error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return undefined
       throw error
