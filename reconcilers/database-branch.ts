@@ -50,6 +50,9 @@ const triesFor = (code: string): number => {
   }
 }
 
+/** A copy this young is looked at often. */
+const quickMs = 20_000
+
 const subjectOf = ({ orgId, uid, fence, spec }: BranchResource): ServerWanted => ({
   orgId,
   uid,
@@ -128,7 +131,11 @@ export const layer = register(
       differences: left ? [{ field: "/server", message: "what is left of the server is to be removed" }] : []
     })
 
-    const hydrating = (resource: BranchResource, now: Hydration | undefined, origin: string | null): Seen => {
+    const hydrating = Effect.fnUntraced(function* (
+      resource: BranchResource,
+      now: Hydration | undefined,
+      origin: string | null
+    ): Effect.fn.Return<Seen> {
       const status: DatabaseBranchStatus = { ...nothing, sourceDatabaseId: origin }
       if (now?.alive === true) {
         return {
@@ -144,7 +151,8 @@ export const layer = register(
           reason: "Hydrating",
           message: progressText(now),
           differences: [],
-          pollAfter: "1 second"
+          // Most are small and done within seconds, for which somebody waits.
+          pollAfter: (yield* Clock.currentTimeMillis) - now.startedAt < quickMs ? "200 millis" : "1 second"
         }
       }
       const failure = now?.state === "failed" ? now.failure : undefined
@@ -169,7 +177,7 @@ export const layer = register(
           ? { differences: [{ field: "/data", message: detail }] }
           : { differences: [], pollAfter: "100 millis" })
       }
-    }
+    })
 
     const begin = Effect.fnUntraced(function* (resource: BranchResource) {
       const { orgId, projectId, environment, spec, uid, fence } = resource
@@ -215,7 +223,7 @@ export const layer = register(
         if (server === undefined) return absent
         const now = yield* retryable(hydrations.inspect(resource.uid))
         const origin = yield* originOf(resource)
-        if (!server.initialised) return hydrating(resource, now, origin)
+        if (!server.initialised) return yield* hydrating(resource, now, origin)
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
         return {

@@ -208,7 +208,7 @@ export const serverCare = Effect.gen(function* () {
         ready: false,
         reason: "ServerStarting",
         message: "The server starts and does not answer yet",
-        pollAfter: "500 millis"
+        pollAfter: "200 millis"
       } as const
     }
     if (process.live.recovering) {

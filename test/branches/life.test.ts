@@ -248,10 +248,11 @@ it.live(
         other,
         isReady,
         Effect.suspend(() => {
-          const found = processesNaming(path.join(folderOf(world, { uid: other.uid }), "hydrating-"))
-          if (killed || found.length === 0) return Effect.void
+          // Helpers of the copy name this folder as well.
+          const marker = `-D ${path.join(folderOf(world, { uid: other.uid }), "hydrating-")}`
+          if (killed || processesNaming(marker).length === 0) return Effect.void
           killed = true
-          return kill(path.join(folderOf(world, { uid: other.uid }), "hydrating-"))
+          return kill(marker)
         })
       )
       assert.deepStrictEqual(yield* rows(world, other), numbers(1_000))
