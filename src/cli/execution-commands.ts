@@ -57,14 +57,19 @@ const print = Effect.fnUntraced(function* (projectId: string, executionId: strin
   }
 })
 
-/** Until it has ended, with what it prints meanwhile. */
-const follow = Effect.fnUntraced(function* (projectId: string, executionId: string, timeoutSeconds: number) {
+/** Until it has ended, with what it prints meanwhile unless that would be in the way. */
+const follow = Effect.fnUntraced(function* (
+  projectId: string,
+  executionId: string,
+  timeoutSeconds: number,
+  quiet = false
+) {
   const deadline = (yield* Clock.currentTimeMillis) + timeoutSeconds * 1000
   let seen: Printed = nothing
   for (;;) {
     const shown = yield* read(projectId, executionId)
     const complete = hasEnded(shown) && shown.cleanupStatus !== "pending"
-    seen = yield* print(projectId, executionId, seen)
+    if (!quiet) seen = yield* print(projectId, executionId, seen)
     if (complete) return shown
     if ((yield* Clock.currentTimeMillis) > deadline)
       return yield* failure(
@@ -193,7 +198,7 @@ const run = Command.make(
         )
         if (!flags.wait) return yield* flags.json ? json(made) : out(made.id)
         yield* say(`Execution ${made.id} starts`)
-        const done = yield* follow(flags.project, made.id, flags.timeout)
+        const done = yield* follow(flags.project, made.id, flags.timeout, flags.json)
         if (flags.json) yield* json(done)
         yield* say(`${done.id} ${outcome(done)}`)
         if (done.status !== "succeeded") return yield* failure("")
