@@ -18,6 +18,7 @@ import { inject } from "vitest"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { platformPlace } from "#src/store/Secrets.ts"
 import { processesNaming } from "#test/setup/caches.ts"
+import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { objectStore } from "#test/setup/s3.ts"
@@ -108,6 +109,8 @@ const watchProcesses = () => {
         const command = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
         seen.add(command)
         if (command.includes(program)) continue
+        // What runs in a container has its variables, and is a world of processes of its own.
+        if (fs.readlinkSync(`/proc/${pid}/ns/pid`) !== fs.readlinkSync("/proc/self/ns/pid")) continue
         seen.add(`${command} ${fs.readFileSync(`/proc/${pid}/environ`, "utf8")}`)
       } catch {
         // It ended, or is none of ours.
@@ -177,6 +180,7 @@ it.live(
       const { base, url, sql, server, collector } = yield* world
       const canaries = new Canaries()
       const far = yield* objectStore
+      const engine = yield* containerEngine
       fs.writeFileSync(path.join(base, "authority.pem"), far.caPem)
       const sealingKey = randomBytes(32)
       const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
@@ -242,6 +246,8 @@ it.live(
             SVC_PORT: String(port),
             SVC_METRICS_PORT: String(metricsPort),
             SVC_RATE_LIMIT: "100000",
+            SVC_CONTAINER_SOCKET: engine.socket,
+            SVC_REGISTRIES: engine.registry,
             SVC_OTLP_URL: collector.url,
             SVC_LOG_LEVEL: "trace"
           },
@@ -323,6 +329,36 @@ it.live(
           "password of a database",
           passwordIn(await send("POST", "/v1/orgs/main/projects/shop/database/rotate"))
         )
+
+        // Variables of executions and passwords for their images, right and wrong.
+        const executions = "/v1/orgs/main/projects/shop/executions"
+        const execute = async (password: string, env: Record<string, string>) => {
+          const { json, status } = await call("POST", executions, {
+            image: engine.image,
+            command: sh('[ -n "$TOKEN" ] && echo has it && busybox sleep 1'),
+            region: "local",
+            resources: { cpus: 0.5, memoryMb: 64 },
+            env: { PATH: "/bin", ...env },
+            imagePullCredentials: { registry: engine.registry, username: registryUser, password }
+          })
+          assert.strictEqual(status, 202)
+          await until("the execution ends", async () => {
+            const shown = await call("GET", `${executions}/${json.id}`)
+            return shown.json.cleanupStatus === "confirmed"
+          })
+          await call("GET", `/v1/orgs/main/resources/${json.id}/events?limit=100`)
+          const printed = await call("GET", `${executions}/${json.id}/logs`)
+          return [(await call("GET", `${executions}/${json.id}`)).json.status, printed.json.items[0]?.text]
+        }
+        const variable = { TOKEN: canaries.make("variable-of-an-execution") }
+        assert.deepStrictEqual(
+          await execute(canaries.add("password of a registry", registryPassword), variable),
+          ["succeeded", "has it\n"]
+        )
+        assert.deepStrictEqual(await execute(canaries.make("wrong-password"), variable), [
+          "failed",
+          undefined
+        ])
 
         // A branch of it, and the data that it takes the place of: an owner's to ask for.
         const key = token
