@@ -18,6 +18,7 @@ import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
 import { asObject, publicPatch } from "./patch.ts"
 import type { Path } from "./place.ts"
+import { blockForbiddenCopy } from "./preview-data.ts"
 import { baseOf, stateOf } from "./state.ts"
 import { wantedOf } from "./wanted.ts"
 
@@ -93,6 +94,7 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
       draft.block(path, "unknown_destination", `The organization has no backup destination "${id}"`)
     }
   }
+  blockForbiddenCopy(draft, project, at)
   const place = placeOf(draft, project, at)
   const there = Map.groupBy(draft.state.inProject(project.slug), ({ kind }) => kind)
   for (const { kind, mapping } of mapped) {

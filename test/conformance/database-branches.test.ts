@@ -281,6 +281,17 @@ layer(testPlane(), { excludeTestServices: true, timeout: "4 minutes" })("databas
         const exported = yield* call("GET", "/v1/orgs/main/manifest")
         const manifest = structuredClone(exported.body)
         manifest.projects[0].databaseBranch = { sourceEnvironment: "production", sourceDatabase: "main" }
+        const forbidden = structuredClone(manifest)
+        forbidden.projects[0].previewData = undefined
+        const blocked = yield* call("POST", "/v1/orgs/main/manifest/plan", { body: forbidden })
+        assert.deepStrictEqual(
+          blocked.body.blockers.map(({ pointer, code }: { pointer: string; code: string }) => ({
+            pointer,
+            code
+          })),
+          [{ pointer: "/projects/0/databaseBranch/sourceEnvironment", code: "preview_data_forbidden" }],
+          blocked.text
+        )
         const plan = yield* call("POST", "/v1/orgs/main/manifest/plan", { body: manifest })
         assert.deepStrictEqual([plan.status, plan.body.blockers], [200, []], plan.text)
         const applied = yield* call("POST", "/v1/orgs/main/manifest/apply", {
