@@ -110,7 +110,9 @@ export const layer = register(
       const waits =
         spec.promotedTo === undefined
           ? // Nothing is recorded of it before its data has come; afterwards it may go, by its expiry.
-            !there && resource.status === null
+            !there &&
+            resource.status === null &&
+            !(other.value.nothingKept === resource.uid && other.value.lineage !== target)
           : there || (server !== undefined && other.value.exchanging)
       return waits ? target : undefined
     })
@@ -259,7 +261,7 @@ export const layer = register(
           return yield* new Terminal({
             reason: "SourceMissing",
             message:
-              "The data that it should keep is not there, and neither is the database that it came from"
+              "There is nothing to keep: the data that should be here was lost, or its database is gone. Delete this branch"
           })
         }
         const now = yield* retryable(hydrations.inspect(resource.uid))

@@ -61,6 +61,8 @@ const Assigned = Schema.Struct({
   certificate: Schema.optionalKey(Schema.String),
   /** Which history the data folder belongs to. Absent: its own. */
   lineage: Schema.optionalKey(Schema.String),
+  /** The server that should have got the data folder that an exchange replaced, when that folder was lost before. */
+  nothingKept: Schema.optionalKey(Schema.String),
   /** Starts in a row that failed for reasons that may lie in the data. */
   startFailures: Schema.optionalKey(Schema.Struct({ count: Schema.Int, message: Schema.String })),
   /** The data folder of a standby is on its way here. */
@@ -87,6 +89,8 @@ export interface PostgresServer {
   readonly lineage: string
   /** Another data folder is just taking the place of this server's. */
   readonly exchanging: boolean
+  /** Who waits in vain for the data folder that was replaced. */
+  readonly nothingKept: string | undefined
   readonly process: PostgresProcess
   readonly startFailures: { readonly count: number; readonly message: string } | undefined
   readonly failover: FailoverPlan | undefined
@@ -287,7 +291,17 @@ export class PostgresServers extends Context.Service<
       })
 
       return PostgresServers.of({
-        exchange: makeExchange({ act, assigned, claim, exists, folders, halt, pidOf, writeAssigned }),
+        exchange: makeExchange({
+          act,
+          assigned,
+          claim,
+          endOrphan,
+          exists,
+          folders,
+          halt,
+          pidOf,
+          writeAssigned
+        }),
 
         failOver: makeFailover({ act, assigned, claim, exists, folders, stopped, writeAssigned }),
         endPrimary: (target) =>
@@ -351,6 +365,7 @@ export class PostgresServers extends Context.Service<
               certificate: certificate === "" ? undefined : certificate,
               lineage: now?.lineage ?? uid,
               exchanging: yield* exists(path.join(dirOf(uid), incoming)),
+              nothingKept: now?.nothingKept,
               process: yield* processOf(uid, now?.port, patience),
               startFailures: now?.startFailures,
               failover: now?.failover,

@@ -10,6 +10,9 @@
  *     to/data.next -> to/data           put in place
  *     to/server.json names the lineage  the end
  *
+ * When the data folder was lost before the first of these steps, there is nothing to set aside: that is noted, and the
+ * rest is the same.
+ *
  * A late rename of a process that lost its lease finds its source gone or its target taken, and fails.
  */
 import * as fs from "node:fs/promises"
@@ -38,6 +41,7 @@ interface Parts {
   ) => Effect.Effect<A, PostgresServerError>
   readonly assigned: (uid: string) => Effect.Effect<Assigned | undefined, PostgresServerError>
   readonly claim: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+  readonly endOrphan: (uid: string, port: number) => Effect.Effect<void, HostError | PostgresServerError>
   readonly exists: (file: string) => Effect.Effect<boolean>
   readonly folders: ServerFolders
   readonly halt: (uid: string, pid: number) => Effect.Effect<void, PostgresServerError>
@@ -49,7 +53,7 @@ interface Parts {
 export const incoming = "data.next"
 
 export const makeExchange = (parts: Parts) => {
-  const { act, assigned, claim, exists, folders, halt, pidOf, writeAssigned } = parts
+  const { act, assigned, claim, endOrphan, exists, folders, halt, pidOf, writeAssigned } = parts
   const { dataOf, dirOf } = folders
   const holds = (folder: string) => exists(path.join(folder, "PG_VERSION"))
   const stopped = Effect.fnUntraced(function* (uid: string) {
@@ -80,7 +84,8 @@ export const makeExchange = (parts: Parts) => {
       yield* act("postgres.putInPlace", target, () => moved(next, dataOf(uid)))
       return false
     }
-    if (here && kept) {
+    const lost = now?.nothingKept === plan.keep
+    if (here && (kept || (lost && !there))) {
       yield* act("postgres.recordLineage", target, (current) =>
         writeAssigned(uid, { ...current, lineage: plan.lineage })
       )
@@ -90,6 +95,24 @@ export const makeExchange = (parts: Parts) => {
       yield* claim({ uid: plan.from, fence })
       yield* act("postgres.stopForExchange", target, () => Effect.andThen(stopped(plan.from), stopped(uid)))
       yield* act("postgres.takeIn", target, () => moved(dataOf(plan.from), next))
+      return false
+    }
+    if (!here && there && !lost) {
+      yield* act("postgres.noteLoss", target, (current) =>
+        writeAssigned(uid, { ...current, nothingKept: plan.keep })
+      )
+      return false
+    }
+    if (!here && there) {
+      yield* claim({ uid: plan.from, fence })
+      yield* act("postgres.takeInAlone", target, ({ port }) =>
+        Effect.gen(function* () {
+          yield* stopped(plan.from)
+          // What is left of the server holds its port.
+          if (port !== undefined) yield* endOrphan(uid, port)
+          yield* moved(dataOf(plan.from), next)
+        })
+      )
       return false
     }
     return yield* new PostgresServerError({
