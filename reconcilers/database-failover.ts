@@ -132,11 +132,19 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     yield* Effect.repeat(retryable(servers.failOver(target)), { until: (done) => done })
   })
 
-  /** New, empty data; refused while there is other data to be had. */
+  /** New, empty data: for a database that never had any, and never in the place of data that was lost. */
   const initialise = Effect.fnUntraced(function* (resource: DatabaseResource) {
     const some = yield* holders(resource)
-    if (some.length === 0)
-      return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
+    if (some.length === 0) {
+      if ((resource.status?.server ?? "") === "")
+        return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
+      return yield* new Retryable({
+        reason: "DataLost",
+        message:
+          "The data folder is gone, and no standby has the data. svc db restore brings back what was backed up; " +
+          "to begin with an empty database, delete this one and make another"
+      })
+    }
     const why =
       some.flatMap(({ server }) => server?.startFailures?.message ?? [])[0] ??
       "the one that is left has not followed since the last failover"

@@ -89,6 +89,7 @@ export const Database = defineKind({
     ReplicaCopying: "A standby is being copied; the database works",
     ReplicaDown: "A standby does not run or does not follow; the database works",
     ReplicaLagging: "A standby is far behind; the database works",
+    DataLost: "The data folder is gone and no standby has the data; a restore brings back what was backed up",
     FailingOver: "The primary's data is lost or cannot be started; a standby takes its place",
     FailedOver: "A standby has taken the place of the primary"
   },

@@ -13,7 +13,8 @@ import {
   type DatabaseWorld,
   databaseRemains,
   databaseWorld,
-  folderOf
+  folderOf,
+  makeDatabase
 } from "#test/setup/databases.ts"
 import {
   eventually,
@@ -104,6 +105,23 @@ it.live(
         assert.deepStrictEqual(yield* databaseRemains(world, one), [])
     }).pipe(Effect.scoped),
   3 * minutes
+)
+
+it.live(
+  "without a standby, lost data is never replaced by an empty database",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* settle(world, resource)
+      const status = statusOf(yield* seen(world, resource))
+      process.kill(postmaster(world, resource), "SIGKILL")
+      yield* lose(world, resource)
+      const exit = yield* Effect.exit(settle(world, { ...resource, status, fence: 2n }, { settleMs: 3_000 }))
+      assert.match(Exit.isFailure(exit) ? Cause.pretty(exit.cause) : "", /svc db restore brings back/)
+      assert.isFalse(fs.existsSync(dataOf(world, resource)))
+    }).pipe(Effect.scoped),
+  2 * minutes
 )
 
 it.live(
