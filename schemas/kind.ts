@@ -57,3 +57,6 @@ export interface Kind<out Name extends string = string, out Spec = unknown, out 
 export const defineKind = <const Name extends string, Spec, Status>(
   kind: Kind<Name, Spec, Status>
 ): Kind<Name, Spec, Status> => kind
+
+/** The name of a kind within a sentence: `backup destination`. */
+export const kindInWords = (name: string): string => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()

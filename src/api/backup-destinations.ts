@@ -16,7 +16,7 @@ import { Api } from "./definition/api.ts"
 import { BackupDestinationList, BackupDestinationView } from "./definition/backup-destinations.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
-import { fromStore, notFound, type Problem, problem } from "./problem.ts"
+import { fromStore, invalid, notFound, type Problem, problem } from "./problem.ts"
 import { amend, remove, stored } from "./writing.ts"
 
 /** Of one organization. */
@@ -126,9 +126,20 @@ export const layer = HttpApiBuilder.group(
               const now = storedSpec(record.spec)
               const before = yield* Effect.mapError(destinations.config(ref, now.version), fromStore)
               if (Option.isNone(before)) return yield* noDestination
+              const endpoint = bare(asked.endpoint ?? now.endpoint)
+              // A secret key never leaves with a request; a session token goes with each.
+              const stranger = new URL(endpoint).origin !== new URL(before.value.endpoint).origin
+              if (stranger && credentials === undefined && before.value.sessionToken !== undefined) {
+                return yield* invalid([
+                  {
+                    pointer: "/credentials",
+                    message: "must come with another endpoint, which the stored session token is not for"
+                  }
+                ])
+              }
               const config: DestinationConfig = {
                 ...before.value,
-                endpoint: bare(asked.endpoint ?? now.endpoint),
+                endpoint,
                 bucket: asked.bucket ?? now.bucket,
                 prefix: inner(asked.prefix ?? now.prefix),
                 region: asked.region === undefined ? now.region : asked.region,

@@ -21,6 +21,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Role } from "#schemas/kind.ts"
+import { kindInWords } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
 import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
@@ -120,7 +121,7 @@ export const layer = Layer.effect(
       }
       if (target.type === "resource") {
         const uid = params[target.param] ?? ""
-        const what = target.kind?.toLowerCase() ?? "resource"
+        const what = target.kind === undefined ? "resource" : kindInWords(target.kind)
         const found = looksLikeUid(uid) ? yield* resources.get(orgId, uid) : Option.none()
         if (Option.isNone(found)) return yield* notFound(what)
         const record = found.value

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Json } from "#schemas/kind.ts"
+import { kindInWords } from "#schemas/kind.ts"
 import type { SecretValues } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -73,7 +74,7 @@ export const amend = Effect.fnUntraced(function* <E, R>(
   const resources = yield* Resources
   const { orgId, caller } = yield* RequestScope
   const read = Effect.flatMap(Effect.mapError(resources.get(orgId, found.uid), fromStore), (record) =>
-    Option.isSome(record) ? Effect.succeed(record.value) : Effect.fail(notFound(found.kind.toLowerCase()))
+    Option.isSome(record) ? Effect.succeed(record.value) : Effect.fail(notFound(kindInWords(found.kind)))
   )
   let base = found
   for (let attempt = 1; ; attempt++) {
