@@ -115,7 +115,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const world = yield* branchWorld
-      for (const step of steps) {
+      const failsAt = Effect.fnUntraced(function* (step: string) {
         const resource = makeBranch(world)
         let failures = 0
         const { said, status } = yield* drive(world, resource, isReady).pipe(
@@ -128,7 +128,8 @@ it.live(
         assert.deepStrictEqual([status?.failure, status?.hydrated], [null, true])
         assert.deepStrictEqual(halfMade(world, resource), [])
         assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
-      }
+      })
+      yield* Effect.forEach(steps, failsAt, { concurrency: 2 })
       // In vain four times: it is given up, with the reason, until somebody asks again.
       const resource = makeBranch(world)
       let broken = true
@@ -150,7 +151,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const world = yield* branchWorld
-      for (const step of steps) {
+      const stopsAt = Effect.fnUntraced(function* (step: string) {
         const resource = makeBranch(world)
         const reached = yield* Deferred.make<void>()
         const stuck = drive(world, resource, isReady).pipe(
@@ -162,7 +163,8 @@ it.live(
         yield* drive(world, resource, isReady)
         assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000), step)
         assert.deepStrictEqual(halfMade(world, resource), [])
-      }
+      })
+      yield* Effect.forEach(steps, stopsAt, { concurrency: 2 })
     }).pipe(Effect.scoped),
   300_000
 )
@@ -378,4 +380,83 @@ it.live(
         assert.include(names, `postgres.${step}`)
     }).pipe(Effect.scoped),
   600_000
+)
+
+it.live(
+  "a database whose data is lost before the branch that is promoted takes its place gets the branch's data",
+  () =>
+    Effect.gen(function* () {
+      // The data alone, with its server still running; and everything that was known of the server.
+      for (const lost of ["data", ""]) {
+        const world = yield* branchWorld
+        const branch = makeBranch(world)
+        yield* settleBranch(world, { ...branch, fence: ++fence })
+        yield* asApplication(world, asServer(world, branch), (sql) => sql`insert into ledger values (-1)`)
+        const kept = makeBranch(world, { source: { kind: "replaced" } })
+        const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
+        const database = {
+          ...world.source,
+          spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
+        }
+        fs.rmSync(path.join(folderOf(world, world.source), lost), { recursive: true })
+        yield* settleDatabase(world, { ...database, fence: ++fence })
+        const first = yield* rows(world, { ...branch, uid: world.source.uid })
+        assert.deepStrictEqual(first.slice(0, 2), [-1, 1], lost)
+        yield* drive(world, promoted, (seen) => isReady(seen) && seen?.status.state === "promoted")
+        const given = yield* drive(world, kept, isReady)
+        assert.match(given.said.at(-1) ?? "", /^Terminal: There is nothing to keep/)
+        yield* drive(world, { ...kept, deleting: true }, () => false)
+        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
+      }
+    }).pipe(Effect.scoped),
+  180_000
+)
+
+it.live(
+  "servers that are killed before and after each act of a promotion lose nothing",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const branch = makeBranch(world)
+      yield* settleBranch(world, { ...branch, fence: ++fence })
+      yield* asApplication(world, asServer(world, branch), (sql) => sql`insert into ledger values (-1)`)
+      yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (-2)`)
+      const kept = makeBranch(world, { source: { kind: "replaced" } })
+      const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
+      const database = {
+        ...world.source,
+        fence: ++fence,
+        spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
+      }
+      const killed = new Map<string, number>()
+      const once = (moment: string) => (name: string, effect: "read" | "write") =>
+        Effect.sync(() => {
+          const key = `${moment} ${name}`
+          if (effect !== "write" || killed.has(key)) return
+          const found = [branch, world.source].flatMap(({ uid }) => processesNaming(folderOf(world, { uid })))
+          killed.set(key, found.length)
+          for (const { pid } of found) {
+            try {
+              process.kill(pid, "SIGKILL")
+            } catch {
+              // It ended by itself.
+            }
+          }
+        })
+      yield* settleDatabase(world, database).pipe(
+        Effect.provideService(OutsideHook, { before: once("before"), after: once("after") })
+      )
+      assert.isAbove(
+        [...killed.values()].reduce((sum, one) => sum + one, 0),
+        2,
+        "some of them ran"
+      )
+      assert.isTrue(killed.has("before postgres.takeIn") && killed.has("after postgres.start"))
+      yield* drive(world, promoted, (seen) => isReady(seen) && seen?.status.state === "promoted")
+      yield* drive(world, kept, isReady)
+      const all = (first: number) => [first, ...numbers(1_000)]
+      assert.deepStrictEqual(yield* rows(world, { ...branch, uid: world.source.uid }), all(-1))
+      assert.deepStrictEqual(yield* rows(world, kept), all(-2))
+    }).pipe(Effect.scoped),
+  180_000
 )
