@@ -79,6 +79,7 @@ const measure = Effect.gen(function* () {
       const name = `${Math.round(bytes / 1e6)} MB`
       figures.push(
         { name: `${name}: cp -a`, value: perSecond(times.cp), unit: "MB/s", note: "not made durable" },
+        { name: `${name}: cp -a and sync`, value: perSecond(times.cpSync), unit: "MB/s", note: "durable" },
         {
           name: `${name}: compared, durable copy of the live one`,
           value: perSecond(times.copy),
