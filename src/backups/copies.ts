@@ -32,7 +32,9 @@ const batch = 16
 const atOnce = 3
 /** How long one object may take: a part of a backup over a slow line. */
 const longest = "1 hour"
-const leaseMinutes = 65
+/** Renewed while somebody is at it; what a killed process had begun is begun again after this. */
+const leaseSeconds = 60
+const heartbeat = "20 seconds"
 
 const outcomes = Metric.counter("svc_backup_copies_total", {
   description: "Objects brought to destinations, or removed there, by outcome",
@@ -53,7 +55,7 @@ export const makeCopies = Effect.gen(function* () {
         where org_id = ${orgId}::uuid and destination_id = ${destinationId}::uuid and due_at <= now()
         order by due_at limit ${batch}::int for update skip locked
       )
-      update backup_copy c set due_at = now() + ${leaseMinutes}::int * interval '1 minute'
+      update backup_copy c set due_at = now() + ${leaseSeconds}::int * interval '1 second'
       from due d where c.org_id = d.org_id and c.lineage = d.lineage and c.name = d.name
         and c.destination_id = d.destination_id
       returning c.org_id as "orgId", c.lineage, c.name, c.key, c.destination_id as "destinationId", c.version,
@@ -132,11 +134,32 @@ export const makeCopies = Effect.gen(function* () {
       )
     )
 
+  /** Should it come late, two processes bring the same bytes to the same name. */
+  const renew = (orgId: string, destinationId: string, held: ReadonlySet<Due>) =>
+    repeatable(sql`
+      update backup_copy c set due_at = now() + ${leaseSeconds}::int * interval '1 second'
+      from jsonb_to_recordset(${sql.json([...held].map(({ lineage, name }) => ({ lineage, name })))}::jsonb)
+        as h(lineage uuid, name text)
+      where c.org_id = ${orgId}::uuid and c.destination_id = ${destinationId}::uuid and c.lineage = h.lineage
+        and c.name = h.name and c.due_at is not null`)
+
   const drain = (orgId: string, destinationId: string) =>
     Effect.repeat(
       Effect.gen(function* () {
         const due = yield* claim(orgId, destinationId)
-        const went = yield* Effect.forEach(due, carry, { concurrency: atOnce })
+        const held = new Set(due)
+        const beat = Effect.forever(
+          Effect.andThen(Effect.sleep(heartbeat), Effect.ignore(renew(orgId, destinationId, held)))
+        )
+        const went = yield* Effect.forEach(
+          due,
+          (one) =>
+            Effect.ensuring(
+              carry(one),
+              Effect.sync(() => held.delete(one))
+            ),
+          { concurrency: atOnce }
+        ).pipe(Effect.raceFirst(beat))
         return due.length === batch && went.every(Boolean)
       }),
       { while: (more) => more, schedule: Schedule.forever }
