@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as SqlError from "effect/sql/SqlError"
@@ -145,6 +146,21 @@ export const transaction = <A, E, R>(
 /** Name of the violated constraint, if that is what the error is. */
 export const violatedUnique = (error: SqlError.SqlError): string | undefined =>
   error.reason._tag === "UniqueViolation" ? error.reason.constraint : undefined
+
+/** What a rule of the store says no to: a code, and a sentence for people. */
+export interface Refusal {
+  readonly code: string
+  readonly message: string
+}
+const isRaised = Schema.is(
+  Schema.Struct({ code: Schema.Literal("SVREF"), constraint: Schema.String, message: Schema.String })
+)
+
+/** The refusal that a trigger raised, if that is what the error is. */
+export const refusedByRule = (error: SqlError.SqlError): Refusal | undefined => {
+  const { cause } = error.reason
+  return isRaised(cause) ? { code: cause.constraint, message: cause.message } : undefined
+}
 
 /**
  * Notifications as a stream that reconnects for ever. It emits `undefined` on every (re)connection: anything may

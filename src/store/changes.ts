@@ -5,7 +5,7 @@ import * as SqlError from "effect/sql/SqlError"
 import type { Statement } from "effect/sql/Statement"
 import type { Json } from "#schemas/kind.ts"
 import { creation, deletion, update, type Writing } from "./change-statements.ts"
-import { inOrg, orUnavailable, type Sql, transaction, violatedUnique } from "./Db.ts"
+import { inOrg, orUnavailable, refusedByRule, type Sql, transaction, violatedUnique } from "./Db.ts"
 import { NameTaken, NotFound, Refused, RevisionConflict } from "./errors.ts"
 import type { KeyRing } from "./KeyRing.ts"
 import type { Actor } from "./records.ts"
@@ -101,15 +101,19 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
       while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError"
     }),
     Effect.catchIf(
-      (error): error is SqlError.SqlError =>
-        SqlError.isSqlError(error) && violatedUnique(error) !== undefined,
-      (error) => Effect.fail(nameTaken(changes, violatedUnique(error)))
+      (error): error is SqlError.SqlError => SqlError.isSqlError(error),
+      (error): Effect.Effect<never, NameTaken | Refused | SqlError.SqlError> => {
+        const refusal = refusedByRule(error)
+        if (refusal !== undefined) return Effect.fail(new Refused(refusal))
+        const constraint = violatedUnique(error)
+        return Effect.fail(constraint === undefined ? error : nameTaken(changes, constraint))
+      }
     ),
     orUnavailable
   )
 })
 
-const nameTaken = (changes: ReadonlyArray<Change>, constraint: string | undefined) => {
+const nameTaken = (changes: ReadonlyArray<Change>, constraint: string) => {
   const names = changes
     .filter((change) => change.action === "create")
     .map((change) => `${change.kind} "${change.name}"`)

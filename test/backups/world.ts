@@ -116,6 +116,9 @@ export const readyDatabase = Effect.fnUntraced(function* (
     world,
     `insert into organization (id, name, slug, billing_status)
        values ('${resource.orgId}', 'one', 'o-${resource.orgId.slice(0, 20)}', 'active');
+     insert into resource (org_id, uid, kind, name, spec, managed_by)
+       select '${resource.orgId}', id::uuid, 'BackupDestination', id, '{}', 'api'
+       from unnest('{${(policy.destinationIds ?? []).join(",")}}'::text[]) as t(id);
      insert into resource (org_id, uid, kind, project_id, environment, name, spec, phase, managed_by)
        values ('${resource.orgId}', '${resource.uid}', 'Database', '${resource.projectId}', 'production', 'main',
          '${JSON.stringify(resource.spec)}', 'ready', 'api')`
