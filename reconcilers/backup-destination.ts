@@ -4,19 +4,27 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { BackupDestination } from "#schemas/backup-destination.ts"
-import { Destinations } from "#src/backups/Destinations.ts"
-import { outside } from "#src/engine/outside.ts"
-import { absent, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
-
-/** Milliseconds for which the last test is believed. */
-const good = 20 * 60_000
-const bad = 30_000
-
-export const layer = register(
+import {
   BackupDestination,
-  { driftInterval: "30 minutes", concurrency: 8 },
+  type BackupDestinationSpec,
+  type BackupDestinationStatus
+} from "#schemas/backup-destination.ts"
+import { Destinations } from "#src/backups/Destinations.ts"
+import { DestinationOptions } from "#src/backups/destination-options.ts"
+import { outside } from "#src/engine/outside.ts"
+import { absent, type Reconciler, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
+
+const reconciler = ({
+  goodMs,
+  badMs,
+  againMs
+}: DestinationOptions): Effect.Effect<
+  Reconciler<BackupDestinationSpec, BackupDestinationStatus>,
+  never,
+  Destinations
+> =>
   Effect.gen(function* () {
     const destinations = yield* Destinations
     const retryable = Effect.mapError(
@@ -33,7 +41,7 @@ export const layer = register(
         const known = (yield* retryable(destinations.tests(resource.orgId)))(resource.uid, version)
         const age = (yield* Clock.currentTimeMillis) - (known?.testedAt.getTime() ?? 0)
         const last =
-          known !== undefined && age < (known.fault === null ? good : bad)
+          known !== undefined && age < (known.fault === null ? goodMs : badMs)
             ? Option.some(known)
             : yield* retryable(outside("destination.test", "read")(destinations.test(resource, version)))
         if (Option.isNone(last)) {
@@ -45,12 +53,17 @@ export const layer = register(
           ...seen,
           ready: false,
           reason: "AccessFailed",
-          message: `${message ?? "It cannot be used"} (${fault}). It is tested again every 2 minutes`,
-          pollAfter: "2 minutes" as const
+          message: `${message ?? "It cannot be used"} (${fault}). It is tested again every ${Math.ceil(againMs / 1000)} seconds`,
+          pollAfter: againMs
         }
       }),
       converge: () => Effect.void,
       remove: (resource) => retryable(outside("destination.forget", "write")(destinations.forget(resource)))
     }
   })
+
+export const layer = Layer.unwrap(
+  Effect.map(DestinationOptions, (options) =>
+    register(BackupDestination, { driftInterval: options.lookMs, concurrency: 8 }, reconciler(options))
+  )
 )
