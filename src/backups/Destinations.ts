@@ -16,6 +16,8 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { dueAgain } from "#src/store/queue-entries.ts"
 import { checkAccess } from "./destination-check.ts"
 import { type DestinationConfig, DestinationConnection } from "./destination-connection.ts"
+import { giveUpLeftovers } from "./destination-leftovers.ts"
+import { DestinationOptions } from "./destination-options.ts"
 import { destinationPlace, openCredentials, sealCredentials } from "./destination-seal.ts"
 import { type Place, PlaceError, PlaceFault } from "./Place.ts"
 import { s3Place } from "./s3-place.ts"
@@ -74,6 +76,7 @@ export class Destinations extends Context.Service<
       const { api, engine } = yield* Db
       const ring = yield* KeyRing
       const connection = yield* DestinationConnection
+      const { leftoversAfterMs } = yield* DestinationOptions
 
       const check = Effect.fn("Destinations.check")(function* (config: DestinationConfig) {
         const opened = yield* connection.open(config, { attempts: 2, idleMs: 15_000 })
@@ -179,6 +182,12 @@ export class Destinations extends Context.Service<
             onFailure: (error) => error
           })
           const [row] = yield* record(ref, version, fault)
+          if (fault === undefined) {
+            yield* connection.open(config.value, { attempts: 1, idleMs: 15_000 }).pipe(
+              Effect.flatMap((opened) => giveUpLeftovers(config.value, opened, leftoversAfterMs)),
+              Effect.ignore
+            )
+          }
           return Option.fromUndefinedOr(row === undefined ? undefined : tested(row))
         }),
         users: Effect.fn("Destinations.users")(function* ({ orgId, uid }) {

@@ -10,8 +10,16 @@ export interface DestinationOptions {
   readonly badMs: number
   /** Milliseconds between looks at one that does not work. */
   readonly againMs: number
+  /** Milliseconds after which an upload that was not finished is given up: nobody is at it any more. */
+  readonly leftoversAfterMs: number
 }
 
 export const DestinationOptions = Context.Reference<DestinationOptions>("svc/backups/DestinationOptions", {
-  defaultValue: () => ({ lookMs: 30 * 60_000, goodMs: 20 * 60_000, badMs: 30_000, againMs: 120_000 })
+  defaultValue: () => ({
+    lookMs: 30 * 60_000,
+    goodMs: 20 * 60_000,
+    badMs: 30_000,
+    againMs: 120_000,
+    leftoversAfterMs: 86_400_000
+  })
 })

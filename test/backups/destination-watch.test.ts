@@ -15,7 +15,13 @@ const world = Layer.unwrap(
     return Layer.merge(
       testPlane().pipe(
         Layer.provide(
-          Layer.succeed(DestinationOptions, { lookMs: 400, goodMs: 100, badMs: 100, againMs: 400 })
+          Layer.succeed(DestinationOptions, {
+            lookMs: 400,
+            goodMs: 100,
+            badMs: 100,
+            againMs: 400,
+            leftoversAfterMs: 86_400_000
+          })
         )
       ),
       Layer.succeed(Store, store)

@@ -58,7 +58,13 @@ reconcilerSuite<World, BackupDestinationSpec, unknown>({
       Layer.provide(Layer.succeed(Destinations, destinations)),
       // Every look tests.
       Layer.provide(
-        Layer.succeed(DestinationOptions, { lookMs: 1_800_000, goodMs: 0, badMs: 0, againMs: 60_000 })
+        Layer.succeed(DestinationOptions, {
+          lookMs: 1_800_000,
+          goodMs: 0,
+          badMs: 0,
+          againMs: 60_000,
+          leftoversAfterMs: 86_400_000
+        })
       ),
       Layer.provideMerge(Registry.layer)
     ),
