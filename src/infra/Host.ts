@@ -94,7 +94,8 @@ export class Host extends Context.Service<
     readonly kill: (pid: number, signal: NodeJS.Signals) => Effect.Effect<void>
     /**
      * Reserves a port for `owner`: the same one on every call while nobody else took it. The reservation is a
-     * file, so that two processes never choose the same.
+     * symbolic link that names the owner: made in one step, so that two processes never choose the same, and one
+     * that is killed leaves none without an owner.
      */
     readonly reservePort: (owner: string) => Effect.Effect<number, HostError>
     /** Gives up every port of `owner` but `except`. */
@@ -139,7 +140,7 @@ export class Host extends Context.Service<
         const taken = new Map<number, string>()
         for (const name of await fs.readdir(portsDir)) {
           if (/^\d+$/.test(name))
-            taken.set(Number(name), await fs.readFile(path.join(portsDir, name), "utf8").catch(() => ""))
+            taken.set(Number(name), await fs.readlink(path.join(portsDir, name)).catch(() => ""))
         }
         return taken
       })
@@ -256,7 +257,7 @@ export class Host extends Context.Service<
             const port = firstPort + ((start + i) % portCount)
             if (taken.has(port) || !(yield* Effect.promise(() => isFree(managedHost, port)))) continue
             const won = yield* attempt(`Cannot reserve port ${port}`, () =>
-              fs.writeFile(path.join(portsDir, String(port)), owner, { flag: "wx" }).then(
+              fs.symlink(owner, path.join(portsDir, String(port))).then(
                 () => true,
                 (error: NodeJS.ErrnoException) => (error.code === "EEXIST" ? false : Promise.reject(error))
               )

@@ -208,7 +208,7 @@ export const reservations = ({ dataDir }: CacheWorld) => {
   const folder = path.join(dataDir, "ports")
   return (fs.existsSync(folder) ? fs.readdirSync(folder) : []).map((port) => ({
     port,
-    owner: fs.readFileSync(path.join(folder, port), "utf8")
+    owner: fs.readlinkSync(path.join(folder, port))
   }))
 }
 

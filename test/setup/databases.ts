@@ -178,7 +178,7 @@ export const databaseRemains = (world: DatabaseWorld, { uid }: DatabaseResource)
     ...[folderOf(world, { uid })].filter((file) => fs.existsSync(file)),
     ...fs
       .readdirSync(path.join(world.dataDir, "ports"))
-      .filter((port) => fs.readFileSync(path.join(world.dataDir, "ports", port), "utf8") === uid)
+      .filter((port) => fs.readlinkSync(path.join(world.dataDir, "ports", port)) === uid)
       .map((port) => `port ${port}`),
     ...processesNaming(uid).map(({ pid }) => `process ${pid}`)
   ])
