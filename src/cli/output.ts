@@ -51,6 +51,19 @@ const shown = (value: unknown): string => (value === undefined ? "" : JSON.strin
 
 type Change = Plan["changes"][number]
 
+/** One line for each field: what it was, as the test before an operation tells it, and what it becomes. */
+const patchLines = (patch: Change["patch"]): ReadonlyArray<string> =>
+  patch.flatMap(({ op, path, value }, index) => {
+    if (op === "test") return []
+    const before = patch[index - 1]
+    const was = before?.op === "test" && before.path === path ? shown(before.value) : ""
+    if (op === "remove") return [`    - ${path} ${was}`.trimEnd()]
+    if (op === "add" || was === "" || was === shown(value)) {
+      return [`    ${op === "add" ? "+" : "~"} ${path} ${shown(value)}`]
+    }
+    return [`    ~ ${path} ${was} -> ${shown(value)}`]
+  })
+
 /** Not named by the manifest, and still not deleted, because the plan was made without prune. */
 const isKept = ({ action, reasons }: Change): boolean =>
   action === "delete" && reasons.some(({ code }) => code === "needs_prune")
@@ -68,11 +81,7 @@ export const renderPlan = (plan: Plan): string => {
     const risk = change.risk === "write" ? "" : `  [${change.risk}]`
     return [
       paint(style, `${symbol} ${change.address}${risk}`),
-      ...(change.action === "delete"
-        ? []
-        : change.patch.map(({ op, path, value }) =>
-            `    ${op === "remove" ? "-" : op === "add" ? "+" : "~"} ${path} ${shown(value)}`.trimEnd()
-          )),
+      ...(change.action === "delete" ? [] : patchLines(change.patch)),
       ...change.reasons
         .filter(({ code }) => code !== "missing" && code !== "different")
         .map(({ message }) => paint("gray", `    ${message}`))

@@ -6,7 +6,7 @@ import type { JsonObject } from "#schemas/manifest-mapping.ts"
 
 /** RFC 6902. */
 export interface PatchOperation {
-  readonly op: "add" | "remove" | "replace"
+  readonly op: "add" | "remove" | "replace" | "test"
   readonly path: string
   readonly value?: Json
 }
@@ -39,7 +39,10 @@ export const publicSpec = (kind: Kind, spec: unknown): JsonObject => {
     : { ...shown, [kind.sealed.field]: mask(sealed) }
 }
 
-/** Applied to the public form of `before` it gives the public form of `after`. Empty only if nothing differs. */
+/**
+ * Applied to the public form of `before` it gives the public form of `after`. Empty only if nothing differs. What goes
+ * or is replaced is preceded by a `test` with its value, so that a change shows what it is a change from.
+ */
 export const publicPatch = (
   kind: Kind,
   before: JsonObject,
@@ -47,11 +50,11 @@ export const publicPatch = (
 ): ReadonlyArray<PatchOperation> => {
   const root = kind.sealed === undefined ? undefined : `/${kind.sealed.field}`
   return jsonPatch
-    .compare(shownFields(kind, before), shownFields(kind, after))
+    .compare(shownFields(kind, before), shownFields(kind, after), true)
     .map((operation): PatchOperation => {
       const { path } = operation
       if (operation.op === "remove") return { op: "remove", path }
-      if (operation.op !== "add" && operation.op !== "replace") {
+      if (operation.op !== "add" && operation.op !== "replace" && operation.op !== "test") {
         throw new Error(`An operation that comparing does not make: ${operation.op}`)
       }
       const value: Json = operation.value

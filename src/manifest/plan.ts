@@ -219,7 +219,7 @@ const planEntry = (
     draft.steps.push(deletion(current, false), creation(randomUUIDv7()))
     return
   }
-  const changed = patch.map((operation) => operation.path).join(", ")
+  const changed = patch.flatMap(({ op, path }) => (op === "test" ? [] : [path])).join(", ")
   draft.changes.push({
     ...change,
     action: "update",

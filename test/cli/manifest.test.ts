@@ -84,7 +84,7 @@ Plan: 3 to create, 0 to update, 0 to replace, 0 to delete.
     + /persistence "none"
     + /evictionPolicy "allkeys-lru"
 ~ shop/production/Cache/pages
-    ~ /evictionPolicy "noeviction"
+    ~ /evictionPolicy "allkeys-lru" -> "noeviction"
 
 Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
 `

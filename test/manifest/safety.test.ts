@@ -111,7 +111,10 @@ describe("what a plan refuses", () => {
       const replaced = made.changes.filter(({ action }) => action === "replace")
       assert.strictEqual(replaced.length, 11)
       assert.deepStrictEqual(replaced[0]?.reasons[0]?.code, "immutable_field")
-      assert.deepStrictEqual(replaced[0]?.patch, [{ op: "replace", path: "/region", value: "local" }])
+      assert.deepStrictEqual(replaced[0]?.patch, [
+        { op: "test", path: "/region", value: "elsewhere" },
+        { op: "replace", path: "/region", value: "local" }
+      ])
       assert.strictEqual(replaced[0]?.requires.role, "owner")
     }
     const kept = plan(
@@ -162,6 +165,7 @@ describe("what a plan keeps to itself", () => {
     const larger = manifest(project("alpha", { caches: [{ ...caches(1)[0]!, sku: "cache-s1" }] }))
     const made = plan(larger, state)
     assert.deepStrictEqual(made.changes.find(({ kind }) => kind === "Cache")?.patch, [
+      { op: "test", path: "/sku", value: "cache-n1" },
       { op: "replace", path: "/sku", value: "cache-s1" }
     ])
     assert.deepInclude(made.steps[0]?.spec, { sku: "cache-s1", credentialVersion: 7 })
@@ -184,7 +188,9 @@ describe("what a plan keeps to itself", () => {
     assert.sameDeepMembers(
       [...(change?.patch ?? [])],
       [
+        { op: "test", path: "/variables/GONE", value: "****" },
         { op: "remove", path: "/variables/GONE" },
+        { op: "test", path: "/variables/CHANGED", value: "****" },
         { op: "replace", path: "/variables/CHANGED", value: "****" },
         { op: "add", path: "/variables/NEW", value: "****" }
       ]
