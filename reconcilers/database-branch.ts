@@ -50,6 +50,13 @@ const triesFor = (code: string): number => {
   }
 }
 
+const movingText = "Its data takes the place of a database's, or comes from there"
+const lostData = {
+  code: "data_lost",
+  step: "ready",
+  detail: "The data folder of the branch is gone; another copy would hold other data"
+}
+
 /** A copy this young is looked at often. */
 const quickMs = 20_000
 
@@ -95,7 +102,7 @@ export const layer = register(
         : undefined
     })
 
-    /** Whether the data of this branch is on its way to or from the database that it is exchanged with. */
+    /** Whether the data of this branch is on its way to or from the database that it is exchanged with, or lost. */
     const exchanging = Effect.fnUntraced(function* (
       resource: BranchResource,
       server: PostgresServer | undefined
@@ -107,15 +114,20 @@ export const layer = register(
       // Without that database there is nothing to wait for.
       if (Option.isNone(other)) return undefined
       const there = server?.initialised === true
+      if (!there && spec.promotedTo !== undefined && other.value.neverCame === resource.uid) return "lost"
       const waits =
         spec.promotedTo === undefined
           ? // Nothing is recorded of it before its data has come; afterwards it may go, by its expiry.
-            !there &&
-            resource.status === null &&
-            !(other.value.nothingKept === resource.uid && other.value.lineage !== target)
+            !there && resource.status === null && !other.value.nothingKept.includes(resource.uid)
           : there || (server !== undefined && other.value.exchanging)
-      return waits ? target : undefined
+      return waits ? new Waiting({ on: target, reason: "Promoting", message: movingText }) : undefined
     })
+
+    /** It had its data once. Another copy would hold other data than what users have seen. */
+    const isLost = (resource: BranchResource, now: Hydration | undefined) =>
+      now?.state === "done" ||
+      resource.status?.hydrated === true ||
+      resource.status?.failure?.code === lostData.code
 
     /** A manifest names its source by place: it is looked up once. */
     const originOf = Effect.fnUntraced(function* ({ orgId, projectId, spec, status }: BranchResource) {
@@ -131,6 +143,15 @@ export const layer = register(
       status: { ...nothing, state, sourceDatabaseId: resource.status?.sourceDatabaseId ?? null },
       ready: !left,
       differences: left ? [{ field: "/server", message: "what is left of the server is to be removed" }] : []
+    })
+
+    const lost = (origin: string | null) => ({
+      _tag: "Present" as const,
+      status: { ...nothing, sourceDatabaseId: origin, failure: lostData },
+      ready: false,
+      reason: "DataLost",
+      message: lostData.detail,
+      differences: [{ field: "/data", message: lostData.detail }]
     })
 
     const hydrating = Effect.fnUntraced(function* (
@@ -157,6 +178,7 @@ export const layer = register(
           pollAfter: (yield* Clock.currentTimeMillis) - now.startedAt < quickMs ? "200 millis" : "1 second"
         }
       }
+      if (isLost(resource, now)) return lost(origin)
       const failure = now?.state === "failed" ? now.failure : undefined
       if (failure === undefined) {
         return {
@@ -197,7 +219,24 @@ export const layer = register(
           message: "The project does not allow copies of production data in previews (previewData)"
         })
       }
+      if (spec.source.kind === "current") yield* sourceUp(origin.uid)
       yield* retryable(hydrations.begin({ uid, fence }, (run) => fill(orgId, origin, spec.source, run)))
+    })
+
+    /** A copy needs the running server of the source, with what an application needs in it. */
+    const sourceUp = Effect.fnUntraced(function* (on: string) {
+      const process = Option.getOrUndefined(yield* retryable(servers.inspect(on)))?.process
+      const up =
+        process?._tag === "Running" &&
+        !process.live.recovering &&
+        process.live.database &&
+        process.live.verifier !== null
+      if (up) return
+      return yield* new Waiting({
+        on,
+        reason: "SourceNotReady",
+        message: "The database that it is a copy of is not up; the copy begins as soon as it is"
+      })
     })
 
     return {
@@ -212,14 +251,15 @@ export const layer = register(
             ? absent
             : { _tag: "Present", status: resource.status ?? nothing, ready: false, differences: [] }
         }
-        const other = yield* exchanging(resource, server)
-        if (other !== undefined) {
-          return yield* new Waiting({
-            on: other,
-            reason: "Promoting",
-            message: "Its data takes the place of a database's, or comes from there"
-          })
-        }
+        const exchange = yield* exchanging(resource, server)
+        // Whoever promoted it has to know: the promotion is called off, see `src/branches/chores.ts`.
+        if (exchange === "lost")
+          return {
+            ...lost(resource.status?.sourceDatabaseId ?? null),
+            differences: [],
+            pollAfter: "1 second"
+          }
+        if (exchange !== undefined) return yield* exchange
         const end = yield* ended(resource)
         if (end !== undefined) return over(end, resource, server !== undefined)
         if (server === undefined) return absent
@@ -261,15 +301,13 @@ export const layer = register(
           return yield* new Terminal({
             reason: "SourceMissing",
             message:
-              "There is nothing to keep: the data that should be here was lost, or its database is gone. Delete this branch"
+              "There is nothing to keep: the data that should be here was lost or never replaced, or its database is gone. Delete this branch"
           })
         }
         const now = yield* retryable(hydrations.inspect(resource.uid))
         if (now?.alive === true) return
-        // Another copy would hold other data than what users have seen.
-        if (now?.state === "done") {
-          return yield* new Terminal({ reason: "DataLost", message: "The data folder of the branch is gone" })
-        }
+        if (isLost(resource, now))
+          return yield* new Terminal({ reason: "DataLost", message: lostData.detail })
         const { failure, attempt = 0 } = now ?? {}
         if (now?.state === "failed" && failure !== undefined && !failure.told) {
           yield* retryable(hydrations.told(target))
@@ -284,15 +322,9 @@ export const layer = register(
       remove: Effect.fnUntraced(function* (resource) {
         const target = { uid: resource.uid, fence: resource.fence }
         const found = yield* retryable(servers.inspect(resource.uid))
-        const other = yield* exchanging(resource, Option.getOrUndefined(found))
+        const exchange = yield* exchanging(resource, Option.getOrUndefined(found))
         // In the middle of an exchange the folder belongs to both.
-        if (other !== undefined) {
-          return yield* new Waiting({
-            on: other,
-            reason: "Promoting",
-            message: "Its data is just being moved"
-          })
-        }
+        if (exchange !== undefined && exchange !== "lost") return yield* exchange
         yield* retryable(servers.claim(target))
         yield* retryable(hydrations.cancel(target))
         yield* care.remove(target)

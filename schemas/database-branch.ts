@@ -113,6 +113,7 @@ export const DatabaseBranch = defineKind({
     Hydrating: "The data is being copied, or its log replayed",
     HydrationFailed: "The copy came to nothing; the message says why, and at which step",
     DataLost: "The data folder is gone; another copy would hold other data",
+    SourceNotReady: "The database that it is a copy of is not up; it is waited for",
     SourceMissing: "The database that it should be a branch of is not there",
     PreviewDataForbidden: "The project does not allow copies of production data in previews",
     Promoting: "Its data takes the place of a database's",

@@ -12,6 +12,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Database } from "#schemas/database.ts"
 import { type DatabaseBranchSpec, expiryOf } from "#schemas/database-branch.ts"
+import type { Change } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -31,6 +32,14 @@ export class Promotions extends Context.Service<
   Promotions,
   {
     readonly promote: (
+      branch: ResourceRecord,
+      actor: Actor
+    ) => Effect.Effect<void, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable>
+    /**
+     * Takes back the promotion of a branch whose data was lost before anything was moved: the database goes on with
+     * its own. What was to keep that stays as it is; it may hold it.
+     */
+    readonly callOff: (
       branch: ResourceRecord,
       actor: Actor
     ) => Effect.Effect<void, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable>
@@ -105,6 +114,26 @@ export class Promotions extends Context.Service<
             ],
             actor
           )
+        }),
+
+        callOff: Effect.fn("Promotions.callOff")(function* ({ orgId, uid, generation, ...branch }, actor) {
+          const { promotedTo, ...spec } = decodeBranch(branch).spec
+          if (promotedTo === undefined) return
+          const changes: Array<Change> = [{ action: "update", uid, spec, expectedGeneration: generation }]
+          const database = Option.getOrUndefined(yield* resources.get(orgId, promotedTo))
+          if (database?.kind === "Database") {
+            const now = decodeDatabase({ spec: database.spec, status: database.status })
+            const { lineage, keptAs: _, ...rest } = now.spec
+            const own = now.status?.lineage ?? promotedTo
+            if (lineage === uid && own !== uid)
+              changes.push({
+                action: "update",
+                uid: promotedTo,
+                spec: { ...rest, ...(own === promotedTo ? {} : { lineage: own }) },
+                expectedGeneration: database.generation
+              })
+          }
+          yield* resources.write(orgId, changes, actor)
         })
       })
     })

@@ -1,6 +1,6 @@
 /**
- * What branches need besides being reconciled: those that are to be promoted when they are ready are, and records of
- * branches that are over are removed after a while. Any number of processes may do it at once: a promotion builds on
+ * What branches need besides being reconciled: those that are to be promoted when they are ready are, promotions whose
+ * data was lost are called off, and records of branches that are over are removed after a while. Any number of processes may do it at once: a promotion builds on
  * the generations it has read, and a deletion that is asked for twice is one.
  */
 import * as Effect from "effect/Effect"
@@ -51,6 +51,26 @@ export const promoteReady = Effect.gen(function* () {
   }
 })
 
+/** Index: resource_branch_lost. */
+export const callOffLost = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  const resources = yield* Resources
+  const promotions = yield* Promotions
+  const found = yield* repeatable(sql<Found>`
+    select org_id as "orgId", uid from resource
+    where kind = 'DatabaseBranch' and spec ? 'promotedTo' and status #>> '{failure,code}' = 'data_lost'
+      and deletion_requested_at is null and deleted_at is null
+    order by updated_at limit ${batch}::int`)
+  for (const { orgId, uid } of found) {
+    const branch = yield* resources.get(orgId, uid)
+    if (Option.isNone(branch)) continue
+    yield* Effect.catch(
+      promotions.callOff(branch.value, actorOf("databaseBranches.promote", uid, 409)),
+      (error) => Effect.logWarning("a promotion could not be called off yet", error, { uid })
+    )
+  }
+})
+
 /** Index: resource_branch_over. */
 export const collect = Effect.gen(function* () {
   const { engine: sql } = yield* Db
@@ -71,9 +91,9 @@ export const collect = Effect.gen(function* () {
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    yield* promoteReady.pipe(
+    yield* Effect.andThen(promoteReady, callOffLost).pipe(
       Effect.repeat(Schedule.spaced("1 second")),
-      (loop) => persistent("promote branches that are ready", loop),
+      (loop) => persistent("promote branches that are ready, and call off what was lost", loop),
       Effect.forkScoped
     )
     yield* collect.pipe(

@@ -61,8 +61,10 @@ const Assigned = Schema.Struct({
   certificate: Schema.optionalKey(Schema.String),
   /** Which history the data folder belongs to. Absent: its own. */
   lineage: Schema.optionalKey(Schema.String),
-  /** The server that should have got the data folder that an exchange replaced, when that folder was lost before. */
-  nothingKept: Schema.optionalKey(Schema.String),
+  /** The servers that should have got a data folder that an exchange replaced, when that folder was lost before. */
+  nothingKept: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** The server whose data folder was to come here and is nowhere. */
+  neverCame: Schema.optionalKey(Schema.String),
   /** Starts in a row that failed for reasons that may lie in the data. */
   startFailures: Schema.optionalKey(Schema.Struct({ count: Schema.Int, message: Schema.String })),
   /** The data folder of a standby is on its way here. */
@@ -89,8 +91,10 @@ export interface PostgresServer {
   readonly lineage: string
   /** Another data folder is just taking the place of this server's. */
   readonly exchanging: boolean
-  /** Who waits in vain for the data folder that was replaced. */
-  readonly nothingKept: string | undefined
+  /** Who waits in vain for a data folder that was replaced. */
+  readonly nothingKept: ReadonlyArray<string>
+  /** The server whose data folder was to come here and is nowhere. */
+  readonly neverCame: string | undefined
   readonly process: PostgresProcess
   readonly startFailures: { readonly count: number; readonly message: string } | undefined
   readonly failover: FailoverPlan | undefined
@@ -365,7 +369,8 @@ export class PostgresServers extends Context.Service<
               certificate: certificate === "" ? undefined : certificate,
               lineage: now?.lineage ?? uid,
               exchanging: yield* exists(path.join(dirOf(uid), incoming)),
-              nothingKept: now?.nothingKept,
+              nothingKept: now?.nothingKept ?? [],
+              neverCame: now?.neverCame,
               process: yield* processOf(uid, now?.port, patience),
               startFailures: now?.startFailures,
               failover: now?.failover,

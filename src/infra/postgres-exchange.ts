@@ -11,7 +11,8 @@
  *     to/server.json names the lineage  the end
  *
  * When the data folder was lost before the first of these steps, there is nothing to set aside: that is noted, and the
- * rest is the same.
+ * rest is the same. When the folder that should come is nowhere, that is noted as well, and the exchange fails until it
+ * is called off (`src/branches/Promotions.ts`).
  *
  * A late rename of a process that lost its lease finds its source gone or its target taken, and fails.
  */
@@ -65,13 +66,21 @@ export const makeExchange = (parts: Parts) => {
     const { uid, fence } = target
     const now = yield* assigned(uid)
     if ((now?.lineage ?? uid) === plan.lineage) return true
+    // Nothing has moved, and nothing will: others have been told.
+    if (now?.neverCame === plan.from) {
+      return yield* new PostgresServerError({
+        reason: "Failed",
+        message: "The data of the promoted branch is gone: it cannot take the place of what is there"
+      })
+    }
     const next = path.join(dirOf(uid), incoming)
-    const [here, waiting, there, kept] = yield* Effect.all([
+    const look = Effect.all([
       holds(dataOf(uid)),
       holds(next),
       holds(dataOf(plan.from)),
       holds(dataOf(plan.keep))
     ])
+    const [here, waiting, there, kept] = yield* look
     if (waiting && here) {
       // Its own runs wait for the folder and write nothing before.
       yield* claim({ uid: plan.keep, fence })
@@ -84,7 +93,7 @@ export const makeExchange = (parts: Parts) => {
       yield* act("postgres.putInPlace", target, () => moved(next, dataOf(uid)))
       return false
     }
-    const lost = now?.nothingKept === plan.keep
+    const lost = now?.nothingKept?.includes(plan.keep) === true
     if (here && (kept || (lost && !there))) {
       yield* act("postgres.recordLineage", target, (current) =>
         writeAssigned(uid, { ...current, lineage: plan.lineage })
@@ -99,7 +108,7 @@ export const makeExchange = (parts: Parts) => {
     }
     if (!here && there && !lost) {
       yield* act("postgres.noteLoss", target, (current) =>
-        writeAssigned(uid, { ...current, nothingKept: plan.keep })
+        writeAssigned(uid, { ...current, nothingKept: [...(current.nothingKept ?? []), plan.keep] })
       )
       return false
     }
@@ -115,10 +124,17 @@ export const makeExchange = (parts: Parts) => {
       )
       return false
     }
-    return yield* new PostgresServerError({
-      reason: "Failed",
-      message: "The data folder that should take the place of this one is not there"
-    })
+    yield* act("postgres.noteNeverCame", target, (current) =>
+      Effect.gen(function* () {
+        // A late rename by another process may have come between the looks at the folders. None comes after this one:
+        // what is not there cannot be renamed.
+        const again = yield* look
+        if (again.join() !== [here, waiting, there, kept].join()) return
+        const nothingKept = [...(current.nothingKept ?? []), ...(kept || lost ? [] : [plan.keep])]
+        yield* writeAssigned(uid, { ...current, neverCame: plan.from, nothingKept })
+      })
+    )
+    return false
   })
 }
 

@@ -9,6 +9,7 @@ import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { HydrationHook } from "#src/infra/Hydrations.ts"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { look } from "#test/reconcilers/settle.ts"
 import {
   asServer,
@@ -21,7 +22,13 @@ import {
   settleDatabase
 } from "#test/setup/branches.ts"
 import { processesNaming } from "#test/setup/caches.ts"
-import { asApplication, databaseRemains, folderOf } from "#test/setup/databases.ts"
+import {
+  asApplication,
+  databaseReconciler,
+  databaseRemains,
+  databaseServices,
+  folderOf
+} from "#test/setup/databases.ts"
 
 let fence = 100n
 
@@ -264,6 +271,40 @@ it.live(
 )
 
 it.live(
+  "a copy of a database that is not up waits for it, and takes one try",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      const stop = Effect.gen(function* () {
+        yield* (yield* PostgresServers).stop({ uid: world.source.uid, fence: world.source.fence })
+      }).pipe(Effect.provide(databaseServices(world), { local: true }), Effect.orDie)
+      yield* stop
+      const resource = makeBranch(world)
+      let looks = 0
+      const { said } = yield* drive(
+        world,
+        resource,
+        isReady,
+        Effect.suspend(() =>
+          // It looks again as often as it likes before the database is up.
+          ++looks === 6 ? settleDatabase(world, { ...world.source, fence: ++fence }) : Effect.void
+        )
+      )
+      assert.isAtLeast(said.length, 3)
+      assert.deepStrictEqual(
+        [...new Set(said)],
+        ["Waiting: The database that it is a copy of is not up; the copy begins as soon as it is"]
+      )
+      const control = JSON.parse(
+        fs.readFileSync(path.join(folderOf(world, { uid: resource.uid }), "hydration.json"), "utf8")
+      )
+      assert.strictEqual(control.attempt, 1)
+      assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
+    }).pipe(Effect.scoped),
+  120_000
+)
+
+it.live(
   "an expired branch has no server any more, and its record says so",
   () =>
     Effect.gen(function* () {
@@ -410,6 +451,54 @@ it.live(
       }
     }).pipe(Effect.scoped),
   180_000
+)
+
+it.live(
+  "a branch that loses its data is over, with the reason; promoting it then changes nothing of the database",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* branchWorld
+      // The data alone, and everything that was known of the server.
+      for (const lost of ["data", ""]) {
+        const branch = makeBranch(world)
+        const { status } = yield* drive(world, branch, isReady)
+        const kept = makeBranch(world, { source: { kind: "replaced" } })
+        const database = {
+          ...world.source,
+          fence: ++fence,
+          spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
+        }
+        yield* Effect.gen(function* () {
+          yield* (yield* PostgresServers).stop({ uid: branch.uid, fence })
+        }).pipe(Effect.ignore, Effect.provide(databaseServices(world), { local: true }), Effect.orDie)
+        for (const { pid } of processesNaming(folderOf(world, branch))) process.kill(pid, "SIGKILL")
+        fs.rmSync(path.join(folderOf(world, branch), lost), { recursive: true })
+        const failure = yield* Effect.gen(function* () {
+          const { reconciler } = (yield* Registry).registrations.get("Database")!
+          return yield* Effect.flip(reconciler.converge(database, yield* look(reconciler, database)))
+        }).pipe(Effect.provide(databaseReconciler(world), { local: true }))
+        assert.match(failure.message, /^The data of the promoted branch is gone/)
+        const promoted = {
+          ...branch,
+          spec: { ...branch.spec, promotedTo: world.source.uid },
+          status
+        } as BranchResource
+        const told = yield* drive(world, promoted, (seen) => seen?.status.failure?.code === "data_lost")
+        // What the chore does next: the promotion is called off.
+        const after = yield* drive(world, { ...branch, status: told.status } as BranchResource, isReady)
+        assert.match(after.said.join("\n"), /^Terminal: The data folder of the branch is gone/)
+        const given = yield* drive(world, kept, isReady)
+        assert.match(given.said.join("\n"), /^Terminal: There is nothing to keep/)
+        yield* settleDatabase(world, { ...world.source, fence: ++fence })
+        assert.deepStrictEqual(yield* rows(world, { ...branch, uid: world.source.uid }), numbers(1_000))
+      }
+      // Each of those that were to keep something knows it, not only the last one.
+      const assigned = JSON.parse(
+        fs.readFileSync(path.join(folderOf(world, world.source), "server.json"), "utf8")
+      )
+      assert.lengthOf(assigned.nothingKept, 2)
+    }).pipe(Effect.scoped),
+  120_000
 )
 
 it.live(
