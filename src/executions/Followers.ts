@@ -102,6 +102,9 @@ export class Followers extends Context.Service<
           if (!goOn) return
           // A reading that began after the end has seen all of it.
           if (before.value.state === "exited") return void (yield* logs.append(ref, owner, [], true))
+          // It has ended meanwhile: the reading that is the last begins at once.
+          const after = yield* engine.inspect(container)
+          if (Option.isNone(after) || after.value.state === "exited") continue
           // Every reading begins at the start: the more there is, the longer the pause.
           const took = (yield* Clock.currentTimeMillis) - began
           yield* Effect.sleep(Math.max(250, Math.min(10_000, took * 10)))
@@ -119,6 +122,8 @@ export class Followers extends Context.Service<
                 Effect.catchCause((cause) =>
                   Effect.logDebug("what a container prints could not be read; somebody goes on", cause)
                 ),
+                // Whoever is next need not wait until this one counts as dead.
+                Effect.ensuring(Effect.ignore(Effect.timeout(logs.release(ref, owner), "5 seconds"))),
                 inBackground
               ),
               { onlyIfMissing: true }

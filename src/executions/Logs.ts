@@ -35,6 +35,8 @@ export class Logs extends Context.Service<
     ) => Effect.Effect<Following | undefined, StoreUnavailable>
     /** Says that the follower is still there. False: it is the follower no more. */
     readonly beat: (ref: RunRef, owner: string) => Effect.Effect<boolean, StoreUnavailable>
+    /** Is its follower no more; somebody else may follow at once. */
+    readonly release: (ref: RunRef, owner: string) => Effect.Effect<void, StoreUnavailable>
     /** False: the log does not end where these begin any more; nothing was added. */
     readonly append: (
       ref: RunRef,
@@ -74,6 +76,12 @@ export class Logs extends Context.Service<
               where org_id = ${orgId}::uuid and uid = ${uid}::uuid and log_owner = ${owner} and not log_complete
               returning uid`),
             (rows) => rows.length > 0
+          ),
+        release: ({ orgId, uid }, owner) =>
+          Effect.asVoid(
+            repeatable(sql`
+              update execution set log_owner = null, log_owner_at = null
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and log_owner = ${owner} and not log_complete`)
           ),
         append: Effect.fn("Logs.append")(function* ({ orgId, uid }, owner, pieces, complete) {
           const from = pieces[0]?.position ?? null
