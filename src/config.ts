@@ -60,6 +60,8 @@ export interface Settings {
   readonly sandboxRuntime: string | undefined
   /** Days that executions are kept once they have ended. */
   readonly executionDays: number
+  /** Days that an image fetched for executions is kept once none has asked for it. */
+  readonly executionImageDays: number
 }
 
 /** An OpenID Connect provider. */
@@ -139,6 +141,9 @@ const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", tra
 
 const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 10 }))
 
+/** At least one: what was fetched a moment ago may be about to be used. */
+const Days = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 3650 }))
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -208,7 +213,8 @@ const settings: Config.Config<Settings> = Config.all({
   ),
   registries: Config.String("SVC_REGISTRIES").pipe(Config.withDefault(defaultRegistries), Config.map(list)),
   sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),
-  executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30))
+  executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30)),
+  executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7))
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()

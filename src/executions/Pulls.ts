@@ -10,10 +10,11 @@ import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
 import * as Semaphore from "effect/Semaphore"
 import { AppConfig } from "#src/config.ts"
-import { ContainerEngine, type PulledImage, type PullRequest } from "#src/infra/ContainerEngine.ts"
+import type { PulledImage, PullRequest } from "#src/infra/ContainerEngine.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
 import { inBackground } from "./background.ts"
+import { Images } from "./Images.ts"
 import { hostOf, parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
 
@@ -39,7 +40,7 @@ export class Pulls extends Context.Service<
   static readonly layer = Layer.effect(
     Pulls,
     Effect.gen(function* () {
-      const engine = yield* ContainerEngine
+      const images = yield* Images
       const { outboundAllow } = yield* AppConfig
       const options = yield* ExecutionOptions
       const allowed = rangesOf(outboundAllow)
@@ -53,7 +54,7 @@ export class Pulls extends Context.Service<
         const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
         if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
         for (let attempt = 1; ; attempt++) {
-          const done = yield* Effect.result(engine.pull(request))
+          const done = yield* Effect.result(images.pull(request))
           if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
           const { message } = done.failure
           const lasting = verdict(message)

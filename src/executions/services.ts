@@ -2,11 +2,16 @@
 import * as Layer from "effect/Layer"
 import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
 import { Followers } from "./Followers.ts"
+import { Images } from "./Images.ts"
 import { Installation } from "./Installation.ts"
 import { Logs } from "./Logs.ts"
 import { Pulls } from "./Pulls.ts"
 import { Runs } from "./Runs.ts"
 
 export const layer = Layer.mergeAll(Pulls.layer, Followers.layer.pipe(Layer.provide(Logs.layer))).pipe(
-  Layer.provideMerge(Layer.mergeAll(ContainerEngine.layer, Runs.layer, Installation.layer))
+  Layer.provideMerge(
+    Layer.mergeAll(Images.layer, Runs.layer, Installation.layer).pipe(
+      Layer.provideMerge(ContainerEngine.layer)
+    )
+  )
 )

@@ -10,6 +10,7 @@ import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
+import { Images } from "./Images.ts"
 import { Installation } from "./Installation.ts"
 import { Runs } from "./Runs.ts"
 
@@ -57,6 +58,13 @@ export const sweep = Effect.gen(function* () {
   return stray.length
 })
 
+/** Lets go of images that no execution asked for lately. */
+export const prune = Effect.gen(function* () {
+  const engine = yield* ContainerEngine
+  const images = yield* Images
+  return (yield* engine.state)._tag === "Ready" ? yield* images.prune : 0
+})
+
 const quietly = <E, R>(self: Effect.Effect<number, E, R>) =>
   Effect.catchCause(Effect.asVoid(self), (cause) =>
     Effect.logWarning("executions could not be tidied", cause)
@@ -68,5 +76,8 @@ export const layer = Layer.mergeAll(
   ),
   Layer.effectDiscard(
     Effect.forkScoped(Effect.repeat(quietly(sweep), Schedule.spaced("5 minutes").pipe(Schedule.jittered)))
+  ),
+  Layer.effectDiscard(
+    Effect.forkScoped(Effect.repeat(quietly(prune), Schedule.spaced("1 hour").pipe(Schedule.jittered)))
   )
 )
