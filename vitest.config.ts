@@ -1,4 +1,6 @@
+import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
+import { SlowFirst } from "./test/setup/slow-first.ts"
 
 export default defineConfig({
   test: {
@@ -6,6 +8,8 @@ export default defineConfig({
     globalSetup: ["test/setup/global.ts"],
     testTimeout: 60_000,
     hookTimeout: 120_000,
-    maxWorkers: 3
+    // Tests wait for servers now and then, so one more than there are cores; all share one Postgres.
+    maxWorkers: Math.min(6, availableParallelism() + 1),
+    sequence: { sequencer: SlowFirst }
   }
 })
