@@ -57,8 +57,9 @@ const lostData = {
   detail: "The data folder of the branch is gone; another copy would hold other data"
 }
 
-/** A copy this young is looked at often. */
-const quickMs = 20_000
+/** Most are small and done within a second, for which somebody waits. */
+const lookAfter = (ageMs: number) =>
+  ageMs < 3_000 ? "50 millis" : ageMs < 20_000 ? "200 millis" : "1 second"
 
 const subjectOf = ({ orgId, uid, fence, spec }: BranchResource): ServerWanted => ({
   orgId,
@@ -174,8 +175,7 @@ export const layer = register(
           reason: "Hydrating",
           message: progressText(now),
           differences: [],
-          // Most are small and done within seconds, for which somebody waits.
-          pollAfter: (yield* Clock.currentTimeMillis) - now.startedAt < quickMs ? "200 millis" : "1 second"
+          pollAfter: lookAfter((yield* Clock.currentTimeMillis) - now.startedAt)
         }
       }
       if (isLost(resource, now)) return lost(origin)

@@ -84,6 +84,7 @@ export const makeDrill = Effect.gen(function* () {
         log,
         scratch,
         key,
+        durable: false,
         onSegments: (count) => tell({ step: `recovering ${count}`, done: total, total }),
         whileOpen: (endpoint) =>
           Effect.flatMap(askServer(endpoint), (live) =>

@@ -40,21 +40,18 @@ export const makeFill = Effect.gen(function* () {
       const what = yield* backupFiles(from)
       yield* enoughRoom(run.data, what.bytes)
       yield* run.step("copy", what.bytes)
-      yield* copyFiles({ from, into: run.data, what, owner: host.runAs, onBytes: run.advance })
+      yield* copyFiles({
+        from,
+        into: run.data,
+        what,
+        owner: host.runAs,
+        onBytes: run.advance,
+        durable: false
+      })
     })
-    const end = yield* withBackup(endpoint.value, copy, (stopped) =>
-      Effect.flatMap(segmentsOf(from, stopped), (files) =>
-        copyFiles({
-          from: path.join(from, "pg_wal"),
-          into: log,
-          what: { folders: [], files },
-          owner: host.runAs,
-          onBytes: run.active,
-          complete: true
-        })
-      )
-    )
+    const end = yield* withBackup(endpoint.value, copy, (stopped) => takeLog(from, log, stopped, run.active))
     yield* host.writeFile(path.join(run.data, "backup_label"), end.label)
+    yield* handOver([log])
     return undefined
   })
 
@@ -124,6 +121,7 @@ export const makeFill = Effect.gen(function* () {
         log,
         scratch: run.folder,
         key: run.key,
+        durable: true,
         ...(before === undefined ? {} : { before }),
         onSegments: counted(run),
         whileOpen: lockOut(verifier)
@@ -206,13 +204,29 @@ const lockOut = (verifier: string) => (endpoint: PostgresEndpoint) =>
     end $$`
   )
 
-/** The finished segments that belong to the copy. */
-const segmentsOf = (data: string, { startSegment, stopSegment }: BackupEnd) =>
+/** The finished segments that belong to the copy. Each record in them has its checksum, which recovery compares. */
+const takeLog = (
+  data: string,
+  into: string,
+  { startSegment, stopSegment }: BackupEnd,
+  onSegment: () => void
+) =>
   Effect.tryPromise({
-    try: async () =>
-      (await fs.readdir(path.join(data, "pg_wal")))
-        .filter((name) => /^[0-9A-F]{24}$/.test(name) && name >= startSegment && name <= stopSegment)
-        .sort()
-        .map((name) => ({ path: name, bytes: 0 })),
-    catch: (cause) => new HostError({ message: "The log of the source cannot be read", cause })
+    try: async (signal) => {
+      const from = path.join(data, "pg_wal")
+      for (const name of (await fs.readdir(from)).sort()) {
+        if (!/^[0-9A-F]{24}$/.test(name) || name < startSegment || name > stopSegment) continue
+        signal.throwIfAborted()
+        await fs.copyFile(path.join(from, name), path.join(into, name))
+        onSegment()
+      }
+    },
+    catch: (cause) =>
+      new HostError({
+        message: "The log of the source cannot be copied",
+        cause,
+        ...(cause instanceof Error && "code" in cause && typeof cause.code === "string"
+          ? { code: cause.code }
+          : {})
+      })
   })

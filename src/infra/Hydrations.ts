@@ -25,6 +25,7 @@ import { Host } from "./Host.ts"
 import type { PostgresTarget } from "./PostgresServers.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
+import { moved } from "./postgres-exchange.ts"
 import { serverFolders } from "./postgres-folders.ts"
 import { endRecovery } from "./postgres-recovery.ts"
 
@@ -222,11 +223,11 @@ export class Hydrations extends Context.Service<
           yield* fill(run)
           yield* run.step("hand over")
           // A folder that was swept away, or a data folder that came from elsewhere, fails the rename.
-          yield* Effect.tryPromise({
-            try: () => fs.rename(run.data, dataOf(uid)),
-            catch: (cause) =>
+          yield* Effect.mapError(
+            moved(run.data, dataOf(uid)),
+            (cause) =>
               new HydrationFault({ code: "internal", message: "The data folder could not be named", cause })
-          })
+          )
           yield* Effect.ignore(host.removeAll(folder))
           yield* note({ state: "done" })
         }).pipe(

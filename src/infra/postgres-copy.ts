@@ -6,13 +6,12 @@
  * Threads do the copying (`postgres-copy-thread.ts`), so that nobody else waits for it. Memory is flat: two small
  * buffers for each thread, whatever the size.
  */
-import { execFile } from "node:child_process"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { Worker } from "node:worker_threads"
 import * as Effect from "effect/Effect"
+import { durable } from "./durable.ts"
 import { HostError, type RunAs } from "./Host.ts"
-import { helperEnvironment } from "./helper-environment.ts"
 import type { BackupFiles } from "./postgres-backup.ts"
 import { type CopyJob, type CopyReport, stopCell } from "./postgres-copy-thread.ts"
 
@@ -27,6 +26,8 @@ export interface CopyOptions {
   readonly onBytes: (bytes: number) => void
   /** Whether a file that is not there fails the copy. Of a live server's files some go while they are copied. */
   readonly complete?: boolean
+  /** False: whoever asks makes it durable, later, with what else comes into the folder. */
+  readonly durable?: boolean
 }
 
 /** Bytes from which on a second thread is worth its start. */
@@ -86,7 +87,7 @@ const copyAll = async (options: CopyOptions, signal: AbortSignal): Promise<void>
   )
   signal.throwIfAborted()
   for (const one of ended) if (one.status === "rejected") throw one.reason
-  await durable(into, ["", ...what.folders, ...names], signal)
+  if (options.durable !== false) await durable(into, signal)
 }
 
 type Copied = Extract<CopyReport, { readonly _tag: "Copied" }>
@@ -140,30 +141,3 @@ const flusher = (into: string) => {
   }
 }
 const flushBytes = 32 * 1_048_576
-
-/**
- * The whole file system at once, where the system can (syncfs(2)): a thousand small files one by one take longer than
- * their copy.
- */
-const durable = async (into: string, names: ReadonlyArray<string>, signal: AbortSignal): Promise<void> => {
-  const once = await new Promise<boolean>((resolve) =>
-    execFile("sync", ["-f", into], { env: helperEnvironment(), timeout: 600_000, signal }, (error) =>
-      resolve(error === null)
-    )
-  )
-  signal.throwIfAborted()
-  if (once) return
-  for (const name of names) {
-    signal.throwIfAborted()
-    const handle = await fs.open(path.join(into, name), "r").catch((error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return undefined
-      throw error
-    })
-    if (handle === undefined) continue
-    try {
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
-  }
-}

@@ -1,7 +1,8 @@
 /**
  * Recovers a copied data folder: replays the log that is staged beside it up to an instant or to its end, until the
  * server is out of recovery, and stops it. The server listens on a Unix socket alone and has no log archive, so
- * nobody but the control plane ever reaches it.
+ * nobody but the control plane ever reaches it. It does not wait for the disk either: a folder whose recovery was cut
+ * off is thrown away, and one that is kept is made durable at the end, at once.
  * (PostgreSQL documentation, "Recovering Using a Continuous Archive Backup".)
  */
 import * as fs from "node:fs/promises"
@@ -12,6 +13,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import { makeDurable } from "./durable.ts"
 import { Host, type HostError } from "./Host.ts"
 import { askServer, type PostgresControlError, type PostgresEndpoint } from "./PostgresControl.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
@@ -35,6 +37,8 @@ export interface RecoveryOptions {
   readonly before?: Date
   /** Short and unique: names the folder of the socket. */
   readonly key: string
+  /** Whether the result is to outlive the machine's fall. */
+  readonly durable: boolean
   /** Told how many segments have been replayed, each time it looks. */
   readonly onSegments?: (count: number) => void
   /** Runs while the recovered server is open, before anybody else can reach it. */
@@ -52,9 +56,13 @@ export const recoverySocket = (host: Host["Service"], key: string) => path.join(
 
 export const recover = Effect.fn("recover")(function* (options: RecoveryOptions) {
   const outcome = yield* attempt(options, options.before)
-  if (outcome === "open") return
   // The log is shorter than the instant is late: all of it belongs to the result.
-  yield* attempt(options, undefined)
+  if (outcome !== "open") yield* attempt(options, undefined)
+  if (options.durable)
+    yield* Effect.mapError(
+      makeDurable(options.data),
+      (cause) => new RecoveryError({ message: cause.message, log: "", cause })
+    )
 })
 
 const attempt = Effect.fnUntraced(function* (options: RecoveryOptions, before: Date | undefined) {
@@ -99,8 +107,12 @@ const attempt = Effect.fnUntraced(function* (options: RecoveryOptions, before: D
       .pipe(Effect.mapError(broken("The recovery could not be started"))),
     Effect.fnUntraced(function* (pid) {
       let [activeAt, size] = [yield* Clock.currentTimeMillis, -1]
+      let looks = 0
       const look = Effect.gen(function* () {
-        const live = yield* Effect.orElseSucceed(askServer(endpoint), () => Option.none())
+        looks++
+        const live = (yield* isOpen(data))
+          ? yield* Effect.orElseSucceed(askServer(endpoint), () => Option.none())
+          : Option.none()
         if (Option.isSome(live) && !live.value.recovering) return "open" as const
         if (!(yield* host.isRunning(pid, scratch))) return "ended" as const
         const text = yield* tail
@@ -111,7 +123,8 @@ const attempt = Effect.fnUntraced(function* (options: RecoveryOptions, before: D
       })
       const state = yield* Effect.repeat(look, {
         until: (one) => one !== "waiting",
-        schedule: Schedule.spaced("100 millis")
+        // Most are done at once; the messages of a long one take a while to read.
+        schedule: Schedule.addDelay(Schedule.forever, () => Effect.succeed(looks < 100 ? 15 : 250))
       })
       if (state === "stalled") return yield* failed("The recovery makes no progress")
       if (state === "ended") {
@@ -136,11 +149,20 @@ const attempt = Effect.fnUntraced(function* (options: RecoveryOptions, before: D
   )
 })
 
+/** The server says in its lock file how far it is; asking it before that is in vain. */
+const isOpen = (data: string) =>
+  Effect.promise(() =>
+    fs.readFile(path.join(data, "postmaster.pid"), "utf8").then(
+      (text) => text.split("\n")[7]?.trim() === "ready",
+      () => false
+    )
+  )
+
 const goneWithin = (host: Host["Service"], pid: number, marker: string, seconds: number) =>
   host
     .isRunning(pid, marker)
     .pipe(
-      Effect.repeat({ until: (running) => !running, schedule: Schedule.spaced("25 millis") }),
+      Effect.repeat({ until: (running) => !running, schedule: Schedule.spaced("10 millis") }),
       Effect.timeoutOption(`${seconds} seconds`),
       Effect.map(Option.isSome)
     )
@@ -180,6 +202,7 @@ const configOf = (options: RecoveryOptions, socketDir: string, before: Date | un
     "shared_buffers = '32MB'",
     "max_wal_size = 1GB",
     "io_method = sync",
+    "fsync = off",
     "archive_mode = off",
     "autovacuum = off",
     "max_prepared_transactions = 0",

@@ -56,6 +56,7 @@ const recovered = Effect.fnUntraced(function* (world: BackupWorld, recovery: Rec
   if (host.runAs !== undefined) chownAll(path.join(world.dataDir, "scratch"), host.runAs.uid, host.runAs.gid)
   let numbers: ReadonlyArray<number> = []
   yield* recover({
+    durable: false,
     data,
     log,
     scratch,
