@@ -32,8 +32,6 @@ export type Step =
   | { readonly do: "end"; readonly ending: Ending }
   /** Nothing to do but to look again. */
   | { readonly do: "wait"; readonly reason: string; readonly message: string; readonly forMs: number }
-  /** It cannot go on by itself now. */
-  | { readonly do: "blocked"; readonly message: string; readonly missing: boolean }
   | { readonly do: "nothing" }
 
 export interface Situation {
@@ -108,7 +106,17 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
           error: seen._tag === "Silent" ? `${message}: ${seen.message}` : message
         })
   }
-  if (seen._tag === "Silent") return silent(seen)
+  if (seen._tag === "Silent") {
+    if (run.lostSince === null) return { do: "lost", since: new Date(now) }
+    if (now > run.lostSince.getTime() + options.engineMs) {
+      return ending(now, "failed", {
+        errorCode: "start_failed",
+        error: `There was no container engine for ${options.engineMs / 1000} s: ${seen.message}`
+      })
+    }
+    return silent(seen)
+  }
+  if (run.lostSince !== null) return { do: "lost", since: null }
   if (run.imageId === null) {
     if (pull === undefined) return { do: "pull" }
     return pull._tag === "Pulled"
@@ -119,7 +127,14 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
 }
 
 const silent = ({ startable, missing, message }: Seen & { readonly _tag: "Silent" }): Step =>
-  startable ? { do: "startEngine", message } : { do: "blocked", message, missing }
+  startable
+    ? { do: "startEngine", message }
+    : {
+        do: "wait",
+        reason: missing ? "HostDependencyMissing" : "EngineUnreachable",
+        message,
+        forMs: 1_000
+      }
 
 const exited = (now: number, container: Container, { stopReason, startedAt }: Run): Step => {
   const about = { container, startedAt }
@@ -154,9 +169,7 @@ const running = ({ now, spec, seen, followed, options }: Situation, run: Run): S
         startedAt: run.startedAt
       })
     }
-    return seen.startable
-      ? silent(seen)
-      : { do: "wait", reason: "EngineUnreachable", message: seen.message, forMs: 1_000 }
+    return silent(seen)
   }
   const { container } = seen
   if (container.state !== "running") return exited(now, container, run)

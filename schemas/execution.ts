@@ -84,6 +84,10 @@ export const Execution = defineKind({
     ExecutionRunning: "The command runs",
     ExecutionStopping: "The command was told to end",
     EngineUnreachable: "The container engine does not answer",
+    ExecutionFailed: "It has ended and did not succeed",
+    ExecutionTimedOut: "It was ended because its time was over",
+    ExecutionCancelled: "It was cancelled",
+    CleanupFailing: "Its container could not be removed although that was tried often; somebody has to look",
     CleaningUp: "It has ended; what it printed is being kept and the container removed"
   },
   // Longer than any of them may run: each state has a deadline of its own.

@@ -56,8 +56,14 @@ export class Pulls extends Context.Service<
         for (let attempt = 1; ; attempt++) {
           const done = yield* Effect.result(images.pull(request))
           if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
-          const { message } = done.failure
+          const { message, reason } = done.failure
           const lasting = verdict(message)
+          // Without an engine nothing can be said of the image: whoever asked waits for the engine, and asks again.
+          if (
+            reason === "HostDependencyMissing" ||
+            (reason === "Unreachable" && attempt >= options.pullTries)
+          )
+            return undefined
           if (lasting !== undefined || attempt >= options.pullTries)
             return failed(lasting ?? "image_pull_failed", message)
           yield* Effect.logDebug(`fetching the image of execution ${uid} failed; trying again`)
@@ -80,7 +86,12 @@ export class Pulls extends Context.Service<
                   failed("image_pull_failed", "The image could not be fetched")
                 )
               ),
-              Effect.flatMap((state) => Effect.sync(() => void states.set(uid, state))),
+              Effect.flatMap((state) =>
+                Effect.sync(() => {
+                  if (state === undefined) states.delete(uid)
+                  else states.set(uid, state)
+                })
+              ),
               inBackground
             )
           )

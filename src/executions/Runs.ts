@@ -67,6 +67,8 @@ export class Runs extends Context.Service<
       ref: FencedRef,
       image: { readonly id: string; readonly digest: string | null }
     ) => Change
+    /** It is to be fetched again. */
+    readonly imageGone: (ref: FencedRef) => Change
     readonly making: (ref: FencedRef) => Change
     readonly running: (ref: FencedRef, startedAt: Date) => Change
     readonly stopping: (ref: FencedRef, reason: "cancelled" | "timed_out", at: Date) => Change
@@ -113,6 +115,10 @@ export class Runs extends Context.Service<
         pulled: (ref, { id, digest }) =>
           change(sql`update execution set image_id = ${id}, image_digest = ${digest}::text ${where(ref)}
             and status = 'starting' returning uid`),
+        imageGone: (ref) =>
+          change(
+            sql`update execution set image_id = null ${where(ref)} and status = 'starting' returning uid`
+          ),
         making: (ref) =>
           change(
             sql`update execution set container_made = true ${where(ref)} and status = 'starting' returning uid`

@@ -4,6 +4,8 @@ import * as Context from "effect/Context"
 export interface ExecutionOptions {
   /** For fetching the image, making the container and starting it. */
   readonly startupMs: number
+  /** How long one that has not begun waits for an engine that is not there or does not answer. */
+  readonly engineMs: number
   /** From being told to end until it is made to. */
   readonly graceMs: number
   /** How long an engine may be silent until what ran on it counts as lost. */
@@ -25,6 +27,7 @@ export interface ExecutionOptions {
 export const ExecutionOptions = Context.Reference<ExecutionOptions>("svc/executions/ExecutionOptions", {
   defaultValue: () => ({
     startupMs: 600_000,
+    engineMs: 120_000,
     graceMs: 10_000,
     hostLostMs: 60_000,
     captureMs: 60_000,

@@ -9,6 +9,7 @@ import { rulesOfGone } from "#src/infra/container-network.ts"
 const begun = Date.parse("2026-01-01T00:00:00Z")
 const options: ExecutionOptions = {
   startupMs: 600_000,
+  engineMs: 120_000,
   graceMs: 10_000,
   hostLostMs: 60_000,
   captureMs: 60_000,
@@ -148,7 +149,7 @@ describe("what is due for an execution", () => {
     for (const run of runs)
       for (const seen of seens) {
         const step = decide(situation({ run, seen, now }))
-        assert.notInclude(["wait", "blocked", "nothing"], step.do, JSON.stringify({ run, seen }))
+        assert.notInclude(["wait", "nothing"], step.do, JSON.stringify({ run, seen }))
       }
   })
 
@@ -175,6 +176,26 @@ describe("what is due for an execution", () => {
     assert.strictEqual(at(stopping).do, "tell")
     assert.strictEqual(at({ ...stopping, stopSent: true }, 10_999).do, "wait")
     assert.strictEqual(at({ ...stopping, stopSent: true }, 11_000).do, "kill")
+  })
+
+  it("an engine that is silent is waited for, as long as is said and no longer; one that comes back goes on", () => {
+    const at = (seen: Seen, lostSince: number | null, after: number) =>
+      decide(
+        situation({
+          run: { ...anew, lostSince: lostSince === null ? null : new Date(begun + lostSince) },
+          seen,
+          now: begun + after
+        })
+      )
+    const gone: Seen = { ...silent, missing: true, message: "no engine here" }
+    assert.deepEqual(at(gone, null, 1_000), { do: "lost", since: new Date(begun + 1_000) })
+    assert.deepInclude(at(gone, 1_000, 121_000), { do: "wait", reason: "HostDependencyMissing" })
+    assert.deepInclude(at(silent, 1_000, 121_000), { do: "wait", reason: "EngineUnreachable" })
+    assert.strictEqual(at({ ...silent, startable: true }, 1_000, 121_000).do, "startEngine")
+    const over = at(gone, 1_000, 121_001)
+    assert.isTrue(over.do === "end" && over.ending.errorCode === "start_failed")
+    assert.include(over.do === "end" ? over.ending.error : "", "no engine here")
+    assert.deepEqual(at({ _tag: "Gone" }, 1_000, 121_001), { do: "lost", since: null })
   })
 
   it("an engine that is silent for too long takes the execution along", () => {
