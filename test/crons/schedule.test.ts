@@ -5,14 +5,21 @@ import { canonicalSchedule, isTimezone, nextRun, scheduleFault } from "#schemas/
 const minute = 60_000
 const hour = 60 * minute
 
-/** Wall-clock time as if it were UTC, by the platform's own tables. */
+/** Wall-clock time as if it were UTC, by the platform's own tables, each instant looked up once. */
 const walls = (zone: string) => {
   const format = new Intl.DateTimeFormat("sv-SE", {
     timeZone: zone,
     dateStyle: "short",
     timeStyle: "medium"
   })
-  return (instant: number) => Date.parse(`${format.format(instant).replace(" ", "T")}Z`)
+  const known = new Map<number, number>()
+  return (instant: number) => {
+    const before = known.get(instant)
+    if (before !== undefined) return before
+    const shown = Date.parse(`${format.format(instant).replace(" ", "T")}Z`)
+    known.set(instant, shown)
+    return shown
+  }
 }
 
 /** The instants at which clocks of a zone are changed, to the minute. */
