@@ -113,7 +113,10 @@ export class Webhooks extends Context.Service<
               update webhook set
                 url = coalesce(${url ?? null}::text, url),
                 events = ${events === undefined ? set("events") : typesOf(sql, events)},
-                failing_since = case when ${disabled}::boolean is false then null else failing_since end,
+                -- Another address is not judged by what the old one did.
+                failing_since = case
+                  when ${disabled}::boolean is false or url <> coalesce(${url ?? null}::text, url) then null
+                  else failing_since end,
                 disabled_at = case when ${disabled}::boolean is null then disabled_at
                   when ${disabled}::boolean then coalesce(disabled_at, now()) end,
                 disabled_reason = case when ${disabled}::boolean is null then disabled_reason

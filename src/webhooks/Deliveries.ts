@@ -63,10 +63,10 @@ export class Deliveries extends Context.Service<
     readonly giveUp: (delivery: Claimed) => Effect.Effect<void, StoreUnavailable>
     /** Nobody tried. */
     readonly giveBack: (delivery: Claimed, seconds: number) => Effect.Effect<void, StoreUnavailable>
-    readonly waiting: Effect.Effect<
-      { readonly count: number; readonly nextIn: number | undefined },
-      StoreUnavailable
-    >
+    /** Seconds until the first that waits is due, or until its lease ends; undefined: nothing waits. */
+    readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
+    /** How many wait for a try, or for the next one. */
+    readonly waiting: Effect.Effect<number, StoreUnavailable>
   }
 >()("svc/webhooks/Deliveries") {
   static readonly layer = Layer.effect(
@@ -172,11 +172,17 @@ export class Deliveries extends Context.Service<
               where org_id = ${delivery.orgId}::uuid and id = ${delivery.id}::uuid and lease_token = ${delivery.lease}
                 and state = 'waiting'`)
           ),
-        waiting: Effect.map(
-          repeatable(sql<{ readonly count: number; readonly next: number | null }>`
-            select count(*)::int as count, extract(epoch from min(due_at) - now())::float8 as next
+        nextIn: Effect.map(
+          // Index: webhook_delivery_next.
+          repeatable(sql<{ readonly next: number | null }>`
+            select extract(epoch from min(due_at) - now())::float8 as next
             from webhook_delivery where state = 'waiting'`),
-          ([row]) => ({ count: row?.count ?? 0, nextIn: row?.next ?? undefined })
+          ([row]) => row?.next ?? undefined
+        ),
+        waiting: Effect.map(
+          repeatable(sql<{ readonly count: number }>`
+            select count(*)::int as count from webhook_delivery where state = 'waiting'`),
+          ([row]) => row?.count ?? 0
         )
       })
     })

@@ -18,7 +18,7 @@ import { signed } from "#src/outbound/signature.ts"
 import { announcements } from "#src/store/announcements.ts"
 import { Db } from "#src/store/Db.ts"
 import { type Claimed, Deliveries } from "./Deliveries.ts"
-import { delayAfter, patienceSeconds, retryAfterSeconds } from "./retries.ts"
+import { delayAfter, patienceSeconds, patienceTries, retryAfterSeconds } from "./retries.ts"
 
 const atOnce = 256
 const timeoutMs = 15_000
@@ -26,6 +26,8 @@ const timeoutMs = 15_000
 const maxAnswerBytes = 16 * 1024
 /** A look even if nobody said anything, for a notification that was lost. */
 const longestSleep = 30
+/** Between counts of the backlog, which may be long. */
+const countEvery = "15 seconds"
 /** Until the key that sealed a secret may be back. */
 const withoutKey = 600
 
@@ -95,8 +97,7 @@ export const layer = Layer.effectDiscard(
       if (status === 410) {
         return yield* deliveries.disable(delivery, record, "The endpoint answered 410: it is gone for good")
       }
-      // Somebody who was away for long is not judged by the first try.
-      if (delivery.failed > 0 && delivery.failingFor >= patienceSeconds) {
+      if (delivery.failed + 1 >= patienceTries && delivery.failingFor >= patienceSeconds) {
         return yield* deliveries.disable(delivery, record, "Nothing arrived at the endpoint for five days")
       }
       const retryAfter =
@@ -148,14 +149,17 @@ export const layer = Layer.effectDiscard(
               )
             )
       if (claimed.length > 0) return
-      const state = yield* deliveries.waiting
-      yield* Metric.update(waiting, state.count)
+      const nextIn = yield* deliveries.nextIn
       // What is due and was not claimed waits for a try that is under way, whose end wakes us.
-      const due = state.nextIn === undefined || state.nextIn <= 0 ? longestSleep : state.nextIn
+      const due = nextIn === undefined || nextIn <= 0 ? longestSleep : nextIn
       const sleep = Math.max(0.05, Math.min(underWay > 0 ? 2 : longestSleep, due))
       yield* Effect.timeoutOption(Queue.take(woken), sleep * 1000)
     })
     yield* Effect.forkScoped(Effect.forever(persistent("deliver webhooks", step)))
+    const counted = Effect.tap(deliveries.waiting, (count) => Metric.update(waiting, count))
+    yield* Effect.forkScoped(
+      Effect.forever(Effect.delay(persistent("count what waits for webhooks", counted), countEvery))
+    )
   })
 )
 

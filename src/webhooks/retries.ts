@@ -6,8 +6,12 @@ const delays = [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 const jitter = 0.1
 const longestWait = 86_400
 
-/** An endpoint that took nothing for so long is disabled. */
+/**
+ * An endpoint that took nothing for so long is disabled by an event that failed so many times itself, which takes hours.
+ * Where events are rare, the days before this one tell nothing of how the endpoint is now.
+ */
 export const patienceSeconds = 5 * 86_400
+export const patienceTries = 5
 
 /** Seconds after `failed` failures until the next try; undefined: there is none. */
 export const delayAfter = (
