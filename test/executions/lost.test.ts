@@ -2,7 +2,19 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { sh } from "#test/setup/containers.ts"
-import { Containers, create, ended, executionPlane, isRunning, makeProject, until } from "./world.ts"
+import {
+  Containers,
+  create,
+  ended,
+  executionPlane,
+  isRunning,
+  makeProject,
+  printed,
+  read,
+  readyOf,
+  until,
+  untilReason
+} from "./world.ts"
 
 layer(executionPlane({ hostLostMs: 3_000, graceMs: 1_000 }), {
   excludeTestServices: true,
@@ -23,6 +35,25 @@ layer(executionPlane({ hostLostMs: 3_000, graceMs: 1_000 }), {
         yield* Effect.promise(() => engine.restart())
         assert.strictEqual((yield* ended(lost)).status, "failed")
         assert.strictEqual(engine.podman("ps", "-a", "-q", "--filter", `label=svc.execution=${lost}`), "")
+      }),
+    110_000
+  )
+
+  it.effect(
+    "is waited for by what has not begun, which says so and runs once it is back",
+    () =>
+      Effect.gen(function* () {
+        const engine = yield* Containers
+        yield* Effect.promise(() => engine.kill())
+        const early = yield* create({ command: sh("echo here") })
+        const told = yield* untilReason(early, "EngineUnreachable")
+        assert.strictEqual(told["status"], "false")
+        assert.include(String(told["message"]), "does not answer")
+        assert.strictEqual((yield* read(early)).body.status, "starting")
+        yield* Effect.promise(() => engine.restart())
+        assert.strictEqual((yield* ended(early)).status, "succeeded")
+        assert.strictEqual(yield* printed(early), "here\n")
+        assert.deepInclude(yield* readyOf(early), { status: "true", reason: "Converged" })
       }),
     110_000
   )

@@ -1,8 +1,10 @@
 /** A host without a container engine: what is asked for waits there, holds a place and an amount, and lets go of both. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { ExecutionOptions } from "#src/executions/options.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { base, makeProject, project, read, small, until } from "./world.ts"
+import { base, makeProject, project, read, readyOf, small, until, untilReason } from "./world.ts"
 
 const ask = Effect.flatMap(Plane, ({ call }) =>
   call("POST", base, {
@@ -83,3 +85,33 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
     )
   }
 )
+
+const brief = Layer.unwrap(
+  Effect.map(ExecutionOptions, (defaults) =>
+    testPlane({ containerSocket: "none" }).pipe(
+      Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, engineMs: 3_000 }))
+    )
+  )
+)
+
+layer(brief, { excludeTestServices: true, timeout: "1 minute" })("an execution without an engine", (it) => {
+  it.effect("is accepted and says what is missing; after a deadline it fails, and gives back its place", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      yield* makeProject
+      const made = yield* ask
+      assert.deepStrictEqual([made.status, made.body.status], [202, "starting"])
+      const waiting = yield* untilReason(made.body.id, "HostDependencyMissing")
+      assert.include(String(waiting["message"]), "apt-get install")
+      const over = yield* until(made.body.id, ({ finishedAt }) => finishedAt !== null, "given up")
+      assert.deepStrictEqual([over.status, over.errorCode, over.startedAt], ["failed", "start_failed", null])
+      assert.match(over.error, /no container engine for 3 s.*apt-get install/)
+      const told = yield* untilReason(made.body.id, "ExecutionFailed")
+      assert.include(String(told["message"]), "start_failed")
+      // Nothing is left to be done for it, and nothing is reserved any more.
+      assert.strictEqual((yield* readyOf(made.body.id))["status"], "true")
+      const [open] = yield* sql("select count(*)::int as count from budget_entry where settled_at is null")
+      assert.strictEqual(open?.["count"], 0)
+    })
+  )
+})

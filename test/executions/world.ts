@@ -65,6 +65,33 @@ export const ended = (id: string) =>
   until(id, ({ finishedAt, cleanupStatus }) => finishedAt !== null && cleanupStatus === "confirmed", "ended")
 export const isRunning = (id: string) => until(id, ({ status }) => status === "running", "running")
 
+/** What operators are told of it: the condition that matters, with its reason and its sentence. */
+export const readyOf = Effect.fnUntraced(function* (id: string) {
+  const { sql } = yield* Plane
+  const [row] = yield* sql(
+    `select c->>'status' as status, c->>'reason' as reason, c->>'message' as message
+     from resource, jsonb_array_elements(conditions) c where uid = '${id}' and c->>'type' = 'Ready'`
+  )
+  return row ?? {}
+})
+
+export const untilReason = (id: string, reason: string) =>
+  Effect.gen(function* () {
+    let last: Record<string, unknown> = {}
+    return yield* Effect.gen(function* () {
+      for (;;) {
+        last = yield* readyOf(id)
+        if (last["reason"] === reason) return last
+        yield* Effect.sleep("100 millis")
+      }
+    }).pipe(
+      Effect.timeoutOrElse({
+        duration: "30 seconds",
+        orElse: () => Effect.die(new Error(`never ${reason}: ${JSON.stringify(last)}`))
+      })
+    )
+  })
+
 interface Entry {
   readonly id: string
   readonly stream: string
