@@ -12,7 +12,14 @@ import { outside } from "#src/engine/outside.ts"
 import type { Resource, Retryable } from "#src/engine/Reconciler.ts"
 import { type Hydration, Hydrations } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
-import { askPosition, type Follower, slotOf, standbyKey } from "#src/infra/postgres-standby.ts"
+import {
+  askLog,
+  askPosition,
+  type Follower,
+  slotOf,
+  standbyKey,
+  whyNever
+} from "#src/infra/postgres-standby.ts"
 import { scramMatches } from "#src/infra/scram.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
@@ -32,6 +39,8 @@ export const ReplicaOptions = Context.Reference<ReplicaOptions>("svc/reconcilers
 
 /** A server that hangs is told from one that works in this time, and holds up nobody else. */
 export const patience = "3 seconds"
+/** In this time a standby has replayed what it has, and has asked its primary several times. */
+const soonMs = 5_000
 /** Starts in a row that failed, after which the data counts as damaged. */
 export const damagedAfter = 3
 
@@ -65,6 +74,8 @@ export interface Seen {
 
 /** The parts of `Seen` that depend on what is found. */
 interface Finding {
+  /** It runs, and should have found its primary by now. */
+  readonly alone?: boolean
   readonly state?: DatabaseReplica["state"]
   readonly problem?: string
   readonly due?: { readonly act: Act; readonly message: string }
@@ -96,7 +107,8 @@ export const standbyLook = Effect.gen(function* () {
       return { due: { act: "slot", message: "the primary keeps no log for it" }, state: "catching_up" }
     if (follower.lost)
       return { due: { act: "copy", message: "the log that it needs is gone" }, problem: "It fell off" }
-    if (follower.connection !== null) {
+    // One that has just connected may be refused yet, which is no sign that it follows.
+    if (follower.connection !== null && follower.connection !== "startup") {
       return {
         state: follower.connection === "streaming" ? "streaming" : "catching_up",
         ...(follower.connection === "streaming" ? {} : { pollAfter: 2_000 }),
@@ -111,8 +123,25 @@ export const standbyLook = Effect.gen(function* () {
     const problem = `It does not follow the primary since ${new Date(aloneSince).toISOString()}`
     return now - aloneSince > options.aloneMs
       ? { state: "down", problem, due: { act: "copy", message: "it does not come back" } }
-      : { state: now - aloneSince > 10_000 ? "down" : state, problem, pollAfter: 2_000 }
+      : {
+          state: now - aloneSince > 10_000 ? "down" : state,
+          problem,
+          pollAfter: 2_000,
+          alone: running && now - aloneSince > soonMs
+        }
   }
+
+  /** Why it is of no use to wait for it; undefined: it is, or nobody can tell. */
+  const neverFollows = Effect.fnUntraced(function* (uid: string, number: number, before: boolean) {
+    const endpoint = yield* retryable(servers.endpoint(uid))
+    const position = yield* positionOf(standbyKey(uid, number))
+    if (Option.isNone(endpoint) || Option.isNone(position)) return undefined
+    return whyNever(
+      yield* retryable(outside("postgres.log", "read")(askLog(endpoint.value))),
+      position.value,
+      before
+    )
+  })
 
   /** Whether a change of the password has reached a standby. */
   const knowsPassword = Effect.fnUntraced(function* (
@@ -156,6 +185,10 @@ export const standbyLook = Effect.gen(function* () {
       if (fault !== undefined) return { due: { act: "mend", message: `${fault.field} ${fault.message}` } }
       if (found.initialised) {
         const finding = following(found, primary, follower, now)
+        const why =
+          finding.alone === true ? yield* neverFollows(uid, number, found.era < primary.era) : undefined
+        if (why !== undefined)
+          return { state: "down", problem: `It cannot follow: ${why}`, due: { act: "copy", message: why } }
         if (finding.due !== undefined || found.credentialVersion === spec.credentialVersion) return finding
         return (yield* knowsPassword(resource, found))
           ? { ...finding, due: { act: "disconnect", message: "sessions are left from an older password" } }
@@ -167,7 +200,7 @@ export const standbyLook = Effect.gen(function* () {
         ...(wait > 0 ? { pollAfter: wait } : { due: { act: "copy", message: "it has no data" } })
       }
     })
-    const { state = "down", problem = null, ...rest } = yield* find
+    const { state = "down", problem = null, alone: _, ...rest } = yield* find
     const port = found?.port ?? null
     const lagBytes = follower?.lagBytes ?? null
     const running = found?.process._tag === "Running" && port !== null

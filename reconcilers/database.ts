@@ -19,7 +19,8 @@ const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted 
   uid,
   fence,
   sku: spec.sku,
-  archived: true
+  archived: true,
+  followed: spec.replicas > 0
 })
 
 /** What has to come into the place of the data folder first; undefined: the right one is there. */

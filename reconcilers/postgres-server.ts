@@ -32,6 +32,8 @@ export interface ServerWanted {
   readonly archived: boolean
   /** For a standby: the server that it follows, and the slot there. */
   readonly follows?: { readonly uid: string; readonly slot: string }
+  /** Whether standbys follow it. */
+  readonly followed?: boolean
 }
 
 /** Time left on a certificate when it is replaced. */
@@ -309,11 +311,12 @@ export const serverCare = Effect.gen(function* () {
 /** A standby with room for fewer connections than its primary could not start after the primary had shrunk. */
 const mostConnections = Math.max(...Object.values(databaseSizes).map(({ maxConnections }) => maxConnections))
 
-const shapeOf = ({ sku, archived, follows }: ServerWanted): ServerShape => ({
+const shapeOf = ({ sku, archived, follows, followed }: ServerWanted): ServerShape => ({
   size:
     follows === undefined ? databaseSizes[sku] : { ...databaseSizes[sku], maxConnections: mostConnections },
   archived,
-  follows
+  follows,
+  replicated: follows !== undefined || followed === true
 })
 
 /** Messages of the adapters are made for people; what went wrong out there may go right later. */

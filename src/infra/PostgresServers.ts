@@ -112,6 +112,8 @@ export interface ServerShape {
   readonly archived: boolean
   /** For a standby: whom it follows. */
   readonly follows: { readonly uid: string; readonly slot: string } | undefined
+  /** Whether standbys follow it, or would if it took the primary's place. */
+  readonly replicated: boolean
 }
 
 const startSeconds = 60
@@ -389,7 +391,7 @@ export class PostgresServers extends Context.Service<
             now?.port === undefined ? Option.none() : Option.some(endpoint(now))
           ),
 
-        wantedFiles: Effect.fnUntraced(function* (uid, server, { size, archived, follows }) {
+        wantedFiles: Effect.fnUntraced(function* (uid, server, { size, archived, follows, replicated }) {
           const now = yield* assigned(uid)
           const primary = follows === undefined ? undefined : yield* assigned(follows.uid)
           if (now?.port === undefined || now.certificate === undefined || server.certificate === undefined) {
@@ -409,6 +411,7 @@ export class PostgresServers extends Context.Service<
               follows === undefined || primary?.port === undefined
                 ? undefined
                 : { port: primary.port, slot: follows.slot },
+            replicated,
             certificate: file,
             key: file,
             systemUsers

@@ -22,6 +22,8 @@ export interface PostgresSettings {
   readonly archiveDir: string | undefined
   /** For a standby: where its primary listens, and which slot keeps the log for it. */
   readonly follows: { readonly port: number; readonly slot: string } | undefined
+  /** Whether standbys follow it, or would if it took the primary's place. */
+  readonly replicated: boolean
   /** File names in the folder of certificates. */
   readonly certificate: string
   readonly key: string
@@ -102,6 +104,9 @@ export const renderConfig = (settings: PostgresSettings): string => {
           "archive_timeout = 60s"
         ]),
     ...followingLines(settings),
+    // One that has just taken the primary's place has no slots yet: what the other standby still needs of the log must
+    // outlive the checkpoints until that one is there again.
+    ...(settings.replicated ? ["wal_keep_size = 64MB"] : []),
     // A standby that is away for longer is copied again: it must not fill the disk.
     "max_slot_wal_keep_size = 4GB",
     "min_wal_size = 32MB",

@@ -50,10 +50,55 @@ export const askFollowers = (endpoint: PostgresEndpoint) =>
      where starts_with(s.slot_name::text, 'svc_replica_') order by 1`
   ).pipe(Effect.flatMap((rows) => Effect.mapError(decodeFollowers(rows), notUnderstood)))
 
+/** What a primary still has of its log. Places are numbers that can be compared with those of `Position`. */
+export const Log = Schema.Struct({
+  /** Where its timeline begins: what a standby has of an earlier one ends there, or is no part of this history. */
+  begins: Schema.Number,
+  oldest: Schema.Number,
+  segmentBytes: Schema.Number
+})
+export type Log = typeof Log.Type
+const decodeLog = Schema.decodeUnknownEffect(Schema.Tuple([Log]))
+
+/** The last line of a timeline's history file says where it left the one before; the first timeline has no file. */
+export const askLog = (endpoint: PostgresEndpoint) =>
+  askRows(
+    endpoint,
+    `select coalesce(pg_wal_lsn_diff((select (regexp_matches(pg_read_file('pg_wal/' || history, true),
+           '\\t([0-9A-F]+/[0-9A-F]+)\\t[^\\n]*\\n?$'))[1]::pg_lsn), '0/0'), 0)::float8 as begins,
+       coalesce((select min(('x' || substr(name, 9, 8))::bit(32)::bigint * 4294967296
+             + ('x' || substr(name, 17, 8))::bit(32)::bigint * size)
+           from pg_ls_waldir() where name ~ '^[0-9A-F]{24}$'), 0)::float8 as oldest,
+       size::float8 as "segmentBytes"
+     from (select setting::bigint as size, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.history' as history
+       from pg_settings where name = 'wal_segment_size') as log`
+  ).pipe(
+    Effect.flatMap((rows) => Effect.mapError(decodeLog(rows), notUnderstood)),
+    Effect.map(([log]) => log)
+  )
+
+/**
+ * Why a standby that has no connection can never have one; undefined: it can. One that is past the place where the
+ * primary's timeline begins went on in another history. The log is asked for from the beginning of a segment, so one
+ * that has the first half of a record, but not in the segment of that place, keeps what the primary has otherwise.
+ */
+export const whyNever = (
+  { begins, oldest, segmentBytes }: Log,
+  { received, replayed }: Pick<Position, "received" | "replayed">,
+  /** Whether it has not followed since the timeline began. */
+  before: boolean
+): string | undefined => {
+  const segmentOf = (place: number) => Math.floor(place / segmentBytes)
+  if (before && (replayed > begins || segmentOf(received) > segmentOf(begins)))
+    return "it has log that is no part of the primary's history"
+  return segmentOf(received) * segmentBytes < oldest ? "the log that it needs is gone" : undefined
+}
+
 /** How far a standby is. */
 export const Position = Schema.Struct({
   /** What it has of the log, replayed or not, as a number that can be compared. */
   received: Schema.Number,
+  replayed: Schema.Number,
   receiving: Schema.Boolean,
   /** Age of the newest change that it has replayed; null: it has seen none since it started. */
   ageSeconds: Schema.NullOr(Schema.Number)
@@ -66,6 +111,7 @@ export const askPosition = (endpoint: PostgresEndpoint) =>
     endpoint,
     `select greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0'), pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'),
          0)::float8 as received,
+       coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::float8 as replayed,
        exists (select from pg_stat_wal_receiver) as receiving,
        extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp())::float8 as "ageSeconds"`
   ).pipe(

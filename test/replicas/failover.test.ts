@@ -13,14 +13,15 @@ import {
   type DatabaseWorld,
   databaseRemains,
   databaseWorld,
+  disturb,
   folderOf,
   makeDatabase
 } from "#test/setup/databases.ts"
 import {
   eventually,
+  freeze,
   makeReplicated,
   postmaster,
-  processesOf,
   rowsIn,
   seen,
   settle,
@@ -218,14 +219,13 @@ it.live(
       const world = yield* databaseWorld
       const resource = yield* filled(world)
       const second = standby(world, resource, 2)
-      const frozen = processesOf(postmaster(world, second))
-      for (const pid of frozen) process.kill(pid, "SIGSTOP")
+      const thaw = freeze(postmaster(world, second))
       yield* lose(world, resource)
       const crash = crashUpon("postgres.start")
       yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
       yield* insert(world, resource)
       yield* lose(world, resource)
-      for (const pid of frozen) process.kill(pid, "SIGCONT")
+      thaw()
 
       const refused = yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))
       assert.isTrue(Exit.isFailure(refused))
@@ -236,3 +236,40 @@ it.live(
     }).pipe(Effect.scoped),
   3 * minutes
 )
+
+/** Finished segments of the log, and a checkpoint after which those that nobody is known to need are removed. */
+const logGoesOn = (world: DatabaseWorld, resource: DatabaseResource, segments: number) =>
+  Effect.gen(function* () {
+    for (let n = 0; n < segments; n++) {
+      yield* insert(world, resource)
+      yield* disturb("select pg_switch_wal()")(world, resource)
+    }
+    yield* disturb("checkpoint")(world, resource)
+  })
+
+for (const { what, segments, copied } of [
+  { what: "goes on, whatever was written before it has a slot again", segments: 3, copied: false },
+  { what: "is copied again at once when the log has gone on for too long", segments: 20, copied: true }
+]) {
+  it.live(
+    `a standby that outlives a failover ${what}`,
+    () =>
+      Effect.gen(function* () {
+        const world = yield* databaseWorld
+        const resource = yield* filled(world)
+        const second = standby(world, resource, 2)
+        const folder = fs.statSync(dataOf(world, second)).ino
+        // It is away, so that the other one is chosen, and until the log has gone on.
+        const thaw = freeze(postmaster(world, second))
+        yield* lose(world, resource)
+        const crash = crashUpon("postgres.start")
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
+        yield* logGoesOn(world, resource, segments)
+        thaw()
+        yield* settle(world, resource, { settleMs: 30_000 })
+        yield* everywhere(world, resource, 1000 + segments)
+        assert.strictEqual(fs.statSync(dataOf(world, second)).ino !== folder, copied)
+      }).pipe(Effect.scoped),
+    3 * minutes
+  )
+}

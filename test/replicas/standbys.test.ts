@@ -15,9 +15,9 @@ import {
 import {
   changed,
   eventually,
+  freeze,
   makeReplicated,
   postmaster,
-  processesOf,
   rowsIn,
   seen,
   settle,
@@ -90,8 +90,7 @@ it.live(
       yield* asApplication(world, resource, (sql) => sql.unsafe("create table ledger (n int)"))
       const [first, second] = [standby(world, resource, 1), standby(world, resource, 2)]
 
-      const frozen = processesOf(postmaster(world, first))
-      for (const pid of frozen) process.kill(pid, "SIGSTOP")
+      const thaw = freeze(postmaster(world, first))
       yield* asApplication(world, resource, (sql) =>
         sql.unsafe("insert into ledger select generate_series(1, 100000)")
       )
@@ -108,7 +107,7 @@ it.live(
           )
         })
       )
-      for (const pid of frozen) process.kill(pid, "SIGCONT")
+      thaw()
       yield* eventually(
         "it has caught up",
         Effect.map(rowsIn(world, first), (n) => n === 100_000)

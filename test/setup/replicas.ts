@@ -83,9 +83,26 @@ export const postmaster = (world: DatabaseWorld, resource: DatabaseResource): nu
   )
 
 /** Main process and children of a server. */
-export const processesOf = (pid: number): ReadonlyArray<number> => {
+const processesOf = (pid: number): ReadonlyArray<number> => {
   const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim()
   return [pid, ...(children === "" ? [] : children.split(" ").map(Number))]
+}
+
+/** Stops every process of a server where it is; answers what lets them go on. */
+export const freeze = (pid: number): (() => void) => {
+  // A session that was just ending may be gone before the signal, or before the next one.
+  const signal = (one: number, name: NodeJS.Signals) => {
+    try {
+      process.kill(one, name)
+    } catch (error) {
+      if (one === pid || !(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error
+    }
+  }
+  const frozen = processesOf(pid)
+  for (const one of frozen) signal(one, "SIGSTOP")
+  return () => {
+    for (const one of frozen) signal(one, "SIGCONT")
+  }
 }
 
 export const rowsIn = (world: DatabaseWorld, resource: DatabaseResource) =>
