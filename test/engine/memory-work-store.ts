@@ -1,20 +1,17 @@
 /**
- * The state store as the engine sees it, in memory: the queue, the resources, and the few ways in which users change
- * what they want. It passes the same suite as Postgres, so what the simulation proves over it holds there too, as
- * far as each call is one atomic step.
+ * The state store as the engine sees it, in memory: the queue and what runs record, over what people want. It passes
+ * the same suite as Postgres, so what the simulation proves over it holds there too, as far as each call is one atomic
+ * step.
  *
  * Every method is one such step and answers at once. Time is the clock it is given. A {@link Flaw} breaks one promise
  * on purpose, to prove that the simulation notices.
  */
-import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Json } from "#schemas/kind.ts"
 import {
   type Claimed,
   type KindRoom,
   type Lease,
-  type Paused,
   priorityPenalty,
   type QueueStats,
   type Recorded,
@@ -22,33 +19,23 @@ import {
   type StatusChange,
   type WorkStore
 } from "#src/engine/WorkStore.ts"
-import type { PauseTarget } from "#src/store/Interventions.ts"
-import type { Flaw, NewResource, PauseRow, ResourceRow, WorkRow } from "./memory-rows.ts"
+import { DesiredRows } from "./memory-desired-rows.ts"
+import type { Flaw, ResourceRow, WorkRow } from "./memory-rows.ts"
 
-export class MemoryStore {
-  readonly resources = new Map<string, ResourceRow>()
-  readonly work = new Map<string, WorkRow>()
+export class MemoryStore extends DesiredRows {
   /** Revisions of rows that are gone: what waits for one of them must learn of it. */
   readonly tombstones = new Map<string, bigint>()
-  readonly pauses: Array<PauseRow> = []
   readonly events: Array<{ readonly uid: string; readonly reason: string; readonly message: string }> = []
-  /** Called whenever something may have become due. */
-  announce: () => void = () => undefined
-  private revision = 0n
   private token = 0n
-  private retries = 0
-  readonly #now: () => number
   readonly #flaws: ReadonlySet<Flaw>
 
   constructor(now: () => number, flaws: ReadonlySet<Flaw> = new Set()) {
-    this.#now = now
+    super(now)
     this.#flaws = flaws
   }
 
-  // What the engine does ---------------------------------------------------------------------------------------
-
   claim(rooms: ReadonlyArray<KindRoom>, leaseMs: number): ReadonlyArray<Claimed> {
-    const now = this.#now()
+    const now = this.now()
     return rooms.flatMap(({ kind, room, fullOrgs, urgent = false }) =>
       [...this.work.values()]
         .filter((row) => row.kind === kind && this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
@@ -73,7 +60,7 @@ export class MemoryStore {
   }
 
   record(results: ReadonlyArray<Recorded>): ReadonlyArray<Lease> {
-    const now = this.#now()
+    const now = this.now()
     const kept = results.filter((result) => this.#held(result.lease) !== undefined)
     const written = new Set(kept.map((result) => result.lease.uid))
     for (const result of kept) {
@@ -90,26 +77,26 @@ export class MemoryStore {
       const row = this.#held(lease)
       if (row === undefined) continue
       this.#give(row)
-      this.#reschedule(row, this.#now() - lease.lateBy)
+      this.#reschedule(row, this.now() - lease.lateBy)
       this.announce()
     }
   }
 
   cascade(orgId: string, uid: string): void {
-    for (const child of this.#children(orgId, uid)) {
+    for (const child of this.children(orgId, uid)) {
       if (child.deleting) continue
-      this.#markDeleting(child)
-      this.#touch(child.uid)
+      this.markDeleting(child)
+      this.touch(child.uid)
     }
   }
 
   nextDueIn(kinds: ReadonlyArray<string>): Option.Option<number> {
     const due = [...this.work.values()].filter((row) => kinds.includes(row.kind)).map((row) => row.dueAt)
-    return due.length === 0 ? Option.none() : Option.some(Math.min(...due) - this.#now())
+    return due.length === 0 ? Option.none() : Option.some(Math.min(...due) - this.now())
   }
 
   stats(): ReadonlyArray<QueueStats> {
-    const now = this.#now()
+    const now = this.now()
     return [...Map.groupBy(this.work.values(), (row) => row.kind)].map(([kind, rows]) => {
       const late = rows.filter((row) => row.dueAt <= now).map((row) => now - row.dueAt)
       return { kind, depth: rows.length, due: late.length, oldestDueMs: Math.max(0, ...late) }
@@ -118,7 +105,7 @@ export class MemoryStore {
 
   /** Makes everything due for a routine look at once, as a long sleep or an outage of everything does. */
   makeRoutineDue(): void {
-    const now = this.#now()
+    const now = this.now()
     for (const row of this.work.values()) {
       row.dueAt = now
       row.rank = now + priorityPenalty[2]
@@ -131,100 +118,11 @@ export class MemoryStore {
     return { conditions: row?.conditions ?? [], differences: row?.differences ?? [] }
   }
 
-  // What users do ----------------------------------------------------------------------------------------------
-
-  create(resource: NewResource): boolean {
-    const parent = resource.parentUid === null ? undefined : this.resources.get(resource.parentUid)
-    if (resource.parentUid !== null && (parent === undefined || parent.deleting)) return false
-    const { orgId, uid, kind } = resource
-    const now = this.#now()
-    this.resources.set(uid, {
-      ...resource,
-      secrets: new Set(resource.secrets),
-      generation: 1,
-      revision: ++this.revision,
-      status: null,
-      phase: "pending",
-      phaseSince: now,
-      observedGeneration: 0,
-      conditions: [],
-      differences: [],
-      settled: false,
-      deleting: false
-    })
-    this.work.set(uid, {
-      orgId,
-      uid,
-      kind,
-      dueAt: now,
-      rank: now,
-      attempt: 0,
-      again: false,
-      leaseToken: null,
-      leaseUntil: null,
-      waitingOn: null,
-      lastError: null,
-      retryToken: null,
-      handledRetry: null
-    })
-    this.announce()
-    return true
-  }
-
-  update(uid: string, spec: Json): boolean {
-    const row = this.resources.get(uid)
-    if (row === undefined || row.deleting) return false
-    if (!isDeepStrictEqual(row.spec, spec)) row.generation++
-    row.spec = spec
-    row.revision = ++this.revision
-    this.#touch(uid, { keepWaiting: false })
-    return true
-  }
-
-  /** Asks for the deletion of a resource and of everything in it. */
-  delete(uid: string): boolean {
-    const row = this.resources.get(uid)
-    if (row === undefined) return false
-    for (const child of this.#children(row.orgId, uid)) this.delete(child.uid)
-    this.#markDeleting(row)
-    this.#touch(uid, { keepWaiting: false })
-    return true
-  }
-
-  retry(uid: string): string {
-    const token = `retry-${++this.retries}`
-    const row = this.work.get(uid)
-    if (row === undefined) return token
-    row.retryToken = token
-    row.attempt = 0
-    this.#touch(uid, { keepWaiting: false })
-    return token
-  }
-
-  pause(orgId: string, target: PauseTarget, forMs: number | null): void {
-    this.#unpause(orgId, target)
-    const until = forMs === null ? null : this.#now() + forMs
-    this.pauses.push({ orgId, ...target, by: "somebody", reason: "a reason", until })
-    this.#touchCovered(orgId, target)
-  }
-
-  resume(orgId: string, target: PauseTarget): void {
-    this.#unpause(orgId, target)
-    this.#touchCovered(orgId, target)
-  }
-
-  pausedNow(resource: ResourceRow): Paused | null {
-    const found = this.pauses.find((pause) => this.#covers(pause, resource))
-    if (found === undefined) return null
-    const endsIn = found.until === null ? null : found.until - this.#now()
-    return { by: found.by, reason: found.reason, endsIn }
-  }
-
   // Steps ------------------------------------------------------------------------------------------------------
 
   #isLeased(row: WorkRow): boolean {
     if (row.leaseUntil === null || this.#flaws.has("leases ignored")) return false
-    return this.#flaws.has("leases never end") || row.leaseUntil >= this.#now()
+    return this.#flaws.has("leases never end") || row.leaseUntil >= this.now()
   }
 
   #isDue(row: WorkRow, now: number): boolean {
@@ -251,7 +149,7 @@ export class MemoryStore {
 
   /** Moves the due time behind the end of the lease. */
   #hide(row: WorkRow, leaseMs: number): void {
-    row.leaseUntil = this.#now() + leaseMs
+    row.leaseUntil = this.now() + leaseMs
     this.#reschedule(row, row.leaseUntil)
   }
 
@@ -272,8 +170,8 @@ export class MemoryStore {
     row.again = false
     row.waitingOn = null
     const resource = this.resources.get(row.uid)!
-    const now = this.#now()
-    const inside = resource.deleting ? this.#children(row.orgId, row.uid) : []
+    const now = this.now()
+    const inside = resource.deleting ? this.children(row.orgId, row.uid) : []
     const { conditions, differences } = resource
     const settled =
       resource.settled &&
@@ -348,7 +246,7 @@ export class MemoryStore {
     const unaware = resource.deleting && !change.deleting && !this.#flaws.has("deletion overwritten")
     if (!unaware && resource.phase !== change.phase) {
       resource.phase = change.phase
-      resource.phaseSince = this.#now()
+      resource.phaseSince = this.now()
     }
     resource.status = change.status
     resource.conditions = change.conditions
@@ -369,52 +267,8 @@ export class MemoryStore {
       if (row.orgId !== resource.orgId || written.has(row.uid)) continue
       const waits = row.waitingOn === resource.uid && !this.#flaws.has("waiters not woken")
       const contains = gone && row.uid === resource.parentUid && !this.#flaws.has("parents not woken")
-      if (waits || contains) this.#touch(row.uid, { keepWaiting: false })
+      if (waits || contains) this.touch(row.uid, { keepWaiting: false })
     }
-  }
-
-  /** Makes it due now, or once the run that is under way has ended. */
-  #touch(uid: string, { keepWaiting } = { keepWaiting: true }): void {
-    const row = this.work.get(uid)
-    if (row === undefined) return
-    row.again = true
-    if (!keepWaiting) row.waitingOn = null
-    if (row.leaseUntil === null || row.leaseUntil <= this.#now()) row.dueAt = this.#now()
-    row.rank = row.dueAt
-    this.announce()
-  }
-
-  #markDeleting(row: ResourceRow): void {
-    if (row.phase !== "deleting") row.phaseSince = this.#now()
-    row.phase = "deleting"
-    row.deleting = true
-    row.revision = ++this.revision
-  }
-
-  #children(orgId: string, uid: string): ReadonlyArray<ResourceRow> {
-    return [...this.resources.values()].filter((row) => row.orgId === orgId && row.parentUid === uid)
-  }
-
-  #unpause(orgId: string, { scope, target }: PauseTarget): void {
-    const index = this.pauses.findIndex(
-      (pause) => pause.orgId === orgId && pause.scope === scope && pause.target === target
-    )
-    if (index >= 0) this.pauses.splice(index, 1)
-  }
-
-  #touchCovered(orgId: string, target: PauseTarget): void {
-    const pause = { orgId, ...target, by: "", reason: "", until: null }
-    for (const row of this.resources.values()) if (this.#covers(pause, row)) this.#touch(row.uid)
-  }
-
-  #covers({ orgId, scope, target, until }: PauseRow, resource: ResourceRow): boolean {
-    if (orgId !== resource.orgId || (until !== null && until <= this.#now())) return false
-    return (
-      scope === "organization" ||
-      (scope === "kind" && target === resource.kind) ||
-      (scope === "resource" && target === resource.uid) ||
-      (scope === "project" && (target === resource.projectId || target === resource.uid))
-    )
   }
 }
 
