@@ -2,6 +2,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import type { Settings } from "#src/config.ts"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { containerEngine, type Engine } from "#test/setup/containers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
@@ -10,14 +11,20 @@ export class Containers extends Context.Service<Containers, Engine>()("test/Cont
   static readonly layer = Layer.effect(Containers, containerEngine)
 }
 
-export const executionPlane = (values: Partial<ExecutionOptions> = {}) =>
+export const executionPlane = (
+  values: Partial<ExecutionOptions> = {},
+  settings: (engine: Engine) => Partial<Settings> = () => ({})
+) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { socket, registry } = yield* Containers
+      const engine = yield* Containers
+      const { socket, registry } = engine
       const defaults = yield* ExecutionOptions
-      return testPlane({ containerSocket: socket, registries: [registry, "docker.io", "*.pkg.dev"] }).pipe(
-        Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values }))
-      )
+      return testPlane({
+        containerSocket: socket,
+        registries: [registry, "docker.io", "*.pkg.dev"],
+        ...settings(engine)
+      }).pipe(Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values })))
     })
   ).pipe(Layer.provideMerge(Containers.layer))
 

@@ -59,6 +59,8 @@ export interface Engine {
   readonly kill: () => Promise<void>
   readonly restart: () => Promise<void>
   readonly podman: (...args: ReadonlyArray<string>) => string
+  /** A second runtime of this engine, by its name there, and the file that tells each time it was called. */
+  readonly sandbox: { readonly name: string; readonly calls: string }
 }
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -119,6 +121,13 @@ export const containerEngine = Effect.acquireRelease(
       [closed, open].map(({ host }) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`).join("\n")
     )
     fs.writeFileSync(path.join(folder, "no-auth.json"), "{}")
+    const sandbox = { name: "svc-sandbox", calls: path.join(folder, "sandbox.calls") }
+    const program = path.join(folder, "sandbox")
+    fs.writeFileSync(program, `#!/bin/sh\necho "$@" >> ${sandbox.calls}\nexec runc "$@"\n`, { mode: 0o755 })
+    fs.writeFileSync(
+      path.join(folder, "containers.conf"),
+      `[engine.runtimes]\n${sandbox.name} = ["${program}"]\n`
+    )
     const runtime = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") ? [] : ["--runtime", "runc"]
     const args = [
       ...["--root", path.join(folder, "root"), "--runroot", path.join(folder, "run")],
@@ -128,6 +137,7 @@ export const containerEngine = Effect.acquireRelease(
     const env = {
       ...process.env,
       CONTAINERS_REGISTRIES_CONF: path.join(folder, "registries.conf"),
+      CONTAINERS_CONF: path.join(folder, "containers.conf"),
       REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
     }
     const podman = (...more: ReadonlyArray<string>) => {
@@ -171,7 +181,8 @@ export const containerEngine = Effect.acquireRelease(
         service = serve(args, socket, env, log)
         await answers()
       },
-      podman
+      podman,
+      sandbox
     }
     const close = async () => {
       try {

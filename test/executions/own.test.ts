@@ -1,0 +1,81 @@
+/** The engine that the platform starts itself, from the first execution to `svc down`. */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Installation } from "#src/executions/Installation.ts"
+import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { sh } from "#test/setup/containers.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { beside } from "./beside.ts"
+import { base, Containers, create, ended, isRunning, makeProject, printed, until } from "./world.ts"
+
+/** The other engine only fills the registry; where that may be spoken to without TLS, hosts say in a file. */
+const registries = Effect.flatMap(Containers, ({ folder }) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const before = process.env["CONTAINERS_REGISTRIES_CONF"]
+      process.env["CONTAINERS_REGISTRIES_CONF"] = path.join(folder, "registries.conf")
+      return before
+    }),
+    (before) =>
+      Effect.sync(() => {
+        if (before === undefined) delete process.env["CONTAINERS_REGISTRIES_CONF"]
+        else process.env["CONTAINERS_REGISTRIES_CONF"] = before
+      })
+  )
+)
+const plane = testPlane().pipe(
+  Layer.provideMerge(Layer.effectDiscard(registries)),
+  Layer.provideMerge(Containers.layer)
+)
+
+layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("an engine of our own", (it) => {
+  it.effect(
+    "is started by the first execution, runs it, keeps what it prints, and leaves nothing when all is stopped",
+    () =>
+      Effect.gen(function* () {
+        const { call, dataDir } = yield* Plane
+        yield* makeProject
+        const storage = path.join(dataDir, "containers")
+        const pidFile = path.join(storage, "podman.pid")
+        assert.isFalse(fs.existsSync(pidFile))
+        // It could be started: that is enough for users.
+        assert.isTrue((yield* call("GET", `${base}/availability`)).body.ready)
+        const first = yield* create({ command: sh("echo out; echo err >&2; exit 3") })
+        const done = yield* ended(first)
+        assert.deepStrictEqual([done.status, done.exitCode, done.errorCode], ["failed", 3, null], done.error)
+        assert.match(done.imageDigest, /^sha256:/)
+        assert.strictEqual(yield* printed(first), "out\n")
+        assert.strictEqual(yield* printed(first, "stderr"), "err\n")
+
+        const pid = Number(fs.readFileSync(pidFile, "utf8"))
+        const looping = yield* create({
+          command: sh("echo on; while :; do busybox sleep 0.2; done"),
+          env: { PATH: "/bin" }
+        })
+        yield* isRunning(looping)
+        assert.strictEqual(Number(fs.readFileSync(pidFile, "utf8")), pid)
+        // It dies: what runs goes on, and the next look starts it again.
+        process.kill(pid, "SIGKILL")
+        const early = yield* create({ command: sh("echo again") })
+        assert.strictEqual((yield* ended(early)).status, "succeeded")
+        assert.notStrictEqual(Number(fs.readFileSync(pidFile, "utf8")), pid)
+        yield* until(looping, ({ status }) => status === "running", "still running")
+        yield* call("POST", `${base}/${looping}/cancel`)
+        assert.strictEqual((yield* ended(looping)).status, "cancelled")
+        assert.strictEqual(yield* printed(looping), "on\n")
+
+        yield* Effect.gen(function* () {
+          const engine = yield* ContainerEngine
+          const { label } = yield* Installation
+          assert.deepStrictEqual(yield* engine.list(label, "svc.execution"), [])
+          yield* engine.stopAll(label, true)
+        }).pipe(Effect.provide(beside({})))
+        assert.isFalse(fs.existsSync(`/proc/${fs.readFileSync(pidFile, "utf8")}`))
+        assert.notInclude(fs.readFileSync("/proc/mounts", "utf8"), dataDir)
+      }),
+    110_000
+  )
+})
