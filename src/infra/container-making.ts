@@ -8,14 +8,14 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring } from "./container-calls.ts"
-import { forgetGoneNetworks, guardHost, networkOf } from "./container-network.ts"
+import { forgetGoneNetworks, guardHost, hasIpv6, networkOf } from "./container-network.ts"
 import type { ContainerPlan } from "./container-types.ts"
 
 export const makeMaking = Effect.fnUntraced(function* (call: Call) {
   const tidying = yield* Semaphore.make(1)
   const warned = yield* Effect.cached(
     Effect.logWarning(
-      "the firewall rules for containers could not be set (iptables, as root): they may reach this machine and metadata services"
+      "the firewall rules for containers could not be set (iptables and ip6tables, as root): they may reach this machine and metadata services"
     )
   )
   const forgetNetworks = Effect.asVoid(tidying.withPermit(forgetGoneNetworks))
@@ -56,7 +56,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call) {
   })
 
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
-    if (!(yield* guardHost)) yield* warned
+    if (!(yield* guardHost())) yield* warned
     yield* makeNetwork(plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     yield* call(
@@ -76,6 +76,8 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call) {
           Tty: false,
           HostConfig: {
             NetworkMode: plan.name,
+            // Every interface gives itself an address of that version, by which this machine is reached.
+            ...(hasIpv6() ? { Sysctls: { "net.ipv6.conf.all.disable_ipv6": "1" } } : {}),
             CapDrop: ["ALL"],
             SecurityOpt: ["no-new-privileges"],
             Privileged: false,

@@ -3,7 +3,7 @@
  * it: what comes from there reaches neither this machine (but for name look-ups) nor the addresses at which clouds
  * answer for a machine's credentials.
  */
-import { execFile, spawnSync } from "node:child_process"
+import { execFile } from "node:child_process"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
@@ -14,6 +14,12 @@ const prefix = "svcx"
 /** Podman's own range: it looks whether the host uses a part of it. */
 const base = 0x0a59_0000
 const slots = 4096
+
+/** Everything but look-ups of names. */
+const butNames = [
+  ["!", "-p", "udp"],
+  ["-p", "udp", "!", "--dport", "53"]
+] as const
 
 /** The n-th try to find a free piece for this container. */
 export const networkOf = (name: string, attempt: number) => {
@@ -27,37 +33,55 @@ export const networkOf = (name: string, attempt: number) => {
   }
 }
 
-const rules: ReadonlyArray<readonly [chain: string, ...match: ReadonlyArray<string>]> = [
-  ["INPUT", "-i", `${prefix}+`, "-j", "REJECT"],
-  ["INPUT", "-i", `${prefix}+`, "-p", "udp", "--dport", "53", "-j", "ACCEPT"],
-  ["FORWARD", "-i", `${prefix}+`, "-d", "169.254.0.0/16", "-j", "REJECT"],
-  // Destinations that another rule sent back to this machine come by here as well.
-  ["FORWARD", "-i", `${prefix}+`, "-o", `${prefix}+`, "-j", "REJECT"]
+/**
+ * Each stands by itself, so it matters neither in which order they are nor what others put before them: these tables
+ * are passed before the one in which Podman's plug-in for firewalls lets containers out, and what is dropped is gone.
+ * Look-ups of names are let through to anywhere, because some clouds answer them at a link-local address.
+ */
+const rules: ReadonlyArray<readonly [table: string, chain: string, ...match: ReadonlyArray<string>]> = [
+  // Where the container means to go, whatever other rules make of that; below, where it really comes out.
+  ...["169.254.0.0/16", "100.100.100.200/32"].flatMap((metadata) =>
+    butNames.map((what) => ["raw", "PREROUTING", "-i", `${prefix}+`, "-d", metadata, ...what] as const)
+  ),
+  ...butNames.map((what) => ["mangle", "INPUT", "-i", `${prefix}+`, ...what] as const),
+  ["mangle", "FORWARD", "-i", `${prefix}+`, "-o", `${prefix}+`]
 ]
 
-const iptables = (args: ReadonlyArray<string>): boolean =>
-  spawnSync("iptables", ["-w", "5", ...args], {
-    stdio: "ignore",
-    timeout: 10_000,
-    env: helperEnvironment()
-  }).status === 0
+/** Containers have no addresses of this version but those that every interface gives itself. */
+const rules6: typeof rules = [["raw", "PREROUTING", "-i", `${prefix}+`]]
 
-/** Puts the rules where they are missing, ahead of all others. False: this process may not, or there is no iptables. */
-export const guardHost: Effect.Effect<boolean> = Effect.sync(() =>
-  rules.every(
-    ([chain, ...match]) => iptables(["-C", chain, ...match]) || iptables(["-I", chain, "1", ...match])
-  )
-)
-
-const said = (args: ReadonlyArray<string>): Promise<string | undefined> =>
+const said = (program: string, args: ReadonlyArray<string>): Promise<string | undefined> =>
   new Promise((resolve) =>
     execFile(
-      "iptables",
-      ["-w", "5", ...args],
+      program,
+      args,
       { timeout: 10_000, env: helperEnvironment(), maxBuffer: 64 * 1024 * 1024 },
       (error, stdout) => resolve(error === null ? stdout : undefined)
     )
   )
+const iptables = (...args: ReadonlyArray<string>) => said("iptables", ["-w", "5", ...args])
+
+/**
+ * Puts the rules where they are missing. False: this process may not, or iptables or ip6tables is missing. `within`: a
+ * command that runs another one in a network of its own.
+ */
+export const guardHost = (within: ReadonlyArray<string> = []): Effect.Effect<boolean> =>
+  Effect.promise(async () => {
+    for (const [name, missing] of [
+      ["iptables", rules] as const,
+      ["ip6tables", hasIpv6() ? rules6 : []] as const
+    ])
+      for (const [table, chain, ...match] of missing) {
+        const [program = name, ...args] = [...within, name, "-w", "5", "-t", table]
+        const rule = [chain, ...match, "-j", "DROP"]
+        if ((await said(program, [...args, "-C", ...rule])) !== undefined) continue
+        if ((await said(program, [...args, "-I", ...rule])) === undefined) return false
+      }
+    return true
+  })
+
+/** Whether the kernel has that version at all. */
+export const hasIpv6 = (): boolean => fs.existsSync("/proc/sys/net/ipv6")
 
 const isolation = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"]
 
@@ -79,10 +103,10 @@ export const rulesOfGone = (
 export const forgetGoneNetworks: Effect.Effect<number> = Effect.promise(async () => {
   let count = 0
   for (const chain of isolation) {
-    const listing = (await said(["-S", chain])) ?? ""
+    const listing = (await iptables("-S", chain)) ?? ""
     for (const [, ...rule] of rulesOfGone(listing, (bridge) => fs.existsSync(`/sys/class/net/${bridge}`))) {
       // Somebody else may have been faster.
-      if ((await said(["-D", ...rule])) !== undefined) count++
+      if ((await iptables("-D", ...rule)) !== undefined) count++
     }
   }
   return count

@@ -1,0 +1,203 @@
+/**
+ * What the firewall rules for containers hold back, in a network that stands for a host: Podman's own plug-ins make the
+ * bridge, the container's network and their rules after ours, and what must not be reached really listens.
+ */
+import { spawn, spawnSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { guardHost, networkOf } from "#src/infra/container-network.ts"
+
+const run = (command: string, args: ReadonlyArray<string>, more: object = {}) => {
+  const done = spawnSync(command, args, { encoding: "utf8", timeout: 20_000, ...more })
+  if (done.status !== 0) throw new Error(`${command} ${args.join(" ")}: ${done.stdout}${done.stderr}`)
+  return done.stdout
+}
+const ip = (line: string) => run("ip", line.split(" "))
+
+const metadata = ["169.254.169.254", "100.100.100.200"]
+const elsewhere = "192.0.2.1"
+const name = `svc-guard-${process.pid}`
+const { bridge, subnet, gateway } = networkOf(name, 0)
+const other = networkOf(name, 1)
+
+/** Two containers of different networks on a host, and a machine behind it that has the addresses of metadata services. */
+const world = Effect.gen(function* () {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-net-"))
+  const host = `${name}-h`
+  const behind = `${name}-m`
+  const first = `${name}-c`
+  const second = `${name}-d`
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      for (const each of [first, second, host, behind]) spawnSync("ip", ["netns", "del", each])
+      fs.rmSync(folder, { recursive: true, force: true })
+    })
+  )
+  for (const each of [host, behind, first, second]) {
+    ip(`netns add ${each}`)
+    ip(`-n ${each} link set lo up`)
+  }
+  ip(`-n ${host} link add out0 type veth peer name out0 netns ${behind}`)
+  for (const [each, address] of [
+    [host, "192.0.2.2/24"],
+    [behind, `${elsewhere}/24`]
+  ]) {
+    ip(`-n ${each} addr add ${address} dev out0`)
+    ip(`-n ${each} link set out0 up`)
+  }
+  for (const address of metadata) {
+    ip(`-n ${behind} addr add ${address}/32 dev lo`)
+    ip(`-n ${host} route add ${address}/32 via ${elsewhere}`)
+  }
+  ip(`-n ${behind} route add default via 192.0.2.2`)
+  run("ip", ["netns", "exec", host, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"])
+
+  /** As Podman does it for a network with a bridge of that name. */
+  const attach = (container: string, network: { bridge: string; subnet: string; gateway: string }) => {
+    const plugin = (type: string, config: object) =>
+      run("ip", ["netns", "exec", host, `/usr/lib/cni/${type}`], {
+        input: JSON.stringify({ cniVersion: "0.4.0", name: container, type, ...config }),
+        env: {
+          PATH: process.env["PATH"],
+          CNI_COMMAND: "ADD",
+          CNI_CONTAINERID: container,
+          CNI_NETNS: `/run/netns/${container}`,
+          CNI_IFNAME: "eth0",
+          CNI_PATH: "/usr/lib/cni"
+        }
+      })
+    const made = plugin("bridge", {
+      bridge: network.bridge,
+      isGateway: true,
+      ipam: {
+        type: "host-local",
+        dataDir: path.join(folder, "ipam"),
+        ranges: [[{ subnet: network.subnet, gateway: network.gateway }]],
+        routes: [{ dst: "0.0.0.0/0" }]
+      }
+    })
+    plugin("firewall", {
+      backend: "iptables",
+      ingressPolicy: "same-bridge",
+      prevResult: JSON.parse(made)
+    })
+  }
+  return { host, behind, first, second, attach }
+})
+
+class World extends Context.Service<World, Effect.Success<typeof world>>()("test/World") {
+  static readonly layer = Layer.effect(World, world)
+}
+
+/** Answers on a port, over both versions of the protocol, until the test is over. */
+const listening = (netns: string, port: number) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const script = `import socket
+s = socket.create_server(("::", ${port}), family=socket.AF_INET6, dualstack_ipv6=True)
+print("up", flush=True)
+while True: s.accept()[0].close()`
+      const child = spawn("ip", ["netns", "exec", netns, "python3", "-c", script])
+      await new Promise<void>((resolve, reject) => {
+        child.stdout.once("data", () => resolve())
+        child.once("exit", () => reject(new Error(`nobody listens in ${netns}`)))
+      })
+      return child
+    }),
+    (child) => Effect.sync(() => void child.kill("SIGKILL"))
+  )
+
+/** Those of the addresses that answer a container. */
+const reached = (netns: string, port: number, addresses: ReadonlyArray<string>) => {
+  const script = `import socket, sys, threading
+def reach(address):
+  try:
+    family, kind, _, _, at = socket.getaddrinfo(address, ${port}, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind) as s:
+      s.settimeout(4)
+      s.connect(at)
+    sys.stdout.write(address + chr(10))
+  except OSError: pass
+threads = [threading.Thread(target=reach, args=[a]) for a in sys.argv[1:]]
+for t in threads: t.start()
+for t in threads: t.join()`
+  const found = run("ip", ["netns", "exec", netns, "python3", "-c", script, ...addresses]).split("\n")
+  return addresses.filter((address) => found.includes(address))
+}
+
+const addressOf = (netns: string, device: string, version: "4" | "6") =>
+  /inet6? ([^/]+)\//.exec(ip(`-n ${netns} -o -${version} addr show dev ${device}`))?.[1] ?? ""
+
+/** Addresses of an interface count once the kernel has seen that nobody else has them. */
+const linkLocal = Effect.fnUntraced(function* (netns: string, device: string) {
+  for (let tries = 0; tries < 100; tries++) {
+    const text = ip(`-n ${netns} -o -6 addr show dev ${device}`)
+    if (text.includes("fe80") && !text.includes("tentative")) return addressOf(netns, device, "6")
+    yield* Effect.sleep("100 millis")
+  }
+  return yield* Effect.die(new Error(`${device} has no link-local address`))
+})
+
+layer(World.layer, { excludeTestServices: true, timeout: "1 minute" })("rules for containers", (it) => {
+  it.effect(
+    "keep them from metadata services, from this machine by either protocol, and from each other",
+    () =>
+      Effect.gen(function* () {
+        const { host, behind, first, second, attach } = yield* World
+        const within = ["ip", "netns", "exec", host]
+        const rules = () =>
+          ["iptables", "ip6tables"].flatMap((program) =>
+            ["raw", "mangle"].map((table) => run("ip", ["netns", "exec", host, program, "-t", table, "-S"]))
+          )
+        yield* listening(host, 8_001)
+        yield* listening(behind, 8_001)
+        yield* listening(second, 8_001)
+        const unguarded = rules()
+
+        assert.isTrue(yield* guardHost(within))
+        const guarded = rules()
+        // Its rules come after ours, and ahead of what was in its table before.
+        attach(first, { bridge, subnet, gateway })
+        attach(second, other)
+        assert.isTrue(yield* guardHost(within))
+        assert.deepStrictEqual(rules(), guarded)
+
+        const outside = [...metadata, elsewhere]
+        const inside = [
+          gateway,
+          other.gateway,
+          "192.0.2.2",
+          `${yield* linkLocal(host, bridge)}%eth0`,
+          addressOf(second, "eth0", "4")
+        ]
+        yield* linkLocal(first, "eth0")
+        const all = [...outside, ...inside]
+        assert.deepStrictEqual(reached(first, 8_001, all), [elsewhere])
+        // A resolver on this machine may listen to names only.
+        assert.isTrue(/udp.*! --dport 53/.test(guarded.join()))
+
+        // Without the rules all of them answer: it is the rules that hold them back.
+        for (const program of ["iptables", "ip6tables"])
+          for (const table of ["raw", "mangle"])
+            run("ip", ["netns", "exec", host, program, "-t", table, "-F"])
+        assert.deepStrictEqual(rules(), unguarded)
+        assert.deepStrictEqual(
+          reached(first, 8_001, all),
+          // The plug-in of Podman keeps networks apart by itself.
+          all.filter((address) => address !== addressOf(second, "eth0", "4"))
+        )
+      }).pipe(Effect.scoped),
+    60_000
+  )
+
+  it.effect("are told to be missing where they cannot be set", () =>
+    Effect.gen(function* () {
+      assert.isFalse(yield* guardHost(["env", "PATH=/nonexistent"]))
+    })
+  )
+})
