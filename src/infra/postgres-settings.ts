@@ -66,7 +66,7 @@ const followingLines = ({ follows, socketDir }: PostgresSettings): ReadonlyArray
         )}`,
         `primary_slot_name = ${quoted(follows.slot)}`,
         "wal_receiver_status_interval = 1s",
-        "wal_retrieve_retry_interval = 1s"
+        "wal_retrieve_retry_interval = 500ms"
       ]
 
 export const renderConfig = (settings: PostgresSettings): string => {

@@ -25,7 +25,8 @@ import {
 import { reachGoal } from "./settle.ts"
 import { crashAfter, recordWrites } from "./suite.ts"
 
-const minutes = 60_000
+/** Each has a machine of its own, and mostly waits for it. */
+const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
 
 const whole = (world: DatabaseWorld, resource: DatabaseResource, after: string) =>
   Effect.gen(function* () {
@@ -58,31 +59,43 @@ it.live(
   "a control plane that dies after any act of making or removing standbys is followed by one that ends it",
   () =>
     Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const without = makeReplicated(world, { replicas: 0 })
-      const resource = changed(without, { replicas: 2 })
-      yield* settle(world, without)
-      yield* asApplication(world, without, (sql) =>
-        sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-      )
       const hits = new Set<string>()
       let [making, removing] = [true, true]
-      for (let n = 1; making || removing; n++) {
-        const crash = crashAfter(n)
-        const made = yield* Effect.exit(
-          settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook))
-        )
-        assert.strictEqual(Exit.isFailure(made), crash.hit() !== undefined)
-        yield* settle(world, resource)
-        yield* whole(world, resource, String(crash.hit()))
-        const another = crashAfter(n)
-        yield* Effect.exit(settle(world, without).pipe(Effect.provideService(OutsideHook, another.hook)))
+      const every = 3
+      const from = Effect.fnUntraced(function* (first: number) {
+        const world = yield* databaseWorld
+        const without = makeReplicated(world, { replicas: 0 })
+        const resource = changed(without, { replicas: 2 })
         yield* settle(world, without)
-        yield* removed(world, without, String(another.hit()))
-        making = crash.hit() !== undefined
-        removing = another.hit() !== undefined
-        for (const hit of [crash.hit(), another.hit()]) if (hit !== undefined) hits.add(hit)
-      }
+        yield* asApplication(world, without, (sql) =>
+          sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
+        )
+        for (let n = first; making || removing; n += every) {
+          if (making) {
+            const crash = crashAfter(n)
+            const made = yield* Effect.exit(
+              settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook))
+            )
+            const hit = crash.hit()
+            assert.strictEqual(Exit.isFailure(made), hit !== undefined)
+            if (hit === undefined) making = false
+            else hits.add(hit)
+            yield* settle(world, resource)
+            yield* whole(world, resource, String(hit))
+          } else yield* settle(world, resource)
+          if (removing) {
+            const crash = crashAfter(n)
+            yield* Effect.exit(settle(world, without).pipe(Effect.provideService(OutsideHook, crash.hook)))
+            const hit = crash.hit()
+            if (hit === undefined) removing = false
+            else hits.add(hit)
+            yield* settle(world, without)
+            yield* removed(world, without, String(hit))
+          } else yield* settle(world, without)
+        }
+        assert.strictEqual(yield* rowsIn(world, without), 1000)
+      })
+      yield* Effect.forEach([1, 2, 3], from, { concurrency: every, discard: true })
       assert.includeMembers(
         [...hits],
         [
@@ -100,9 +113,8 @@ it.live(
           "postgres.dropSlots"
         ]
       )
-      assert.strictEqual(yield* rowsIn(world, without), 1000)
     }).pipe(Effect.scoped),
-  10 * minutes
+  minutes(10)
 )
 
 it.live(
@@ -125,5 +137,5 @@ it.live(
       for (const one of [resource, standby(world, resource, 1), standby(world, resource, 2)])
         assert.deepStrictEqual(yield* databaseRemains(world, one), [])
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )

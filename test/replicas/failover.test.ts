@@ -29,7 +29,8 @@ import {
   statusOf
 } from "#test/setup/replicas.ts"
 
-const minutes = 60_000
+/** Each has a machine of its own, and mostly waits for it. */
+const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
 
 /** A database whose 1,000 rows are on both standbys. */
 const filled = (world: DatabaseWorld) =>
@@ -105,7 +106,7 @@ it.live(
       for (const one of [resource, standby(world, resource, 1), standby(world, resource, 2)])
         assert.deepStrictEqual(yield* databaseRemains(world, one), [])
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )
 
 it.live(
@@ -122,7 +123,7 @@ it.live(
       assert.match(Exit.isFailure(exit) ? Cause.pretty(exit.cause) : "", /svc db restore brings back/)
       assert.isFalse(fs.existsSync(dataOf(world, resource)))
     }).pipe(Effect.scoped),
-  2 * minutes
+  minutes(2)
 )
 
 it.live(
@@ -153,31 +154,35 @@ it.live(
       yield* settle(world, resource, { keepFailedMs: 0 })
       assert.isFalse(fs.existsSync(path.join(folderOf(world, resource), aside[0]!)))
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )
 
 it.live(
   "a control plane that dies after any act of a failover is followed by one that ends it",
   () =>
     Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = yield* filled(world)
       const hits: Array<string> = []
-      let rows = 1000
-      for (let n = 1; ; n++) {
-        yield* lose(world, resource)
-        const crash = crashAfter(n)
-        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook)))
-        const hit = crash.hit()
-        yield* settle(world, resource)
-        assert.strictEqual(yield* rowsIn(world, resource), rows, `after ${hit}`)
-        yield* insert(world, resource)
-        yield* everywhere(world, resource, ++rows)
-        if (hit === undefined) break
-        hits.push(hit)
-        // The rest is the copy of a standby, as at its creation.
-        if (hit === "hydration.begin") break
-      }
+      // After that act comes the copy of a standby, as at its creation.
+      let last = Number.POSITIVE_INFINITY
+      const every = 3
+      const from = Effect.fnUntraced(function* (first: number) {
+        const world = yield* databaseWorld
+        const resource = yield* filled(world)
+        let rows = 1000
+        for (let n = first; n <= last; n += every) {
+          yield* lose(world, resource)
+          const crash = crashAfter(n)
+          yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook)))
+          const hit = crash.hit()
+          yield* settle(world, resource)
+          assert.strictEqual(yield* rowsIn(world, resource), rows, `after ${hit}`)
+          yield* insert(world, resource)
+          yield* everywhere(world, resource, ++rows)
+          if (hit === undefined || hit === "hydration.begin") last = Math.min(last, n)
+          if (hit !== undefined) hits.push(hit)
+        }
+      })
+      yield* Effect.forEach([1, 2, 3], from, { concurrency: every, discard: true })
       assert.includeMembers(hits, [
         "postgres.endPrimary",
         "postgres.beginFailover",
@@ -188,7 +193,7 @@ it.live(
         "hydration.begin"
       ])
     }).pipe(Effect.scoped),
-  8 * minutes
+  minutes(8)
 )
 
 it.live(
@@ -209,7 +214,7 @@ it.live(
       for (const number of [1, 2])
         assert.isTrue(fs.existsSync(dataOf(world, standby(world, resource, number))))
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )
 
 it.live(
@@ -234,7 +239,7 @@ it.live(
       assert.isFalse(fs.existsSync(dataOf(world, resource)))
       assert.strictEqual(yield* rowsIn(world, second), 1000, "what there is can still be read")
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )
 
 /** Finished segments of the log, and a checkpoint after which those that nobody is known to need are removed. */
@@ -270,6 +275,6 @@ for (const { what, segments, copied } of [
         yield* everywhere(world, resource, 1000 + segments)
         assert.strictEqual(fs.statSync(dataOf(world, second)).ino !== folder, copied)
       }).pipe(Effect.scoped),
-    3 * minutes
+    minutes(3)
   )
 }

@@ -25,7 +25,8 @@ import {
   statusOf
 } from "#test/setup/replicas.ts"
 
-const minutes = 60_000
+/** Each has a machine of its own, and mostly waits for it. */
+const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
 
 it.live(
   "what is written on the primary can be read from both standbys, over TLS with the same password, and only read",
@@ -77,7 +78,7 @@ it.live(
       yield* settle(world, { ...resource, deleting: true })
       assert.deepStrictEqual(yield* databaseRemains(world, resource), [])
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )
 
 it.live(
@@ -148,7 +149,7 @@ it.live(
         Effect.map(rowsIn(world, second), (n) => n === 100_300)
       )
     }).pipe(Effect.scoped),
-  4 * minutes
+  minutes(4)
 )
 
 it.live(
@@ -179,7 +180,7 @@ it.live(
         )
       }
     }).pipe(Effect.scoped),
-  4 * minutes
+  minutes(4)
 )
 
 it.live(
@@ -220,5 +221,5 @@ it.live(
         yield* asApplication(world, copy, (sql) => sql`select 1`)
       }
     }).pipe(Effect.scoped),
-  3 * minutes
+  minutes(3)
 )

@@ -149,7 +149,7 @@ it.live(
         }
       })
     }).pipe(Effect.scoped),
-  480_000
+  { timeout: 480_000, concurrent: true }
 )
 
 it.live(
@@ -194,5 +194,5 @@ it.live(
         )
       })
     }).pipe(Effect.scoped),
-  240_000
+  { timeout: 240_000, concurrent: true }
 )
