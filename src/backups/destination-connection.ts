@@ -9,6 +9,7 @@ import { createHash } from "node:crypto"
 import type { LookupAddress } from "node:dns"
 import * as https from "node:https"
 import * as net from "node:net"
+import { Readable } from "node:stream"
 import * as tls from "node:tls"
 import type { S3Client } from "@aws-sdk/client-s3"
 import * as Context from "effect/Context"
@@ -20,7 +21,7 @@ import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
 import { addressFault } from "./destination-faults.ts"
-import type { PlaceError } from "./Place.ts"
+import { PlaceError } from "./Place.ts"
 
 export interface DestinationConfig {
   readonly endpoint: string
@@ -158,12 +159,55 @@ export class DestinationConnection extends Context.Service<
             },
             { step: "build", name: "contentMd5" }
           )
+          client.middlewareStack.add(
+            (next, { commandName }) =>
+              async (args) => {
+                const came = await next(args)
+                const { response } = came
+                // Contents go to whoever asked for them, piece by piece; the client keeps the whole of all else.
+                if (
+                  isAnswer(response) &&
+                  !(commandName === "GetObjectCommand" && response.statusCode < 300)
+                ) {
+                  response.body = Readable.from([await whole(response.body)])
+                }
+                return came
+              },
+            { step: "deserialize", priority: "low", name: "boundedAnswers" }
+          )
           return { client, sdk: loaded }
         })
       })
     })
   )
 }
+
+/** Of an answer that is no content: the longest list of a thousand names is shorter. */
+const mostOfAnswer = 2 << 20
+
+const isAnswer = (response: unknown): response is { readonly statusCode: number; body: Readable } =>
+  typeof response === "object" &&
+  response !== null &&
+  "body" in response &&
+  response.body instanceof Readable &&
+  "statusCode" in response &&
+  typeof response.statusCode === "number"
+
+const whole = async (body: Readable): Promise<Buffer> => {
+  const chunks: Array<Uint8Array> = []
+  let size = 0
+  for await (const chunk of body) {
+    if (!(chunk instanceof Uint8Array)) continue
+    size += chunk.length
+    if (size > mostOfAnswer) {
+      body.destroy()
+      throw new PlaceError({ reason: "unreachable", message: tooLong })
+    }
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+const tooLong = "The endpoint does not answer as object storage does: the answer has no end"
 
 const nothing = () => {}
 const silent = { trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing }

@@ -133,9 +133,11 @@ export const tookTooLong = (doing: Doing, what: string, seconds: number): PlaceE
     message: `Cannot ${doing} ${what}: ${meanings.timeout} (${seconds} s)`
   })
 
-/** Goes through the HTTP client, which hands it on as it is. */
-export const addressFault = (error: AddressBlocked | NameUnknown): PlaceError =>
-  new PlaceError({
-    reason: error._tag === "AddressBlocked" ? "blocked_address" : "dns",
-    message: `Cannot connect: ${error.message}`
-  })
+/**
+ * Goes through the HTTP client, which hands it on as it is. Which address a name has in this network is not told: only
+ * that it is one that requests do not go to.
+ */
+export const addressFault = ({ _tag }: AddressBlocked | NameUnknown): PlaceError => {
+  const reason = _tag === "AddressBlocked" ? "blocked_address" : "dns"
+  return new PlaceError({ reason, message: `Cannot connect: ${meanings[reason]}` })
+}

@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
+import { checkAccess } from "#src/backups/destination-check.ts"
 import {
   type ConnectionOptions,
   type DestinationConfig,
@@ -143,6 +144,40 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("a bucket", (i
         "unreachable"
       )
       assert.strictEqual(yield* during(() => "silence", failing({}, { attempts: 1, idleMs: 300 })), "timeout")
+    })
+  )
+
+  it.effect("may answer without end: no more is read than anybody can want", () =>
+    Effect.gen(function* () {
+      const far = yield* Store
+      const one = yield* place({ prefix: "flood" }, { attempts: 1 })
+      yield* one.put("kept", bytes("x"))
+      const flooding = <A>(
+        status: number,
+        matches: (asked: Asked) => boolean,
+        self: Effect.Effect<A, PlaceError>
+      ) =>
+        Effect.gen(function* () {
+          far.flooded = 0
+          const error = yield* during(
+            (asked) => (matches(asked) ? { flood: status } : undefined),
+            Effect.flip(self)
+          )
+          assert.isAbove(far.flooded, 0)
+          // What sockets hold besides what was read.
+          assert.isBelow(far.flooded >> 20, 32)
+          return error
+        })
+      const gets = ({ method, url }: Asked) => method === "GET" && url.includes("svc-access-test")
+      const probe = yield* flooding(200, gets, checkAccess(one, one))
+      assert.strictEqual(probe.reason, "read")
+      assert.match(probe.message, /what was read is not what was written/)
+      const all = () => true
+      assert.match((yield* flooding(200, all, keys(one, ""))).message, /answer has no end/)
+      assert.match((yield* flooding(404, all, text(one, "kept"))).message, /answer has no end/)
+      assert.match((yield* flooding(200, all, one.remove(["kept"]))).message, /answer has no end/)
+      const parts = yield* place({ prefix: "flood" }, { attempts: 1, alwaysInParts: true })
+      assert.match((yield* flooding(200, all, parts.put("y", bytes("y")))).message, /answer has no end/)
     })
   )
 

@@ -41,6 +41,8 @@ export type Trouble =
   | { readonly resetAfter: number }
   /** Breaks the connection when so much of the answer has gone. */
   | { readonly cutAfter: number }
+  /** Answers with 64 MB of nothing in particular. */
+  | { readonly flood: number }
   | "silence"
   /** Hands it on as if it had been sent an hour ago. */
   | "late"
@@ -62,6 +64,8 @@ export interface ObjectStore {
   readonly config: (values?: Partial<DestinationConfig>) => DestinationConfig
   /** Every request that came, in order. */
   readonly requests: Array<Asked>
+  /** Bytes of floods that went out. */
+  flooded: number
   /** Asked for every request; undefined hands it on. */
   trouble: (request: Asked) => Trouble | undefined
   /** Uploads in parts that nobody completed or gave up. */
@@ -170,6 +174,7 @@ export const objectStore = Effect.gen(function* () {
       ...values
     }),
     requests: [],
+    flooded: 0,
     trouble: () => undefined,
     openUploads: async () => {
       const found = await direct(running.port).send(new ListMultipartUploadsCommand({ Bucket: bucket }))
@@ -184,6 +189,8 @@ export const objectStore = Effect.gen(function* () {
   server.on("request", (incoming, response) => pass(store, () => running.port, incoming, response))
   return store
 }).pipe(Effect.provide(CertificateAuthority.layer), Effect.provide(memorySecrets().layer))
+
+const junk = Buffer.alloc(1 << 20, "x")
 
 const pass = (
   store: ObjectStore,
@@ -204,6 +211,20 @@ const pass = (
         trouble.text ?? `<?xml version="1.0"?><Error><Code>${code}</Code><Message>no</Message></Error>`
       )
     })
+    return
+  }
+  if (typeof trouble === "object" && "flood" in trouble) {
+    incoming.resume()
+    response.writeHead(trouble.flood, { "content-type": "application/xml", etag: '"x"' })
+    let left = 64
+    const go = (): void => {
+      while (left-- > 0 && !response.destroyed) {
+        store.flooded += junk.length
+        if (!response.write(junk)) return void response.once("drain", go)
+      }
+      response.end()
+    }
+    go()
     return
   }
   const headers = { ...incoming.headers }
