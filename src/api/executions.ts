@@ -11,6 +11,7 @@ import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { type ExecutionRecord, Executions } from "#src/executions/Executions.ts"
 import { Logs } from "#src/executions/Logs.ts"
+import { ExecutionOptions } from "#src/executions/options.ts"
 import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { answer } from "./answer.ts"
@@ -50,6 +51,7 @@ export const layer = HttpApiBuilder.group(
     const engine = yield* ContainerEngine
     const cursors = yield* Cursors
     const { registries, sandboxRuntime } = yield* AppConfig
+    const { graceMs } = yield* ExecutionOptions
     const { limits } = catalog.executions
 
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
@@ -112,7 +114,8 @@ export const layer = HttpApiBuilder.group(
                   orgId,
                   projectId,
                   uid,
-                  microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds)
+                  // The most that it may take: its time, and being told to end until it is made to.
+                  microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds + graceMs / 1_000)
                 }),
                 (error) =>
                   error._tag === "BudgetExhausted"

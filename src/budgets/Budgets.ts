@@ -55,7 +55,10 @@ export class Budgets extends Context.Service<
      * there some minutes later never came into being, and what was held for it is free again.
      */
     readonly reserve: (charge: Charge) => Effect.Effect<void, BudgetExhausted | StoreUnavailable>
-    /** What it came to in the end takes the place of what was held. Repeating it changes nothing. */
+    /**
+     * What it came to in the end takes the place of what was held, and is never more: what took longer than was agreed
+     * is no fault of who was promised a hard stop. Repeating it changes nothing.
+     */
     readonly settle: (charge: Charge) => Effect.Effect<void, StoreUnavailable>
     readonly get: (orgId: string, projectId: string) => Effect.Effect<Budget, StoreUnavailable>
     readonly set: (
@@ -155,12 +158,12 @@ const settle = (sql: Sql, charge: Charge) => {
     settled as (
       insert into budget_entry as e (org_id, uid, project_uid, month, reserved, spent, settled_at)
       values (${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, ${thisMonth(sql)}, 0, ${microUsd}::bigint, now())
-      on conflict (org_id, uid) do update set spent = excluded.spent, settled_at = now() where e.settled_at is null
-      returning e.month, e.reserved
+      on conflict (org_id, uid) do update set spent = least(excluded.spent, e.reserved), settled_at = now()
+        where e.settled_at is null
+      returning e.month, e.reserved, e.spent
     ), counted as (
       insert into budget_month as m (org_id, project_uid, month, spent, alert_id, exceeded_id)
-      select ${orgId}::uuid, ${projectId}::uuid, s.month, ${microUsd}::bigint,
-        ${told.alertId(sql`${microUsd}::bigint`)}, ${told.exceededId(sql`${microUsd}::bigint`)}
+      select ${orgId}::uuid, ${projectId}::uuid, s.month, s.spent, ${told.alertId(sql`s.spent`)}, ${told.exceededId(sql`s.spent`)}
       from settled s
       on conflict (org_id, project_uid, month) do update set spent = m.spent + excluded.spent,
         reserved = m.reserved - (select reserved from settled),

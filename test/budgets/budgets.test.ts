@@ -151,7 +151,7 @@ layer(stack, { excludeTestServices: true, timeout: "1 minute" })("budgets", (it)
           const charge = { orgId, projectId, uid: uids[uid] ?? "", microUsd }
           if (settle) {
             yield* budgets.settle(charge)
-            if (!spent.has(uid)) spent.set(uid, microUsd)
+            if (!spent.has(uid)) spent.set(uid, Math.min(microUsd, held.get(uid) ?? microUsd))
             held.delete(uid)
           } else {
             const result = yield* Effect.result(budgets.reserve(charge))
@@ -164,6 +164,21 @@ layer(stack, { excludeTestServices: true, timeout: "1 minute" })("budgets", (it)
           assert.deepStrictEqual([s, reserved], [sum(spent), sum(held)])
         }
       }
+    })
+  )
+
+  it.effect("what takes longer than was agreed costs what was reserved, so that a hard stop holds", () =>
+    Effect.gen(function* () {
+      const budgets = yield* Budgets
+      const { engine: sql } = yield* Db
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(100), actor)
+      const charge = { orgId, projectId, uid: uuid(), microUsd: 100 }
+      yield* budgets.reserve(charge)
+      yield* budgets.settle({ ...charge, microUsd: 170 })
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { spent: 100, reserved: 0 })
+      const [entry] = yield* sql`select spent::int, reserved::int from budget_entry where org_id = ${orgId}`
+      assert.deepStrictEqual(entry, { spent: 100, reserved: 100 })
     })
   )
 

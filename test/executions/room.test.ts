@@ -23,6 +23,30 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
       })
     )
 
+    it.effect("hold the price of the longest they may take: their time, and ten seconds to end in", () =>
+      Effect.gen(function* () {
+        const { call, sql } = yield* Plane
+        const held: Array<number> = []
+        for (const timeoutSeconds of [10, 30]) {
+          const { body } = yield* call("POST", base, {
+            body: {
+              image: "docker.io/library/alpine:3",
+              command: ["/bin/sh"],
+              region: "local",
+              timeoutSeconds
+            }
+          })
+          const [entry] = yield* sql(`select reserved::int from budget_entry where uid = '${body.id}'`)
+          held.push(Number(entry?.["reserved"]))
+          yield* call("POST", `${base}/${body.id}/cancel`)
+          yield* until(body.id, ({ finishedAt }) => finishedAt !== null, "cancelled")
+        }
+        const [short = 0, long = 0] = held
+        assert.isAbove(short, 0)
+        assert.strictEqual(Math.round(long / short), 2, held.join())
+      })
+    )
+
     it.effect("never have more of them than may be at once, however many are asked for together", () =>
       Effect.gen(function* () {
         const { call } = yield* Plane
