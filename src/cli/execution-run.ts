@@ -1,0 +1,149 @@
+/** `svc executions run`. */
+import * as fs from "node:fs/promises"
+import { parseEnv } from "node:util"
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Client, call } from "./client.ts"
+import { at, follow, outcome } from "./execution-follow.ts"
+import { exitCodes, failure } from "./failure.ts"
+import { asJson, connection, online, project, waiting } from "./flags.ts"
+import { json, out, say } from "./output.ts"
+
+const variables = Effect.fnUntraced(function* (file: Option.Option<string>, keys: ReadonlyArray<string>) {
+  const fromFile = Option.isNone(file)
+    ? {}
+    : yield* Effect.tryPromise({
+        try: async () => parseEnv(await fs.readFile(file.value, "utf8")),
+        catch: (cause) => failure(`${file.value} cannot be read: ${String(cause)}`, exitCodes.usage)
+      })
+  const own: Record<string, string> = {}
+  for (const key of keys) {
+    const value = process.env[key]
+    if (key.includes("="))
+      return yield* failure(
+        "--env takes the name of a variable of this environment; values do not belong in a command line (use --env-file)",
+        exitCodes.usage
+      )
+    if (value === undefined) return yield* failure(`${key} is not set in this environment`, exitCodes.usage)
+    own[key] = value
+  }
+  const all = Object.entries({ ...fromFile, ...own }).flatMap(([key, value]) =>
+    value === undefined ? [] : [[key, value] as const]
+  )
+  return all.length === 0 ? {} : { env: Object.fromEntries(all) }
+})
+
+const passwordVariable = "SVC_PULL_PASSWORD"
+const credentials = Effect.fnUntraced(function* (flags: {
+  readonly registry: Option.Option<string>
+  readonly username: Option.Option<string>
+  readonly passwordStdin: boolean
+}) {
+  if (Option.isNone(flags.username)) return {}
+  if (Option.isNone(flags.registry)) return yield* failure("Say --registry as well", exitCodes.usage)
+  const password = flags.passwordStdin
+    ? yield* Effect.tryPromise({
+        try: async () => {
+          let text = ""
+          for await (const chunk of process.stdin) text += String(chunk)
+          return text.replace(/\r?\n$/, "")
+        },
+        catch: (cause) => failure(`The password cannot be read: ${String(cause)}`, exitCodes.usage)
+      })
+    : (process.env[passwordVariable] ?? "")
+  if (password === "")
+    return yield* failure(
+      `Give the password with --password-stdin, or in the variable ${passwordVariable}`,
+      exitCodes.usage
+    )
+  return {
+    imagePullCredentials: { registry: flags.registry.value, username: flags.username.value, password }
+  }
+})
+
+const number = (name: string, description: string) =>
+  Flag.Finite(name).pipe(Flag.withDescription(description), Flag.optional)
+
+export const run = Command.make(
+  "run",
+  {
+    ...connection,
+    ...waiting,
+    json: asJson,
+    project,
+    image: Argument.String("image").pipe(
+      Argument.withDescription("Such as alpine:3 or ghcr.io/you/tool@sha256:...")
+    ),
+    command: Argument.String("command").pipe(
+      Argument.withDescription("Program and arguments, after --"),
+      Argument.variadic({ min: 1 })
+    ),
+    region: Flag.String("region").pipe(Flag.withDefault("local")),
+    cpus: number("cpus", "Processors (default 1)"),
+    memory: number("memory", "MiB (default 512)"),
+    performance: Flag.Boolean("performance").pipe(
+      Flag.withDescription("Processors for itself"),
+      Flag.withDefault(false)
+    ),
+    runTimeout: number("run-timeout", "Seconds that the command may take (default 3600)"),
+    envFile: Flag.String("env-file").pipe(Flag.withDescription("File with KEY=value lines"), Flag.optional),
+    env: Flag.String("env").pipe(
+      Flag.withAlias("e"),
+      Flag.withDescription("Name of a variable of this environment to hand on; may be repeated"),
+      Flag.atLeast(0)
+    ),
+    registry: Flag.String("registry").pipe(Flag.withDescription("Host of a private registry"), Flag.optional),
+    username: Flag.String("username").pipe(Flag.withDescription("At the registry"), Flag.optional),
+    passwordStdin: Flag.Boolean("password-stdin").pipe(
+      Flag.withDescription(`Reads the registry's password from stdin (otherwise ${passwordVariable})`),
+      Flag.withDefault(false)
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const resources = {
+          ...(Option.isSome(flags.cpus) ? { cpus: flags.cpus.value } : {}),
+          ...(Option.isSome(flags.memory) ? { memoryMb: flags.memory.value } : {}),
+          ...(flags.performance ? { cpuKind: "performance" as const } : {})
+        }
+        const [program = "", ...rest] = flags.command
+        const made = yield* call(
+          asMember.executions.create({
+            params: at(org, flags.project),
+            headers: {},
+            payload: {
+              image: flags.image,
+              command: [program, ...rest],
+              region: flags.region,
+              resources,
+              ...(Option.isSome(flags.runTimeout) ? { timeoutSeconds: flags.runTimeout.value } : {}),
+              ...(yield* variables(flags.envFile, flags.env)),
+              ...(yield* credentials(flags))
+            }
+          })
+        )
+        if (!flags.wait) return yield* flags.json ? json(made) : out(made.id)
+        yield* say(`Execution ${made.id} starts`)
+        const done = yield* follow(flags.project, made.id, flags.timeout, flags.json)
+        if (flags.json) yield* json(done)
+        yield* say(`${done.id} ${outcome(done)}`)
+        if (done.status !== "succeeded") return yield* failure("")
+      })
+    )
+).pipe(
+  Command.withDescription(
+    "Run a command in a container, show what it prints, and exit with 1 if it does not succeed"
+  ),
+  Command.withExamples([
+    {
+      command: "svc executions run shop alpine:3 -- sh -c 'echo hello'",
+      description: "Program and arguments after --"
+    }
+  ])
+)
