@@ -23,10 +23,20 @@ const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted 
   followed: spec.replicas > 0
 })
 
-/** What has to come into the place of the data folder first; undefined: the right one is there. */
-const exchangeOf = ({ uid, spec }: DatabaseResource, server: PostgresServer) => {
+/**
+ * The history that the database has reached. A machine that has lost its record of it does not take the database back to
+ * the first one.
+ */
+const reachedBy = ({ uid, spec, status }: DatabaseResource, server: PostgresServer): string => {
   const lineage = spec.lineage ?? uid
-  return server.lineage === lineage || spec.keptAs === undefined
+  return status?.lineage === lineage ? lineage : server.lineage
+}
+
+/** What has to come into the place of the data folder first; undefined: the right one is there. */
+const exchangeOf = (resource: DatabaseResource, server: PostgresServer) => {
+  const { uid, spec } = resource
+  const lineage = spec.lineage ?? uid
+  return reachedBy(resource, server) === lineage || spec.keptAs === undefined
     ? undefined
     : { from: lineage, keep: spec.keptAs, lineage }
 }
@@ -50,10 +60,11 @@ export const layer = register(
             : absent
         }
         const server = found.value
+        const lineage = reachedBy(resource, server)
         const last = server.failedOver
         const status: DatabaseStatus = {
           ...care.statusOf(server, resource.status?.server),
-          lineage: server.lineage,
+          lineage,
           // Until they are looked at again: how far they were tells what a failover may lose.
           ...(resource.status?.replicas === undefined ? {} : { replicas: resource.status.replicas }),
           ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
@@ -76,7 +87,7 @@ export const layer = register(
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
         // It works; that it could not be restored as promised is told with that.
-        const trouble = yield* retryable(health({ orgId: resource.orgId, lineage: server.lineage }))
+        const trouble = yield* retryable(health({ orgId: resource.orgId, lineage }))
         const seen = {
           ...present,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
@@ -97,6 +108,8 @@ export const layer = register(
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
         const server = found.value
+        const reached = reachedBy(resource, server)
+        if (server.lineage !== reached) yield* retryable(servers.noteLineage(target, reached))
         if (!server.exchanging && (yield* failovers.isDue(resource, server)))
           return yield* failovers.failOver(resource, server)
         const exchange = exchangeOf(resource, server)

@@ -319,7 +319,10 @@ const shapeOf = ({ sku, archived, follows, followed }: ServerWanted): ServerShap
   replicated: follows !== undefined || followed === true
 })
 
-/** Messages of the adapters are made for people; what went wrong out there may go right later. */
-export const retryable = Effect.mapError(
-  (error: { readonly message: string }) => new Retryable({ message: error.message, cause: error })
+/**
+ * Messages of the adapters are made for people; what went wrong out there may go right later. What has its own reason
+ * already keeps it.
+ */
+export const retryable = Effect.mapError((error: { readonly message: string }) =>
+  error instanceof Retryable ? error : new Retryable({ message: error.message, cause: error })
 )

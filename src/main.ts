@@ -37,6 +37,7 @@ import { PostgresServers } from "./infra/PostgresServers.ts"
 import { PostgresBinaries } from "./infra/postgres-binaries.ts"
 import { RedisServers } from "./infra/RedisServers.ts"
 import { StateStoreServer } from "./infra/StateStoreServer.ts"
+import * as serverLogs from "./infra/server-logs.ts"
 import * as deliver from "./mail/deliver.ts"
 import { Mail } from "./mail/Mail.ts"
 import { Outbox } from "./mail/Outbox.ts"
@@ -152,6 +153,7 @@ export const controlPlane = Layer.unwrap(
     const loops = roles.has("engine")
       ? Layer.mergeAll(
           Housekeeping.layer,
+          serverLogs.layer,
           branchChores.layer,
           mailer,
           queueLoops,

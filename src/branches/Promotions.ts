@@ -125,7 +125,9 @@ export class Promotions extends Context.Service<
             const now = decodeDatabase({ spec: database.spec, status: database.status })
             const { lineage, keptAs: _, ...rest } = now.spec
             const own = now.status?.lineage ?? promotedTo
-            if (lineage === uid && own !== uid)
+            // The data has come: what became of it since is no matter of the promotion.
+            if (own === uid) return
+            if (lineage === uid)
               changes.push({
                 action: "update",
                 uid: promotedTo,

@@ -47,6 +47,7 @@ import {
   renderIdentities
 } from "./postgres-settings.ts"
 import { scramVerifier } from "./scram.ts"
+import { logSince, logSize, postgresLog } from "./server-logs.ts"
 
 /** A server as the reconcile that acts on it knows it. */
 export interface PostgresTarget {
@@ -167,6 +168,11 @@ export class PostgresServers extends Context.Service<
     readonly dropData: (
       target: PostgresTarget,
       next: { readonly lineage: string; readonly era: number; readonly credentialVersion: number }
+    ) => Effect.Effect<void, PostgresServerError>
+    /** Notes which history the data belongs to, where the machine does not know it any more. */
+    readonly noteLineage: (
+      target: PostgresTarget,
+      lineage: string
     ) => Effect.Effect<void, PostgresServerError>
     /** Notes since when a standby is on its own. */
     readonly noteAlone: (target: PostgresTarget, since: number) => Effect.Effect<void, PostgresServerError>
@@ -331,6 +337,8 @@ export class PostgresServers extends Context.Service<
               yield* writeAssigned(target.uid, { ...now, ...next })
             })
           ),
+        noteLineage: (target, lineage) =>
+          act("postgres.noteLineage", target, (now) => writeAssigned(target.uid, { ...now, lineage })),
         noteAlone: (target, aloneSince) =>
           act("postgres.noteAlone", target, (now) => writeAssigned(target.uid, { ...now, aloneSince })),
         noteTogether: (target, era) =>
@@ -489,12 +497,8 @@ export class PostgresServers extends Context.Service<
             Effect.gen(function* () {
               const { uid } = target
               if ((yield* pidOf(uid)) !== undefined) return
-              const logFile = path.join(dirOf(uid), "postgres.log")
-              const said = Effect.map(
-                host.readFile(logFile),
-                Option.getOrElse(() => "")
-              )
-              const before = (yield* said).length
+              const logFile = path.join(dirOf(uid), postgresLog)
+              const before = yield* logSize(logFile)
               const pid = yield* host.spawn({
                 command: programs.postgres,
                 args: ["-D", confOf(uid)],
@@ -515,7 +519,7 @@ export class PostgresServers extends Context.Service<
               )
               // Still replaying its log is no failure: the next look finds it busy and waits.
               if (Option.isSome(settled) && settled.value === "ended") {
-                const log = (yield* said).slice(before)
+                const log = yield* logSince(logFile, before)
                 const reason = log.split("\n").findLast((line) => /FATAL|PANIC/.test(line)) ?? log
                 const message = `The database server ended as it started: ${lastLine(reason)}`
                 if (!notOfTheData.test(log)) {

@@ -14,6 +14,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import { Host, HostError } from "./Host.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
+import { postgresLog } from "./server-logs.ts"
 
 const owner = "state-store"
 const user = "svc"
@@ -36,7 +37,7 @@ export class StateStoreServer extends Context.Service<
       const programs = yield* PostgresBinaries
       const dir = path.join(host.dataDir, "postgres")
       const data = path.join(dir, "data")
-      const logFile = path.join(dir, "postgres.log")
+      const logFile = path.join(dir, postgresLog)
       const passwordFile = path.join(dir, "password")
 
       const pid = Effect.gen(function* () {
