@@ -95,7 +95,7 @@ it.live(
         assert.deepStrictEqual(calls.sort(), expected.sort())
       })
     }).pipe(Effect.scoped),
-  120_000
+  240_000
 )
 
 it.live(

@@ -47,6 +47,7 @@ export const makePlane = async (
   const [port, metricsPort] = await Promise.all([freePort(), freePort()])
   let child: ChildProcess | undefined
   let log = ""
+  const alive = () => child !== undefined && child.exitCode === null && child.signalCode === null
   const token = () =>
     (
       JSON.parse(fs.readFileSync(path.join(base, "config", "svc", "credentials.json"), "utf8")) as {
@@ -72,13 +73,16 @@ export const makePlane = async (
       })
       for (const stream of [child.stdout, child.stderr])
         stream?.on("data", (chunk: Buffer) => (log += chunk.toString()))
-      await until("serving", async () => {
+      const serving = async () => {
         const response = await fetch(`http://127.0.0.1:${port}/v1/health`, {
           signal: AbortSignal.timeout(5_000)
         })
         await response.text()
         return response.ok
-      })
+      }
+      // One that ends before it serves will not do so later.
+      await until("serving", () => !alive() || serving())
+      if (!alive()) throw new Error(`the control plane ended:\n${log.slice(-3_000)}`)
       await until("signed in", async () => token() !== "")
     },
     kill: (signal) =>
@@ -101,7 +105,7 @@ export const makePlane = async (
         body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text
       }
     },
-    alive: () => child !== undefined && child.exitCode === null && child.signalCode === null,
+    alive,
     log: () => log
   }
 }
@@ -111,7 +115,7 @@ export const planesWorld = Effect.acquireRelease(
     const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
     // The servers' user walks through it.
     fs.chmodSync(base, 0o755)
-    return { base, store: await startPostgres({ durable: true }), planes: [] as Array<Plane> }
+    return { base, store: await startPostgres({ durable: "against kills" }), planes: [] as Array<Plane> }
   }),
   ({ base, store, planes }) =>
     Effect.promise(async () => {

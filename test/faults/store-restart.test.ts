@@ -68,7 +68,7 @@ it.live(
         on = false
         await Promise.all(writers)
         const failed = attempts.filter((attempt) => !succeeded(attempt))
-        assert.isAbove(failed.length, 2, "the restarts were noticed")
+        assert.isAbove(failed.length, 0, "the restarts were noticed")
         for (const { answer } of failed)
           assert.isTrue(answer === "none" || answer.status === 503, JSON.stringify(answer))
 

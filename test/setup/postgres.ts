@@ -28,8 +28,15 @@ export const freePort = (): Promise<number> =>
     })
   })
 
-/** Tests give up durability for speed; benchmarks keep it. */
-export const startPostgres = async (options: { readonly durable: boolean }): Promise<TemporaryPostgres> => {
+/**
+ * Most tests give up durability for speed, and benchmarks keep it. Tests that kill the server need what was committed
+ * to outlive its processes; only a machine that loses power would need more, and waiting for the disk takes long.
+ */
+export interface PostgresOptions {
+  readonly durable: boolean | "against kills"
+}
+
+export const startPostgres = async ({ durable }: PostgresOptions): Promise<TemporaryPostgres> => {
   const native = Option.getOrThrow(await bundled())
   const bin = path.join(native, "bin")
   const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
@@ -57,7 +64,8 @@ export const startPostgres = async (options: { readonly durable: boolean }): Pro
     `unix_socket_directories = '${base}'`,
     "max_connections = 300",
     "shared_buffers = 256MB",
-    ...(options.durable ? [] : ["fsync = off", "synchronous_commit = off", "full_page_writes = off"])
+    ...(durable === true ? [] : ["fsync = off", "full_page_writes = off"]),
+    ...(durable === false ? ["synchronous_commit = off"] : [])
   ]
   fs.appendFileSync(path.join(data, "postgresql.conf"), settings.join("\n"))
   const start = () => run("pg_ctl", ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
