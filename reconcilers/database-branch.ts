@@ -24,7 +24,7 @@ import {
   Terminal,
   Waiting
 } from "#src/engine/Reconciler.ts"
-import { type Hydration, Hydrations } from "#src/infra/Hydrations.ts"
+import { type Hydration, Hydrations, waitsForTurn } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
@@ -172,7 +172,7 @@ export const layer = register(
             totalBytes: now.totalBytes
           },
           ready: false,
-          reason: "Hydrating",
+          reason: now.step === "queued" ? "Queued" : "Hydrating",
           message: progressText(now),
           differences: [],
           pollAfter: lookAfter((yield* Clock.currentTimeMillis) - now.startedAt)
@@ -220,7 +220,9 @@ export const layer = register(
         })
       }
       if (spec.source.kind === "current") yield* sourceUp(origin.uid)
-      yield* retryable(hydrations.begin({ uid, fence }, (run) => fill(orgId, origin, spec.source, run)))
+      // A restore is to replace what somebody has lost.
+      const turn = { owner: orgId, first: spec.promoteWhenReady }
+      yield* retryable(hydrations.begin({ uid, fence }, turn, (run) => fill(orgId, origin, spec.source, run)))
     })
 
     /** A copy needs the running server of the source, with what an application needs in it. */
@@ -337,5 +339,5 @@ const progressText = ({ step, doneBytes, totalBytes }: Hydration): string =>
   step === "copy" && totalBytes > 0
     ? `Copying: ${Math.floor((doneBytes / totalBytes) * 100)} % of ${Math.ceil(totalBytes / 1_048_576)} MiB`
     : step === "queued"
-      ? "Waits for other copies to end"
+      ? waitsForTurn
       : `The step "${step}" is under way`

@@ -121,7 +121,9 @@ export const replicaCare = Effect.gen(function* () {
           credentialVersion: resource.spec.credentialVersion
         })
         yield* servers.makeSlot(primary, slotOf(number), true)
-        return yield* hydrations.begin(target, (run) => fill(resource.uid, run))
+        return yield* hydrations.begin(target, { owner: resource.orgId, first: false }, (run) =>
+          fill(resource.uid, run)
+        )
       }
       case "slot":
         return yield* servers.makeSlot(primary, slotOf(number), false)

@@ -110,6 +110,7 @@ export const DatabaseBranch = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
+    Queued: "Other copies are under way; it begins when it is its turn",
     Hydrating: "The data is being copied, or its log replayed",
     HydrationFailed: "The copy came to nothing; the message says why, and at which step",
     DataLost: "The data folder is gone; another copy would hold other data",

@@ -124,6 +124,7 @@ export const makeFill = Effect.gen(function* () {
         durable: true,
         ...(before === undefined ? {} : { before }),
         onSegments: counted(run),
+        onActive: run.active,
         whileOpen: lockOut(verifier)
       }).pipe(
         Effect.mapError(

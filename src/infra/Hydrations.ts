@@ -18,7 +18,6 @@ import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as Semaphore from "effect/Semaphore"
 import { AppConfig } from "#src/config.ts"
 import { OutsideHook, OutsideLog, outside, WriteGate } from "#src/engine/outside.ts"
 import { Host } from "./Host.ts"
@@ -28,6 +27,7 @@ import { failed, PostgresServerError } from "./postgres-error.ts"
 import { moved } from "./postgres-exchange.ts"
 import { serverFolders } from "./postgres-folders.ts"
 import { endRecovery } from "./postgres-recovery.ts"
+import { makeTurns, type Turn } from "./turns.ts"
 
 /** Why a run came to nothing. */
 export class HydrationFault extends Schema.TaggedError<HydrationFault>()("HydrationFault", {
@@ -93,13 +93,15 @@ export interface Run {
   readonly active: () => void
 }
 
-/** Longest time without any progress. */
+/** Longest time without any progress, once it has begun: whoever waits for a turn makes none. */
 const stallMs = 600_000
 const beatMs = 1_000
 /** A heartbeat this old is of a process that is no more, or might as well be. */
 const staleMs = 20_000
 /** Copies share the disk: more at once make each slower. */
 const atOnce = 2
+/** What the step "queued" means, for people. */
+export const waitsForTurn = `Waits for its turn: ${atOnce} copies at a time are made here; restores come first, and organizations take turns`
 
 /** Where tests let a run die: called with each step's name. */
 export const HydrationHook = Context.Reference<(step: string) => Effect.Effect<void>>(
@@ -111,9 +113,13 @@ export class Hydrations extends Context.Service<
   Hydrations,
   {
     readonly inspect: (uid: string) => Effect.Effect<Hydration | undefined, PostgresServerError>
-    /** Starts a run unless one goes on. The server's folder must be claimed by the same fence. */
+    /**
+     * Starts a run unless one goes on; its step is "queued" until it has its turn. The server's folder must be claimed
+     * by the same fence.
+     */
     readonly begin: (
       target: PostgresTarget,
+      turn: Turn,
       fill: (run: Run) => Effect.Effect<void, HydrationFault>
     ) => Effect.Effect<void, PostgresServerError>
     /** Notes that its failure was reported. */
@@ -130,7 +136,8 @@ export class Hydrations extends Context.Service<
       const { dataDir } = yield* AppConfig
       const { dirOf, dataOf } = serverFolders(dataDir)
       const fibers = yield* FiberMap.make<string>()
-      const room = yield* Semaphore.make(atOnce)
+      const turns = makeTurns(atOnce)
+      const clock = yield* Clock.Clock
       const me = { pid: process.pid, process: randomBytes(8).toString("hex") }
 
       const fileOf = (uid: string) => path.join(dirOf(uid), "hydration.json")
@@ -176,10 +183,11 @@ export class Hydrations extends Context.Service<
       const work = (
         uid: string,
         first: Control,
+        turn: Turn,
         fill: (run: Run) => Effect.Effect<void, HydrationFault>
       ): Effect.Effect<void> => {
         let now = first
-        let activeAt = first.startedAt
+        let activeAt: number | undefined
         const folder = path.join(dirOf(uid), `hydrating-${first.run}`)
         const mine = Effect.map(read(uid), (control) => control?.run === first.run)
         const note = Effect.fnUntraced(function* (change: Partial<Control>) {
@@ -191,7 +199,7 @@ export class Hydrations extends Context.Service<
           for (;;) {
             yield* Effect.sleep(beatMs)
             yield* note({})
-            if ((yield* Clock.currentTimeMillis) - activeAt > stallMs) {
+            if (activeAt !== undefined && (yield* Clock.currentTimeMillis) - activeAt > stallMs) {
               return yield* new HydrationFault({
                 code: "no_progress",
                 message: `Nothing has happened for ${stallMs / 60_000} minutes`
@@ -200,7 +208,7 @@ export class Hydrations extends Context.Service<
           }
         })
         const active = () => {
-          activeAt = Date.now()
+          activeAt = clock.currentTimeMillisUnsafe()
         }
         const run: Run = {
           key: first.run,
@@ -219,6 +227,7 @@ export class Hydrations extends Context.Service<
             }).pipe(Effect.orDie)
         }
         const all = Effect.gen(function* () {
+          active()
           yield* host.directory(folder)
           yield* fill(run)
           yield* run.step("hand over")
@@ -231,7 +240,7 @@ export class Hydrations extends Context.Service<
           yield* Effect.ignore(host.removeAll(folder))
           yield* note({ state: "done" })
         }).pipe(
-          Semaphore.withPermits(room, 1),
+          turns.take(turn),
           Effect.raceFirst(beat),
           Effect.provideService(Host, host),
           Effect.provideService(PostgresBinaries, programs)
@@ -271,7 +280,7 @@ export class Hydrations extends Context.Service<
           outside("hydration.inspect", "read")
         ),
 
-        begin: Effect.fn("Hydrations.begin")(function* (target, fill) {
+        begin: Effect.fn("Hydrations.begin")(function* (target, turn, fill) {
           const { uid, fence } = target
           const before = yield* refuseLate(target)
           if (before !== undefined && (yield* isAlive(uid, before))) return
@@ -286,7 +295,11 @@ export class Hydrations extends Context.Service<
                 fence,
                 owner: me,
                 state: "running",
-                attempt: (before?.attempt ?? 0) + 1,
+                // One that never had its turn was no try.
+                attempt:
+                  before?.step === "queued" && before.state !== "failed"
+                    ? before.attempt
+                    : (before?.attempt ?? 0) + 1,
                 step: "queued",
                 doneBytes: 0,
                 totalBytes: 0,
@@ -299,7 +312,7 @@ export class Hydrations extends Context.Service<
               yield* FiberMap.run(
                 fibers,
                 uid,
-                work(uid, first, fill).pipe(
+                work(uid, first, turn, fill).pipe(
                   // It outlives the reconcile that begins it, and that one's lease.
                   Effect.provideService(OutsideHook, undefined),
                   Effect.provideService(OutsideLog, undefined),

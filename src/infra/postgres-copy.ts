@@ -87,7 +87,7 @@ const copyAll = async (options: CopyOptions, signal: AbortSignal): Promise<void>
   )
   signal.throwIfAborted()
   for (const one of ended) if (one.status === "rejected") throw one.reason
-  if (options.durable !== false) await durable(into, signal)
+  if (options.durable !== false) await durable(into, signal, () => onBytes(0))
 }
 
 type Copied = Extract<CopyReport, { readonly _tag: "Copied" }>

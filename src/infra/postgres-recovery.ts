@@ -41,6 +41,8 @@ export interface RecoveryOptions {
   readonly durable: boolean
   /** Told how many segments have been replayed, each time it looks. */
   readonly onSegments?: (count: number) => void
+  /** Told that it is at work, where there is nothing to count. */
+  readonly onActive?: () => void
   /** Runs while the recovered server is open, before anybody else can reach it. */
   readonly whileOpen?: (endpoint: PostgresEndpoint) => Effect.Effect<void, PostgresControlError>
 }
@@ -60,7 +62,7 @@ export const recover = Effect.fn("recover")(function* (options: RecoveryOptions)
   if (outcome !== "open") yield* attempt(options, undefined)
   if (options.durable)
     yield* Effect.mapError(
-      makeDurable(options.data),
+      makeDurable(options.data, options.onActive),
       (cause) => new RecoveryError({ message: cause.message, log: "", cause })
     )
 })
