@@ -80,6 +80,8 @@ export class Ledger extends Context.Service<
     ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     /** For a process that stops: somebody else may ship at once. */
     readonly releaseShipping: (token: bigint) => Effect.Effect<void, StoreUnavailable>
+    /** Has whoever ships look at once. */
+    readonly announce: Effect.Effect<void, StoreUnavailable>
     readonly newToken: Effect.Effect<bigint, StoreUnavailable>
     /** Records objects that are durable here, and which destinations are to get a copy. Objects that are known stay as they are. */
     readonly add: (
@@ -179,6 +181,7 @@ export class Ledger extends Context.Service<
             repeatable(sql`
               update backup_lineage set shipper = null, shipper_until = null where shipper = ${token}::bigint`)
           ),
+        announce: Effect.asVoid(repeatable(sql`select pg_notify(${channel}, '')`)),
         newToken: Effect.flatMap(
           repeatable(sql<{ readonly token: bigint }>`select nextval('backup_token') as token`),
           ([row]) =>
@@ -266,7 +269,7 @@ export class Ledger extends Context.Service<
                 and o.name between 'wal/' || j.start_segment and 'wal/' || j.stop_segment
               where j.org_id = ${orgId}::uuid and ${inOrg(api, orgId)} and j.id in (select id from asked)
             ), copies as (
-              select p.backup_id, c.destination_id, max(c.version) as version,
+              select p.backup_id, c.destination_id, max(c.version) filter (where c.stored_at is not null) as version,
                 count(*) filter (where c.stored_at is not null)::int as objects
               from parts p join backup_copy c on c.org_id = ${orgId}::uuid and c.lineage = p.lineage
                 and c.name = p.name and not c.removing

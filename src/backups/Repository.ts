@@ -17,6 +17,7 @@ import { AppConfig } from "#src/config.ts"
 import { Host } from "#src/infra/Host.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { switchLog } from "#src/infra/postgres-backup.ts"
+import { serverFolders } from "#src/infra/postgres-folders.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { unpack } from "./bundle.ts"
 import { type JobRecord, Jobs } from "./Jobs.ts"
@@ -229,12 +230,21 @@ export class Repository extends Context.Service<
         )
         const ref = { orgId, lineage }
         const name = `wal/${segment}`
-        const found = yield* ledger
-          .known(ref, [name])
-          .pipe(
-            Effect.repeat({ until: (known) => known.has(name), schedule: Schedule.spaced("50 millis") }),
-            Effect.timeoutOption(options.segmentWaitMs)
-          )
+        const finished = path.join(serverFolders(dataDir).spoolOf(databaseUid, lineage), segment)
+        let announced = false
+        const look = Effect.gen(function* () {
+          if ((yield* ledger.known(ref, [name])).has(name)) return true
+          // Whoever ships looks now and then by itself; somebody waits for this one.
+          if (!announced && (yield* isThere(finished))) {
+            announced = true
+            yield* ledger.announce
+          }
+          return false
+        })
+        const found = yield* look.pipe(
+          Effect.repeat({ until: (there) => there, schedule: Schedule.spaced("30 millis") }),
+          Effect.timeoutOption(options.segmentWaitMs)
+        )
         if (Option.isNone(found)) {
           return yield* failed(
             "The end of the database's log did not come into the repository in time: is archiving late?"
@@ -325,6 +335,14 @@ export class Repository extends Context.Service<
     })
   )
 }
+
+const isThere = (file: string) =>
+  Effect.promise(() =>
+    fs.access(file).then(
+      () => true,
+      () => false
+    )
+  )
 
 /** Segments that are looked up at a time. */
 const batch = 200

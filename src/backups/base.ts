@@ -104,7 +104,7 @@ export const makeBase = Effect.gen(function* () {
     const there = yield* ledger.known(ref, names).pipe(
       Effect.repeat({
         until: (known) => known.size === names.length,
-        schedule: Schedule.spaced("200 millis")
+        schedule: Schedule.spaced("50 millis")
       }),
       Effect.timeoutOption(options.segmentWaitMs)
     )

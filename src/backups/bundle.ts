@@ -51,12 +51,15 @@ const record = (kind: number, content: Uint8Array): Uint8Array => {
   return content.length === 0 ? head : Buffer.concat([head, content])
 }
 
-/** The part's bytes. `onRead` is told how many bytes of files passed. */
+/** The part's bytes, each chunk until the next one is asked for. `onRead` is told how many bytes of files passed. */
 export async function* pack(
   dataDir: string,
   part: Part,
   onRead: (bytes: number) => void
 ): AsyncGenerator<Uint8Array> {
+  // One for all: to allocate one for each file and block costs more than to read them.
+  const largest = part.pieces.reduce((most, { bytes }) => Math.max(most, bytes), 0)
+  const buffer = Buffer.allocUnsafeSlow(Math.min(readSize, largest) + 5)
   for (const folder of part.folders) yield record(kinds.folder, Buffer.from(folder))
   for (const piece of part.pieces) {
     const handle = await fs.open(path.join(dataDir, piece.path), "r").catch(unlessGone)
@@ -67,8 +70,7 @@ export async function* pack(
       let at = piece.offset
       const end = piece.offset + piece.bytes
       while (at < end) {
-        const buffer = Buffer.allocUnsafe(Math.min(readSize, end - at) + 5)
-        const { bytesRead } = await handle.read(buffer, 5, buffer.length - 5, at)
+        const { bytesRead } = await handle.read(buffer, 5, Math.min(readSize, end - at), at)
         // It was cut: what is missing is in the log.
         if (bytesRead === 0) break
         buffer.writeUInt8(kinds.data, 0)

@@ -69,7 +69,7 @@ const headOf = (length: number, last: boolean) => {
 }
 
 /** Zstandard's fastest level: a backup should cost the databases beside it little. */
-const level = { params: { [constants.ZSTD_c_compressionLevel]: 1 } }
+const level = { chunkSize: 1 << 18, params: { [constants.ZSTD_c_compressionLevel]: 1 } }
 
 /** Seals; `plain` sees what comes in, `stored` what goes out. */
 export async function* encode(
@@ -172,21 +172,40 @@ async function* opened(
 const altered = ({ name }: ObjectName) =>
   new NotAuthentic(`${name} does not open: it was altered, cut off, or belongs elsewhere`)
 
-const compressed = (content: AsyncIterable<Uint8Array>, plain: Counting | undefined) =>
-  through(counted(content, plain), createZstdCompress(level))
-const decompressed = (content: AsyncIterable<Uint8Array>) => through(content, createZstdDecompress())
-
-async function* counted(content: AsyncIterable<Uint8Array>, counter: Counting | undefined) {
-  for await (const chunk of content) {
-    counter?.count(chunk)
-    yield chunk
+/** A chunk is done with before the next one is asked for: whoever gives them may use one buffer for all. */
+async function* compressed(
+  content: AsyncIterable<Uint8Array>,
+  plain: Counting | undefined
+): AsyncGenerator<Buffer> {
+  const zstd = createZstdCompress(level)
+  const made: Array<Buffer> = []
+  zstd.on("data", (chunk: Buffer) => made.push(chunk))
+  const ended = new Promise<void>((resolve, reject) => zstd.once("end", resolve).once("error", reject))
+  // It may fail while nobody waits for it; then the next write fails as well.
+  ended.catch(() => {})
+  const written = (chunk: Uint8Array) =>
+    new Promise<void>((resolve, reject) =>
+      zstd.write(chunk, (error) => (error instanceof Error ? reject(error) : resolve()))
+    )
+  try {
+    for await (const chunk of content) {
+      plain?.count(chunk)
+      await written(chunk)
+      yield* made.splice(0)
+    }
+    zstd.end()
+    await ended
+    yield* made.splice(0)
+  } finally {
+    zstd.destroy()
   }
 }
+const decompressed = (content: AsyncIterable<Uint8Array>) => through(content, createZstdDecompress())
 
 /** Errors of the source come out of the end, and leaving the end early closes the source. */
 const through = (
   content: AsyncIterable<Uint8Array>,
-  transform: ReturnType<typeof createZstdCompress>
+  transform: ReturnType<typeof createZstdDecompress>
 ): AsyncIterable<Buffer> => {
   const source = Readable.from(content, { objectMode: false, highWaterMark: 1 << 20 })
   source.once("error", (error) => transform.destroy(error))

@@ -23,6 +23,8 @@ export interface BackupOptions {
   readonly debrisAfterMs: number
   /** How long a flush, and the end of a backup, wait for their segment. */
   readonly segmentWaitMs: number
+  /** Copies to destinations that are on their way at the same time in one process. */
+  readonly copiesAtOnce: number
   /** Tries to remove an object from a destination. */
   readonly removalTries: number
 }
@@ -41,6 +43,7 @@ export const BackupOptions = Context.Reference<BackupOptions>("svc/backups/Backu
     reserveBytes: 512 << 20,
     debrisAfterMs: 3_600_000,
     segmentWaitMs: 60_000,
+    copiesAtOnce: 8,
     removalTries: 20
   })
 })

@@ -193,7 +193,11 @@ export const layer = Layer.effectDiscard(
       Effect.repeat(
         persistent(
           "remove old backups",
-          Effect.andThen(Effect.flatMap(wanted, housekeeping.retention), housekeeping.debris)
+          Effect.gen(function* () {
+            yield* housekeeping.retention(yield* wanted)
+            yield* copies.tidy
+            yield* housekeeping.debris
+          })
         ),
         Schedule.spaced(options.tidyMs)
       )

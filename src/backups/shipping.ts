@@ -237,9 +237,10 @@ const order = (name: string) => (isHistory(name) ? `0${name}` : `1${name.slice(8
 
 async function* read(file: string): AsyncGenerator<Uint8Array> {
   const handle = await fs.open(file, "r")
+  // One for all of it: a chunk is done with when the next one is asked for.
+  const buffer = Buffer.allocUnsafeSlow(1 << 20)
   try {
     for (;;) {
-      const buffer = Buffer.allocUnsafe(1 << 20)
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, null)
       if (bytesRead === 0) return
       yield buffer.subarray(0, bytesRead)
