@@ -25,6 +25,19 @@ export const write = <E extends { readonly message: string }>(
   change: Effect.Effect<boolean, E>
 ) => fenced(outside(`executions.${name}`, "write")(change))
 
+/** The engine is away: asked again soon, because deadlines of the execution's own say how long. */
+const soon = <A, E extends { readonly message: string }>(self: Effect.Effect<A, E>) =>
+  Effect.mapError(
+    self,
+    (error) =>
+      new Retryable({
+        message: error.message,
+        cause: error,
+        reason: "EngineUnreachable",
+        againAfterMs: 2_000
+      })
+  )
+
 export const makeActs = Effect.gen(function* () {
   const engine = yield* ContainerEngine
   const runs = yield* Runs
@@ -64,7 +77,7 @@ export const makeActs = Effect.gen(function* () {
       case "nothing":
         return
       case "startEngine":
-        return yield* retryable(engine.start)
+        return yield* soon(engine.start)
       case "pull":
         return yield* outside("executions.pull", "write")(pulls.start(uid, yield* pullRequest(resource)))
       case "pulled":
@@ -92,10 +105,10 @@ export const makeActs = Effect.gen(function* () {
       case "stop":
         return yield* write("stopping", runs.stopping(ref, step.reason, step.at))
       case "tell":
-        yield* retryable(engine.signal(name, "SIGTERM"))
+        yield* soon(engine.signal(name, "SIGTERM"))
         return yield* write("stopSent", runs.stopSent(ref))
       case "kill":
-        return yield* retryable(engine.signal(name, "SIGKILL"))
+        return yield* soon(engine.signal(name, "SIGKILL"))
       case "lost":
         return yield* write("lost", runs.lost(ref, step.since))
       case "end":
@@ -122,7 +135,7 @@ export const makeActs = Effect.gen(function* () {
     error: { readonly message: string; readonly reason: string }
   ) {
     if (error.reason === "Unreachable" || error.reason === "HostDependencyMissing")
-      return yield* new Retryable({ message: error.message, reason: "EngineUnreachable" })
+      return yield* soon(Effect.fail(error))
     yield* end(resource, {
       status: "failed",
       errorCode: "start_failed",

@@ -69,6 +69,11 @@ export class Retryable extends Schema.TaggedError<Retryable>()("Retryable", {
   message: Schema.String,
   /** A reason of the kind or of the engine. */
   reason: Schema.optionalKey(Schema.String),
+  /**
+   * When to try again, instead of by the backoff, and never counting as stalled: for a far end that is away for a while,
+   * where the kind has a deadline of its own.
+   */
+  againAfterMs: Schema.optionalKey(Schema.Finite),
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 

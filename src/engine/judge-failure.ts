@@ -59,7 +59,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
   }
   const said = error?.message ?? `Internal fault: ${firstLine(Cause.squash(cause))}`
   const reason = error?.reason ?? "ReconcileFailed"
-  const dueIn = backoff(claimed.attempt, options, random)
+  const dueIn = error?.againAfterMs ?? backoff(claimed.attempt, options, random)
   const message = `${said}. Try ${claimed.attempt + 1} failed; tried again in ${Math.max(1, Math.round(dueIn / 1000))} s`
   // A look that fails says nothing about readiness by itself; what was ready stays in doubt, not down.
   const wasReady = claimed.phase === "ready"
@@ -71,7 +71,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
     synced: { status: "false", reason, message },
     dueIn,
     priority: 1,
-    fruitless: true,
+    fruitless: error?.againAfterMs === undefined,
     lastError: said
   }
   return verdict

@@ -56,7 +56,7 @@ const eventually = <A, E, R>(label: string, self: Effect.Effect<A, E, R>, holds:
       yield* Effect.sleep(20)
     }
   }).pipe(
-    Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
+    Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
   )
 
 const record = Effect.fn(function* (orgId: string, uid: string) {
@@ -134,6 +134,33 @@ it.live("failures back off, say why, stall, and recover by themselves", () =>
       const row = yield* eventually("recovered", record(org.id, change.uid), (now) => now?.phase === "ready")
       assert.strictEqual(row?.attempt, 0)
       assert.isNull(row?.lastError ?? null)
+    })
+  )
+)
+
+it.live("what says itself when to try again is tried then, however often, and never stalls", () =>
+  withEngine((world) =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
+      world.behave = (what) =>
+        what === "converge"
+          ? Effect.fail(new Retryable({ message: "It is away", reason: "Away", againAfterMs: 10 }))
+          : Effect.void
+      yield* resources.write(org.id, [change], actor)
+      yield* eventually(
+        "tried more often than what stalls",
+        Effect.sync(() => world.log.filter(({ what }) => what === "converge").length),
+        (tries) => tries > 3 * fast.stallAfter
+      )
+      const row = yield* record(org.id, change.uid)
+      assert.strictEqual(row?.attempt, 0)
+      const of = (type: string) => row?.conditions.find((condition) => condition.type === type)
+      assert.notStrictEqual(of("Stalled")?.status, "true")
+      assert.strictEqual(of("Ready")?.reason, "Away")
+      world.behave = () => Effect.void
+      yield* eventually("there", record(org.id, change.uid), (now) => now?.phase === "ready")
     })
   )
 )
