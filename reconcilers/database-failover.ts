@@ -170,7 +170,7 @@ export const remarkOn = Effect.fnUntraced(function* (
     const lag =
       failover.lagBytes === null
         ? "how far it was behind is not known"
-        : `it was ${failover.lagBytes} bytes of the log behind when both were last seen`
+        : `it was at most ${Math.max(1, failover.lagBytes / 2 ** 20)} MiB of the log behind when both were last seen`
     return {
       reason: "FailedOver",
       message: `Standby ${failover.replica} has taken the primary's place at ${failover.at}; ${lag}, and what it had not received is lost`

@@ -10,7 +10,7 @@ import type { DatabaseReplica, DatabaseSpec, DatabaseStatus } from "#schemas/dat
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import type { Resource, Retryable } from "#src/engine/Reconciler.ts"
-import { type Hydration, Hydrations } from "#src/infra/Hydrations.ts"
+import { type Hydration, Hydrations, waitsForTurn } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import {
   askLog,
@@ -202,7 +202,8 @@ export const standbyLook = Effect.gen(function* () {
     })
     const { state = "down", problem = null, alone: _, ...rest } = yield* find
     const port = found?.port ?? null
-    const lagBytes = follower?.lagBytes ?? null
+    const before = resource.status?.replicas?.find((one) => one.number === number)
+    const lagBytes = coarse(follower?.lagBytes ?? null, 1 << 20, before?.lagBytes)
     const running = found?.process._tag === "Running" && port !== null
     const position = running && lagBytes !== 0 ? yield* positionOf(standbyKey(uid, number)) : Option.none()
     const replica: DatabaseReplica = {
@@ -214,10 +215,7 @@ export const standbyLook = Effect.gen(function* () {
       lagSeconds:
         lagBytes === 0 && running
           ? 0
-          : Option.match(position, {
-              onNone: () => null,
-              onSome: ({ ageSeconds }) => (ageSeconds === null ? null : Math.max(0, Math.floor(ageSeconds)))
-            }),
+          : coarse(Option.getOrUndefined(position)?.ageSeconds ?? null, 10, before?.lagSeconds),
       problem
     }
     const seen: Seen = { number, replica, ...rest }
@@ -240,6 +238,20 @@ export const standbyLook = Effect.gen(function* () {
   return { inspect, lookAt, positionOf }
 })
 
+/**
+ * In steps of the unit doubled again and again; 0: less than the unit. A status that told every byte would be a change of
+ * the database at every look. What was told is told again until it is too low, or four times too high.
+ */
+export const coarse = (
+  value: number | null,
+  unit: number,
+  told: number | null | undefined
+): number | null => {
+  if (value === null) return null
+  if (typeof told === "number" && told > 0 && value <= told && value > told / 4) return told
+  return value < unit ? 0 : unit * 2 ** Math.ceil(Math.log2(value / unit))
+}
+
 /** A copy that failed is tried again, ever more rarely. */
 const retryAt = ({ state, attempt, heartbeatAt }: Hydration): number =>
   state === "failed" ? heartbeatAt + Math.min(300_000, 1_000 * 2 ** Math.min(attempt, 10)) : 0
@@ -248,5 +260,5 @@ const progressText = ({ step, doneBytes, totalBytes }: Hydration): string =>
   step === "copy" && totalBytes > 0
     ? `Copied ${Math.floor((doneBytes / totalBytes) * 100)} % of ${Math.ceil(totalBytes / 1_048_576)} MiB`
     : step === "queued"
-      ? "Waits for other copies to end"
+      ? waitsForTurn
       : "Is about to be copied"

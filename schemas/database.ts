@@ -31,9 +31,9 @@ export const DatabaseReplica = Schema.Struct({
   /** Null until it has one. */
   port: Schema.NullOr(Schema.Int),
   state: Schema.Literals(["copying", "catching_up", "streaming", "down"]),
-  /** How much of the primary's log it has not replayed; null: not known. */
+  /** What of the primary's log it has not replayed, at most: 0 for less than 1 MiB, then 1, 2, 4 MiB and so on. Null: not known. */
   lagBytes: Schema.NullOr(Schema.Int),
-  /** Age of the newest change that it has, unless it has all; null: not known. */
+  /** Age of the newest change that it has, at most: 0 for less than 10 or if it has all, then 10, 20, 40 and so on. Null: not known. */
   lagSeconds: Schema.NullOr(Schema.Int),
   /** Why it is not as it should be. */
   problem: Schema.NullOr(Schema.String)
@@ -44,7 +44,7 @@ export const DatabaseFailover = Schema.Struct({
   at: Schema.String,
   /** Number of the standby whose data took the place of the primary's. */
   replica: Schema.Int,
-  /** What it is known to have lacked when both were last seen; null: not known. */
+  /** What it is known to have lacked when both were last seen, in the same steps. Null: not known. */
   lagBytes: Schema.NullOr(Schema.Int)
 }).annotate({ identifier: "DatabaseFailover" })
 export type DatabaseFailover = typeof DatabaseFailover.Type

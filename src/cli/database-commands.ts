@@ -23,7 +23,9 @@ const replicaRow = ({ number, state, host, port, lagBytes, lagSeconds, problem }
   String(number),
   state,
   port === null ? "" : `${host}:${port}`,
-  lagBytes === null ? "" : `${lagBytes} bytes${lagSeconds === null ? "" : `, ${lagSeconds} s`}`,
+  lagBytes === null
+    ? ""
+    : `up to ${Math.max(1, lagBytes / 2 ** 20)} MiB${lagSeconds === null ? "" : `, ${Math.max(10, lagSeconds)} s`}`,
   problem ?? ""
 ]
 
