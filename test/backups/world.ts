@@ -1,5 +1,6 @@
 /** A store, a real database server, and the loops that back it up, each of which a test can stop and start again. */
 import * as fs from "node:fs"
+import * as os from "node:os"
 import * as path from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -65,7 +66,7 @@ export const quick = (values: Partial<BackupOptions> = {}) =>
 const gone = new PlaceError({ reason: "not_found", message: "There is no such backup destination" })
 
 /** One process's parts, without its loops. */
-export const services = (world: BackupWorld, values: Partial<BackupOptions> = {}) =>
+export const services = (world: StoreWorld, values: Partial<BackupOptions> = {}) =>
   Layer.mergeAll(Repository.layer).pipe(
     Layer.provideMerge(Layer.mergeAll(Ledger.layer, Jobs.layer)),
     Layer.provideMerge(
@@ -94,8 +95,20 @@ export const backupWorld = Effect.gen(function* () {
   return world
 })
 
+/** Without database servers: what only the store and the repository take part in. */
+export const storeWorld = Effect.gen(function* () {
+  const storeUrl = yield* emptyDatabase
+  yield* migrate(storeUrl)
+  const dataDir = yield* Effect.acquireRelease(
+    Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-backups-"))),
+    (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true }))
+  )
+  return { dataDir, storeUrl, destinations: new Map<string, Place>() }
+})
+export type StoreWorld = Effect.Success<typeof storeWorld>
+
 /** A statement on the store, as its owner. */
-export const onStore = (world: BackupWorld, text: string) =>
+export const onStore = (world: StoreWorld, text: string) =>
   Effect.promise(async () => {
     const sql = postgres(Redacted.value(world.storeUrl), { max: 1, onnotice: () => {} })
     try {
@@ -183,7 +196,7 @@ export const until = <A, E>(what: string, look: Effect.Effect<A | undefined | fa
     })
   )
 
-export const destination = (world: BackupWorld) => {
+export const destination = (world: StoreWorld) => {
   const id = uuid()
   const dir = path.join(world.dataDir, `bucket-${id}`)
   world.destinations.set(id, localPlace(dir))

@@ -1,0 +1,275 @@
+/** Copies to destinations: few at once, none for ever, none that nobody wants, none that stays behind. */
+import * as fs from "node:fs"
+import { assert, describe, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+
+import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import { makeCopies } from "#src/backups/copies.ts"
+import { Ledger } from "#src/backups/Ledger.ts"
+import type { BackupOptions } from "#src/backups/options.ts"
+import { type Place, PlaceError } from "#src/backups/Place.ts"
+import { Repository } from "#src/backups/Repository.ts"
+import { putSealed } from "#src/backups/transfer.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { destination, onStore, type StoreWorld, services, storeWorld, until } from "./world.ts"
+
+/** A history with objects, of a database that names these destinations, and the carrying without its loops. */
+const given = Effect.fnUntraced(function* (
+  world: StoreWorld,
+  destinationIds: ReadonlyArray<string>,
+  objects: number,
+  values: Partial<BackupOptions> = {}
+) {
+  const context = yield* Layer.build(services(world, values))
+  const ref = { orgId: uuid(), lineage: uuid() }
+  const spec = JSON.stringify({ backup: { destinationIds } })
+  yield* onStore(
+    world,
+    `insert into organization (id, name, slug, billing_status)
+       values ('${ref.orgId}', 'one', 'o-${ref.orgId.slice(0, 20)}', 'active');
+     insert into resource (org_id, uid, kind, name, spec, managed_by)
+       select '${ref.orgId}', id::uuid, 'BackupDestination', id, '{}', 'api'
+       from unnest('{${destinationIds.join(",")}}'::text[]) as t(id);
+     insert into resource (org_id, uid, kind, name, spec, phase, managed_by)
+       values ('${ref.orgId}', '${ref.lineage}', 'Database', 'main', '${spec}', 'ready', 'api')`
+  )
+  const ledger = Context.get(context, Ledger)
+  yield* ledger.ensure(ref, ref.lineage)
+  const { local } = Context.get(context, Repository)
+  const names = Array.from({ length: objects }, (_, n) => `wal/0000000100000000${String(n).padStart(8, "0")}`)
+  const made = yield* Effect.forEach(names, (name) =>
+    putSealed(
+      local,
+      Buffer.alloc(32, 1),
+      ref.lineage,
+      { name, backupId: null, finishedAt: new Date(0) },
+      async function* () {
+        yield Buffer.from(name)
+      }
+    )
+  )
+  yield* ledger.add(ref, made, destinationIds)
+  const start = Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    return yield* Effect.provideContext(Scope.provide(makeCopies, scope), context)
+  })
+  return { ref, ledger, names, copies: yield* start, start }
+})
+const copiesWhere = (world: StoreWorld, condition: string) =>
+  Effect.map(onStore(world, `select count(*)::int as n from backup_copy where ${condition}`), ([row]) =>
+    Number(row?.["n"])
+  )
+const placeOf = (world: StoreWorld, id: string): Place => {
+  const place = world.destinations.get(id)
+  if (place === undefined) throw new Error("no destination")
+  return place
+}
+const replaced = (world: StoreWorld, id: string, with_: (real: Place) => Partial<Place>) => {
+  const real = placeOf(world, id)
+  world.destinations.set(id, { ...real, ...with_(real) })
+  return real
+}
+const keysIn = (dir: string) =>
+  fs.existsSync(dir)
+    ? fs.readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).length
+    : 0
+const unreachable = Effect.fail(new PlaceError({ reason: "unreachable", message: "It cannot be reached" }))
+
+describe("copies", { timeout: 120_000 }, () => {
+  it.live("are few at once, however many destinations there are, and each destination has its turn", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* storeWorld
+        const all = Array.from({ length: 10 }, () => destination(world))
+        let now = 0
+        let most = 0
+        const seen: Array<string> = []
+        for (const { id } of all) {
+          replaced(world, id, (real) => ({
+            put: (key, content) =>
+              Effect.gen(function* () {
+                seen.push(id)
+                most = Math.max(most, ++now)
+                yield* Effect.sleep("20 millis")
+                return yield* Effect.ensuring(
+                  real.put(key, content),
+                  Effect.sync(() => now--)
+                )
+              })
+          }))
+        }
+        const { copies } = yield* given(
+          world,
+          all.map(({ id }) => id),
+          12,
+          { copiesAtOnce: 4 }
+        )
+        yield* until(
+          "everything is there",
+          Effect.andThen(
+            copies.round,
+            Effect.map(copiesWhere(world, "stored_at is null"), (n) => n === 0)
+          )
+        )
+        assert.strictEqual(most, 4)
+        // All had a first batch of four when some had three, but for those who came before the others waited.
+        assert.lengthOf(new Set(seen.slice(0, 60)), 10)
+      })
+    )
+  )
+
+  it.live(
+    "for a destination that fails are tried one by one, ever more seldom, and all come once it works",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* storeWorld
+          const { id, dir } = destination(world)
+          let tries = 0
+          const real = replaced(world, id, () => ({
+            put: () => {
+              tries++
+              return unreachable
+            }
+          }))
+          const { copies, ref } = yield* given(world, [id], 60)
+          const look = Effect.andThen(copies.round, Effect.sleep("20 millis"))
+          yield* look
+          yield* until(
+            "it is left alone",
+            Effect.map(onStore(world, "select * from backup_destination_pause"), (rows) => rows.length === 1)
+          )
+          yield* Effect.sleep("300 millis")
+          // One of each turn that was on its way.
+          const first = tries
+          assert.isAtMost(first, 3)
+          for (let n = 2; n <= 4; n++) {
+            yield* onStore(world, "update backup_destination_pause set due_at = now()")
+            yield* Effect.repeat(look, { times: 10 })
+            const [row] = yield* onStore(
+              world,
+              "select failures, extract(epoch from due_at - now())::float8 as seconds from backup_destination_pause"
+            )
+            assert.strictEqual(row?.["failures"], n)
+            assert.isAbove(Number(row?.["seconds"]), 2 ** n / 2 - 2)
+          }
+          assert.strictEqual(tries, first + 3)
+          assert.deepStrictEqual(yield* copies.failing, [{ ...ref, error: "It cannot be reached" }])
+
+          world.destinations.set(id, real)
+          yield* onStore(world, "update backup_destination_pause set due_at = now()")
+          yield* until(
+            "everything is there",
+            Effect.andThen(
+              copies.round,
+              Effect.map(copiesWhere(world, "stored_at is null and tries = 0"), (n) => n === 0)
+            )
+          )
+          assert.isAtLeast(keysIn(dir), 60 - tries)
+          assert.deepStrictEqual(yield* copies.failing, [])
+        })
+      )
+  )
+
+  it.live("that nobody wants any more are forgotten, and are no trouble", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* storeWorld
+        const [gone, stays] = [destination(world), destination(world)]
+        let begun = false
+        replaced(world, gone.id, (real) => ({
+          put: (key, content) => {
+            if (begun) return unreachable
+            begun = true
+            // Its answer does not come back, and it is there.
+            return Effect.andThen(real.put(key, content), unreachable)
+          }
+        }))
+        const { copies, ref } = yield* given(world, [gone.id, stays.id], 5)
+        yield* copies.round
+        yield* until(
+          "one has all, and the other fails",
+          Effect.map(
+            copiesWhere(
+              world,
+              `destination_id = '${stays.id}' and stored_at is not null or error is not null`
+            ),
+            (n) => n >= 6
+          )
+        )
+        yield* onStore(world, "update backup_copy set tries = 9 where tries > 0")
+        yield* onStore(world, "update backup_destination_pause set failures = 9")
+        assert.lengthOf(yield* copies.failing, 1)
+        yield* onStore(
+          world,
+          `update resource set spec = '{"backup": {"destinationIds": ["${stays.id}"]}}' where uid = '${ref.lineage}'`
+        )
+        assert.deepStrictEqual(yield* copies.failing, [])
+        yield* copies.tidy
+        assert.strictEqual(yield* copiesWhere(world, `destination_id = '${stays.id}'`), 5)
+        assert.strictEqual(keysIn(gone.dir), 1)
+        yield* until(
+          "what had been begun is removed",
+          Effect.andThen(
+            copies.round,
+            Effect.map(copiesWhere(world, `destination_id = '${gone.id}'`), (n) => n === 0)
+          )
+        )
+        assert.strictEqual(keysIn(gone.dir), 0)
+      })
+    )
+  )
+
+  it.live(
+    "that come after they were removed do not stay, even when the process that brings them is killed",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* storeWorld
+          const { id, dir } = destination(world)
+          const [reached, goOn] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+          const real = replaced(world, id, (place) => ({
+            put: (key, content) =>
+              Effect.gen(function* () {
+                yield* Deferred.succeed(reached, undefined)
+                yield* Deferred.await(goOn)
+                return yield* place.put(key, content)
+              })
+          }))
+          const { copies, ref, ledger, names, start } = yield* given(world, [id], 1)
+          yield* copies.round
+          yield* Deferred.await(reached)
+          // Where it may be is known before it is.
+          assert.strictEqual(yield* copiesWhere(world, "version = 1 and stored_at is null"), 1)
+          // The backup's time has passed, and another process takes it away at the destination.
+          yield* ledger.removeObjects(ref, names)
+          const other = yield* start
+          world.destinations.set(id, real)
+          yield* until(
+            "it is removed",
+            Effect.andThen(
+              other.round,
+              Effect.map(copiesWhere(world, "true"), (n) => n === 0)
+            )
+          )
+          yield* Deferred.succeed(goOn, undefined)
+          yield* until(
+            "the upload ended, and is to be removed again",
+            Effect.map(copiesWhere(world, "removing"), (n) => n === 1)
+          )
+          assert.strictEqual(keysIn(dir), 1)
+          yield* until(
+            "it is removed again",
+            Effect.andThen(
+              other.round,
+              Effect.map(copiesWhere(world, "true"), (n) => n === 0)
+            )
+          )
+          assert.strictEqual(keysIn(dir), 0)
+        })
+      )
+  )
+})
