@@ -52,7 +52,7 @@ export const makeSurvey = Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
     const followed =
       followers.follows(uid) ||
-      (run?.logOwnerAt != null && now - run.logOwnerAt.getTime() < options.followerMs) ||
+      (run?.logOwnerAgeMs != null && run.logOwnerAgeMs < options.followerMs) ||
       run?.logComplete === true
     return { run, step: decide({ now, spec, run, seen, pull: pulls.look(uid), followed, options }) }
   })

@@ -174,23 +174,24 @@ const running = ({ now, spec, seen, followed, options }: Situation, run: Run): S
   const { container } = seen
   if (container.state !== "running") return exited(now, container, run)
   if (run.lostSince !== null) return { do: "lost", since: null }
-  if (!followed) return { do: "follow" }
+  // Ending it comes first: nothing that hinders a follower may let it run on.
   const startedAt = (run.startedAt ?? run.begunAt).getTime()
   const timeoutAt = startedAt + spec.timeoutSeconds * 1000
   if (run.stopAt !== null) {
     const killAt = run.stopAt.getTime() + options.graceMs
     if (!run.stopSent) return { do: "tell" }
-    return now >= killAt
-      ? { do: "kill" }
-      : {
-          do: "wait",
-          reason: "ExecutionStopping",
-          message: "The command was told to end",
-          forMs: Math.min(quick, killAt - now)
-        }
+    if (now >= killAt) return { do: "kill" }
+    if (!followed) return { do: "follow" }
+    return {
+      do: "wait",
+      reason: "ExecutionStopping",
+      message: "The command was told to end",
+      forMs: Math.min(quick, killAt - now)
+    }
   }
   if (spec.cancelRequested) return { do: "stop", reason: "cancelled", at: new Date(now) }
   if (now >= timeoutAt) return { do: "stop", reason: "timed_out", at: new Date(now) }
+  if (!followed) return { do: "follow" }
   // Short ones are looked at often; a cancellation wakes it by itself.
   const often = Math.min(10_000, Math.max(quick, (now - startedAt) / 20))
   return {

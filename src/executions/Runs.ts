@@ -38,7 +38,8 @@ export interface Run {
   readonly cleanupStatus: CleanupStatus
   readonly cleanupTries: number
   readonly logComplete: boolean
-  readonly logOwnerAt: Date | null
+  /** Since who follows it last said so, by the store's clock: those of processes may differ. */
+  readonly logOwnerAgeMs: number | null
 }
 
 export interface Ending {
@@ -101,7 +102,7 @@ export class Runs extends Context.Service<
               image_id as "imageId", image_digest as "imageDigest", container_made as "containerMade",
               started_at as "startedAt", stop_reason as "stopReason", stop_at as "stopAt", stop_sent as "stopSent", lost_since as "lostSince",
               finished_at as "finishedAt", cleanup_status as "cleanupStatus", cleanup_tries as "cleanupTries",
-              log_complete as "logComplete", log_owner_at as "logOwnerAt"
+              log_complete as "logComplete", extract(epoch from clock_timestamp() - log_owner_at)::float8 * 1000 as "logOwnerAgeMs"
             from execution where org_id = ${orgId}::uuid and uid = ${uid}::uuid`)
           return Option.fromUndefinedOr(row)
         }),

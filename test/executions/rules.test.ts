@@ -37,7 +37,7 @@ const anew: Run = {
   cleanupStatus: "pending",
   cleanupTries: 0,
   logComplete: false,
-  logOwnerAt: null
+  logOwnerAgeMs: null
 }
 const situation = (values: Partial<Situation>): Situation => ({
   now: begun + 1_000,
@@ -176,6 +176,27 @@ describe("what is due for an execution", () => {
     assert.strictEqual(at(stopping).do, "tell")
     assert.strictEqual(at({ ...stopping, stopSent: true }, 10_999).do, "wait")
     assert.strictEqual(at({ ...stopping, stopSent: true }, 11_000).do, "kill")
+  })
+
+  it("whoever is to end does so although nobody keeps what it prints", () => {
+    const seen = there("running")
+    const at = (run: Run, after: number, cancelRequested = false) =>
+      decide(
+        situation({
+          spec: { ...situation({}).spec, cancelRequested },
+          run,
+          seen,
+          now: begun + after,
+          followed: false
+        })
+      )
+    const stopping: Run = { ...active, stopReason: "timed_out", stopAt: new Date(begun + 60_000) }
+    assert.strictEqual(at(active, 1_000).do, "follow")
+    assert.deepInclude(at(active, 1_000, true), { do: "stop", reason: "cancelled" })
+    assert.deepInclude(at(active, 60_000), { do: "stop", reason: "timed_out" })
+    assert.strictEqual(at(stopping, 60_000).do, "tell")
+    assert.strictEqual(at({ ...stopping, stopSent: true }, 61_000).do, "follow")
+    assert.strictEqual(at({ ...stopping, stopSent: true }, 70_000).do, "kill")
   })
 
   it("an engine that is silent is waited for, as long as is said and no longer; one that comes back goes on", () => {
