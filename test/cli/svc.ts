@@ -78,7 +78,7 @@ export const newUser = Effect.acquireRelease(
         ended,
         stdout: () => stdout,
         stderr: () => stderr,
-        says: async (text, seconds = 60) => {
+        says: async (text, seconds = 90) => {
           const deadline = Date.now() + seconds * 1000
           const said = () =>
             typeof text === "string" ? (stdout + stderr).includes(text) : text.test(stdout + stderr)

@@ -127,7 +127,7 @@ it.live(
       assert.deepStrictEqual(processesNaming(dataDir), [])
       assert.isFalse(fs.existsSync(credentialsFile))
     }).pipe(Effect.scoped),
-  120_000
+  240_000
 )
 
 it.live("a taken port is said before anything is made, and the key is shown once it is free", () =>
@@ -180,9 +180,10 @@ it.live(
             )
           const first = up(["--no-apply"], store)
           yield* Effect.promise(async () => {
-            const deadline = Date.now() + 30_000
+            const deadline = Date.now() + 90_000
             while (!(moment === "kept" ? fs.existsSync(credentialsFile) : await isCommitted())) {
-              if (Date.now() > deadline) throw new Error(`never ${moment}: ${first.stderr()}`)
+              if (Date.now() > deadline || first.child.exitCode !== null)
+                throw new Error(`never ${moment}: ${first.stderr()}`)
               await new Promise((resolve) => setTimeout(resolve, 1))
             }
             await new Promise((resolve) => setTimeout(resolve, delay))
@@ -202,7 +203,7 @@ it.live(
       }
       assert.isAbove(reached.bootstrapped, 0, "no start was killed after it had stored an owner")
     }),
-  120_000
+  240_000
 )
 
 it.live(

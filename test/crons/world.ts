@@ -127,7 +127,7 @@ export const until = <A, E, R>(self: Effect.Effect<A, E, R>, holds: (value: A) =
   self.pipe(
     Effect.tap(() => Effect.sleep("25 millis")),
     Effect.repeat({ until: holds }),
-    Effect.timeout("20 seconds")
+    Effect.timeout("40 seconds")
   )
 
 /** The run, once it has ended. */

@@ -65,7 +65,7 @@ const start = (world: World, store: WorkStore["Service"], logs: Array<string> = 
 
 const eventually = (label: string, holds: () => boolean) =>
   Effect.repeat(Effect.sync(holds), { until: (held) => held, schedule: Schedule.spaced("5 millis") }).pipe(
-    Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
+    Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
   )
 
 /** A bug, and a call that ends because something else was interrupted. */
@@ -118,7 +118,7 @@ it.live(
       const world = makeWorld()
       yield* start(world, workStore(store))
       yield* eventually("another takes over", () => store.resources.get("one")?.phase === "ready")
-      yield* Effect.timeout(Scope.close(first, Exit.void), "5 seconds")
+      yield* Effect.timeout(Scope.close(first, Exit.void), "30 seconds")
     }).pipe(Effect.scoped)
 )
 
@@ -144,7 +144,7 @@ it.live("a process that stops gives no lease back whose run it could not end", (
     create("hangs")
     create("waits")
     yield* eventually("both run", () => stuck.log.length === 2)
-    yield* Effect.timeout(Scope.close(scope, Exit.void), "5 seconds")
+    yield* Effect.timeout(Scope.close(scope, Exit.void), "30 seconds")
     assert.isNotNull(store.work.get("hangs")!.leaseToken)
     assert.isNull(store.work.get("waits")!.leaseToken)
   })
