@@ -47,7 +47,7 @@ export const makeActs = Effect.gen(function* () {
   const catalog = yield* Catalog
   const installation = yield* Installation
   const options = yield* ExecutionOptions
-  const { pullRequest, planOf } = yield* makePlans
+  const { pullRequest, planOf, runtimeOf } = yield* makePlans
 
   const settle = (
     resource: ExecutionResource,
@@ -93,7 +93,7 @@ export const makeActs = Effect.gen(function* () {
         return yield* pulls.stop(uid)
       }
       case "start": {
-        const started = yield* Effect.result(engine.run(name))
+        const started = yield* Effect.result(engine.run(name, runtimeOf(resource)))
         return started._tag === "Failure" ? yield* unmade(resource, run, started.failure) : undefined
       }
       case "running":

@@ -21,6 +21,10 @@ export const makePlans = Effect.gen(function* () {
   const installation = yield* Installation
   const { sandboxRuntime } = yield* AppConfig
 
+  /** One that is configured no more is never replaced by another. */
+  const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>
+    spec.runtime.nestedContainers ? (sandboxRuntime ?? "none") : undefined
+
   const pullRequest = Effect.fnUntraced(function* ({ orgId, uid, spec }: ExecutionResource) {
     const sealed = yield* retryable(secrets.read({ orgId, uid, field: "imagePullCredentials" }))
     const credentials = Option.isNone(sealed)
@@ -56,9 +60,9 @@ export const makePlans = Effect.gen(function* () {
       cpus,
       cpuShares: Math.max(2, Math.round(cpus * (cpuKind === "performance" ? 1024 : 256))),
       memoryMb,
-      runtime: spec.runtime.nestedContainers ? sandboxRuntime : undefined
+      runtime: runtimeOf({ spec })
     }
   })
 
-  return { pullRequest, planOf }
+  return { pullRequest, planOf, runtimeOf }
 })

@@ -18,6 +18,7 @@ import { makeImages } from "./container-images.ts"
 import { type LogPiece, logPieces } from "./container-logs.ts"
 import { toContainer, withKernel } from "./container-look.ts"
 import { makeMaking } from "./container-making.ts"
+import { ensureRuntime } from "./container-runtime.ts"
 import { ownIsRunning, startOwn, stopOwn } from "./container-service.ts"
 import type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./container-types.ts"
 import { Host } from "./Host.ts"
@@ -33,8 +34,8 @@ export class ContainerEngine extends Context.Service<
     readonly start: Act
     /** None: the engine answered that it has no such container. */
     readonly inspect: (name: string) => Act<Option.Option<Container>>
-    /** Fetches an image anew, so that only who may have it gets it. May take long. */
-    readonly pull: (request: PullRequest) => Act<PulledImage>
+    /** Fetches an image anew, so that only who may have it gets it. May take long, but nothing may come for so long only. */
+    readonly pull: (request: PullRequest, stallMs: number) => Act<PulledImage>
     /** Ids of all images, whoever fetched them. */
     readonly images: Act<ReadonlySet<string>>
     /**
@@ -44,7 +45,8 @@ export class ContainerEngine extends Context.Service<
     readonly removeImage: (id: string, isOurs: (name: string) => boolean) => Act<"gone" | "kept" | "used">
     /** Makes the container and its network. It exists already: success. */
     readonly create: (plan: ContainerPlan) => Act
-    readonly run: (name: string) => Act
+    /** Starts it, unless the engine would hold it by another runtime than this one. */
+    readonly run: (name: string, runtime: string | undefined) => Act
     /** A container that has ended is success. */
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** Removes the container, by force when it runs, and its network. Nothing there is success. */
@@ -110,6 +112,15 @@ export class ContainerEngine extends Context.Service<
         )
       })
 
+      const run = Effect.fnUntraced(function* (name: string, runtime: string | undefined) {
+        if (runtime !== undefined) yield* ensureRuntime(call, name, runtime)
+        yield* call(
+          "Starting the container",
+          (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
+          "60 seconds"
+        ).pipe(ignoring("Conflict"))
+      })
+
       const signal = (name: string, signal: "SIGTERM" | "SIGKILL") =>
         call("Ending the container", (docker, abortSignal) =>
           docker.getContainer(name).kill({ signal, abortSignal })
@@ -147,21 +158,11 @@ export class ContainerEngine extends Context.Service<
               )
             )
           ),
-        pull: (request) => outside("containers.pull", "write")(pull(request)),
+        pull: (request, stallMs) => outside("containers.pull", "write")(pull(request, stallMs)),
         images: outside("containers.images", "read")(ids),
         removeImage: (id, isOurs) => outside("containers.removeImage", "write")(removeImage(id, isOurs)),
         create: (plan) => outside("containers.create", "write")(create(plan)),
-        run: (name) =>
-          outside(
-            "containers.run",
-            "write"
-          )(
-            call(
-              "Starting the container",
-              (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
-              "60 seconds"
-            ).pipe(ignoring("Conflict"))
-          ),
+        run: (name, runtime) => outside("containers.run", "write")(run(name, runtime)),
         signal: (name, which) => outside("containers.signal", "write")(signal(name, which)),
         remove: (name) => outside("containers.remove", "write")(remove(name)),
         forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),

@@ -57,7 +57,8 @@ export interface Engine {
   readonly openImage: string
   /** Ends the Podman service at once; containers go on. */
   readonly kill: () => Promise<void>
-  readonly restart: () => Promise<void>
+  /** With another default runtime, if one is named. */
+  readonly restart: (runtime?: string) => Promise<void>
   readonly podman: (...args: ReadonlyArray<string>) => string
   /** A second runtime of this engine, by its name there, and the file that tells each time it was called. */
   readonly sandbox: { readonly name: string; readonly calls: string }
@@ -177,8 +178,8 @@ export const containerEngine = Effect.acquireRelease(
         await ended(service)
         fs.rmSync(socket, { force: true })
       },
-      restart: async () => {
-        service = serve(args, socket, env, log)
+      restart: async (other) => {
+        service = serve(other === undefined ? args : [...args, "--runtime", other], socket, env, log)
         await answers()
       },
       podman,
