@@ -361,12 +361,18 @@ it.live(
   () =>
     Effect.gen(function* () {
       const names: Array<string> = []
+      // One promotion after the other of the same database.
+      const world = yield* branchWorld
       for (let n = 1; ; n++) {
-        const world = yield* branchWorld
+        const [theirs, ours] = [-2 * n, -2 * n - 1]
         const branch = makeBranch(world)
         yield* settleBranch(world, { ...branch, fence: ++fence })
-        yield* asApplication(world, asServer(world, branch), (sql) => sql`insert into ledger values (-1)`)
-        yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (-2)`)
+        yield* asApplication(
+          world,
+          asServer(world, branch),
+          (sql) => sql`insert into ledger values (${theirs})`
+        )
+        yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (${ours})`)
         const kept = makeBranch(world, { source: { kind: "replaced" } })
         const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
         const database = {
@@ -397,15 +403,18 @@ it.live(
         const after = `after ${name}`
         const first = (resource: BranchResource) =>
           Effect.map(rows(world, resource), (found) => found.slice(0, 1))
-        assert.deepStrictEqual(yield* first({ ...branch, uid: world.source.uid }), [-1], after)
-        assert.deepStrictEqual(yield* first(kept), [-2], after)
+        assert.deepStrictEqual(yield* first({ ...branch, uid: world.source.uid }), [theirs], after)
+        assert.deepStrictEqual(yield* first(kept), [ours], after)
         assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, branch)), [], after)
         assert.deepStrictEqual(
           fs.readdirSync(folderOf(world, world.source)).filter((file) => file.startsWith("data.")),
           [],
           after
         )
-        if (name !== undefined) continue
+        if (name !== undefined) {
+          yield* drive(world, { ...kept, deleting: true }, () => false)
+          continue
+        }
         // In the end what was kept expires as well.
         const status = { ...(yield* drive(world, kept, isReady)).status }
         const past = {
