@@ -106,7 +106,8 @@ reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
     }
   ],
   settleMs: 60_000,
-  timeoutMs: 600_000
+  timeoutMs: 600_000,
+  atOnce: 3
 })
 
 /** Brings a database up, as the engine would. */
@@ -173,7 +174,7 @@ it.live(
         assert.isFalse(secrets.some((secret) => line.includes(secret)))
       }
     }).pipe(Effect.scoped),
-  120_000
+  { timeout: 120_000, concurrent: true }
 )
 
 /**
@@ -226,7 +227,7 @@ it.live(
       const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
       assert.match(yield* refused(run(`${path} ${hooked}`)), /permission denied|must be superuser/)
     }).pipe(Effect.scoped),
-  120_000
+  { timeout: 120_000, concurrent: true }
 )
 
 it.live(
@@ -249,5 +250,5 @@ it.live(
       )
       assert.isNumber(row?.["n"])
     }).pipe(Effect.scoped),
-  120_000
+  { timeout: 120_000, concurrent: true }
 )

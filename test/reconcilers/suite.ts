@@ -51,11 +51,14 @@ export interface Subject<World, Spec, E> {
   readonly settleMs?: number
   /** Milliseconds that one test may take. */
   readonly timeoutMs?: number
+  /** How many resources may be made beside each other, where one of them mostly waits for others. */
+  readonly atOnce?: number
 }
 
 export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
   const settleMs = subject.settleMs ?? 30_000
   const timeout = subject.timeoutMs ?? 240_000
+  const atOnce = subject.atOnce ?? 1
   let fence = 0n
 
   /** One run of one control plane over the world, with the next fence. */
@@ -97,8 +100,15 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
     assert.deepStrictEqual(yield* subject.remains(world, resource), [], `left behind after ${after}`)
   })
 
-  const test = <E2>(name: string, body: (world: World) => Effect.Effect<void, E | E2, Scope.Scope>) =>
-    it.live(name, () => Effect.flatMap(subject.world, body), timeout)
+  /** For each write its number, from 1. */
+  const eachOf = <E2, R>(writes: ReadonlyArray<string>, body: (n: number) => Effect.Effect<void, E2, R>) =>
+    Effect.forEach(writes, (_, index) => body(index + 1), { concurrency: atOnce, discard: true })
+
+  const test = <E2>(
+    name: string,
+    body: (world: World) => Effect.Effect<void, E | E2, Scope.Scope>,
+    concurrent = false
+  ) => it.live(name, () => Effect.flatMap(subject.world, body), { timeout, concurrent })
 
   describe(subject.name, () => {
     test("a step taken twice leaves what one leaves", (world) =>
@@ -128,13 +138,15 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
         const undisturbed = yield* subject.makeResource(world)
         const writes = yield* writesOf(world, undisturbed)
         const expected = yield* subject.snapshot(world, undisturbed)
-        for (let n = 1; n <= writes.length; n++) {
-          const resource = yield* subject.makeResource(world)
-          const crash = yield* settleUntilCrash(world, resource, n)
-          yield* settle(world, resource)
-          assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
-          yield* gone(world, resource, crash)
-        }
+        yield* eachOf(writes, (n) =>
+          Effect.gen(function* () {
+            const resource = yield* subject.makeResource(world)
+            const crash = yield* settleUntilCrash(world, resource, n)
+            yield* settle(world, resource)
+            assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
+            yield* gone(world, resource, crash)
+          })
+        )
       }))
 
     test("removal works from every half-made state", (world) =>
@@ -144,10 +156,12 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
         const undisturbed = yield* subject.makeResource(world)
         const writes = yield* writesOf(world, undisturbed)
         assert.isNotEmpty(yield* subject.remains(world, undisturbed), "a ready resource has remains")
-        for (let n = 1; n <= writes.length; n++) {
-          const resource = yield* subject.makeResource(world)
-          yield* gone(world, resource, yield* settleUntilCrash(world, resource, n))
-        }
+        yield* eachOf(writes, (n) =>
+          Effect.gen(function* () {
+            const resource = yield* subject.makeResource(world)
+            yield* gone(world, resource, yield* settleUntilCrash(world, resource, n))
+          })
+        )
         yield* gone(world, undisturbed, "an undisturbed creation")
       }))
 
@@ -156,12 +170,14 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
         const undisturbed = yield* subject.makeResource(world)
         yield* settle(world, undisturbed)
         const writes = yield* writesOf(world, { ...undisturbed, deleting: true })
-        for (let n = 1; n <= writes.length; n++) {
-          const resource = yield* subject.makeResource(world)
-          yield* settle(world, resource)
-          const crash = yield* settleUntilCrash(world, { ...resource, deleting: true }, n)
-          yield* gone(world, resource, crash)
-        }
+        yield* eachOf(writes, (n) =>
+          Effect.gen(function* () {
+            const resource = yield* subject.makeResource(world)
+            yield* settle(world, resource)
+            const crash = yield* settleUntilCrash(world, { ...resource, deleting: true }, n)
+            yield* gone(world, resource, crash)
+          })
+        )
       }))
 
     for (const change of subject.changes) {
@@ -180,32 +196,38 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
           const twice = yield* prepared
           yield* settle(world, twice, 2)
           assert.deepStrictEqual(yield* subject.snapshot(world, twice), expected)
-          for (let n = 1; n <= writes.length; n++) {
-            const resource = yield* prepared
-            const crash = yield* settleUntilCrash(world, resource, n)
-            yield* settle(world, resource)
-            assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
-            yield* gone(world, resource, crash)
-          }
+          yield* eachOf(writes, (n) =>
+            Effect.gen(function* () {
+              const resource = yield* prepared
+              const crash = yield* settleUntilCrash(world, resource, n)
+              yield* settle(world, resource)
+              assert.deepStrictEqual(yield* subject.snapshot(world, resource), expected, `after ${crash}`)
+              yield* gone(world, resource, crash)
+            })
+          )
         }))
     }
 
     for (const drift of subject.drifts) {
-      test(`drift is seen and repaired: ${drift.name}`, (world) =>
-        Effect.gen(function* () {
-          const resource = yield* subject.makeResource(world)
-          yield* settle(world, resource)
-          const before = yield* subject.snapshot(world, resource)
-          yield* drift.disturb(world, resource)
-          const seen = yield* run(world, resource, look)
-          const fields =
-            seen._tag === "Absent"
-              ? ["absent"]
-              : [...seen.differences, ...(seen.upkeep ?? [])].map((difference) => difference.field)
-          assert.include(fields, drift.field)
-          assert.isNotEmpty(yield* writesOf(world, resource), "repairing it takes a write")
-          assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
-        }))
+      test(
+        `drift is seen and repaired: ${drift.name}`,
+        (world) =>
+          Effect.gen(function* () {
+            const resource = yield* subject.makeResource(world)
+            yield* settle(world, resource)
+            const before = yield* subject.snapshot(world, resource)
+            yield* drift.disturb(world, resource)
+            const seen = yield* run(world, resource, look)
+            const fields =
+              seen._tag === "Absent"
+                ? ["absent"]
+                : [...seen.differences, ...(seen.upkeep ?? [])].map((difference) => difference.field)
+            assert.include(fields, drift.field)
+            assert.isNotEmpty(yield* writesOf(world, resource), "repairing it takes a write")
+            assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
+          }),
+        atOnce > 1
+      )
     }
 
     // A step that does nothing has nothing to be refused, and the wish to delete is never taken back.
@@ -214,8 +236,9 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
     test("a run with a lower fence changes and removes nothing", (world) =>
       Effect.gen(function* () {
         const resource = yield* subject.makeResource(world)
+        // Runs beside this one take numbers as well: the next is higher than this.
+        const stale = fence
         yield* settle(world, resource)
-        const stale = fence - 1n
         const [change] = subject.changes
         const changed = change === undefined ? resource : yield* change.apply(world, resource)
         const before = yield* subject.snapshot(world, resource)
