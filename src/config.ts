@@ -62,6 +62,11 @@ export interface Settings {
   readonly executionDays: number
   /** Days that an image fetched for executions is kept once none has asked for it. */
   readonly executionImageDays: number
+  /** What one queue may hold, and all queues of one organization. */
+  readonly queueMessages: number
+  readonly queueMegabytes: number
+  readonly orgQueueMessages: number
+  readonly orgQueueMegabytes: number
 }
 
 /** An OpenID Connect provider. */
@@ -144,6 +149,10 @@ const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({
 /** At least one: what was fetched a moment ago may be about to be used. */
 const Days = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 3650 }))
 
+const AtLeastOne = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1))
+const atLeastOne = (name: string, fallback: number) =>
+  Config.schema(AtLeastOne, name).pipe(Config.withDefault(fallback))
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -214,7 +223,11 @@ const settings: Config.Config<Settings> = Config.all({
   registries: Config.String("SVC_REGISTRIES").pipe(Config.withDefault(defaultRegistries), Config.map(list)),
   sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),
   executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30)),
-  executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7))
+  executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7)),
+  queueMessages: atLeastOne("SVC_QUEUE_MAX_MESSAGES", 1_000_000),
+  queueMegabytes: atLeastOne("SVC_QUEUE_MAX_MB", 1_024),
+  orgQueueMessages: atLeastOne("SVC_ORG_QUEUES_MAX_MESSAGES", 5_000_000),
+  orgQueueMegabytes: atLeastOne("SVC_ORG_QUEUES_MAX_MB", 5_120)
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()

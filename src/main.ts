@@ -44,6 +44,7 @@ import { Outbox } from "./mail/Outbox.ts"
 import { Transport } from "./mail/Transport.ts"
 import { Outbound } from "./outbound/Outbound.ts"
 import * as consume from "./queues/consume.ts"
+import * as queueLimits from "./queues/limits.ts"
 import { Messages } from "./queues/Messages.ts"
 import { QueueTables } from "./queues/QueueTables.ts"
 import * as queueTidy from "./queues/tidy.ts"
@@ -128,7 +129,9 @@ const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer])
 const queueLoops = Layer.mergeAll(consume.layer, queueTidy.layer)
 
 /** Makes the runs of cron jobs. */
-const cronRuns = cronRunner.layer.pipe(Layer.provide([DueRuns.layer, Messages.layer]))
+const cronRuns = cronRunner.layer.pipe(
+  Layer.provide([DueRuns.layer, Messages.layer.pipe(Layer.provide(queueLimits.layer))])
+)
 
 /** Sends what happened to whoever wants to be told. */
 const webhooks = webhookLoop.layer.pipe(Layer.provide(Deliveries.layer))

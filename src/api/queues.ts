@@ -173,7 +173,8 @@ export const layer = HttpApiBuilder.group(
                 })),
                 { ...caller.actor, outcome: 202 }
               ),
-              fromStore
+              (error) =>
+                error._tag === "QueueFull" ? problem(409, "queue_full", error.message) : fromStore(error)
             )
             if (published.length === 0) {
               return yield* problem(409, "being_deleted", "The queue is being deleted")

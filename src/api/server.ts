@@ -26,6 +26,7 @@ import { Passwords } from "#src/identity/passwords.ts"
 import { Sessions } from "#src/identity/Sessions.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
+import * as queueLimits from "#src/queues/limits.ts"
 import { Messages } from "#src/queues/Messages.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
 import { AgentGrants } from "#src/store/AgentGrants.ts"
@@ -82,7 +83,7 @@ const handlers = Layer.mergeAll(
   database.layer,
   databaseBranches.layer.pipe(Layer.provide(Promotions.layer)),
   manifest.layer,
-  queues.layer.pipe(Layer.provide(Messages.layer)),
+  queues.layer.pipe(Layer.provide(Messages.layer.pipe(Layer.provide(queueLimits.layer)))),
   resources.layer,
   system.layerSystem,
   system.layerMe

@@ -23,7 +23,7 @@ interface Ref {
   readonly uid: string
 }
 
-/** Runs that go at once when their job is deleted. */
+/** Runs that one statement removes when their job is deleted. */
 const batch = 2_000
 
 export class Crons extends Context.Service<
@@ -42,10 +42,7 @@ export class Crons extends Context.Service<
     readonly now: Effect.Effect<number, StoreUnavailable>
     /** Whether a schedule or a run is left of the job. */
     readonly remains: (ref: Ref) => Effect.Effect<boolean, StoreUnavailable>
-    /**
-     * Takes the schedule away, stops what runs and removes runs, some at a time. False: a later reconcile was here, and
-     * nothing was done.
-     */
+    /** Takes the schedule away, stops what runs and removes all runs. False: a later reconcile was here, and nothing was done. */
     readonly remove: (ref: Ref & { readonly fence: bigint }) => Effect.Effect<boolean, StoreUnavailable>
     /** When each of the jobs last began to run. */
     readonly lastRuns: (
@@ -125,14 +122,16 @@ export class Crons extends Context.Service<
             select exists (select from cron_schedule
               where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence > ${fence}) as newer`)
           if (row?.newer !== false) return false
-          // Index: cron_run_listing.
-          yield* repeatable(engine`
+          // A job of every minute has more than a hundred thousand runs. Index: cron_run_listing.
+          yield* repeatable(engine<{ readonly count: number }>`
             with gone as (
-              delete from cron_run where ctid in (
-                select ctid from cron_run where org_id = ${orgId}::uuid and cron_uid = ${uid}::uuid limit ${batch}::int)
+              delete from cron_run where ctid = any(array(
+                select ctid from cron_run where org_id = ${orgId}::uuid and cron_uid = ${uid}::uuid limit ${batch}::int))
               returning id, lease_token
-            )
-            select pg_notify(${channel}, 'stop ' || id) from gone where lease_token is not null`)
+            ), stopped as (select pg_notify(${channel}, 'stop ' || id) from gone where lease_token is not null)
+            select (select count(*) from gone)::int as count, (select count(*) from stopped) as stopped`).pipe(
+            Effect.repeat({ while: ([gone]) => (gone?.count ?? 0) >= batch })
+          )
           return true
         }),
         // Index: cron_run_started.

@@ -11,9 +11,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { CronSpec } from "#schemas/cron.ts"
 import { nextRun } from "#schemas/cron-schedule.ts"
+import type { Rooms } from "#src/outbound/shares.ts"
 import { Db, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { type Candidate, decide } from "./deciding.ts"
+import { type Candidate, decide, tooLate } from "./deciding.ts"
 import { CronOptions } from "./options.ts"
 import { type Attempt, channel, type RunStatus } from "./run.ts"
 
@@ -32,6 +33,13 @@ export interface Claimed {
   readonly attempt: number
   readonly attempts: ReadonlyArray<Attempt>
   readonly lease: string
+}
+
+export interface Claim {
+  /** The moment that it went by, by the clock of the store. */
+  readonly at: string
+  readonly looked: number
+  readonly claimed: ReadonlyArray<Claimed>
 }
 
 /** What an attempt came to. */
@@ -58,14 +66,10 @@ export class DueRuns extends Context.Service<
   {
     /** Plans the times that come soon; answers how many jobs it looked at. */
     readonly plan: (most: number) => Effect.Effect<number, StoreUnavailable>
-    /** Begins runs whose time has come, of organizations other than those named. */
-    readonly claim: (
-      most: number,
-      fullOrgs: ReadonlyArray<string>
-    ) => Effect.Effect<
-      { readonly looked: number; readonly claimed: ReadonlyArray<Claimed> },
-      StoreUnavailable
-    >
+    /** Begins runs whose time has come: no more of an organization than it has room for. */
+    readonly claim: (most: number, rooms: Rooms) => Effect.Effect<Claim, StoreUnavailable>
+    /** Skips runs whose time is too long ago to begin; answers how many. */
+    readonly skipLate: (most: number) => Effect.Effect<number, StoreUnavailable>
     readonly record: (results: ReadonlyArray<Result>) => Effect.Effect<void, StoreUnavailable>
     /** Extends leases; answers the ids of the runs that are still held. */
     readonly extend: (held: ReadonlyArray<Claimed>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
@@ -77,11 +81,12 @@ export class DueRuns extends Context.Service<
       environmentUid: string,
       name: string
     ) => Effect.Effect<string | undefined, StoreUnavailable>
-    /** Milliseconds until there is something to plan, and until a run is due; undefined: nothing is there. */
-    readonly next: Effect.Effect<
-      { readonly plan: number | undefined; readonly run: number | undefined },
-      StoreUnavailable
-    >
+    /** Milliseconds until there is something to plan; undefined: there is nothing. */
+    readonly nextPlan: Effect.Effect<number | undefined, StoreUnavailable>
+    /** Milliseconds until a run is due that was not at the moment of a claim; undefined: there is none. */
+    readonly nextRun: (
+      after: string
+    ) => Effect.Effect<{ readonly nextIn: number | undefined; readonly left: boolean }, StoreUnavailable>
   }
 >()("svc/crons/DueRuns") {
   static readonly layer = Layer.effect(
@@ -100,13 +105,19 @@ export class DueRuns extends Context.Service<
             from cron_schedule where next_at <= clock_timestamp() + make_interval(secs => ${aheadMs / 1000}::float8)
             order by next_at limit ${most}::int for update skip locked`
           if (rows.length === 0) return 0
-          const input = rows.map((row) => ({
-            org_id: row.orgId,
-            uid: row.uid,
-            id: randomUUIDv7(),
-            at: new Date(row.nextAt).toISOString(),
-            ...follow(row, missedAfterMs)
-          }))
+          const input = yield* Effect.forEach(rows, (row, index) =>
+            Effect.as(
+              // Walking a calendar takes a while: others get their turn in between.
+              index % 32 === 31 ? Effect.yieldNow : Effect.void,
+              {
+                org_id: row.orgId,
+                uid: row.uid,
+                id: randomUUIDv7(),
+                at: new Date(row.nextAt).toISOString(),
+                ...follow(row, missedAfterMs)
+              }
+            )
+          )
           yield* sql`
             with input as materialized (
               select * from jsonb_to_recordset(${sql.json(input)}::jsonb)
@@ -121,24 +132,36 @@ export class DueRuns extends Context.Service<
           return rows.length
         })
 
-      const claiming = (most: number, fullOrgs: ReadonlyArray<string>) =>
+      const claiming = (most: number, { holders, others }: Rooms) =>
         Effect.gen(function* () {
           // The table empties and fills with the clock, so what the planner knows of it is never true; without these it
           // would sort all that is due for each claim.
-          yield* sql`select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)`
-          // Index: cron_run_due.
+          const [settings] = yield* sql<{ readonly at: string }>`
+            select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), now()::text as at`
+          const at = settings?.at ?? "-infinity"
+          const held = [...holders].map(([org, { held, room }]) => ({ org_id: org, held, room }))
+          // Index: cron_run_turn; one step for each organization that has a run ahead. Those first that have the fewest
+          // under way, so that a long queue of one holds up nobody else.
           const rows = yield* sql<Candidate>`
-            with due as materialized (
-              select r.org_id, r.id, r.cron_uid, r.trigger, r.scheduled_at, r.attempt, r.attempts, r.started_at,
-                r.lease_token, r.due_at
-              from cron_run r
-              where r.finished_at is null and r.due_at <= now() ${
-                fullOrgs.length === 0
-                  ? sql``
-                  : sql`and not exists (select from jsonb_array_elements_text(${sql.json(fullOrgs)}::jsonb) as f
-                      where f::uuid = r.org_id)`
-              }
-              order by r.due_at limit ${most}::int for no key update skip locked
+            with recursive waiting as (
+              (select org_id, due_at from cron_run where finished_at is null order by org_id, due_at limit 1)
+              union all
+              select n.org_id, n.due_at from waiting w cross join lateral (
+                select r.org_id, r.due_at from cron_run r where r.finished_at is null and r.org_id > w.org_id
+                order by r.org_id, r.due_at limit 1) n
+            ), turn as (
+              select w.org_id, coalesce(h.room, ${others}::int) as room
+              from waiting w left join jsonb_to_recordset(${sql.json(held)}::jsonb) as h(org_id uuid, held int, room int)
+                on h.org_id = w.org_id
+              where w.due_at <= now() and coalesce(h.room, ${others}::int) > 0
+              order by coalesce(h.held, 0), w.due_at limit ${most}::int
+            ), due as materialized (
+              select d.* from turn t cross join lateral (
+                select r.org_id, r.id, r.cron_uid, r.trigger, r.scheduled_at, r.attempt, r.attempts, r.started_at,
+                  r.lease_token, r.due_at
+                from cron_run r where r.org_id = t.org_id and r.finished_at is null and r.due_at <= now()
+                order by r.due_at limit t.room for no key update skip locked) d
+              limit ${most}::int
             )
             select r.org_id as "orgId", r.id, r.cron_uid as "cronUid", s.name as "cronName",
               s.environment_uid as "environmentUid", s.config as spec, r.trigger, r.scheduled_at as "scheduledAt",
@@ -146,7 +169,7 @@ export class DueRuns extends Context.Service<
               (extract(epoch from clock_timestamp() - r.scheduled_at) * 1000)::float8 as "lateBy"
             from due r join cron_schedule s on s.org_id = r.org_id and s.uid = r.cron_uid
             for no key update of s skip locked`
-          if (rows.length === 0) return { looked: 0, claimed: [] }
+          if (rows.length === 0) return { at, looked: 0, claimed: [] }
           const exclusive = rows.filter(
             ({ attempt, spec }) => attempt === 0 && spec.concurrencyPolicy !== "allow"
           )
@@ -193,6 +216,7 @@ export class DueRuns extends Context.Service<
           const leases = new Map(written.map(({ id, lease }) => [id, lease]))
           const attempts = new Map(decisions.map((one) => [one.id, one.attempts]))
           return {
+            at,
             looked: rows.length,
             claimed: rows.flatMap((row): ReadonlyArray<Claimed> => {
               const lease = leases.get(row.id) ?? null
@@ -211,7 +235,23 @@ export class DueRuns extends Context.Service<
 
       return DueRuns.of({
         plan: (most) => repeatable(transaction(sql, planning(most))),
-        claim: (most, fullOrgs) => orUnavailable(transaction(sql, claiming(most, fullOrgs))),
+        claim: (most, rooms) => orUnavailable(transaction(sql, claiming(most, rooms))),
+        // Index: cron_run_due.
+        skipLate: (most) =>
+          Effect.map(
+            repeatable(sql`
+              with late as materialized (
+                select org_id, id from cron_run
+                where finished_at is null and due_at < now() - make_interval(secs => ${missedAfterMs / 1000}::float8)
+                  and trigger = 'schedule' and status = 'pending'
+                order by due_at limit ${most}::int for no key update skip locked
+              )
+              update cron_run r set status = 'skipped', reason = ${tooLate(missedAfterMs)}, due_at = null,
+                finished_at = clock_timestamp()
+              from late l where r.org_id = l.org_id and r.id = l.id
+              returning 1`),
+            (rows) => rows.length
+          ),
         record: (results) => {
           const input = results.map(({ claimed, attempts, status, reason, delay }) => ({
             org_id: claimed.orgId,
@@ -261,17 +301,21 @@ export class DueRuns extends Context.Service<
                 and kind = 'Queue' and name = ${name} and deleted_at is null and deletion_requested_at is null`),
             ([row]) => row?.uid
           ),
-        next: Effect.map(
-          repeatable(sql<{ readonly plan: number | null; readonly run: number | null }>`
-            select
-              (extract(epoch from (select min(next_at) from cron_schedule) - clock_timestamp()) * 1000)::float8 as plan,
-              (extract(epoch from (select min(due_at) from cron_run where finished_at is null) - clock_timestamp())
-                * 1000)::float8 as run`),
-          ([row]) => ({
-            plan: row?.plan == null ? undefined : row.plan - aheadMs,
-            run: row?.run ?? undefined
-          })
-        )
+        nextPlan: Effect.map(
+          repeatable(sql<{ readonly plan: number | null }>`
+            select (extract(epoch from min(next_at) - clock_timestamp()) * 1000)::float8 as plan from cron_schedule`),
+          ([row]) => (row?.plan == null ? undefined : row.plan - aheadMs)
+        ),
+        // Index: cron_run_due.
+        nextRun: (after) =>
+          Effect.map(
+            repeatable(sql<{ readonly run: number | null; readonly left: boolean }>`
+              select
+                (extract(epoch from (select min(due_at) from cron_run
+                  where finished_at is null and due_at > ${after}::timestamptz) - clock_timestamp()) * 1000)::float8 as run,
+                exists (select from cron_run where finished_at is null and due_at <= ${after}::timestamptz) as left`),
+            ([row]) => ({ nextIn: row?.run ?? undefined, left: row?.left === true })
+          )
       })
 
       function leased(held: ReadonlyArray<Claimed>) {
@@ -283,27 +327,16 @@ export class DueRuns extends Context.Service<
   )
 }
 
-/** Times that are counted one by one before it is said that there were more. */
-const mostCounted = 1_000
-
-/** The time after the planned one; and, when nobody planned for long, what was missed. */
+/** The time after the planned one; and, when nobody planned for long, that there were some, which nobody counts. */
 const follow = ({ schedule, timezone, nextAt, now }: Planned, missedAfterMs: number) => {
   const iso = (instant: number | undefined) =>
     instant === undefined ? null : new Date(instant).toISOString()
-  if (now - nextAt <= missedAfterMs) return { next: iso(nextRun(schedule, timezone, nextAt)), missed: null }
-  let count = 0
-  let last = nextAt
-  for (let at: number | undefined = nextAt; at !== undefined && at <= now; ) {
-    count++
-    last = at
-    at = count < mostCounted ? nextRun(schedule, timezone, at) : undefined
-  }
-  const times =
-    count === 1
-      ? "Its time was missed"
-      : `${count < mostCounted ? count : `At least ${count}`} times from ${iso(nextAt)} to ${iso(last)} were missed`
+  const second = nextRun(schedule, timezone, nextAt)
+  if (now - nextAt <= missedAfterMs) return { next: iso(second), missed: null }
+  const one = second === undefined || second > now
+  const times = one ? "Its time was missed" : `All times from ${iso(nextAt)} to ${iso(now)} were missed`
   return {
-    next: iso(nextRun(schedule, timezone, now)),
+    next: iso(one ? second : nextRun(schedule, timezone, now)),
     missed: `${times}: no control plane was running. Missed times are not made up for`
   }
 }

@@ -30,6 +30,10 @@ export interface Decision {
 
 const unseen = "The control plane that made this attempt ended before there was an answer"
 
+/** Why a run is skipped whose time is so long ago. */
+export const tooLate = (missedAfterMs: number) =>
+  `It could not begin within ${missedAfterMs / 1000} s of its time: no control plane was running, or too many other runs were going on`
+
 /** `active` are the runs that have begun and not ended. The candidates come in the order of their times. */
 export const decide = (
   candidates: ReadonlyArray<Candidate>,
@@ -56,10 +60,7 @@ export const decide = (
       continue
     }
     if (trigger === "schedule" && run.lateBy > missedAfterMs) {
-      set(
-        "skipped",
-        `It could not begin within ${missedAfterMs / 1000} s of its time: no control plane was running, or all were busy`
-      )
+      set("skipped", tooLate(missedAfterMs))
       continue
     }
     const others = underway.get(cronUid) ?? []

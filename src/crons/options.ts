@@ -10,7 +10,7 @@ export interface CronOptions {
   readonly heartbeatMs: number
   /** Attempts at once in this process. */
   readonly concurrency: number
-  /** Of these, how many for one organization. */
+  /** Of these, how many for one organization at most; it has fewer while others have theirs. */
   readonly orgConcurrency: number
   /** Runs that one statement begins. */
   readonly batch: number

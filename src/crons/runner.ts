@@ -1,6 +1,6 @@
 /**
- * The loops that make cron jobs run: one plans times ahead, two begin what is due, one writes results, one keeps leases.
- * Any number of processes may run them.
+ * The loops that make cron jobs run: one plans times ahead, two begin what is due, one skips what is too late, one writes
+ * results, one keeps leases. Any number of processes may run them.
  */
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -10,6 +10,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { persistent } from "#src/engine/persistent.ts"
+import { makeShares } from "#src/outbound/shares.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import { invoke } from "./invoke.ts"
@@ -18,8 +19,9 @@ import { channel } from "./run.ts"
 
 /** Results that one statement writes, and jobs that one transaction plans. */
 const most = 500
-/** What is due and cannot be begun now is in somebody's hands: a short pause, not none. */
 const shortestSleep = 50
+/** What is due and was not begun is in somebody's hands, or its organization has no room: an end of a run wakes us. */
+const pause = 1_000
 
 const attempts = Metric.counter("svc_cron_attempts_total", {
   description: "Attempts of cron runs by what they came to",
@@ -41,6 +43,7 @@ export const layer = Layer.effectDiscard(
     const options = yield* CronOptions
     const { engine: sql } = yield* Db
     const running = new Map<string, Running>()
+    const slots = makeShares(options.concurrency, options.orgConcurrency)
     const results: Array<Result> = []
     const written = yield* Queue.sliding<void>(1)
     const toPlan = yield* Queue.sliding<void>(1)
@@ -48,7 +51,9 @@ export const layer = Layer.effectDiscard(
     const runFork = Effect.runForkWith(yield* Effect.context<Effect.Services<ReturnType<typeof invoke>>>())
 
     const forget = (entry: Running) => {
-      if (running.get(entry.claimed.id) === entry) running.delete(entry.claimed.id)
+      if (running.get(entry.claimed.id) !== entry) return
+      running.delete(entry.claimed.id)
+      slots.giveBack(entry.claimed.orgId)
       Queue.offerUnsafe(toBegin, undefined)
     }
     const stop = (id: string) => {
@@ -63,6 +68,7 @@ export const layer = Layer.effectDiscard(
     const start = (claimed: Claimed) => {
       const entry: Running = { claimed, fiber: undefined }
       running.set(claimed.id, entry)
+      slots.take(claimed.orgId)
       entry.fiber = runFork(
         Effect.matchCauseEffect(invoke(claimed), {
           onSuccess: (result) =>
@@ -83,15 +89,6 @@ export const layer = Layer.effectDiscard(
       )
     }
 
-    /** Organizations that have all the attempts at once that one may have. */
-    const fullOrgs = () => {
-      const counts = new Map<string, number>()
-      for (const { claimed } of running.values()) {
-        counts.set(claimed.orgId, (counts.get(claimed.orgId) ?? 0) + 1)
-      }
-      return [...counts].filter(([, count]) => count >= options.orgConcurrency).map(([org]) => org)
-    }
-
     const sleep = (queue: Queue.Dequeue<void>, ms: number | undefined) =>
       Effect.timeoutOption(
         Queue.take(queue),
@@ -101,26 +98,42 @@ export const layer = Layer.effectDiscard(
     const planRound = Effect.gen(function* () {
       const looked = yield* due.plan(most)
       if (looked > 0) Queue.offerUnsafe(toBegin, undefined)
-      if (looked < most) yield* sleep(toPlan, (yield* due.next).plan)
+      if (looked < most) yield* sleep(toPlan, yield* due.nextPlan)
     })
 
+    /** Slots that claims which are under way may fill. */
+    let promised = 0
     const beginRound = Effect.gen(function* () {
-      const room = Math.min(options.batch, options.concurrency - running.size)
-      if (room <= 0) return yield* sleep(toBegin, undefined)
-      const looked = yield* Effect.uninterruptible(
-        Effect.gen(function* () {
-          const { looked, claimed } = yield* due.claim(room, fullOrgs())
-          for (const one of claimed) {
-            if (one.attempt === 1) {
-              yield* Metric.update(lateness, one.lateBy / 1000)
-            }
-            start(one)
+      const rooms = slots.rooms(promised)
+      // Never all that is left: it is for organizations that have no run yet.
+      const most = Math.min(options.batch, Math.ceil((slots.free() - promised) / 2))
+      if (rooms.others === 0 || most <= 0) return yield* sleep(toBegin, undefined)
+      promised += most
+      const { at, looked } = yield* Effect.gen(function* () {
+        const claim = yield* due.claim(most, rooms)
+        for (const one of claim.claimed) {
+          if (one.attempt === 1) {
+            yield* Metric.update(lateness, one.lateBy / 1000)
           }
-          return looked
-        })
+          // Its lease was lost, and nobody here knew yet.
+          yield* stop(one.id)
+          start(one)
+        }
+        return claim
+      }).pipe(
+        Effect.uninterruptible,
+        Effect.ensuring(
+          Effect.sync(() => {
+            promised -= most
+          })
+        )
       )
-      if (looked < room) yield* sleep(toBegin, (yield* due.next).run)
+      if (looked >= most) return
+      const { nextIn, left } = yield* due.nextRun(at)
+      yield* sleep(toBegin, left ? Math.min(pause, nextIn ?? pause) : nextIn)
     })
+
+    const skipRound = due.skipLate(most).pipe(Effect.repeat({ while: (skipped) => skipped >= most }))
 
     const writeRound = Effect.gen(function* () {
       if (results.length === 0) yield* Queue.take(written)
@@ -177,5 +190,8 @@ export const layer = Layer.effectDiscard(
     for (const _lane of [1, 2]) {
       yield* Effect.forkScoped(Effect.forever(persistent("begin cron runs", beginRound)))
     }
+    yield* Effect.forkScoped(
+      Effect.repeat(persistent("skip late cron runs", skipRound), Schedule.spaced(options.longestSleepMs / 3))
+    )
   })
 )

@@ -59,7 +59,7 @@ export interface SettledBatch {
 /** Renewed well before it ends; what a process that was killed had claimed is delivered again after this. */
 export const leaseSeconds = 15
 /** Bytes of messages in a batch of more than one: what apps take in a request. */
-const batchBytes = 1024 * 1024
+export const batchBytes = 1024 * 1024
 
 export class Deliveries extends Context.Service<
   Deliveries,

@@ -4,10 +4,18 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { countedBacklog } from "#schemas/queue.ts"
 import { auditOf } from "#src/store/auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
+import { QueueLimits } from "./limits.ts"
+
+/** The queue, or all of its organization together, hold as much as they may. */
+export class QueueFull extends Schema.TaggedError<QueueFull>()("QueueFull", {
+  message: Schema.String
+}) {}
 
 export interface NewMessage {
   /** JSON. */
@@ -23,6 +31,7 @@ export interface Published {
   readonly duplicate: boolean
 }
 
+/** No more than {@link countedBacklog} are counted of each. */
 export interface QueueStats {
   /** All that is not given up: what is due, what waits for its time, and what is being delivered. */
   readonly backlog: number
@@ -37,6 +46,8 @@ export interface QueueStats {
 }
 
 const batch = 5_000
+/** Under which the sum of an organization is kept. */
+const allQueues = "00000000-0000-0000-0000-000000000000"
 
 export class Messages extends Context.Service<
   Messages,
@@ -47,7 +58,7 @@ export class Messages extends Context.Service<
       queueUid: string,
       messages: ReadonlyArray<NewMessage>,
       actor: Actor
-    ) => Effect.Effect<ReadonlyArray<Published>, StoreUnavailable>
+    ) => Effect.Effect<ReadonlyArray<Published>, StoreUnavailable | QueueFull>
     readonly stats: (orgId: string, queueUid: string) => Effect.Effect<QueueStats, StoreUnavailable>
     /**
      * Another chance for what was given up: what this queue gave up comes back to it, and what it holds for others
@@ -67,7 +78,48 @@ export class Messages extends Context.Service<
     Messages,
     Effect.gen(function* () {
       const { api: sql } = yield* Db
+      const limits = yield* QueueLimits
       const publishers = recently()
+
+      interface Held {
+        readonly queueMessages: number
+        readonly queueBytes: number
+        readonly orgMessages: number
+        readonly orgBytes: number
+      }
+      /** What the queue holds, and all of the organization. Index: the primary key of queue_backlog. */
+      const held = (orgId: string, queueUid: string) => sql`
+        select coalesce(sum(messages) filter (where queue_uid = ${queueUid}::uuid), 0)::float8 as "queueMessages",
+          coalesce(sum(bytes) filter (where queue_uid = ${queueUid}::uuid), 0)::float8 as "queueBytes",
+          coalesce(sum(messages) filter (where queue_uid = ${allQueues}::uuid), 0)::float8 as "orgMessages",
+          coalesce(sum(bytes) filter (where queue_uid = ${allQueues}::uuid), 0)::float8 as "orgBytes"
+        from queue_backlog where org_id = ${orgId}::uuid and queue_uid in (${queueUid}::uuid, ${allQueues}::uuid)
+          and ${inOrg(sql, orgId)}`
+
+      /** Why nothing was published: undefined when the queue is gone, or has room again. */
+      const whyFull = Effect.fnUntraced(function* (
+        orgId: string,
+        queueUid: string,
+        count: number,
+        bytes: number
+      ) {
+        const [now] = yield* repeatable(sql<Held>`
+          select h.* from (${held(orgId, queueUid)}) h where exists (select from resource r
+            where r.org_id = ${orgId}::uuid and r.uid = ${queueUid}::uuid and r.deletion_requested_at is null
+              and r.deleted_at is null and ${inOrg(sql, orgId)})`)
+        if (now === undefined) return undefined
+        const [what, most] =
+          now.queueMessages + count > limits.queueMessages
+            ? ["queue", `${limits.queueMessages} messages`]
+            : now.queueBytes + bytes > limits.queueBytes
+              ? ["queue", `${limits.queueBytes} bytes`]
+              : now.orgMessages + count > limits.orgMessages
+                ? ["organization", `${limits.orgMessages} messages in all of its queues`]
+                : ["organization", `${limits.orgBytes} bytes in all of its queues`]
+        return new QueueFull({
+          message: `The ${what} may hold ${most}, and these would be more: publish them when some were delivered or purged`
+        })
+      })
 
       const publish = Effect.fn("Messages.publish")(function* (
         orgId: string,
@@ -105,14 +157,20 @@ export class Messages extends Context.Service<
             join keyed on keyed.key = i.key where keyed.message_id <> i.id
           ),`
         const known = keyed.length > 0
+        const bytes = rows.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0)
         const now = yield* Clock.currentTimeMillis
         const publisher = [orgId, queueUid, actor.principal, actor.credential, actor.operation].join(" ")
         const audits = !publishers.has(publisher, now)
         // Not tried again when the answer is lost: without a key that would publish it twice.
         const kept = yield* orUnavailable(sql<{ readonly id: string; readonly kept: string }>`
-          with live as materialized (
+          with held as materialized (${held(orgId, queueUid)}),
+          live as materialized (
             select r.uid from resource r where r.org_id = ${orgId}::uuid and r.uid = ${queueUid}::uuid and r.kind = 'Queue'
               and r.deletion_requested_at is null and r.deleted_at is null and ${gate}
+              and (select "queueMessages" + ${rows.length}::int <= ${limits.queueMessages}::float8
+                and "queueBytes" + ${bytes}::float8 <= ${limits.queueBytes}::float8
+                and "orgMessages" + ${rows.length}::int <= ${limits.orgMessages}::float8
+                and "orgBytes" + ${bytes}::float8 <= ${limits.orgBytes}::float8 from held)
           ),
           ${known ? keys : sql``}
           input as materialized (
@@ -130,7 +188,10 @@ export class Messages extends Context.Service<
           woken as (select pg_notify('svc_queue', uid::text) from live)
           select i.id, ${known ? sql`coalesce((select b.message_id from before b where b.id = i.id), i.id)` : sql`i.id`} as kept
           from input i cross join woken`)
-        if (kept.length === 0) return []
+        if (kept.length === 0) {
+          const full = yield* whyFull(orgId, queueUid, rows.length, bytes)
+          return full === undefined ? [] : yield* full
+        }
         if (audits) publishers.add(publisher, now)
         const byId = new Map(kept.map((row) => [row.id, row.kept]))
         const published = new Map(
@@ -149,18 +210,28 @@ export class Messages extends Context.Service<
       return Messages.of({
         publish,
 
-        // Index: the primary key, queue_message_source.
+        // Indexes: queue_message_due, queue_message_failed, queue_message_source. What is in flight is due again soon, so
+        // it comes before what is delayed.
         stats: Effect.fn("Messages.stats")(function* (orgId, queueUid) {
+          const gate = inOrg(sql, orgId)
+          const inQueue = sql`m.org_id = ${orgId}::uuid and m.queue_uid = ${queueUid}::uuid and ${gate}`
           const [row] = yield* repeatable(sql<StatsRow>`
-            select count(*) filter (where not failed)::int as backlog,
-              count(*) filter (where not failed and lease_token is null and due_at > now())::int as delayed,
-              count(*) filter (where not failed and lease_token is not null and due_at > now())::int as "inFlight",
-              count(*) filter (where failed)::int as failed,
-              (select count(*)::int from queue_message l where l.org_id = ${orgId}::uuid and l.source_uid = ${queueUid}::uuid
-                and ${inOrg(sql, orgId)}) as "inDeadLetterQueue",
-              min(entered_at) filter (where not failed) as "oldestMessageAt",
-              extract(epoch from now() - min(entered_at) filter (where not failed))::float8 as age
-            from queue_message where org_id = ${orgId}::uuid and queue_uid = ${queueUid}::uuid and ${inOrg(sql, orgId)}`)
+            select b.*, l.*,
+              (select count(*)::int from (select from queue_message m where ${inQueue} and m.failed
+                limit ${countedBacklog}::int) f) as failed,
+              (select count(*)::int from (select from queue_message m
+                where m.org_id = ${orgId}::uuid and m.source_uid = ${queueUid}::uuid and ${gate}
+                limit ${countedBacklog}::int) d) as "inDeadLetterQueue"
+            from (
+              select count(*)::int as backlog, min(entered_at) as "oldestMessageAt",
+                extract(epoch from now() - min(entered_at))::float8 as age
+              from (select m.entered_at from queue_message m where ${inQueue} and not m.failed
+                order by m.due_at limit ${countedBacklog}::int) first) b
+            cross join (
+              select count(*) filter (where lease_token is null)::int as delayed,
+                count(*) filter (where lease_token is not null)::int as "inFlight"
+              from (select m.lease_token from queue_message m where ${inQueue} and not m.failed and m.due_at > now()
+                order by m.due_at limit ${countedBacklog}::int) later) l`)
           const { age = null, ...counts } = row ?? {}
           return {
             backlog: 0,

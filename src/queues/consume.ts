@@ -3,7 +3,9 @@
  *
  * Whoever publishes says so, and a look at all queues every few seconds finds what nobody spoke of: messages whose time
  * has come, and those of a process that vanished. A queue is worked on by as many workers as find full batches, so a
- * slow app holds up its own queue only. Delivery is at least once: a batch whose answer was lost is sent again.
+ * slow app holds up its own queue only; and an organization has its share of the batches and bytes that the process has
+ * under way, so that its slow apps hold up nobody else's. Delivery is at least once: a batch whose answer was lost is sent
+ * again.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -14,12 +16,21 @@ import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { persistent } from "#src/engine/persistent.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
+import { makeShares } from "#src/outbound/shares.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Invocations } from "#src/store/Invocations.ts"
-import { type Batch, Deliveries, leaseSeconds, type Outcome, type QueueRef } from "./Deliveries.ts"
+import {
+  type Batch,
+  batchBytes,
+  Deliveries,
+  leaseSeconds,
+  type Outcome,
+  type QueueRef
+} from "./Deliveries.ts"
 import { envelope, invocationId, read, unanswered } from "./invocation.ts"
+import { QueueLimits } from "./limits.ts"
 
 /** Between looks at all queues. */
 const fullLookMs = 5_000
@@ -45,6 +56,7 @@ const loops = Layer.effectDiscard(
     const invocations = yield* Invocations
     const outbound = yield* Outbound
     const { engine: sql } = yield* Db
+    const limits = yield* QueueLimits
 
     const fibers = yield* FiberSet.make<void, never>()
     const run = yield* FiberSet.runtime(fibers)()
@@ -55,6 +67,40 @@ const loops = Layer.effectDiscard(
     const workers = new Map<string, number>()
     /** Until when nobody else is called to a queue: the last one who came found nothing to do. */
     const crowded = new Map<string, number>()
+
+    const batchShares = makeShares(limits.batches)
+    const byteShares = makeShares(limits.batchBytes)
+    /** Queues that found no room, by organization, in the order in which they came. */
+    const parked = new Map<string, Map<string, QueueRef>>()
+
+    const hasRoom = (org: string) => batchShares.room(org) > 0 && byteShares.room(org) >= batchBytes
+    /** Room for a batch, of which nobody knows yet how large it is. False: there is none, and it waits for its turn. */
+    const enter = (queue: QueueRef) => {
+      if (hasRoom(queue.orgId)) {
+        batchShares.take(queue.orgId)
+        byteShares.take(queue.orgId, batchBytes)
+        return true
+      }
+      const queues = parked.get(queue.orgId) ?? new Map<string, QueueRef>()
+      parked.set(queue.orgId, queues.set(queue.uid, queue))
+      return false
+    }
+    const leave = (org: string, bytes: number) => {
+      batchShares.giveBack(org)
+      byteShares.giveBack(org, bytes)
+      callNext()
+    }
+    /** Room goes to whoever waits for it, before those who had some can have it again. */
+    const callNext = () => {
+      for (const [org, queues] of parked) {
+        if (!hasRoom(org)) continue
+        for (const queue of queues.values()) {
+          queues.delete(queue.uid)
+          if (queues.size === 0) parked.delete(org)
+          return void (enter(queue) && start(queue, true))
+        }
+      }
+    }
 
     const lookIn = Effect.fnUntraced(function* (uid: string, seconds: number) {
       const at = (yield* Clock.currentTimeMillis) + Math.max(0, seconds) * 1000
@@ -113,30 +159,43 @@ const loops = Layer.effectDiscard(
       return true
     })
 
-    const worker = (queue: QueueRef): Effect.Effect<void, StoreUnavailable> =>
-      Effect.gen(function* () {
-        for (;;) {
-          const batch = yield* deliveries.claim(queue)
-          const now = yield* Clock.currentTimeMillis
-          if (batch === undefined) {
-            crowded.set(queue.uid, now + crowdedMs)
-            return
-          }
-          // There may be more than one can take.
-          if (batch.full && (crowded.get(queue.uid) ?? 0) <= now) start(queue)
-          const went = yield* deliver(batch).pipe(
-            Effect.onInterrupt(() => Effect.ignore(deliveries.giveBack(batch, true)))
-          )
-          if (!went) return
+    /** One batch; false: there is nothing more to do here now. */
+    const work = Effect.fnUntraced(function* (queue: QueueRef) {
+      let bytes = batchBytes
+      return yield* Effect.gen(function* () {
+        const batch = yield* deliveries.claim(queue)
+        const now = yield* Clock.currentTimeMillis
+        if (batch === undefined) {
+          crowded.set(queue.uid, now + crowdedMs)
+          return false
         }
+        const size = batch.messages.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0)
+        byteShares.giveBack(queue.orgId, bytes - size)
+        bytes = size
+        callNext()
+        // There may be more than one can take.
+        if (batch.full && (crowded.get(queue.uid) ?? 0) <= now) start(queue)
+        return yield* deliver(batch).pipe(
+          Effect.onInterrupt(() => Effect.ignore(deliveries.giveBack(batch, true)))
+        )
+      }).pipe(Effect.ensuring(Effect.sync(() => leave(queue.orgId, bytes))))
+    })
+
+    const worker = (queue: QueueRef, entered: boolean): Effect.Effect<void, StoreUnavailable> =>
+      Effect.gen(function* () {
+        let more = entered || enter(queue)
+        while (more) more = (yield* work(queue)) && enter(queue)
       })
 
-    const start = (queue: QueueRef): void => {
+    const start = (queue: QueueRef, entered = false): void => {
       const working = workers.get(queue.uid) ?? 0
-      if (working >= workersOfAQueue) return
+      if (working >= workersOfAQueue) {
+        if (entered) leave(queue.orgId, batchBytes)
+        return
+      }
       workers.set(queue.uid, working + 1)
       run(
-        worker(queue).pipe(
+        worker(queue, entered).pipe(
           Effect.catchCause((cause) => Effect.logWarning(`queue ${queue.uid} could not be worked on`, cause)),
           Effect.ensuring(
             Effect.sync(() => {

@@ -25,6 +25,12 @@ const rules = (sql: Sql) => [
   sql`delete from queue_message where ctid = any(array(
     select m.ctid from resource r join queue_message m on m.org_id = r.org_id and m.queue_uid = r.uid
     where r.deleted_at is not null and r.kind = 'Queue' limit ${batch}::int)) returning 1`,
+  // Their sums, once nothing is left that would be taken from them.
+  sql`delete from queue_backlog where ctid = any(array(
+    select b.ctid from resource r join queue_backlog b on b.org_id = r.org_id and b.queue_uid = r.uid
+    where r.deleted_at is not null and r.kind = 'Queue' and not exists (
+      select from queue_message m where m.org_id = r.org_id and m.queue_uid = r.uid)
+    limit ${batch}::int)) returning 1`,
   sql`delete from queue_key where ctid = any(array(
     select ctid from queue_key where at < now() - interval '24 hours' limit ${batch}::int)) returning 1`
 ]

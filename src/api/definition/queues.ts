@@ -5,7 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name } from "#schemas/names.ts"
-import { DeliveryDelaySeconds, QueueConsumer, RetentionSeconds } from "#schemas/queue.ts"
+import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, RetentionSeconds } from "#schemas/queue.ts"
 import {
   Deleted,
   environmentQuery,
@@ -46,13 +46,15 @@ export const QueueList = Schema.Array(QueueView)
 
 export const QueueStats = Schema.Struct({
   backlog: Schema.Int.annotate({
-    description: "All that was not given up, also what is delayed or delivered now"
+    description: `All that was not given up, also what is delayed or delivered now. Of this and the other numbers no more than ${countedBacklog} are counted`
   }),
-  delayed: Schema.Int,
-  inFlight: Schema.Int,
+  delayed: Schema.Int.annotate({ description: "Waits for its time" }),
+  inFlight: Schema.Int.annotate({ description: "Being delivered now" }),
   failed: Schema.Int.annotate({ description: "Given up and kept in this queue" }),
   inDeadLetterQueue: Schema.Int.annotate({ description: "Given up here and kept in another queue" }),
-  oldestMessageAt: Schema.NullOr(Timestamp),
+  oldestMessageAt: Schema.NullOr(Timestamp).annotate({
+    description: `When the oldest came that was not given up; in a longer queue, of the ${countedBacklog} that are due first`
+  }),
   oldestMessageAgeSeconds: Schema.Int
 }).annotate({ identifier: "QueueStats" })
 
