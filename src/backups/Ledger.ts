@@ -40,6 +40,12 @@ export interface StoredObject extends NewObject {
   }>
 }
 
+/** At a base backup, by whoever holds this lease; without one, at a backup that failed for good. */
+export interface Attempt {
+  readonly id: string
+  readonly token: string | null
+}
+
 export interface Segment {
   readonly name: string
   readonly finishedAt: Date | null
@@ -87,8 +93,10 @@ export class Ledger extends Context.Service<
     readonly add: (
       ref: LineageRef,
       objects: ReadonlyArray<NewObject>,
-      destinationIds: ReadonlyArray<string>
-    ) => Effect.Effect<void, StoreUnavailable>
+      destinationIds: ReadonlyArray<string>,
+      /** Of a base backup: nothing is recorded for an attempt that is over. */
+      attempt?: Attempt
+    ) => Effect.Effect<{ readonly added: number }, StoreUnavailable>
     /** Those of these names that are in the repository. */
     readonly known: (
       ref: LineageRef,
@@ -108,6 +116,8 @@ export class Ledger extends Context.Service<
       ref: LineageRef,
       backupId: string
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
+    /** What an attempt at a base backup recorded; false: it is over, and others may be at it. */
+    readonly removeAttempt: (ref: LineageRef, attempt: Attempt) => Effect.Effect<boolean, StoreUnavailable>
     /** Of base backups: how many objects each has, with those of its log, and how many of them each destination. */
     readonly whereabouts: (
       orgId: string,
@@ -140,6 +150,13 @@ export class Ledger extends Context.Service<
       const ring = yield* KeyRing
       const of = ({ orgId, lineage }: LineageRef) =>
         sql`org_id = ${orgId}::uuid and lineage = ${lineage}::uuid`
+
+      /** Held until the end of the statement or transaction: nobody else can begin before it. */
+      const ofAttempt = (orgId: string, { id, token }: Attempt) => sql`
+        select id from backup_job j where j.org_id = ${orgId}::uuid and j.id = ${id}::uuid
+          and case when ${token}::bigint is null then j.status = 'failed'
+            else j.lease_token = ${token}::bigint and j.finished_at is null end
+        for share`
 
       /** Answers where the objects were kept here; copies elsewhere are removed by and by. */
       const removeWhere = Effect.fnUntraced(function* (ref: LineageRef, condition: Fragment) {
@@ -200,10 +217,11 @@ export class Ledger extends Context.Service<
             returning l.lineage`)
           return new Set(rows.map(({ lineage }) => lineage))
         }),
-        add: Effect.fn("Ledger.add")(function* ({ orgId, lineage }, objects, destinationIds) {
-          if (objects.length === 0) return
-          yield* repeatable(sql`
-            with added as (
+        add: Effect.fn("Ledger.add")(function* ({ orgId, lineage }, objects, destinationIds, attempt) {
+          if (objects.length === 0) return { added: 0 }
+          const going = attempt === undefined ? sql`select` : ofAttempt(orgId, attempt)
+          const rows = yield* repeatable(sql<{ readonly added: number }>`
+            with going as materialized (${going}), added as (
               insert into backup_object (org_id, lineage, name, key, backup_id, plain_bytes, stored_bytes, plain_sha256,
                 stored_sha256, finished_at)
               select ${orgId}::uuid, ${lineage}::uuid, o.name, o.key, o."backupId", o."plainBytes", o."storedBytes",
@@ -211,6 +229,7 @@ export class Ledger extends Context.Service<
               from jsonb_to_recordset(${sql.json(objects)}::jsonb) as o(name text, key text, "backupId" uuid,
                 "plainBytes" bigint, "storedBytes" bigint, "plainSha256" text, "storedSha256" text,
                 "finishedAt" timestamptz)
+              where exists (select from going)
               on conflict do nothing
               returning name, key
             ), copies as (
@@ -218,8 +237,9 @@ export class Ledger extends Context.Service<
               select ${orgId}::uuid, ${lineage}::uuid, a.name, a.key, d.id::uuid, now()
               from added a, jsonb_array_elements_text(${sql.json(destinationIds)}::jsonb) as d(id)
               on conflict do nothing
-            )
-            select pg_notify(${channel}, '')`)
+            ), told as (select pg_notify(${channel}, ''))
+            select (select count(*) from added)::int as added from told`)
+          return { added: rows[0]?.added ?? 0 }
         }),
         known: Effect.fn("Ledger.known")(function* (ref, names) {
           const rows = yield* repeatable(sql<{ readonly name: string }>`
@@ -252,6 +272,19 @@ export class Ledger extends Context.Service<
             from backup_object o where o.org_id = ${ref.orgId}::uuid and o.lineage = ${ref.lineage}::uuid
               and ${condition}
             order by o.name`)
+        }),
+        removeAttempt: Effect.fn("Ledger.removeAttempt")(function* (ref, attempt) {
+          return yield* orUnavailable(
+            transaction(
+              sql,
+              Effect.gen(function* () {
+                const going = yield* sql`select id from (${ofAttempt(ref.orgId, attempt)}) j`
+                if (going.length === 0) return false
+                yield* removeWhere(ref, sql`backup_id = ${attempt.id}::uuid`)
+                return true
+              })
+            )
+          )
         }),
         removeBackup: (ref, backupId) => removeWhere(ref, sql`backup_id = ${backupId}::uuid`),
         whereabouts: Effect.fn("Ledger.whereabouts")(function* (orgId, backupIds) {

@@ -11,7 +11,7 @@ import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { backupFiles, withBackup } from "#src/infra/postgres-backup.ts"
 import { pack, partsOf } from "./bundle.ts"
 import type { ClaimedJob, Progress } from "./Jobs.ts"
-import { Ledger } from "./Ledger.ts"
+import { type Attempt, Ledger, type LineageRef } from "./Ledger.ts"
 import { numberOf, timelineOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
 import { Repository } from "./Repository.ts"
@@ -36,10 +36,13 @@ export const makeBase = Effect.gen(function* () {
   const failed = (message: string, cause?: unknown) => new BackupFailed({ message, again: true, cause })
   const orFailed = Effect.mapError((error: { readonly message: string }) => failed(error.message, error))
 
-  /** Takes away what an attempt left that did not come to its end. */
-  const clear = Effect.fnUntraced(function* (job: Pick<ClaimedJob, "orgId" | "lineage" | "id">) {
-    yield* ledger.removeBackup(job, job.id)
+  /**
+   * Takes away what an attempt left that did not come to its end. Listed before it is asked whether this attempt still
+   * goes on: what another one makes has names of its own, which cannot be in a list from before it began.
+   */
+  const clear = Effect.fnUntraced(function* (job: LineageRef & Attempt) {
     const keys = yield* Stream.runCollect(repository.local.list(`${job.lineage}/base/${job.id}/`))
+    if (!(yield* ledger.removeAttempt(job, job))) return
     yield* repository.local.remove(keys.map(({ key }) => key))
   })
 
@@ -89,7 +92,9 @@ export const makeBase = Effect.gen(function* () {
             })
         )
         stored += object.storedBytes
-        yield* ledger.add(ref, [object], destinationIds)
+        const { added } = yield* ledger.add(ref, [object], destinationIds, job)
+        // Whatever is mixed of two attempts is not a state that the database ever had.
+        if (added === 0) return yield* failed("Another process makes the backup by now")
       }
       return files.bytes
     })

@@ -161,7 +161,7 @@ export const layer = Layer.effectDiscard(
     const plan = Effect.gen(function* () {
       yield* schedule(yield* wanted)
       yield* housekeeping.departed
-      for (const job of yield* jobs.halfMade) yield* Effect.ignore(base.clear(job))
+      for (const job of yield* jobs.halfMade) yield* Effect.ignore(base.clear({ ...job, token: null }))
       yield* drill.tidy
     })
 
