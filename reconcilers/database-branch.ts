@@ -270,6 +270,7 @@ export const layer = register(
         if (!server.initialised) return yield* hydrating(resource, now, origin)
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
+        const refused = resource.spec.promotionRefused
         return {
           _tag: "Present",
           status: {
@@ -282,6 +283,7 @@ export const layer = register(
             hydrated: true
           },
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
           ...readiness
         }
       }),

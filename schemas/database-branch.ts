@@ -38,6 +38,8 @@ export const DatabaseBranchSpec = Schema.Struct({
   credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
   /** It is promoted as soon as it is ready. */
   promoteWhenReady: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  /** Why it was not promoted when it was ready, and will not be by itself. */
+  promotionRefused: Schema.optionalKey(Schema.Struct({ code: Schema.String, detail: Schema.String })),
   /** The database that it is promoted to: its data folder goes there. */
   promotedTo: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseBranchSpec" })
@@ -103,6 +105,7 @@ export const DatabaseBranch = defineKind({
     "expiresFrom",
     "credentialVersion",
     "promoteWhenReady",
+    "promotionRefused",
     "promotedTo"
   ],
   generated: ["password"],
@@ -117,6 +120,8 @@ export const DatabaseBranch = defineKind({
     SourceNotReady: "The database that it is a copy of is not up; it is waited for",
     SourceMissing: "The database that it should be a branch of is not there",
     PreviewDataForbidden: "The project does not allow copies of production data in previews",
+    NotPromoted:
+      "It was to be promoted and is not, for a reason that does not pass; its own data can be used",
     Promoting: "Its data takes the place of a database's",
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",

@@ -35,6 +35,12 @@ export class Promotions extends Context.Service<
       branch: ResourceRecord,
       actor: Actor
     ) => Effect.Effect<void, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable>
+    /** It is not promoted when it is ready any more, for a reason that does not pass; the branch says so. */
+    readonly giveUp: (
+      branch: ResourceRecord,
+      why: NonNullable<DatabaseBranchSpec["promotionRefused"]>,
+      actor: Actor
+    ) => Effect.Effect<void, NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable>
     /**
      * Takes back the promotion of a branch whose data was lost before anything was moved: the database goes on with
      * its own. What was to keep that stays as it is; it may hold it.
@@ -52,7 +58,8 @@ export class Promotions extends Context.Service<
       return Promotions.of({
         promote: Effect.fn("Promotions.promote")(function* (branch, actor) {
           const { orgId, uid } = branch
-          const { spec, status } = decodeBranch(branch)
+          const { spec: before, status } = decodeBranch(branch)
+          const { promotionRefused: _refused, ...spec } = before
           if (spec.promotedTo !== undefined)
             return yield* refuse("already_promoted", `The branch "${branch.name}" was promoted already`)
           if (status?.state !== "ready" || branch.phase !== "ready")
@@ -112,6 +119,15 @@ export class Promotions extends Context.Service<
                 secrets: { password: Redacted.make(randomBytes(24).toString("base64url")) }
               }
             ],
+            actor
+          )
+        }),
+
+        giveUp: Effect.fn("Promotions.giveUp")(function* ({ orgId, uid, generation, ...branch }, why, actor) {
+          const spec = { ...decodeBranch(branch).spec, promoteWhenReady: false, promotionRefused: why }
+          yield* resources.write(
+            orgId,
+            [{ action: "update", uid, spec, expectedGeneration: generation }],
             actor
           )
         }),

@@ -1,26 +1,23 @@
 /**
  * What branches need besides being reconciled: those that are to be promoted when they are ready are, promotions whose
- * data was lost are called off, and records of branches that are over are removed after a while. Any number of processes may do it at once: a promotion builds on
- * the generations it has read, and a deletion that is asked for twice is one.
+ * data was lost are called off, and records of branches that are over are removed after a while. Any number of
+ * processes may do it at once: a promotion builds on the generations it has read, and a deletion that is asked for
+ * twice is one.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import { persistent } from "#src/engine/persistent.ts"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
+import type { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
 import { Promotions } from "./Promotions.ts"
+import { attempt, dueBranches } from "./tries.ts"
 
-const batch = 50
 /** Days that the record of an expired or promoted branch is kept. */
 const keptDays = 7
-
-interface Found {
-  readonly orgId: string
-  readonly uid: string
-}
 
 const actorOf = (operation: string, uid: string, outcome: number): Actor => ({
   principal: "system",
@@ -31,23 +28,31 @@ const actorOf = (operation: string, uid: string, outcome: number): Actor => ({
   outcome
 })
 
+/** Refusals that no other try changes. */
+const forEver = new Set(["no_database", "already_promoted", "being_deleted"])
+
 /** Index: resource_branch_waiting. */
 export const promoteReady = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const resources = yield* Resources
   const promotions = yield* Promotions
-  const found = yield* repeatable(sql<Found>`
-    select org_id as "orgId", uid from resource
-    where kind = 'DatabaseBranch' and spec -> 'promoteWhenReady' = 'true'::jsonb and phase = 'ready'
-      and deletion_requested_at is null and deleted_at is null
-    order by created_at limit ${batch}::int`)
-  for (const { orgId, uid } of found) {
-    const branch = yield* resources.get(orgId, uid)
-    if (Option.isNone(branch)) continue
-    yield* Effect.catch(
-      promotions.promote(branch.value, actorOf("databaseBranches.promote", uid, 202)),
-      (error) => Effect.logWarning("a branch could not be promoted yet", error, { uid })
-    )
+  const due = yield* dueBranches(sql`r.spec -> 'promoteWhenReady' = 'true'::jsonb and r.phase = 'ready'
+    and r.status ->> 'state' = 'ready'`)
+  for (const found of due) {
+    const { orgId, uid } = found
+    const actor = actorOf("databaseBranches.promote", uid, 202)
+    const promote = Effect.gen(function* () {
+      const branch = Option.getOrUndefined(yield* resources.get(orgId, uid))
+      if (branch === undefined) return
+      yield* promotions.promote(branch, actor).pipe(
+        Effect.catchIf(
+          (error): error is Refused => error._tag === "Refused" && forEver.has(error.code),
+          ({ code, message }) =>
+            promotions.giveUp(branch, { code, detail: message }, { ...actor, outcome: 409 })
+        )
+      )
+    })
+    yield* attempt(found, { label: "promote a branch", event: "PromotionWaits" }, promote)
   }
 })
 
@@ -56,18 +61,15 @@ export const callOffLost = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const resources = yield* Resources
   const promotions = yield* Promotions
-  const found = yield* repeatable(sql<Found>`
-    select org_id as "orgId", uid from resource
-    where kind = 'DatabaseBranch' and spec ? 'promotedTo' and status #>> '{failure,code}' = 'data_lost'
-      and deletion_requested_at is null and deleted_at is null
-    order by updated_at limit ${batch}::int`)
-  for (const { orgId, uid } of found) {
-    const branch = yield* resources.get(orgId, uid)
-    if (Option.isNone(branch)) continue
-    yield* Effect.catch(
-      promotions.callOff(branch.value, actorOf("databaseBranches.promote", uid, 409)),
-      (error) => Effect.logWarning("a promotion could not be called off yet", error, { uid })
-    )
+  const due = yield* dueBranches(sql`r.spec ? 'promotedTo' and r.status #>> '{failure,code}' = 'data_lost'`)
+  for (const found of due) {
+    const { orgId, uid } = found
+    const callOff = Effect.gen(function* () {
+      const branch = Option.getOrUndefined(yield* resources.get(orgId, uid))
+      if (branch === undefined) return
+      yield* promotions.callOff(branch, actorOf("databaseBranches.promote", uid, 409))
+    })
+    yield* attempt(found, { label: "call off a promotion", event: "PromotionWaits" }, callOff)
   }
 })
 
@@ -75,17 +77,13 @@ export const callOffLost = Effect.gen(function* () {
 export const collect = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const resources = yield* Resources
-  const found = yield* repeatable(sql<Found>`
-    select org_id as "orgId", uid from resource
-    where kind = 'DatabaseBranch' and status ->> 'state' in ('expired', 'promoted')
-      and updated_at < now() - make_interval(days => ${keptDays}::int)
-      and deletion_requested_at is null and deleted_at is null
-    order by updated_at limit ${batch}::int`)
-  for (const { orgId, uid } of found) {
-    yield* Effect.catch(
-      resources.write(orgId, [{ action: "delete", uid }], actorOf("databaseBranches.delete", uid, 200)),
-      (error) => Effect.logDebug("the record of a branch could not be removed yet", error, { uid })
-    )
+  const due = yield* dueBranches(sql`r.status ->> 'state' in ('expired', 'promoted')
+    and r.updated_at < now() - make_interval(days => ${keptDays}::int)`)
+  for (const found of due) {
+    const { orgId, uid } = found
+    const actor = actorOf("databaseBranches.delete", uid, 200)
+    const remove = resources.write(orgId, [{ action: "delete", uid }], actor)
+    yield* attempt(found, { label: "remove the record of a branch" }, remove)
   }
 })
 

@@ -58,6 +58,7 @@ export const branchView = (record: Viewed) => {
     status: state,
     failure:
       status?.failure ??
+      (spec.promotionRefused === undefined ? null : { ...spec.promotionRefused, step: "promotion" }) ??
       (state === "failed" && record.lastError !== null
         ? { code: "failed", step: null, detail: record.lastError }
         : null),

@@ -1,10 +1,13 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
-import { callOffLost, collect } from "#src/branches/chores.ts"
+import { callOffLost, collect, promoteReady } from "#src/branches/chores.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
+import { branchView, decodeBranch } from "#src/branches/view.ts"
 import { Db } from "#src/store/Db.ts"
+import { Refused } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
@@ -28,6 +31,41 @@ const branchStatus = {
   ...{ state: "queued", sourceDatabaseId: null, step: null, doneBytes: 0, totalBytes: 0, hydrated: false },
   ...{ host: null, port: null, dbName: null, user: null, server: null, certificateExpiresAt: null }
 }
+
+/** Restores that are ready, oldest first. */
+const makeRestores = Effect.fnUntraced(function* (count: number, state = "ready") {
+  const { engine: sql } = yield* Db
+  const resources = yield* Resources
+  const { id: orgId } = yield* makeOrganization()
+  const { projectId, production } = yield* makeProject(orgId, "shop")
+  const uids = Array.from({ length: count }, uuid)
+  const place = { projectId, environment: "production", parentUid: production, managedBy: "api" as const }
+  const restore = { ...spec, sourceDatabaseId: uuid(), promoteWhenReady: true }
+  yield* resources.write(
+    orgId,
+    uids.map((uid, n) => ({
+      action: "create" as const,
+      uid,
+      kind: "DatabaseBranch",
+      ...place,
+      name: `restore-${n}`,
+      spec: restore
+    })),
+    actor
+  )
+  const status = JSON.stringify({ ...branchStatus, state, hydrated: true, failure: null })
+  for (const [n, uid] of uids.entries())
+    yield* sql`update resource set phase = 'ready', status = ${status}::text::jsonb,
+      created_at = now() - make_interval(hours => ${count - n}::int) where org_id = ${orgId} and uid = ${uid}`
+  return { orgId, uids, database: restore.sourceDatabaseId }
+})
+
+const triesOf = (orgId: string) =>
+  Effect.flatMap(
+    Db,
+    ({ engine: sql }) => sql<{ readonly uid: string; readonly tries: number; readonly later: boolean }>`
+      select uid, tries, due_at > now() as later from branch_try where org_id = ${orgId}`
+  )
 
 layer(stack, { excludeTestServices: true, timeout: "1 minute" })("records of branches", (it) => {
   it.effect("go a week after the branch has expired or was promoted, and not before", () =>
@@ -128,5 +166,114 @@ layer(stack, { excludeTestServices: true, timeout: "1 minute" })("records of bra
           assert.notProperty(after, "keptAs")
         }
       }).pipe(Effect.provide(Promotions.layer))
+  )
+
+  it.effect(
+    "a restore that cannot be promoted yet is tried ever more rarely, and keeps no other waiting",
+    () =>
+      Effect.gen(function* () {
+        const { engine: sql } = yield* Db
+        const { orgId, uids } = yield* makeRestores(52)
+        const tried: Array<string> = []
+        const [broken, youngest] = [uids[1], uids[51]]
+        const refusing = Layer.mock(Promotions, {
+          promote: ({ uid }) =>
+            Effect.suspend(() => {
+              if (!uids.includes(uid)) return Effect.void
+              tried.push(uid)
+              return uid === youngest
+                ? Effect.void
+                : uid === broken
+                  ? Effect.die(new Error("a fault of the program"))
+                  : Effect.fail(new Refused({ code: "not_ready", message: "It is not ready" }))
+            })
+        })
+        const round = Effect.provide(promoteReady, refusing, { local: true })
+        yield* round
+        assert.notInclude(tried, youngest)
+        assert.lengthOf(tried, 50)
+        yield* round
+        assert.include(tried, youngest)
+        // As long as none is due nothing is tried, and it is told once.
+        yield* sql`update branch_try set due_at = now() + interval '1 minute' where org_id = ${orgId}`
+        yield* sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${youngest}`
+        const before = tried.length
+        yield* round
+        assert.strictEqual(tried.length, before)
+        const first = uids[0]
+        for (let n = 1; n <= 4; n++) {
+          yield* sql`update branch_try set due_at = now() where org_id = ${orgId} and uid = ${first}`
+          yield* round
+          const now = (yield* triesOf(orgId)).find(({ uid }) => uid === first)
+          assert.deepStrictEqual([now?.later, (now?.tries ?? 0) > n], [true, true])
+        }
+        const told = yield* sql<{ readonly reason: string; readonly message: string }>`
+        select reason, message from resource_event where org_id = ${orgId} and uid = ${first} and type = 'Warning'`
+        assert.deepStrictEqual(
+          told.map(({ reason, message }) => [reason, message]),
+          [["PromotionWaits", "It is not ready"]]
+        )
+        // What has come to its end leaves no record.
+        yield* sql`update branch_try set due_at = now() where org_id = ${orgId}`
+        const fine = Layer.mock(Promotions, {
+          promote: ({ uid }) =>
+            Effect.asVoid(
+              Effect.orDie(
+                sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${uid}`
+              )
+            )
+        })
+        yield* Effect.repeat(Effect.provide(promoteReady, fine, { local: true }), { times: 1 })
+        assert.deepStrictEqual(yield* triesOf(orgId), [])
+      })
+  )
+
+  it.effect("a restore whose database is gone is not promoted any more, and says why", () =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const { orgId, uids } = yield* makeRestores(1)
+      yield* promoteReady
+      const branch = Option.getOrThrow(yield* resources.get(orgId, uids[0]!))
+      assert.strictEqual(decodeBranch(branch).spec.promoteWhenReady, false)
+      const { failure, connectionReady, status } = branchView(branch)
+      assert.deepStrictEqual(
+        [failure?.code, failure?.step, connectionReady, status],
+        ["no_database", "promotion", true, "ready"]
+      )
+      assert.deepStrictEqual(yield* triesOf(orgId), [])
+      const { generation } = branch
+      yield* promoteReady
+      assert.strictEqual(Option.getOrThrow(yield* resources.get(orgId, uids[0]!)).generation, generation)
+    }).pipe(Effect.provide(Promotions.layer))
+  )
+
+  it.effect("a restore that has expired is not tried", () =>
+    Effect.gen(function* () {
+      const { orgId, uids } = yield* makeRestores(1, "expired")
+      const tried: Array<string> = []
+      const watching = Layer.mock(Promotions, {
+        promote: ({ uid }) => Effect.sync(() => void tried.push(uid))
+      })
+      yield* Effect.provide(promoteReady, watching, { local: true })
+      assert.notInclude(tried, uids[0])
+      assert.deepStrictEqual(yield* triesOf(orgId), [])
+    })
+  )
+
+  it.effect("records that are protected keep no other from being removed", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const { orgId, uids } = yield* makeRestores(51, "expired")
+      yield* sql`update resource set updated_at = now() - interval '30 days',
+        protected = uid <> ${uids[50]}::uuid where org_id = ${orgId} and kind = 'DatabaseBranch'`
+      yield* collect
+      yield* collect
+      const gone = yield* sql<{ readonly uid: string }>`
+        select uid from resource where org_id = ${orgId} and deletion_requested_at is not null`
+      assert.deepStrictEqual(
+        gone.map(({ uid }) => uid),
+        [uids[50]]
+      )
+    })
   )
 })
