@@ -86,8 +86,10 @@ export const makeActs = Effect.gen(function* () {
         if (!run.containerMade) yield* write("making", runs.making(ref))
         const made = yield* Effect.result(engine.create(yield* planOf(resource, run)))
         if (made._tag === "Success") return
-        if (!/no such image|image not known/i.test(made.failure.message))
-          return yield* unmade(resource, run, made.failure)
+        // Engines differ in how they say that they have no such image.
+        const images = yield* Effect.option(engine.images)
+        const id = (run.imageId ?? "").replace(/^sha256:/, "")
+        if (images._tag === "None" || images.value.has(id)) return yield* unmade(resource, run, made.failure)
         // Somebody removed it since it was fetched.
         yield* write("imageGone", runs.imageGone(ref))
         return yield* pulls.stop(uid)

@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { sh } from "#test/setup/containers.ts"
+import { Plane } from "#test/setup/control-plane.ts"
 import {
   Containers,
   create,
@@ -54,6 +55,24 @@ layer(executionPlane({ hostLostMs: 3_000, graceMs: 1_000 }), {
         assert.strictEqual((yield* ended(early)).status, "succeeded")
         assert.strictEqual(yield* printed(early), "here\n")
         assert.deepInclude(yield* readyOf(early), { status: "true", reason: "Converged" })
+      }),
+    110_000
+  )
+
+  it.effect(
+    "and an image that was removed after it was fetched is fetched again",
+    () =>
+      Effect.gen(function* () {
+        const engine = yield* Containers
+        const { sql } = yield* Plane
+        yield* Effect.promise(() => engine.kill())
+        const id = yield* create({ command: sh("echo here") })
+        yield* untilReason(id, "EngineUnreachable")
+        yield* sql(`update execution set image_id = '${"0".repeat(64)}' where uid = '${id}'`)
+        yield* Effect.promise(() => engine.restart())
+        const done = yield* ended(id)
+        assert.deepStrictEqual([done.status, done.error], ["succeeded", null])
+        assert.strictEqual(yield* printed(id), "here\n")
       }),
     110_000
   )
