@@ -79,9 +79,14 @@ export const makeActs = Effect.gen(function* () {
       case "startEngine":
         return yield* soon(engine.start)
       case "pull":
-        return yield* outside("executions.pull", "write")(pulls.start(uid, yield* pullRequest(resource)))
+        return yield* outside(
+          "executions.pull",
+          "write"
+        )(pulls.start({ orgId, uid }, yield* pullRequest(resource)))
+      case "turn":
+        return yield* write("turn", runs.turn(ref, step.at))
       case "pulled":
-        return yield* write("pulled", runs.pulled(ref, step.image))
+        return yield* write("pulled", runs.pulled(ref, step.image, step.at))
       case "make": {
         if (!run.containerMade) yield* write("making", runs.making(ref))
         const made = yield* Effect.result(engine.create(yield* planOf(resource, run)))

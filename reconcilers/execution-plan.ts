@@ -53,7 +53,12 @@ export const makePlans = Effect.gen(function* () {
     const { cpus, cpuKind, memoryMb } = spec.resources
     return {
       name: installation.nameOf(uid),
-      labels: { ...installation.labels, "svc.execution": uid, "svc.fence": String(fence) },
+      labels: {
+        ...installation.labels,
+        "svc.organization": orgId,
+        "svc.execution": uid,
+        "svc.fence": String(fence)
+      },
       image: run.imageId ?? "",
       command: spec.command,
       env: Redacted.make(env),

@@ -25,7 +25,12 @@ export type Step =
       readonly do: "begin" | "pull" | "make" | "start" | "tell" | "kill" | "giveUpLogs" | "cleanUp" | "follow"
     }
   | { readonly do: "startEngine"; readonly message: string }
-  | { readonly do: "pulled"; readonly image: { readonly id: string; readonly digest: string | null } }
+  | { readonly do: "turn"; readonly at: Date | null }
+  | {
+      readonly do: "pulled"
+      readonly image: { readonly id: string; readonly digest: string | null }
+      readonly at: Date
+    }
   | { readonly do: "running"; readonly startedAt: Date }
   | { readonly do: "stop"; readonly reason: "cancelled" | "timed_out"; readonly at: Date }
   | { readonly do: "lost"; readonly since: Date | null }
@@ -94,7 +99,13 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
   if (run.imageId === null && pull?._tag === "Failed") {
     return ending(now, "failed", { errorCode: pull.errorCode, error: pull.message })
   }
-  if (now > run.begunAt.getTime() + options.startupMs) {
+  if (run.turnAt === null && now > run.begunAt.getTime() + options.queueMs) {
+    return ending(now, "failed", {
+      errorCode: "start_failed",
+      error: `Its turn did not come within ${options.queueMs / 1000} s`
+    })
+  }
+  if (run.turnAt !== null && now > run.turnAt.getTime() + options.startupMs) {
     const message = `It did not begin within ${options.startupMs / 1000} s`
     return run.imageId === null && seen._tag !== "Silent"
       ? ending(now, "failed", {
@@ -119,9 +130,19 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
   if (run.lostSince !== null) return { do: "lost", since: null }
   if (run.imageId === null) {
     if (pull === undefined) return { do: "pull" }
-    return pull._tag === "Pulled"
-      ? { do: "pulled", image: pull.image }
-      : { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: quick }
+    if (pull._tag === "Pulled") return { do: "pulled", image: pull.image, at: new Date(now) }
+    if (pull._tag === "Queued") {
+      // Another process had begun, and is gone.
+      if (run.turnAt !== null) return { do: "turn", at: null }
+      return {
+        do: "wait",
+        reason: "ImagePulling",
+        message: "It waits for its turn to fetch the image: others are being fetched",
+        forMs: 1_000
+      }
+    }
+    if (run.turnAt === null && pull._tag === "Pulling") return { do: "turn", at: new Date(pull.since) }
+    return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: quick }
   }
   return container === undefined ? { do: "make" } : { do: "start" }
 }

@@ -7,6 +7,7 @@ export const words: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, str
   begin: "it is to begin",
   startEngine: "the container engine is to be started",
   pull: "its image is to be fetched",
+  turn: "whether it is its turn to fetch the image has changed",
   pulled: "its image is there",
   make: "its container is to be made",
   start: "its container is to be started",

@@ -60,14 +60,32 @@ export class Executions extends Context.Service<
               and ${inOrg(sql, orgId)}`)
           return Option.fromUndefinedOr(row)
         }),
-        // Index: execution_listing.
-        list: (orgId, projectId, limit, status) =>
-          repeatable(sql<ExecutionRecord>`
+        list: (orgId, projectId, limit, status) => {
+          const gate = inOrg(sql, orgId)
+          // Index: execution_listing.
+          if (status === undefined)
+            return repeatable(sql<ExecutionRecord>`
+              select ${columns(sql)} from ${source(sql)}
+              where r.org_id = ${orgId}::uuid and r.project_id = ${projectId}::uuid and r.kind = 'Execution'
+                and r.deleted_at is null and ${gate}
+              order by r.created_at desc, r.uid desc limit ${limit}::int`)
+          // Index: execution_status. One that nobody has looked at yet has no such row, but a place.
+          return repeatable(sql<ExecutionRecord>`
+            with chosen as materialized (
+              (select e.uid from execution e
+               where e.org_id = ${orgId}::uuid and e.project_uid = ${projectId}::uuid and e.status = ${status}
+                 and ${gate}
+               order by e.uid desc limit ${limit}::int)
+              union
+              select unnest(a.uids) from execution_room a
+              where a.org_id = ${orgId}::uuid and a.project_uid = ${projectId}::uuid and ${gate}
+                and ${status}::text in ('starting', 'running')
+            )
             select ${columns(sql)} from ${source(sql)}
-            where r.org_id = ${orgId}::uuid and r.project_id = ${projectId}::uuid and r.kind = 'Execution'
-              and r.deleted_at is null and ${inOrg(sql, orgId)}
-              and (${status ?? null}::text is null or coalesce(e.status, 'starting') = ${status ?? null}::text)
-            order by r.created_at desc, r.uid desc limit ${limit}::int`),
+            where r.org_id = ${orgId}::uuid and r.uid in (select uid from chosen) and r.kind = 'Execution'
+              and r.deleted_at is null and ${gate} and coalesce(e.status, 'starting') = ${status}::text
+            order by r.created_at desc, r.uid desc limit ${limit}::int`)
+        },
         enter: (place, most) => Effect.map(repeatable(enter(sql, place, most)), (rows) => rows.length > 0),
         leave: ({ orgId, projectId, uid }) =>
           Effect.asVoid(

@@ -33,7 +33,7 @@ export class Images extends Context.Service<
   Images,
   {
     /** Fetches an image and notes that it was, unless it was there already and not by us. */
-    readonly pull: (request: PullRequest) => Effect.Effect<PulledImage, ContainerError>
+    readonly pull: (request: PullRequest, stallMs: number) => Effect.Effect<PulledImage, ContainerError>
     /** Lets go of those that no execution asked for lately. Answers how many are gone. */
     readonly prune: Effect.Effect<number, ContainerError>
   }
@@ -94,9 +94,9 @@ export class Images extends Context.Service<
       })
 
       return Images.of({
-        pull: Effect.fn("Images.pull")(function* (request) {
+        pull: Effect.fn("Images.pull")(function* (request, stallMs) {
           const before = yield* engine.images
-          const image = yield* engine.pull(request)
+          const image = yield* engine.pull(request, stallMs)
           yield* note(image.id, request.reference, !before.has(bare(image.id)))
           return image
         }),

@@ -4,22 +4,27 @@
  *
  * The host of the registry is named by a user and connected to by the engine, so its addresses are judged first.
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
-import * as Semaphore from "effect/Semaphore"
 import { AppConfig } from "#src/config.ts"
 import type { PulledImage, PullRequest } from "#src/infra/ContainerEngine.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
+import type { StoreUnavailable } from "#src/store/errors.ts"
 import { inBackground } from "./background.ts"
 import { Images } from "./Images.ts"
 import { hostOf, parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
+import { type RunRef, Runs } from "./Runs.ts"
+import { makeTurns } from "./turns.ts"
 
 export type Pull =
-  | { readonly _tag: "Pulling" }
+  | { readonly _tag: "Queued" }
+  /** `since`: when its turn came, by the clock of this process. */
+  | { readonly _tag: "Pulling"; readonly since: number }
   | { readonly _tag: "Pulled"; readonly image: PulledImage }
   | {
       readonly _tag: "Failed"
@@ -32,9 +37,11 @@ export class Pulls extends Context.Service<
   {
     /** Undefined: nobody fetches it in this process. */
     readonly look: (uid: string) => Pull | undefined
-    readonly start: (uid: string, request: PullRequest) => Effect.Effect<void>
+    readonly start: (ref: RunRef, request: PullRequest) => Effect.Effect<void>
     /** Stops it and forgets what it came to. */
     readonly stop: (uid: string) => Effect.Effect<void>
+    /** Stops what is of no use any more, because other processes went on with the execution. Answers how many. */
+    readonly sweep: Effect.Effect<number, StoreUnavailable>
   }
 >()("svc/executions/Pulls") {
   static readonly layer = Layer.effect(
@@ -44,9 +51,10 @@ export class Pulls extends Context.Service<
       const { outboundAllow } = yield* AppConfig
       const options = yield* ExecutionOptions
       const allowed = rangesOf(outboundAllow)
-      const states = new Map<string, Pull>()
+      const runs = yield* Runs
+      const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
       const fibers = yield* FiberMap.make<string>()
-      const room = yield* Semaphore.make(options.pulls)
+      const { inTurn } = yield* makeTurns(options.pulls, options.pullsPerOrg)
 
       const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
         const image = parseImage(request.reference)
@@ -54,7 +62,7 @@ export class Pulls extends Context.Service<
         const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
         if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
         for (let attempt = 1; ; attempt++) {
-          const done = yield* Effect.result(images.pull(request))
+          const done = yield* Effect.result(images.pull(request, options.pullStallMs))
           if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
           const { message, reason } = done.failure
           const lasting = verdict(message)
@@ -71,15 +79,26 @@ export class Pulls extends Context.Service<
         }
       })
 
+      const stop = (uid: string) =>
+        Effect.andThen(
+          FiberMap.remove(fibers, uid),
+          Effect.sync(() => void states.delete(uid))
+        )
+
       return Pulls.of({
-        look: (uid) => states.get(uid),
-        start: Effect.fnUntraced(function* (uid, request) {
+        look: (uid) => states.get(uid)?.pull,
+        start: Effect.fnUntraced(function* (ref, request) {
+          const { orgId, uid } = ref
           if (states.has(uid)) return
-          states.set(uid, { _tag: "Pulling" })
+          states.set(uid, { ref, pull: { _tag: "Queued" } })
           yield* FiberMap.run(
             fibers,
             uid,
-            room.withPermit(pull(uid, request)).pipe(
+            Effect.flatMap(Clock.currentTimeMillis, (since) => {
+              states.set(uid, { ref, pull: { _tag: "Pulling", since } })
+              return pull(uid, request)
+            }).pipe(
+              inTurn(orgId),
               Effect.catchCause((cause) =>
                 Effect.as(
                   Effect.logError("a fault of the program: an image was not fetched", cause),
@@ -89,18 +108,21 @@ export class Pulls extends Context.Service<
               Effect.flatMap((state) =>
                 Effect.sync(() => {
                   if (state === undefined) states.delete(uid)
-                  else states.set(uid, state)
+                  else states.set(uid, { ref, pull: state })
                 })
               ),
               inBackground
             )
           )
         }),
-        stop: (uid) =>
-          Effect.andThen(
-            FiberMap.remove(fibers, uid),
-            Effect.sync(() => void states.delete(uid))
-          )
+        stop,
+        sweep: Effect.gen(function* () {
+          const refs = [...states.values()].map(({ ref }) => ref)
+          const wanted = yield* runs.wantingImage(refs)
+          const idle = refs.filter(({ uid }) => !wanted.has(uid))
+          yield* Effect.forEach(idle, ({ uid }) => stop(uid), { discard: true })
+          return idle.length
+        })
       })
     })
   )
@@ -118,6 +140,6 @@ const verdict = (message: string): "image_pull_failed" | "image_not_found" | und
     message
   )
     ? "image_not_found"
-    : /unauthorized|authentication required|denied|forbidden|invalid username/i.test(message)
+    : /nothing came for|unauthorized|authentication required|denied|forbidden|invalid username/i.test(message)
       ? "image_pull_failed"
       : undefined

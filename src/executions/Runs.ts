@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as SqlError from "effect/sql/SqlError"
+import type { Fragment } from "effect/sql/Statement"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
@@ -25,6 +26,8 @@ export interface Run {
   readonly error: string | null
   readonly exitCode: number | null
   readonly begunAt: Date
+  /** When its turn came to fetch its image. */
+  readonly turnAt: Date | null
   readonly imageId: string | null
   readonly imageDigest: string | null
   readonly containerMade: boolean
@@ -64,9 +67,12 @@ export class Runs extends Context.Service<
     readonly begin: (ref: FencedRef & { readonly projectId: string }) => Change
     /** Says that a reconcile is about to act; earlier ones change nothing from here on. */
     readonly claim: (ref: FencedRef) => Change
+    /** Null: it waits for its turn again. */
+    readonly turn: (ref: FencedRef, at: Date | null) => Change
     readonly pulled: (
       ref: FencedRef,
-      image: { readonly id: string; readonly digest: string | null }
+      image: { readonly id: string; readonly digest: string | null },
+      at: Date
     ) => Change
     /** It is to be fetched again. */
     readonly imageGone: (ref: FencedRef) => Change
@@ -82,7 +88,11 @@ export class Runs extends Context.Service<
     /** With what it printed; some of it at a time. */
     readonly forget: (ref: FencedRef) => Change
     /** Of these, the ones that there is a run of. */
-    readonly known: (uids: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    readonly known: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    /** Of these, the ones that have not begun because their image is not there. */
+    readonly wantingImage: (
+      refs: ReadonlyArray<RunRef>
+    ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
   }
 >()("svc/executions/Runs") {
   static readonly layer = Layer.effect(
@@ -95,10 +105,20 @@ export class Runs extends Context.Service<
       const change = (statement: Effect.Effect<ReadonlyArray<unknown>, SqlError.SqlError>) =>
         Effect.map(repeatable(statement), any)
 
+      const among = Effect.fn("Runs.among")(function* (refs: ReadonlyArray<RunRef>, condition: Fragment) {
+        const given = refs.map(({ orgId, uid }) => ({ orgId, uid }))
+        const rows = yield* repeatable(sql<{ readonly uid: string }>`
+          select e.uid from jsonb_to_recordset(${sql.json(given)}::jsonb) as g("orgId" uuid, uid uuid)
+          join execution e on e.org_id = g."orgId" and e.uid = g.uid
+          where ${condition}`)
+        return new Set(rows.map(({ uid }) => uid))
+      })
+
       return Runs.of({
         find: Effect.fn("Runs.find")(function* ({ orgId, uid }) {
           const [row] = yield* repeatable(sql<Run>`
             select status, error_code as "errorCode", error, exit_code as "exitCode", begun_at as "begunAt",
+              turn_at as "turnAt",
               image_id as "imageId", image_digest as "imageDigest", container_made as "containerMade",
               started_at as "startedAt", stop_reason as "stopReason", stop_at as "stopAt", stop_sent as "stopSent", lost_since as "lostSince",
               finished_at as "finishedAt", cleanup_status as "cleanupStatus", cleanup_tries as "cleanupTries",
@@ -113,8 +133,12 @@ export class Runs extends Context.Service<
             on conflict (org_id, uid) do update set fence = excluded.fence where execution.fence <= excluded.fence
             returning uid`),
         claim: (ref) => change(sql`update execution set fence = ${ref.fence} ${where(ref)} returning uid`),
-        pulled: (ref, { id, digest }) =>
-          change(sql`update execution set image_id = ${id}, image_digest = ${digest}::text ${where(ref)}
+        turn: (ref, at) =>
+          change(sql`update execution set turn_at = ${at}::timestamptz ${where(ref)}
+            and status = 'starting' returning uid`),
+        pulled: (ref, { id, digest }, at) =>
+          change(sql`update execution set image_id = ${id}, image_digest = ${digest}::text,
+            turn_at = coalesce(turn_at, ${at}::timestamptz) ${where(ref)}
             and status = 'starting' returning uid`),
         imageGone: (ref) =>
           change(
@@ -158,12 +182,8 @@ export class Runs extends Context.Service<
           }
           return any(yield* repeatable(sql`delete from execution ${where(ref)} returning uid`))
         }),
-        known: Effect.fn("Runs.known")(function* (uids) {
-          const rows = yield* repeatable(sql<{ readonly uid: string }>`
-            select e.uid from execution e
-            where e.uid in (select value::uuid from jsonb_array_elements_text(${sql.json(uids)}::jsonb) as value)`)
-          return new Set(rows.map(({ uid }) => uid))
-        })
+        known: (refs) => among(refs, sql`true`),
+        wantingImage: (refs) => among(refs, sql`e.status = 'starting' and e.image_id is null`)
       })
     })
   )

@@ -18,8 +18,13 @@ export interface ExecutionOptions {
   readonly followerMs: number
   /** Bytes that are kept of what one execution prints; every piece counts for some more than it holds. */
   readonly logBytes: number
-  /** Images that are fetched at once in one process. */
+  /** How long one waits for its turn: for room on this host, and to fetch its image. */
+  readonly queueMs: number
+  /** Images that are fetched at once in one process, and for one organization. */
   readonly pulls: number
+  readonly pullsPerOrg: number
+  /** How long an image may not come any nearer until fetching it is given up. */
+  readonly pullStallMs: number
   /** Tries to fetch an image while trying again may help. */
   readonly pullTries: number
 }
@@ -34,7 +39,10 @@ export const ExecutionOptions = Context.Reference<ExecutionOptions>("svc/executi
     cleanupTries: 8,
     followerMs: 15_000,
     logBytes: 10 * 1024 * 1024,
+    queueMs: 86_400_000,
     pulls: 4,
+    pullsPerOrg: 2,
+    pullStallMs: 120_000,
     pullTries: 3
   })
 })

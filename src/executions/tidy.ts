@@ -12,6 +12,7 @@ import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
 import { Images } from "./Images.ts"
 import { Installation } from "./Installation.ts"
+import { Pulls } from "./Pulls.ts"
 import { Runs } from "./Runs.ts"
 
 const batch = 500
@@ -51,12 +52,21 @@ export const sweep = Effect.gen(function* () {
   const runs = yield* Runs
   yield* engine.forgetNetworks
   if ((yield* engine.state)._tag !== "Ready") return 0
-  const found = yield* engine.list(label, "svc.execution")
-  const known = yield* runs.known(found.map(({ value }) => value))
-  const stray = found.filter(({ value }) => !known.has(value))
-  yield* Effect.forEach(stray, ({ name }) => engine.remove(name), { discard: true })
-  return stray.length
+  const found = (yield* engine.list(label)).flatMap(({ name, labels }) => {
+    const { "svc.organization": orgId, "svc.execution": uid } = labels
+    return orgId === undefined || uid === undefined ? [] : [{ name, orgId, uid }]
+  })
+  const known = yield* runs.known(found)
+  const stray = found.filter(({ uid }) => !known.has(uid))
+  // One that cannot be removed keeps no other.
+  const [failures, removed] = yield* Effect.partition(stray, ({ name }) => engine.remove(name))
+  if (failures.length > 0)
+    yield* Effect.logWarning("containers of no execution could not be removed", failures)
+  return removed.length
 })
+
+/** Stops fetching what nobody waits for in this process. */
+export const sweepPulls = Effect.flatMap(Pulls, ({ sweep }) => sweep)
 
 /** Lets go of images that no execution asked for lately. */
 export const prune = Effect.gen(function* () {
@@ -73,6 +83,9 @@ const quietly = <E, R>(self: Effect.Effect<number, E, R>) =>
 export const layer = Layer.mergeAll(
   Layer.effectDiscard(
     Effect.forkScoped(Effect.repeat(quietly(retire), Schedule.spaced("10 minutes").pipe(Schedule.jittered)))
+  ),
+  Layer.effectDiscard(
+    Effect.forkScoped(Effect.repeat(quietly(sweepPulls), Schedule.spaced("1 minute").pipe(Schedule.jittered)))
   ),
   Layer.effectDiscard(
     Effect.forkScoped(Effect.repeat(quietly(sweep), Schedule.spaced("5 minutes").pipe(Schedule.jittered)))

@@ -55,8 +55,10 @@ export class ContainerEngine extends Context.Service<
     readonly forgetNetworks: Effect.Effect<void>
     /** Everything it printed, from the start, and what it prints while it runs. */
     readonly logs: (name: string) => Stream.Stream<LogPiece, ContainerError>
-    /** Names of containers with this label, and the value they have for `of`. */
-    readonly list: (label: string, of: string) => Act<ReadonlyArray<{ name: string; value: string }>>
+    /** Containers with this label, and all labels they have. */
+    readonly list: (
+      label: string
+    ) => Act<ReadonlyArray<{ readonly name: string; readonly labels: Readonly<Record<string, string>> }>>
     /** Ends the containers with this label, and the engine if it is ours. `forGood` removes them as well. */
     readonly stopAll: (label: string, forGood: boolean) => Act
   }
@@ -126,18 +128,15 @@ export class ContainerEngine extends Context.Service<
           docker.getContainer(name).kill({ signal, abortSignal })
         ).pipe(ignoring("NotFound", "Conflict"))
 
-      const list = (label: string, of: string) =>
+      const list = (label: string) =>
         Effect.map(
           call("Listing containers", (docker, abortSignal) =>
             docker.listContainers({ all: true, filters: { label: [label] }, abortSignal })
           ),
           (containers) =>
-            containers.flatMap(({ Names: [name], Labels }) => {
-              const value = Labels[of]
-              return name === undefined || value === undefined
-                ? []
-                : [{ name: name.replace(/^\//, ""), value }]
-            })
+            containers.flatMap(({ Names: [name], Labels }) =>
+              name === undefined ? [] : [{ name: name.replace(/^\//, ""), labels: Labels }]
+            )
         )
 
       return ContainerEngine.of({
@@ -167,7 +166,7 @@ export class ContainerEngine extends Context.Service<
         remove: (name) => outside("containers.remove", "write")(remove(name)),
         forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),
         logs: (name) => logPieces(client, name),
-        list: (label, of) => outside("containers.list", "read")(list(label, of)),
+        list: (label) => outside("containers.list", "read")(list(label)),
         stopAll: (label, forGood) =>
           Effect.gen(function* () {
             const found = yield* Effect.option(place)
@@ -178,7 +177,7 @@ export class ContainerEngine extends Context.Service<
               if (own === undefined || !fs.existsSync(`${host.dataDir}/containers`)) return
               yield* start
             }
-            const names = (yield* list(label, label.split("=")[0] ?? label)).map(({ name }) => name)
+            const names = (yield* list(label)).map(({ name }) => name)
             const until = (yield* Clock.currentTimeMillis) + 10_000
             yield* Effect.forEach(names, (name) => signal(name, "SIGTERM"), { concurrency: 8, discard: true })
             for (const name of names) {

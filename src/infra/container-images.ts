@@ -5,7 +5,7 @@ import type { Call } from "./container-calls.ts"
 import type { PullRequest } from "./container-types.ts"
 
 export const makeImages = (call: Call) => {
-  const pull = Effect.fnUntraced(function* ({ reference, credentials }: PullRequest) {
+  const pull = Effect.fnUntraced(function* ({ reference, credentials }: PullRequest, stallMs: number) {
     const what = `Fetching the image ${reference}`
     const authconfig =
       credentials === undefined
@@ -20,21 +20,35 @@ export const makeImages = (call: Call) => {
     yield* call(
       what,
       async (docker, abortSignal) => {
-        const stream = await docker.pull(reference, { ...authconfig, abortSignal })
-        // What goes wrong after the first word is told in the stream.
-        await new Promise<void>((resolve, reject) => {
-          abortSignal.addEventListener("abort", () => reject(new Error("stopped")))
-          docker.modem.followProgress(stream, (error, output) => {
-            const fault = error ?? output.find((line) => line.error !== undefined)?.error
-            if (fault === undefined || fault === null) resolve()
-            else
-              reject(
-                Object.assign(new Error(fault instanceof Error ? fault.message : String(fault)), {
-                  statusCode: 500
-                })
-              )
+        const stall = new AbortController()
+        const timer = setTimeout(() => stall.abort(), stallMs)
+        const stopped = AbortSignal.any([abortSignal, stall.signal])
+        try {
+          const stream = await docker.pull(reference, { ...authconfig, abortSignal: stopped })
+          // What goes wrong after the first word is told in the stream.
+          await new Promise<void>((resolve, reject) => {
+            stopped.addEventListener("abort", () => reject(new Error("stopped")))
+            docker.modem.followProgress(
+              stream,
+              (error, output) => {
+                const fault = error ?? output.find((line) => line.error !== undefined)?.error
+                if (fault === undefined || fault === null) resolve()
+                else
+                  reject(
+                    Object.assign(new Error(fault instanceof Error ? fault.message : String(fault)), {
+                      statusCode: 500
+                    })
+                  )
+              },
+              () => timer.refresh()
+            )
           })
-        })
+        } catch (error) {
+          if (!stall.signal.aborted) throw error
+          throw Object.assign(new Error(`nothing came for ${stallMs / 1_000} s`), { statusCode: 504 })
+        } finally {
+          clearTimeout(timer)
+        }
       },
       "30 minutes"
     )

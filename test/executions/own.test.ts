@@ -70,7 +70,7 @@ layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("an engine of 
         yield* Effect.gen(function* () {
           const engine = yield* ContainerEngine
           const { label } = yield* Installation
-          assert.deepStrictEqual(yield* engine.list(label, "svc.execution"), [])
+          assert.deepStrictEqual(yield* engine.list(label), [])
           yield* engine.stopAll(label, true)
         }).pipe(Effect.provide(beside({})))
         assert.isFalse(fs.existsSync(`/proc/${fs.readFileSync(pidFile, "utf8")}`))

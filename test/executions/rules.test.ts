@@ -16,7 +16,10 @@ const options: ExecutionOptions = {
   cleanupTries: 8,
   followerMs: 15_000,
   logBytes: 1_000,
+  queueMs: 86_400_000,
   pulls: 1,
+  pullsPerOrg: 1,
+  pullStallMs: 1_000,
   pullTries: 1
 }
 const anew: Run = {
@@ -25,6 +28,7 @@ const anew: Run = {
   error: null,
   exitCode: null,
   begunAt: new Date(begun),
+  turnAt: null,
   imageId: null,
   imageDigest: null,
   containerMade: false,
@@ -155,7 +159,7 @@ describe("what is due for an execution", () => {
 
   it("whoever is cancelled before it runs ends without a container, in each phase", () => {
     const spec = { ...situation({}).spec, cancelRequested: true }
-    const pulling = situation({ spec, pull: { _tag: "Pulling" } })
+    const pulling = situation({ spec, pull: { _tag: "Pulling", since: begun } })
     const made = situation({
       spec,
       run: { ...anew, imageId: "i", containerMade: true },

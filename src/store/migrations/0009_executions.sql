@@ -14,6 +14,8 @@ create table execution (
   error text,
   exit_code integer,
   begun_at timestamptz(3) not null default now(),
+  -- When its turn came to fetch its image; from then on it is to start in time.
+  turn_at timestamptz(3),
   image_id text,
   image_digest text,
   -- Set before the engine is first asked to make something.
@@ -38,6 +40,8 @@ create table execution (
   check ((finished_at is null) = (status in ('starting', 'running')))
 ) with (fillfactor = 70);
 create index execution_age on execution (finished_at) where finished_at is not null;
+-- Those of one status, newest first: their ids begin with the time at which they were made.
+create index execution_status on execution (org_id, project_uid, status, uid);
 create index execution_listing on resource (org_id, project_id, created_at, uid) where kind = 'Execution';
 
 create table execution_log (

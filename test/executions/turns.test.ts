@@ -1,0 +1,141 @@
+/** Whose turn it is to fetch images: no organization holds up another, and what comes to nothing is given up. */
+import * as net from "node:net"
+import { assert, it, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { ExecutionOptions } from "#src/executions/options.ts"
+import { makeTurns } from "#src/executions/turns.ts"
+import { sh } from "#test/setup/containers.ts"
+import { Plane } from "#test/setup/control-plane.ts"
+import { base, Containers, create, ended, executionPlane, makeProject, small, until } from "./world.ts"
+
+it.live(
+  "each organization has some of the turns, and those that wait are taken one organization after the other",
+  () =>
+    Effect.gen(function* () {
+      const { inTurn } = yield* makeTurns(3, 2)
+      const began: Array<string> = []
+      const open = new Map<string, () => void>()
+      const work = (orgId: string, name: string) =>
+        Effect.forkChild(
+          inTurn(orgId)(
+            Effect.callback<void>((resume) => {
+              began.push(name)
+              open.set(name, () => resume(Effect.void))
+            })
+          )
+        )
+      const settled = Effect.sleep(30)
+      const fibers: Array<Fiber.Fiber<void>> = []
+      for (const name of ["a1", "a2", "a3", "a4"]) fibers.push(yield* work("a", name))
+      yield* settled
+      // The third turn is there for somebody else.
+      assert.deepStrictEqual(began, ["a1", "a2"])
+      for (const name of ["b1", "b2", "c1"]) fibers.push(yield* work(name.slice(0, 1), name))
+      yield* settled
+      assert.deepStrictEqual(began, ["a1", "a2", "b1"])
+      open.get("a1")?.()
+      yield* settled
+      open.get("b1")?.()
+      yield* settled
+      assert.sameMembers(began.slice(3), ["b2", "c1"])
+      // Whoever is called off while waiting takes no turn with it.
+      yield* Fiber.interrupt(fibers[2] as Fiber.Fiber<void>)
+      for (const name of ["a2", "b2", "c1"]) open.get(name)?.()
+      yield* settled
+      assert.deepStrictEqual(began.slice(5), ["a4"])
+      open.get("a4")?.()
+      for (const fiber of fibers) yield* Fiber.await(fiber)
+    })
+)
+
+/** A registry that takes connections and says nothing. */
+const silentRegistry = Effect.acquireRelease(
+  Effect.promise(
+    () =>
+      new Promise<{ server: net.Server; sockets: Set<net.Socket> }>((resolve) => {
+        const sockets = new Set<net.Socket>()
+        const server = net.createServer((socket) => {
+          sockets.add(socket)
+          socket.on("error", () => {})
+        })
+        server.listen(0, "127.0.0.1", () => resolve({ server, sockets }))
+      })
+  ),
+  ({ server, sockets }) =>
+    Effect.sync(() => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    })
+).pipe(
+  Effect.map(({ server, sockets }) => {
+    const at = server.address()
+    return { host: `127.0.0.1:${typeof at === "object" && at !== null ? at.port : 0}`, sockets }
+  })
+)
+
+layer(executionPlane({ pulls: 2, pullsPerOrg: 1, startupMs: 10_000, pullStallMs: 60_000 }), {
+  excludeTestServices: true,
+  timeout: "2 minutes"
+})("a registry that says nothing", (it) => {
+  it.effect(
+    "costs nobody the time that is for starting: it counts from the turn, and others have theirs",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql, session } = yield* Plane
+        const { openImage } = yield* Containers
+        yield* makeProject
+        const { host } = yield* silentRegistry
+        const slow = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })
+        yield* until(slow, () => true, "there")
+        // Of the same organization: it waits for its turn, longer than starting may take.
+        const next = yield* create({ command: sh("exit 0") })
+        // Another organization does not.
+        const other = yield* call("POST", "/v1/orgs", {
+          body: { name: "Other", slug: "other" },
+          token: session
+        })
+        assert.isBelow(other.status, 300, other.text)
+        yield* call("POST", "/v1/orgs/other/projects", {
+          body: { name: "Jobs", slug: "jobs" },
+          token: session
+        })
+        const theirs = yield* call("POST", base.replace("/main/", "/other/"), {
+          body: { image: openImage, command: sh("exit 0"), region: "local", resources: small },
+          token: session
+        })
+        assert.strictEqual(theirs.status, 202, theirs.text)
+        const failed = yield* ended(slow)
+        assert.deepStrictEqual([failed.status, failed.errorCode], ["failed", "image_pull_failed"])
+        assert.strictEqual((yield* ended(next)).status, "succeeded")
+        // By the time that the first was given up, theirs had long had its turn.
+        const [run] = yield* sql(
+          `select status, turn_at < (select finished_at - interval '3 seconds' from execution where uid = '${slow}') as earlier
+           from execution where uid = '${theirs.body.id}'`
+        )
+        assert.deepStrictEqual(run, { status: "succeeded", earlier: true })
+      }),
+    110_000
+  )
+})
+
+layer(executionPlane({ pullStallMs: 1_500 }), { excludeTestServices: true, timeout: "2 minutes" })(
+  "fetching that comes to a halt",
+  (it) => {
+    it.effect(
+      "is given up, long before the time for starting is over, and lets go of the registry",
+      () =>
+        Effect.gen(function* () {
+          yield* makeProject
+          assert.isAbove((yield* ExecutionOptions).startupMs, 120_000)
+          const { host, sockets } = yield* silentRegistry
+          const id = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })
+          const over = yield* ended(id)
+          assert.deepStrictEqual([over.status, over.errorCode], ["failed", "image_pull_failed"])
+          assert.include(over.error, "nothing came for 1.5 s")
+          assert.isAtLeast(sockets.size, 1)
+        }),
+      90_000
+    )
+  }
+)
