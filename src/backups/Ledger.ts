@@ -86,8 +86,10 @@ export class Ledger extends Context.Service<
     ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     /** For a process that stops: somebody else may ship at once. */
     readonly releaseShipping: (token: bigint) => Effect.Effect<void, StoreUnavailable>
-    /** Has whoever ships look at once. */
-    readonly announce: Effect.Effect<void, StoreUnavailable>
+    /** Somebody waits for the end of this log: whoever ships looks at once, and at this one first. */
+    readonly wantFlush: (ref: LineageRef, seconds: number) => Effect.Effect<void, StoreUnavailable>
+    /** The histories that somebody waits for. */
+    readonly flushWanted: Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     readonly newToken: Effect.Effect<bigint, StoreUnavailable>
     /** Records objects that are durable here, and which destinations are to get a copy. Objects that are known stay as they are. */
     readonly add: (
@@ -198,7 +200,20 @@ export class Ledger extends Context.Service<
             repeatable(sql`
               update backup_lineage set shipper = null, shipper_until = null where shipper = ${token}::bigint`)
           ),
-        announce: Effect.asVoid(repeatable(sql`select pg_notify(${channel}, '')`)),
+        wantFlush: (ref, seconds) =>
+          Effect.asVoid(
+            repeatable(sql`
+              with wanted as (
+                update backup_lineage set flush_wanted_until = now() + ${seconds}::float8 * interval '1 second'
+                where ${of(ref)}
+              )
+              select pg_notify(${channel}, '')`)
+          ),
+        flushWanted: Effect.map(
+          repeatable(sql<{ readonly lineage: string }>`
+            select lineage from backup_lineage where flush_wanted_until > now()`),
+          (rows) => new Set(rows.map(({ lineage }) => lineage))
+        ),
         newToken: Effect.flatMap(
           repeatable(sql<{ readonly token: bigint }>`select nextval('backup_token') as token`),
           ([row]) =>

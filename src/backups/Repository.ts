@@ -22,10 +22,11 @@ import type { StoreUnavailable } from "#src/store/errors.ts"
 import { unpack } from "./bundle.ts"
 import { type JobRecord, Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef, type StoredObject } from "./Ledger.ts"
-import { type BaseRange, chainOf, isHistory, recoveryTo, type Window, windowsOf } from "./log.ts"
+import { type BaseRange, type Chain, chainsOf, chainTo, type Window, windowsOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
 import { localPlace, type Place, PlaceError } from "./Place.ts"
 import { Remotes } from "./Remotes.ts"
+import { Stretches } from "./stretches.ts"
 import { openSealed } from "./transfer.ts"
 
 /** A state that can be recovered, and all that it takes. */
@@ -110,6 +111,7 @@ export class Repository extends Context.Service<
       const ledger = yield* Ledger
       const jobs = yield* Jobs
       const remotes = yield* Remotes
+      const stretches = yield* Stretches
       const servers = yield* PostgresServers
       const { socketDir } = yield* Host
       const { dataDir } = yield* AppConfig
@@ -152,11 +154,9 @@ export class Repository extends Context.Service<
 
       const state = Effect.fnUntraced(function* (ref: LineageRef) {
         const bases = (yield* jobs.bases(ref.orgId, ref.lineage)).flatMap(baseOf)
-        const first = bases
-          .map(({ startSegment }) => startSegment)
-          .sort((a, b) => (a.slice(8) < b.slice(8) ? -1 : 1))[0]
-        const log = first === undefined ? [] : yield* ledger.log(ref, first)
-        return { bases, log }
+        const [first] = bases.map(({ startSegment }) => startSegment.slice(8)).sort()
+        const runs = first === undefined ? [] : yield* stretches.runs(ref, first)
+        return { bases, runs }
       })
 
       const outside = (windows: ReadonlyArray<Window>, what: string) =>
@@ -195,24 +195,34 @@ export class Repository extends Context.Service<
         return recovery
       })
 
+      /** Until the first segment that was written well after the moment: it holds a commit to stop at, or there is none. */
+      const filesTo = Effect.fnUntraced(function* (ref: LineageRef, { base, last }: Chain, at: Date) {
+        const end = last.slice(8)
+        const enough = (yield* stretches.firstAfter(ref, stretchOf(base, end), at)) ?? end
+        const stop = base.stopSegment.slice(8)
+        return [
+          ...(yield* stretches.histories(ref)),
+          ...(yield* stretches.names(ref, stretchOf(base, enough < stop ? stop : enough)))
+        ]
+      })
+
       const choose = Effect.fn("Repository.choose")(function* (ref: LineageRef, wanted: Wanted) {
-        const { bases, log } = yield* state(ref)
-        const windows = windowsOf(bases, log)
+        const { bases, runs } = yield* state(ref)
+        const windows = windowsOf(bases, runs)
         if (wanted.kind === "time") {
-          const found = recoveryTo(bases, log, wanted.at)
+          const chain = chainTo(bases, runs, wanted.at)
           const recovery =
-            found === undefined ? undefined : yield* recoveryOf(ref, found.base, found.files, wanted.at)
+            chain === undefined
+              ? undefined
+              : yield* recoveryOf(ref, chain.base, yield* filesTo(ref, chain, wanted.at), wanted.at)
           return recovery ?? (yield* outside(windows, `${wanted.at.toISOString()} cannot be restored`))
         }
         const base = bases.find(({ id }) => id === wanted.backupId)
-        const chain = base === undefined ? undefined : chainOf(base, log)
         // Up to the backup's own end: a later segment would replay what came after it.
         const own =
-          base === undefined || chain === undefined
+          base === undefined || !chainsOf([base], runs).has(base.id)
             ? []
-            : chain.files
-                .map(({ name }) => name)
-                .filter((name) => !isHistory(name) && name.slice(8) <= base.stopSegment.slice(8))
+            : yield* stretches.names(ref, stretchOf(base, base.stopSegment.slice(8)))
         const recovery =
           base === undefined || own.length === 0 ? undefined : yield* recoveryOf(ref, base, own, undefined)
         return recovery ?? (yield* outside(windows, "There is no such backup"))
@@ -237,7 +247,7 @@ export class Repository extends Context.Service<
           // Whoever ships looks now and then by itself; somebody waits for this one.
           if (!announced && (yield* isThere(finished))) {
             announced = true
-            yield* ledger.announce
+            yield* ledger.wantFlush(ref, options.segmentWaitMs / 1000)
           }
           return false
         })
@@ -284,8 +294,8 @@ export class Repository extends Context.Service<
       return Repository.of({
         local,
         windows: Effect.fn("Repository.windows")(function* (ref) {
-          const { bases, log } = yield* state(ref)
-          return windowsOf(bases, log)
+          const { bases, runs } = yield* state(ref)
+          return windowsOf(bases, runs)
         }),
         choose,
         reach,
@@ -346,6 +356,13 @@ const isThere = (file: string) =>
 
 /** Segments that are looked up at a time. */
 const batch = 200
+
+/** From the beginning of a base backup to a place. */
+const stretchOf = ({ startSegment, timeline }: BaseRange, last: string) => ({
+  timeline: timeline.toString(16).toUpperCase().padStart(8, "0"),
+  first: startSegment.slice(8),
+  last
+})
 
 export const baseOf = (job: JobRecord): ReadonlyArray<BaseRange> => {
   const { id, startSegment, stopSegment, timeline, consistentAt } = job

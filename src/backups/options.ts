@@ -15,6 +15,8 @@ export interface BackupOptions {
   /** A base backup is due so long after the last one. */
   readonly backupEveryMs: number
   readonly drillEveryMs: number
+  /** A round of archiving begins with no other database after this time. */
+  readonly shipMs: number
   /** The oldest finished segment that is not in the repository yet may be so old before it is called late. */
   readonly behindAfterMs: number
   /** Bytes that stay free on the disk: below, finished segments are given up, oldest first. */
@@ -39,6 +41,7 @@ export const BackupOptions = Context.Reference<BackupOptions>("svc/backups/Backu
     retrySeconds: 15,
     backupEveryMs: 86_400_000,
     drillEveryMs: 7 * 86_400_000,
+    shipMs: 5_000,
     behindAfterMs: 5 * 60_000,
     reserveBytes: 512 << 20,
     debrisAfterMs: 3_600_000,

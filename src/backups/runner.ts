@@ -49,9 +49,9 @@ export const layer = Layer.effectDiscard(
     /** What is wrong with each history is told when it begins and when it ends. */
     const tell = Effect.fnUntraced(function* (
       databases: ReadonlyArray<ManagedDatabase>,
-      archiving: ReadonlyMap<string, Trouble>
+      archiving: { readonly troubles: ReadonlyMap<string, Trouble>; readonly unknown: ReadonlySet<string> }
     ) {
-      const now = new Map(archiving)
+      const now = new Map(archiving.troubles)
       for (const { lineage, error } of yield* copies.failing) {
         if (!now.has(lineage))
           now.set(lineage, {
@@ -63,6 +63,8 @@ export const layer = Layer.effectDiscard(
       const full = before.size > 0 && (yield* freeBytes(dataDir)) < options.reserveBytes
       for (const { orgId, lineage } of databases) {
         const trouble = now.get(lineage)
+        // It was not its turn, or another process looks after it.
+        if (trouble === undefined && archiving.unknown.has(lineage)) continue
         // What waited was given up, and what comes next will be: that nothing waits is no good sign.
         if (trouble === undefined && full && before.get(lineage) === "ArchivingFailing") continue
         if (trouble !== undefined || before.has(lineage))
@@ -72,9 +74,10 @@ export const layer = Layer.effectDiscard(
 
     const look = Effect.gen(function* () {
       const databases = yield* wanted
-      yield* tell(databases, yield* shipping.all(databases))
+      const archiving = yield* shipping.all(databases)
+      yield* tell(databases, archiving)
       yield* copies.round
-      yield* Effect.timeoutOption(Queue.take(woken), options.lookMs)
+      if (!archiving.more) yield* Effect.timeoutOption(Queue.take(woken), options.lookMs)
     })
 
     const clock = yield* Clock.Clock
@@ -103,6 +106,12 @@ export const layer = Layer.effectDiscard(
           return undefined
         }
         const database = (yield* wanted).find(({ uid }) => uid === job.databaseUid)
+        if (database !== undefined && database.lineage !== job.lineage) {
+          return yield* new BackupFailed({
+            message: "The database's data was replaced since this backup was asked for",
+            again: false
+          })
+        }
         return yield* base.run(job, database?.destinationIds ?? [], report)
       })
       return Effect.gen(function* () {

@@ -36,7 +36,7 @@ export const makeSchedule = Effect.gen(function* () {
     repeatable(sql<State>`
       select d.uid, b.consistent_at as newest, b.id as "newestId", b.timeline,
         (select max(finished_at) from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
-          and kind = 'backup' and status = 'failed') as "backupFailed",
+          and j.lineage = d.lineage and kind = 'backup' and status = 'failed') as "backupFailed",
         (select max(finished_at) from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
           and kind = 'drill' and status = 'succeeded') as drilled,
         (select max(finished_at) from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid

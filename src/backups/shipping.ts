@@ -6,13 +6,11 @@
  * database can go on: what can be restored then has a gap, which ends with the next base backup.
  */
 import * as fs from "node:fs/promises"
-import * as path from "node:path"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
-import { serverFolders } from "#src/infra/postgres-folders.ts"
 import type { ManagedDatabase } from "./Databases.ts"
 import { Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef, type NewObject, type Trouble } from "./Ledger.ts"
@@ -20,6 +18,7 @@ import { isHistory, isSegment } from "./log.ts"
 import { BackupOptions } from "./options.ts"
 import { PlaceError } from "./Place.ts"
 import { Repository } from "./Repository.ts"
+import { type Finished, finishedIn, type Spool, spoolsOf } from "./spools.ts"
 import { putSealed } from "./transfer.ts"
 
 /** Segments of one database that are taken at a time, and how many of them at once. */
@@ -38,17 +37,6 @@ const behind = Metric.gauge("svc_backup_oldest_segment_seconds", {
   description: "Age of the oldest finished segment that is not in the repository"
 })
 
-interface Spool {
-  /** With the lineage whose segments these are. */
-  readonly database: ManagedDatabase
-  readonly folder: string
-}
-interface Finished {
-  readonly name: string
-  readonly file: string
-  readonly finishedAt: Date
-}
-
 export const makeShipping = Effect.gen(function* () {
   const ledger = yield* Ledger
   const jobs = yield* Jobs
@@ -57,19 +45,9 @@ export const makeShipping = Effect.gen(function* () {
   const options = yield* BackupOptions
   const token = yield* ledger.newToken
 
-  const { dirOf } = serverFolders(dataDir)
-
-  /** Folders of finished segments, each of one history: after a change of the data folder there may be two. */
-  const spoolsOf = (database: ManagedDatabase) =>
-    Effect.promise(async (): Promise<ReadonlyArray<Spool>> => {
-      const names = await fs.readdir(dirOf(database.uid)).catch(() => [])
-      return names.flatMap((name) => {
-        const folder = path.join(dirOf(database.uid), name)
-        if (name === "archive") return [{ database: { ...database, lineage: database.uid }, folder }]
-        const [, lineage] = /^archive-([0-9a-f-]{36})$/.exec(name) ?? []
-        return lineage === undefined ? [] : [{ database: { ...database, lineage }, folder }]
-      })
-    })
+  /** When each history was looked at last, as the number of the round: whoever waits longest comes first. */
+  const served = new Map<string, number>()
+  let rounds = 0
 
   const ship = Effect.fnUntraced(function* (
     ref: LineageRef,
@@ -85,22 +63,18 @@ export const makeShipping = Effect.gen(function* () {
     )
   })
 
-  /** One look at one database. */
+  /** One batch of one database, for as long as this process may ship it. */
   const round = Effect.fn("shipping.round")(function* (
     { database, folder }: Spool,
-    finished: ReadonlyArray<Finished>
+    some: ReadonlyArray<Finished>
   ) {
     const ref = { orgId: database.orgId, lineage: database.lineage }
     const key = yield* ledger.keyOf(ref)
     if (Option.isNone(key)) return
     const now = yield* Clock.currentTimeMillis
     let trouble: Trouble | undefined
-    for (let at = 0; at < finished.length && trouble === undefined; at += batch) {
-      const some = finished.slice(at, at + batch)
-      if ((yield* freeBytes(dataDir)) < options.reserveBytes) {
-        trouble = full
-        break
-      }
+    if ((yield* freeBytes(dataDir)) < options.reserveBytes) trouble = full
+    else {
       // What came in before this process was killed is only to be removed.
       const known = yield* ledger.known(
         ref,
@@ -122,36 +96,36 @@ export const makeShipping = Effect.gen(function* () {
       })
       if (outcome._tag === "Failure") trouble = troubleOf(outcome.failure)
     }
-    const left = (yield* look(folder))[0]
+    const [left] = yield* finishedIn(folder)
     const age = left === undefined ? 0 : now - left.finishedAt.getTime()
-    if (trouble === undefined && age > options.behindAfterMs) {
-      trouble = {
-        reason: "ArchivingBehind",
-        message: `The oldest finished part of the log waits since ${left?.finishedAt.toISOString()} to be archived`
-      }
-    }
-    return { trouble, age }
+    return { trouble: trouble ?? late(left, now), age, more: left !== undefined && trouble === undefined }
   })
 
-  const look = (folder: string) =>
-    Effect.promise(async (): Promise<ReadonlyArray<Finished>> => {
-      const names = await fs.readdir(folder).catch(() => [])
-      const found: Array<Finished> = []
-      for (const name of names) {
-        const file = path.join(folder, name)
-        // Labels of backups are kept with the backups; a part of a segment that another timeline ended is in that one.
-        if (/\.(backup|partial)$/.test(name)) await fs.rm(file, { force: true })
-        if (!isSegment(name) && !isHistory(name)) continue
-        const stat = await fs.stat(file).catch(() => undefined)
-        if (stat !== undefined) found.push({ name, file, finishedAt: stat.mtime })
-      }
-      return found.sort((a, b) => (order(a.name) < order(b.name) ? -1 : 1))
-    })
+  const late = (oldest: Finished | undefined, now: number): Trouble | undefined =>
+    oldest === undefined || now - oldest.finishedAt.getTime() <= options.behindAfterMs
+      ? undefined
+      : {
+          reason: "ArchivingBehind",
+          message: `The oldest finished part of the log waits since ${oldest.finishedAt.toISOString()} to be archived`
+        }
+
+  /** While it goes on nobody else ships this one. None: somebody else does. */
+  const held = <A, E, R>(ref: LineageRef, self: Effect.Effect<A, E, R>) => {
+    const hold = Effect.map(ledger.holdShipping([ref], token, options.leaseSeconds), (all) => all.size > 0)
+    const lost = Effect.sleep((options.leaseSeconds * 1000) / 3).pipe(
+      Effect.andThen(hold),
+      Effect.repeat({ while: (mine) => mine }),
+      Effect.as(Option.none<A>())
+    )
+    return Effect.flatMap(hold, (mine) =>
+      mine ? Effect.raceFirst(Effect.asSome(self), lost) : Effect.succeed(Option.none<A>())
+    )
+  }
 
   /** Gives up the oldest of what is left, until there is room again. */
-  const makeRoom = Effect.fnUntraced(function* ({ database, folder }: Spool, reserve: number) {
+  const makeRoom = Effect.fnUntraced(function* ({ database, current, folder }: Spool, reserve: number) {
     let given = 0
-    for (const { file, name } of yield* look(folder)) {
+    for (const { file, name } of yield* finishedIn(folder)) {
       if (isHistory(name) || (yield* freeBytes(dataDir)) > reserve) continue
       yield* Effect.promise(() => fs.rm(file, { force: true }))
       given++
@@ -162,6 +136,8 @@ export const makeShipping = Effect.gen(function* () {
       database: database.uid,
       segments: given
     })
+    // What a database was before goes on no more; a backup of it cannot be made, and would keep others from being made.
+    if (!current) return
     yield* jobs.queue({
       orgId: database.orgId,
       kind: "backup",
@@ -175,39 +151,53 @@ export const makeShipping = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => Effect.ignore(ledger.releaseShipping(token)))
 
   return {
-    /** Ships what is finished of all of these, and answers what is wrong with whom. */
+    /**
+     * Ships of each of these at most one batch, first of those that somebody waits for, and for a bounded time.
+     * Answers what is wrong with whom, of whom that is not known, and whether there is more to do at once.
+     */
     all: Effect.fnUntraced(function* (databases: ReadonlyArray<ManagedDatabase>) {
       const troubles = new Map<string, Trouble>()
+      const unknown = new Set<string>()
       const waiting: Array<readonly [Spool, ReadonlyArray<Finished>]> = []
       for (const database of databases) {
-        for (const spool of yield* spoolsOf(database)) {
-          const finished = yield* look(spool.folder)
+        for (const spool of yield* spoolsOf(dataDir, database)) {
+          const finished = yield* finishedIn(spool.folder)
           if (finished.length > 0) waiting.push([spool, finished])
         }
       }
+      const wanted = waiting.length === 0 ? new Set<string>() : yield* ledger.flushWanted
+      const rank = ([{ database }]: (typeof waiting)[number]) =>
+        wanted.has(database.lineage) ? -1 : (served.get(database.lineage) ?? 0)
+      waiting.sort((a, b) => rank(a) - rank(b))
+      const start = yield* Clock.currentTimeMillis
+      rounds++
+      let oldest = 0
+      let more = false
       yield* Effect.forEach(
         waiting,
-        ([{ database }]) => ledger.ensure({ orgId: database.orgId, lineage: database.lineage }, database.uid),
-        { discard: true }
-      )
-      const refs = waiting.map(
-        ([
-          {
-            database: { orgId, lineage }
-          }
-        ]) => ({ orgId, lineage })
-      )
-      const held = yield* ledger.holdShipping(refs, token, options.leaseSeconds)
-      let oldest = 0
-      yield* Effect.forEach(
-        waiting.filter(([{ database }]) => held.has(database.lineage)),
         ([spool, finished]) =>
           Effect.gen(function* () {
-            const came = yield* round(spool, finished)
-            if (came === undefined) return
+            const { orgId, lineage, uid } = spool.database
+            const now = yield* Clock.currentTimeMillis
+            if (now - start > options.shipMs && !wanted.has(lineage)) {
+              more = true
+              const trouble = late(finished[0], now)
+              if (trouble === undefined) unknown.add(lineage)
+              else troubles.set(lineage, trouble)
+              return
+            }
+            served.set(lineage, rounds)
+            const ref = { orgId, lineage }
+            yield* ledger.ensure(ref, uid)
+            const came = Option.getOrUndefined(yield* held(ref, round(spool, finished.slice(0, batch))))
+            if (came === undefined) {
+              unknown.add(lineage)
+              return
+            }
+            more ||= came.more
             oldest = Math.max(oldest, came.age)
             if (came.trouble === undefined) return
-            troubles.set(spool.database.lineage, came.trouble)
+            troubles.set(lineage, came.trouble)
             if ((yield* freeBytes(dataDir)) < options.reserveBytes) {
               yield* makeRoom(spool, options.reserveBytes)
             }
@@ -215,7 +205,7 @@ export const makeShipping = Effect.gen(function* () {
         { concurrency: 2, discard: true }
       )
       yield* Metric.update(behind, oldest / 1000)
-      return troubles
+      return { troubles, unknown, more }
     })
   }
 })
@@ -231,9 +221,6 @@ const troubleOf = (error: unknown): Trouble => {
     message: `Finished parts of the log cannot be archived: ${error instanceof Error ? error.message : String(error)}`
   }
 }
-
-/** By position; history files first, because a timeline is of no use without them. */
-const order = (name: string) => (isHistory(name) ? `0${name}` : `1${name.slice(8)}${name}`)
 
 async function* read(file: string): AsyncGenerator<Uint8Array> {
   const handle = await fs.open(file, "r")

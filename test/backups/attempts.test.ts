@@ -6,7 +6,8 @@ import * as Effect from "effect/Effect"
 import { makeBase } from "#src/backups/base.ts"
 import { type ClaimedJob, Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
-import { backupWorld, onStore, readyDatabase, startLoops } from "./world.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { backupWorld, onStore, readyDatabase, startLoops, until } from "./world.ts"
 
 describe("attempts at a backup", { timeout: 120_000 }, () => {
   it.live(
@@ -73,5 +74,34 @@ describe("attempts at a backup", { timeout: 120_000 }, () => {
           assert.isFalse(left.some((name) => String(name).includes(`base/${job.id}/`)))
         })
       )
+  )
+
+  it.live("at a history that the database has no more are given up at once, and keep out no other", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* backupWorld
+        const database = yield* readyDatabase(world)
+        yield* onStore(
+          world,
+          `insert into backup_job (org_id, id, kind, database_uid, lineage, reason)
+             values ('${database.orgId}', '${uuid()}', 'backup', '${database.uid}', '${uuid()}', 'gap')`
+        )
+        yield* startLoops(world)
+        const [good] = yield* until(
+          "a backup of what is there",
+          Effect.map(
+            onStore(world, "select lineage from backup_job where status = 'succeeded'"),
+            (rows) => rows.length > 0 && rows
+          )
+        )
+        assert.strictEqual(good?.["lineage"], database.uid)
+        const [old] = yield* onStore(
+          world,
+          "select status, attempt, error from backup_job where reason = 'gap'"
+        )
+        assert.deepStrictEqual([old?.["status"], old?.["attempt"]], ["failed", 1])
+        assert.match(String(old?.["error"]), /was replaced/)
+      })
+    )
   )
 })

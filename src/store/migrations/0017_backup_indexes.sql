@@ -3,6 +3,10 @@
 -- Whoever carries a copy: what it writes counts only while it has it.
 alter table backup_copy add column lease bigint;
 
+-- Somebody waits until the end of the log is in the repository.
+alter table backup_lineage add column flush_wanted_until timestamptz;
+create index backup_lineage_flush on backup_lineage (flush_wanted_until) where flush_wanted_until is not null;
+
 -- A destination that fails is left alone for a while, longer each time; then one try decides.
 create table backup_destination_pause (
   org_id uuid not null,
