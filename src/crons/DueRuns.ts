@@ -160,7 +160,7 @@ export class DueRuns extends Context.Service<
                 select r.org_id, r.id, r.cron_uid, r.trigger, r.scheduled_at, r.attempt, r.attempts, r.started_at,
                   r.lease_token, r.due_at
                 from cron_run r where r.org_id = t.org_id and r.finished_at is null and r.due_at <= now()
-                order by r.due_at limit t.room for no key update skip locked) d
+                order by r.org_id, r.due_at limit t.room for no key update skip locked) d
               limit ${most}::int
             )
             select r.org_id as "orgId", r.id, r.cron_uid as "cronUid", s.name as "cronName",

@@ -128,7 +128,8 @@ export const layer = Layer.effectDiscard(
           })
         )
       )
-      if (looked >= most) return
+      // When slots are short, a few at a time would cost a transaction each: some more become free meanwhile.
+      if (looked >= most) return most < options.batch ? yield* Effect.sleep(shortestSleep) : undefined
       const { nextIn, left } = yield* due.nextRun(at)
       yield* sleep(toBegin, left ? Math.min(pause, nextIn ?? pause) : nextIn)
     })

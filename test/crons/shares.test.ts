@@ -1,0 +1,189 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Cron } from "croner"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { vi } from "vitest"
+import { Crons } from "#src/crons/Crons.ts"
+import { DueRuns } from "#src/crons/DueRuns.ts"
+import { CronOptions } from "#src/crons/options.ts"
+import * as runner from "#src/crons/runner.ts"
+import { makeShares } from "#src/outbound/shares.ts"
+import { Db } from "#src/store/Db.ts"
+import { type Received, type Reply, receiver } from "./receiver.ts"
+import { type App, makeApp, makeJob, quick, runsOf, startRunner, until, world } from "./world.ts"
+
+describe("shares", () => {
+  it("leave as much free as the largest holder has", () => {
+    const shares = makeShares(1_000, 500)
+    const fill = (org: string) => {
+      const room = shares.room(org)
+      shares.take(org, room)
+      return room
+    }
+    assert.deepStrictEqual(["a", "a", "b", "c", "d"].map(fill), [500, 0, 250, 125, 63])
+    assert.strictEqual(shares.free(), 62)
+    // What somebody gives back is for those with the least first.
+    shares.giveBack("a", 100)
+    assert.deepStrictEqual([shares.room("a"), shares.room("b"), shares.room("e")], [0, 0, 81])
+    assert.deepStrictEqual(shares.rooms(), {
+      holders: new Map([
+        ["a", { held: 400, room: 0 }],
+        ["b", { held: 250, room: 0 }],
+        ["c", { held: 125, room: 19 }],
+        ["d", { held: 63, room: 50 }]
+      ]),
+      others: 81
+    })
+    // Somebody else may be about to take some.
+    assert.strictEqual(shares.rooms(40).others, 41)
+  })
+
+  it("bound one organization also where much is free", () => {
+    const shares = makeShares(1_000, 10)
+    shares.take("a", 7)
+    assert.deepStrictEqual([shares.room("a"), shares.room("b")], [3, 10])
+    assert.deepStrictEqual([shares.rooms(4).holders.get("a")?.room, shares.rooms(4).others], [0, 6])
+  })
+})
+
+/** An app that lets some wait for ever. */
+const hanging = receiver(({ path }: Received): Reply | undefined =>
+  path === "/hang" ? { status: 200, afterMs: 600_000 } : undefined
+)
+const pathOf = (path: string) => ({ target: { kind: "http", path }, timeoutSeconds: 600 })
+const jobsOf = (app: App, count: number, values: object, at: number) =>
+  Effect.forEach(Array.from({ length: count }), () => makeJob(app, values, at), { concurrency: 8 })
+
+layer(world, { excludeTestServices: true, timeout: "2 minutes" })("many runs", (it) => {
+  it.effect("of apps that never answer leave room for others, whose runs begin and end", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const web = yield* hanging
+      const apps = yield* Effect.all([makeApp(web.origin), makeApp(web.origin), makeApp(web.origin)])
+      const [first, second, third] = apps
+      const at = Date.now()
+      yield* jobsOf(first, 30, pathOf("/hang"), at)
+      yield* jobsOf(second, 30, pathOf("/hang"), at)
+      yield* startRunner({ concurrency: 24, orgConcurrency: 12, batch: 10 })
+      const under = Effect.orDie(sql<{ readonly org: string; readonly count: number }>`
+        select org_id as org, count(*)::int as count from cron_run
+        where lease_token is not null and org_id in (${first.orgId}, ${second.orgId}) group by 1`)
+      const total = (rows: ReadonlyArray<{ readonly count: number }>) =>
+        rows.reduce((sum, { count }) => sum + count, 0)
+      yield* until(under, (rows) => total(rows) >= 12)
+      const late = yield* jobsOf(third, 20, pathOf("/quick"), Date.now())
+      for (const job of late) yield* until(runsOf(job), ([run]) => run?.status === "succeeded")
+      const held = yield* under
+      for (const { count } of held) assert.isAtMost(count, 12)
+      assert.isAtMost(total(held), 23)
+      for (const { orgId } of apps) {
+        yield* Effect.orDie(sql`delete from cron_schedule where org_id = ${orgId}`)
+        yield* Effect.orDie(sql`delete from cron_run where org_id = ${orgId}`)
+      }
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect(
+    "of an organization that has no room are skipped when it is too late, and nobody looks for them all the time",
+    () =>
+      Effect.gen(function* () {
+        const { engine: sql } = yield* Db
+        const web = yield* hanging
+        const app = yield* makeApp(web.origin)
+        const at = Date.now()
+        const jobs = yield* jobsOf(app, 12, pathOf("/hang"), at)
+        const options = yield* quick({ concurrency: 8, orgConcurrency: 4, batch: 4, missedAfterMs: 3_000 })
+        let claims = 0
+        const counted = Layer.effect(
+          DueRuns,
+          Effect.map(DueRuns, (due) =>
+            DueRuns.of({
+              ...due,
+              claim: (...args) =>
+                Effect.suspend(() => {
+                  claims++
+                  return due.claim(...args)
+                })
+            })
+          )
+        ).pipe(Layer.provide(Layer.fresh(DueRuns.layer)))
+        const since = Date.now()
+        yield* Layer.build(
+          Layer.fresh(runner.layer).pipe(
+            Layer.provide(counted),
+            Layer.provide(Layer.succeed(CronOptions, options))
+          )
+        )
+        yield* until(
+          Effect.sync(() => web.received.length),
+          (count) => count >= 4
+        )
+        const ended = Effect.orDie(sql<{ readonly status: string; readonly reason: string }>`
+        select status, reason from cron_run where org_id = ${app.orgId} and finished_at is not null`)
+        const skipped = yield* until(ended, (rows) => rows.length >= 8)
+        assert.strictEqual(jobs.length - skipped.length, 4)
+        for (const { status, reason } of skipped) {
+          assert.strictEqual(status, "skipped")
+          assert.include(reason, "too many other runs were going on")
+        }
+        assert.strictEqual(web.received.length, 4)
+        // Woken by what ends, else once a second by each of the two loops.
+        const seconds = Math.ceil((Date.now() - since) / 1_000)
+        assert.isAtMost(claims, 20 + 3 * seconds)
+        yield* Effect.orDie(sql`delete from cron_schedule where org_id = ${app.orgId}`)
+        yield* Effect.orDie(sql`delete from cron_run where org_id = ${app.orgId}`)
+      }).pipe(Effect.scoped)
+  )
+
+  it.effect("that were missed for a month are not counted one by one", () =>
+    Effect.gen(function* () {
+      const due = yield* DueRuns
+      const { engine: sql } = yield* Db
+      const app = yield* makeApp(undefined)
+      const month = 30 * 24 * 3_600_000
+      const jobs = yield* jobsOf(app, 50, { schedule: "* * * * *" }, Date.now() - month)
+      const steps = vi.spyOn(Cron.prototype, "nextRun")
+      assert.strictEqual(yield* due.plan(500), 50)
+      const walked = steps.mock.calls.length
+      steps.mockRestore()
+      // The next time from the missed one on, to see whether there were more, and the next from now on.
+      assert.isAtMost(walked, jobs.length * 4)
+      for (const job of jobs) {
+        const runs = yield* runsOf(job)
+        assert.deepStrictEqual(
+          runs.map(({ status }) => status),
+          ["skipped"]
+        )
+        assert.match(runs[0]?.reason ?? "", /^All times from .* to .* were missed: no control plane/)
+      }
+      const [next] = yield* Effect.orDie(sql<{ readonly at: Date }>`
+        select min(next_at) as at from cron_schedule where org_id = ${app.orgId}`)
+      assert.isAbove(next?.at.getTime() ?? 0, Date.now() - 60_000)
+      // The only one that was missed is named as one.
+      const yearly = yield* makeJob(app, {}, Date.now() - 3_600_000)
+      yield* due.plan(500)
+      assert.match((yield* runsOf(yearly))[0]?.reason ?? "", /^Its time was missed: /)
+      yield* Effect.orDie(sql`delete from cron_schedule where org_id = ${app.orgId}`)
+    })
+  )
+
+  it.effect("of a job that was busy for months go when it is deleted, all of them in one step", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const crons = yield* Crons
+      const app = yield* makeApp(undefined)
+      const job = yield* makeJob(app)
+      const other = yield* makeJob(app)
+      const fill = (uid: string, count: number) =>
+        Effect.orDie(sql`
+          insert into cron_run (org_id, id, cron_uid, trigger, scheduled_at, status, finished_at)
+          select ${app.orgId}, gen_random_uuid(), ${uid}, 'schedule', now() - make_interval(mins => i), 'succeeded', now()
+          from generate_series(1, ${count}::int) i`)
+      yield* fill(job.uid, 21_000)
+      yield* fill(other.uid, 5)
+      assert.isTrue(yield* crons.remove({ ...job, fence: 2n }))
+      assert.isFalse(yield* crons.remains(job))
+      assert.strictEqual((yield* runsOf(other)).length, 5)
+    })
+  )
+})
