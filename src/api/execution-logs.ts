@@ -39,9 +39,14 @@ export const entriesOf = (pieces: ReadonlyArray<LogRecord>) => {
 }
 
 const most = 200
-/** How long new pieces may wait. */
-const pause = "300 millis"
+/** How long new pieces may wait: at first, and while nothing has come for long. */
+const pauseMs = [300, 2_000] as const
 const heartbeat = "15 seconds"
+
+interface Position {
+  readonly at: string
+  readonly pause: number
+}
 
 /** Everything from a position on as server-sent events, until it has ended. */
 export const followed = (
@@ -49,16 +54,19 @@ export const followed = (
   from: string,
   logs: Logs["Service"],
   execution: Effect.Effect<object, Problem>,
-  stillHolds: Effect.Effect<boolean, StoreUnavailable>
+  stillHolds: Effect.Effect<boolean, StoreUnavailable>,
+  counted: <A>(stream: Stream.Stream<A>) => Stream.Stream<A>
 ) => {
   const decoders: Decoders = new Map()
   const holds = Effect.orElseSucceed(stillHolds, () => true)
-  const next = Effect.fnUntraced(function* (
-    at: string
-  ): Effect.fn.Return<readonly [ReadonlyArray<string>, string | undefined], never> {
+  const next = Effect.fnUntraced(function* ({
+    at,
+    pause
+  }: Position): Effect.fn.Return<readonly [ReadonlyArray<string>, Position | undefined], never> {
     const found = yield* Effect.result(logs.read(ref, at, most))
     // A store that does not answer just now answers later.
-    if (found._tag === "Failure") return yield* Effect.as(Effect.sleep("1 second"), [[], at] as const)
+    if (found._tag === "Failure")
+      return yield* Effect.as(Effect.sleep("1 second"), [[], { at, pause }] as const)
     const { pieces, ended } = found.success
     const entries = pieces.map((piece) => entryOf(decoders, piece))
     const events = entries.map((entry) => `id: ${entry.id}\nevent: entry\ndata: ${JSON.stringify(entry)}\n\n`)
@@ -71,11 +79,13 @@ export const followed = (
         undefined
       ]
     }
-    if (pieces.length < most) yield* Effect.sleep(pause)
-    return [events, entries.at(-1)?.id.split("-")[1] ?? at]
+    const nextPause = pieces.length > 0 ? pauseMs[0] : Math.min(pauseMs[1], pause * 1.25)
+    if (pieces.length < most) yield* Effect.sleep(nextPause)
+    return [events, { at: entries.at(-1)?.id.split("-")[1] ?? at, pause: nextPause }]
   })
-  const entries = Stream.paginate(from, (at) =>
-    Effect.map(next(at), ([events, after]) => [events, Option.fromUndefinedOr(after)] as const)
+  const first: Position = { at: from, pause: pauseMs[0] }
+  const entries = Stream.paginate(first, (position) =>
+    Effect.map(next(position), ([events, after]) => [events, Option.fromUndefinedOr(after)] as const)
   )
   const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(
     Stream.mapEffect(() => holds),
@@ -86,7 +96,7 @@ export const followed = (
     Stream.concat(
       Stream.make("retry: 1000\n\n"),
       Stream.merge(entries, beats, { haltStrategy: "either" })
-    ).pipe(Stream.encodeText),
+    ).pipe(counted, Stream.encodeText),
     {
       contentType: "text/event-stream",
       headers: { "cache-control": "no-store", "x-accel-buffering": "no" }

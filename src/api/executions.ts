@@ -29,6 +29,7 @@ import { entriesOf, followed } from "./execution-logs.ts"
 import { executionFaults, specOf } from "./execution-request.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { makeStreams } from "./streams.ts"
 import { amend, stored } from "./writing.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
@@ -53,6 +54,7 @@ export const layer = HttpApiBuilder.group(
     const { registries, sandboxRuntime } = yield* AppConfig
     const { graceMs } = yield* ExecutionOptions
     const { limits } = catalog.executions
+    const streams = yield* makeStreams
 
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
       const found = yield* Effect.mapError(executions.get(orgId, uid), fromStore)
@@ -170,7 +172,8 @@ export const layer = HttpApiBuilder.group(
         }),
         logs: Effect.fnUntraced(function* ({ query, headers }) {
           const { orgId, uid } = yield* theExecution
-          const { stillHolds } = yield* RequestScope
+          const scope = yield* RequestScope
+          const { stillHolds } = scope
           const list = `logs ${uid}`
           const [position = "0"] = (yield* cursors.decode(list, query.cursor)) ?? []
           if (query.follow === true) {
@@ -183,7 +186,8 @@ export const layer = HttpApiBuilder.group(
                 }
               ])
             const from = last === undefined ? position : (last.split("-")[1] ?? "0")
-            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds)
+            const counted = yield* streams(scope)
+            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds, counted)
           }
           const limit = query.limit ?? defaultLogPage
           const { pieces } = yield* Effect.mapError(logs.read({ orgId, uid }, position, limit + 1), fromStore)

@@ -18,6 +18,7 @@ import { EventPage, ResourceDetail, ResourcePage } from "./definition/resources.
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { makeStreams } from "./streams.ts"
 import { resourceDetail, resourceSummary } from "./views.ts"
 import { precondition } from "./writing.ts"
 
@@ -41,6 +42,7 @@ export const layer = HttpApiBuilder.group(
     const feed = yield* Feed
     const interventions = yield* Interventions
     const cursors = yield* Cursors
+    const streams = yield* makeStreams
 
     const projectId = Effect.fnUntraced(function* (orgId: string, project: string | undefined) {
       if (project === undefined) return undefined
@@ -115,7 +117,8 @@ export const layer = HttpApiBuilder.group(
           })
         }),
         watch: Effect.fnUntraced(function* ({ headers }) {
-          const { orgId, stillHolds } = yield* RequestScope
+          const scope = yield* RequestScope
+          const { orgId, stillHolds } = scope
           const after = headers["last-event-id"]
           if (after !== undefined && !(isCursor(after) && isInRange(after))) {
             return yield* invalid([
@@ -125,6 +128,7 @@ export const layer = HttpApiBuilder.group(
               }
             ])
           }
+          const counted = yield* streams(scope)
           // A revoked key or a removed member loses the stream as it would lose any other request: nothing is told
           // after that. A store that does not answer just now decides nothing.
           const holds = Effect.orElseSucceed(stillHolds, () => true)
@@ -146,6 +150,7 @@ export const layer = HttpApiBuilder.group(
           const start = Stream.make("retry: 1000\n\n")
           return HttpServerResponse.stream(
             Stream.concat(start, Stream.merge(changes, beats, { haltStrategy: "either" })).pipe(
+              counted,
               Stream.encodeText
             ),
             {
