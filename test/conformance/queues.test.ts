@@ -174,6 +174,13 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("queues"
       assert.strictEqual(huge.status, 413)
       const nul = yield* publish({ messages: [{ body: "a\u0000b" }] })
       assert.strictEqual(nul.status, 422)
+      const part = `'${made.body.id}', 99, 1000000, 0 from queue where uid = '${made.body.id}'`
+      yield* sql(`insert into queue_backlog select org_id, ${part}`)
+      const full = yield* publish({ messages: [{ body: 1 }] })
+      assert.deepStrictEqual([full.status, full.body.code], [409, "queue_full"])
+      assert.include(full.body.detail, "The queue may hold 1000000 messages")
+      yield* sql(`delete from queue_backlog where part = 99`)
+      assert.strictEqual((yield* publish({ messages: [{ body: 1 }] })).status, 202)
 
       assert.strictEqual((yield* call("GET", base, { token: null })).status, 401)
       assert.strictEqual((yield* call("GET", `${base}/nonsense`)).status, 404)

@@ -165,6 +165,16 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("runs", (it) =
         messages.map(({ body }) => JSON.parse(body)),
         [{ n: 7 }]
       )
+      // Refused for now: the next attempt may find room.
+      yield* Effect.orDie(sql`insert into queue_backlog (org_id, queue_uid, part, messages, bytes)
+        values (${app.orgId}, ${queue}, 99, 1000000, 0)`)
+      const full = yield* makeJob(app, { retry: thrice, target: { kind: "queue", queue: "jobs" } })
+      const refused = yield* trigger(full)
+      yield* until(runsOf(full), ([run]) => (run?.attempts.length ?? 0) > 0)
+      yield* Effect.orDie(sql`delete from queue_backlog where part = 99`)
+      const taken = yield* ended(full, refused)
+      assert.strictEqual(taken.status, "succeeded")
+      assert.include(taken.attempts[0]?.error ?? "", "The queue may hold 1000000 messages")
       const lost = yield* makeJob(app, { target: { kind: "queue", queue: "nope" } })
       const failed = yield* ended(lost, yield* trigger(lost))
       assert.deepStrictEqual([failed.status, failed.attempts.length], ["failed", 1])
