@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Followers } from "#src/executions/Followers.ts"
@@ -47,6 +48,7 @@ export const makeActs = Effect.gen(function* () {
   const catalog = yield* Catalog
   const installation = yield* Installation
   const options = yield* ExecutionOptions
+  const { executionMemoryMb } = yield* AppConfig
   const { pullRequest, planOf, runtimeOf } = yield* makePlans
 
   const settle = (
@@ -78,6 +80,16 @@ export const makeActs = Effect.gen(function* () {
         return
       case "startEngine":
         return yield* soon(engine.start)
+      case "room": {
+        const { memoryMb } = resource.spec.resources
+        const room = runs.room(ref, memoryMb, executionMemoryMb)
+        if (yield* retryable(outside("executions.room", "write")(room))) return
+        return yield* new Retryable({
+          message: `Executions may have ${executionMemoryMb} MB of this host, and others have too much of it for ${memoryMb} MB more`,
+          reason: "WaitingForRoom",
+          againAfterMs: 3_000
+        })
+      }
       case "pull":
         return yield* outside(
           "executions.pull",

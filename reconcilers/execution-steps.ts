@@ -22,7 +22,17 @@ export type Seen =
 
 export type Step =
   | {
-      readonly do: "begin" | "pull" | "make" | "start" | "tell" | "kill" | "giveUpLogs" | "cleanUp" | "follow"
+      readonly do:
+        | "begin"
+        | "room"
+        | "pull"
+        | "make"
+        | "start"
+        | "tell"
+        | "kill"
+        | "giveUpLogs"
+        | "cleanUp"
+        | "follow"
     }
   | { readonly do: "startEngine"; readonly message: string }
   | { readonly do: "turn"; readonly at: Date | null }
@@ -129,6 +139,7 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
   }
   if (run.lostSince !== null) return { do: "lost", since: null }
   if (run.imageId === null) {
+    if (run.roomMb === null) return { do: "room" }
     if (pull === undefined) return { do: "pull" }
     if (pull._tag === "Pulled") return { do: "pulled", image: pull.image, at: new Date(now) }
     if (pull._tag === "Queued") {

@@ -6,6 +6,7 @@ import type { Step } from "./execution-steps.ts"
 export const words: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, string>> = {
   begin: "it is to begin",
   startEngine: "the container engine is to be started",
+  room: "it needs memory of this host",
   pull: "its image is to be fetched",
   turn: "whether it is its turn to fetch the image has changed",
   pulled: "its image is there",

@@ -79,6 +79,7 @@ export const Execution = defineKind({
   singleton: false,
   deleteRole: "admin",
   reasons: {
+    WaitingForRoom: "Other executions have the memory of this host that it needs",
     ImagePulling: "The image is fetched from its registry",
     ContainerStarting: "The container is made and started",
     ExecutionRunning: "The command runs",

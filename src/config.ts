@@ -1,4 +1,5 @@
 /** The settings of a process, read once from the environment. `docs/operating.md` explains each of them. */
+import * as os from "node:os"
 import * as path from "node:path"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
@@ -62,6 +63,10 @@ export interface Settings {
   readonly executionDays: number
   /** Days that an image fetched for executions is kept once none has asked for it. */
   readonly executionImageDays: number
+  /** Memory of this host that all executions may have together. */
+  readonly executionMemoryMb: number
+  /** Executions of one organization that may not have ended at once. */
+  readonly orgExecutions: number
   /** What one queue may hold, and all queues of one organization. */
   readonly queueMessages: number
   readonly queueMegabytes: number
@@ -153,6 +158,9 @@ const AtLeastOne = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreate
 const atLeastOne = (name: string, fallback: number) =>
   Config.schema(AtLeastOne, name).pipe(Config.withDefault(fallback))
 
+/** What executions may have of the machine: a quarter is left to everything else. */
+const mostMemoryMb = Math.max(512, Math.floor((os.totalmem() / 1024 / 1024) * 0.75))
+
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -224,6 +232,8 @@ const settings: Config.Config<Settings> = Config.all({
   sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),
   executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30)),
   executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7)),
+  executionMemoryMb: atLeastOne("SVC_EXECUTION_MEMORY_MB", mostMemoryMb),
+  orgExecutions: atLeastOne("SVC_ORG_EXECUTIONS", 100),
   queueMessages: atLeastOne("SVC_QUEUE_MAX_MESSAGES", 1_000_000),
   queueMegabytes: atLeastOne("SVC_QUEUE_MAX_MB", 1_024),
   orgQueueMessages: atLeastOne("SVC_ORG_QUEUES_MAX_MESSAGES", 5_000_000),

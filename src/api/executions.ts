@@ -51,7 +51,7 @@ export const layer = HttpApiBuilder.group(
     const catalog = yield* Catalog
     const engine = yield* ContainerEngine
     const cursors = yield* Cursors
-    const { registries, sandboxRuntime } = yield* AppConfig
+    const { registries, sandboxRuntime, orgExecutions } = yield* AppConfig
     const { graceMs } = yield* ExecutionOptions
     const { limits } = catalog.executions
     const streams = yield* makeStreams
@@ -101,14 +101,15 @@ export const layer = HttpApiBuilder.group(
             })
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
-            const most = limits.maxActiveExecutionsPerProject
+            const most = { organization: orgExecutions, project: limits.maxActiveExecutionsPerProject }
             const uid = randomUUIDv7()
             const room = { orgId, projectId, uid }
-            if (most !== null && !(yield* Effect.mapError(executions.enter(room, most), fromStore)))
+            const full = yield* Effect.mapError(executions.enter(room, most), fromStore)
+            if (full !== undefined)
               return yield* problem(
                 409,
                 "too_many_executions",
-                `The project has ${most} executions that have not ended, and no more may be at once. Wait for one, or cancel one`
+                `The ${full} has ${most[full]} executions that have not ended, and no more may be at once. Wait for one, or cancel one`
               )
             const making = Effect.gen(function* () {
               yield* Effect.mapError(

@@ -42,8 +42,14 @@ export class Executions extends Context.Service<
       limit: number,
       status?: ExecutionState
     ) => Effect.Effect<ReadonlyArray<ExecutionRecord>, StoreUnavailable>
-    /** Takes one of the places that a project has for executions that have not ended. False: there is none left. */
-    readonly enter: (place: Place, most: number) => Effect.Effect<boolean, StoreUnavailable>
+    /**
+     * Takes one of the places that an organization and a project have for executions that have not ended. Answers which
+     * of them has none left.
+     */
+    readonly enter: (
+      place: Place,
+      most: { readonly organization: number; readonly project: number | null }
+    ) => Effect.Effect<"organization" | "project" | undefined, StoreUnavailable>
     /** Gives it back: what was to be made was not. Executions that end give theirs back by themselves. */
     readonly leave: (place: Place) => Effect.Effect<void, StoreUnavailable>
   }
@@ -52,6 +58,17 @@ export class Executions extends Context.Service<
     Executions,
     Effect.gen(function* () {
       const { api: sql } = yield* Db
+      const leave = ({ orgId, projectId, uid }: Place) =>
+        Effect.asVoid(
+          repeatable(sql`
+            with of_project as (
+              update execution_room set uids = array_remove(uids, ${uid}::uuid)
+              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)}
+            )
+            update execution_org_room set uids = array_remove(uids, ${uid}::uuid)
+            where org_id = ${orgId}::uuid and ${inOrg(sql, orgId)}`)
+        )
+
       return Executions.of({
         get: Effect.fn("Executions.get")(function* (orgId, uid) {
           const [row] = yield* repeatable(sql<ExecutionRecord>`
@@ -77,22 +94,28 @@ export class Executions extends Context.Service<
                  and ${gate}
                order by e.uid desc limit ${limit}::int)
               union
-              select unnest(a.uids) from execution_room a
-              where a.org_id = ${orgId}::uuid and a.project_uid = ${projectId}::uuid and ${gate}
+              select unnest(a.uids) from execution_org_room a
+              where a.org_id = ${orgId}::uuid and ${gate}
                 and ${status}::text in ('starting', 'running')
             )
             select ${columns(sql)} from ${source(sql)}
             where r.org_id = ${orgId}::uuid and r.uid in (select uid from chosen) and r.kind = 'Execution'
-              and r.deleted_at is null and ${gate} and coalesce(e.status, 'starting') = ${status}::text
+              and r.project_id = ${projectId}::uuid and r.deleted_at is null and ${gate} and coalesce(e.status, 'starting') = ${status}::text
             order by r.created_at desc, r.uid desc limit ${limit}::int`)
         },
-        enter: (place, most) => Effect.map(repeatable(enter(sql, place, most)), (rows) => rows.length > 0),
-        leave: ({ orgId, projectId, uid }) =>
-          Effect.asVoid(
-            repeatable(sql`
-              update execution_room set uids = array_remove(uids, ${uid}::uuid)
-              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)}`)
+        enter: Effect.fn("Executions.enter")(function* (place, most) {
+          const ofOrg = yield* repeatable(enter(sql, place, organizationRoom(sql, place), most.organization))
+          if (ofOrg.length === 0) return "organization"
+          if (most.project === null) return undefined
+          const ofProject = yield* Effect.onError(
+            repeatable(enter(sql, place, projectRoom(sql, place), most.project)),
+            () => Effect.ignore(leave(place))
           )
+          if (ofProject.length > 0) return undefined
+          yield* leave(place)
+          return "project"
+        }),
+        leave
       })
     })
   )
@@ -102,7 +125,7 @@ export class Executions extends Context.Service<
  * Whoever comes second waits for the row and then sees who is in. What began after this statement did, it cannot look
  * up: an id that nothing is known of counts for some minutes (its first digits are the time at which it was made).
  */
-const enter = (sql: Sql, { orgId, projectId, uid }: Place, most: number) => {
+const enter = (sql: Sql, { orgId, uid }: Place, room: ReturnType<typeof projectRoom>, most: number) => {
   const gate = inOrg(sql, orgId)
   const madeAt = sql`to_timestamp(('x' || replace(left(u::text, 13), '-', ''))::bit(48)::bigint / 1000.0)`
   const active = sql`array(
@@ -111,12 +134,23 @@ const enter = (sql: Sql, { orgId, projectId, uid }: Place, most: number) => {
     left join execution e on e.org_id = ${orgId}::uuid and e.uid = u and ${gate}
     where e.finished_at is null and (r.uid is not null or ${madeAt} > now() - interval '5 minutes') and u <> ${uid}::uuid)`
   return sql`
-    insert into execution_room as a (org_id, project_uid, uids)
-    select ${orgId}::uuid, ${projectId}::uuid, array[${uid}::uuid] where ${gate} and ${most}::int > 0
-    on conflict (org_id, project_uid) do update set uids = ${active} || excluded.uids
+    insert into ${room.table} as a (${room.columns}, uids)
+    select ${room.values}, array[${uid}::uuid] where ${gate} and ${most}::int > 0
+    on conflict (${room.columns}) do update set uids = ${active} || excluded.uids
       where cardinality(${active}) < ${most}::int
     returning 1`
 }
+
+const projectRoom = (sql: Sql, { orgId, projectId }: Place) => ({
+  table: sql`execution_room`,
+  columns: sql`org_id, project_uid`,
+  values: sql`${orgId}::uuid, ${projectId}::uuid`
+})
+const organizationRoom = (sql: Sql, { orgId }: Place) => ({
+  table: sql`execution_org_room`,
+  columns: sql`org_id`,
+  values: sql`${orgId}::uuid`
+})
 
 const source = (sql: Sql) => sql`
   resource r left join execution e on e.org_id = r.org_id and e.uid = r.uid`

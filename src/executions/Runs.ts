@@ -9,7 +9,7 @@ import * as Option from "effect/Option"
 import type * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { Db, repeatable, transaction } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 
 export interface RunRef {
@@ -26,6 +26,8 @@ export interface Run {
   readonly error: string | null
   readonly exitCode: number | null
   readonly begunAt: Date
+  /** Memory of the host that it holds. */
+  readonly roomMb: number | null
   /** When its turn came to fetch its image. */
   readonly turnAt: Date | null
   readonly imageId: string | null
@@ -57,6 +59,8 @@ export interface Ending {
 /** False: a later reconcile was here, or what was to be changed is over; nothing was done. */
 type Change = Effect.Effect<boolean, StoreUnavailable>
 
+/** Of all that want room on the host. */
+const roomLock = 7_306_085_113
 /** Pieces of a log that go at once. */
 const batch = 5_000
 
@@ -67,6 +71,11 @@ export class Runs extends Context.Service<
     readonly begin: (ref: FencedRef & { readonly projectId: string }) => Change
     /** Says that a reconcile is about to act; earlier ones change nothing from here on. */
     readonly claim: (ref: FencedRef) => Change
+    /**
+     * Takes so much of the memory that executions may have on this host. False also when there is not as much left; one
+     * that needs more than all of it has it alone. What it took is free again once its container is gone.
+     */
+    readonly room: (ref: FencedRef, memoryMb: number, inAllMb: number) => Change
     /** Null: it waits for its turn again. */
     readonly turn: (ref: FencedRef, at: Date | null) => Change
     readonly pulled: (
@@ -118,7 +127,7 @@ export class Runs extends Context.Service<
         find: Effect.fn("Runs.find")(function* ({ orgId, uid }) {
           const [row] = yield* repeatable(sql<Run>`
             select status, error_code as "errorCode", error, exit_code as "exitCode", begun_at as "begunAt",
-              turn_at as "turnAt",
+              room_mb as "roomMb", turn_at as "turnAt",
               image_id as "imageId", image_digest as "imageDigest", container_made as "containerMade",
               started_at as "startedAt", stop_reason as "stopReason", stop_at as "stopAt", stop_sent as "stopSent", lost_since as "lostSince",
               finished_at as "finishedAt", cleanup_status as "cleanupStatus", cleanup_tries as "cleanupTries",
@@ -133,6 +142,25 @@ export class Runs extends Context.Service<
             on conflict (org_id, uid) do update set fence = excluded.fence where execution.fence <= excluded.fence
             returning uid`),
         claim: (ref) => change(sql`update execution set fence = ${ref.fence} ${where(ref)} returning uid`),
+        // Whoever comes second waits for the lock, and its statement then sees what the first one took.
+        room: (ref, memoryMb, inAllMb) =>
+          Effect.map(
+            repeatable(
+              transaction(
+                sql,
+                Effect.andThen(
+                  sql`select pg_advisory_xact_lock(${roomLock}::bigint)`,
+                  // Index: execution_holding.
+                  sql`update execution set room_mb = ${memoryMb}::int ${where(ref)} and status = 'starting'
+                    and (select coalesce(sum(room_mb), 0) from execution where room_mb is not null
+                        and not (org_id = ${ref.orgId}::uuid and uid = ${ref.uid}::uuid))
+                      <= greatest(0, ${inAllMb}::int - ${memoryMb}::int)
+                    returning uid`
+                )
+              )
+            ),
+            any
+          ),
         turn: (ref, at) =>
           change(sql`update execution set turn_at = ${at}::timestamptz ${where(ref)}
             and status = 'starting' returning uid`),
@@ -163,7 +191,8 @@ export class Runs extends Context.Service<
             exit_code = ${exitCode}::int, started_at = ${startedAt}::timestamptz, finished_at = ${finishedAt}
             ${where(ref)} and finished_at is null returning uid`),
         cleanup: (ref, status, tries) =>
-          change(sql`update execution set cleanup_status = ${status}, cleanup_tries = ${tries}::int ${where(ref)}
+          change(sql`update execution set cleanup_status = ${status}, cleanup_tries = ${tries}::int,
+            room_mb = case when ${status} = 'pending' then room_mb end ${where(ref)}
             and cleanup_status <> 'confirmed' returning uid`),
         logsGivenUp: (ref) =>
           change(sql`update execution set log_complete = true ${where(ref)} returning uid`),

@@ -110,6 +110,51 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
   }
 )
 
+layer(testPlane({ containerSocket: "none", orgExecutions: 3 }), {
+  excludeTestServices: true,
+  timeout: "1 minute"
+})("an organization", (it) => {
+  it.effect(
+    "has a bound of its own over all of its projects, and finds its executions by how they stand",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        yield* makeProject
+        yield* call("POST", "/v1/orgs/main/projects", { body: { name: "More", slug: "more" } })
+        const more = base.replace("/jobs/", "/more/")
+        const body = { image: "alpine", command: ["/bin/sh"], region: "local", resources: small }
+        const answers = yield* Effect.all(
+          Array.from({ length: 8 }, (_, i) => call("POST", i % 2 === 0 ? base : more, { body })),
+          { concurrency: "unbounded" }
+        )
+        const refused = answers.filter(({ status }) => status !== 202)
+        assert.deepStrictEqual(
+          refused.map(({ status, body }) => [status, body.code]),
+          Array.from({ length: 5 }, () => [409, "too_many_executions"])
+        )
+        assert.include(refused[0]?.body.detail, "organization")
+        const of = (place: string, status: string) =>
+          Effect.map(call("GET", `${place}?status=${status}`), ({ body }) =>
+            body.map(({ id }: { readonly id: string }) => id)
+          )
+        const mine = yield* of(base, "starting")
+        const theirs = yield* of(more, "starting")
+        assert.sameMembers(
+          [...mine, ...theirs],
+          answers.filter(({ status }) => status === 202).map(({ body }) => body.id)
+        )
+        const place = mine.length > 0 ? base : more
+        const [id] = mine.length > 0 ? mine : theirs
+        yield* call("POST", `${place}/${id}/cancel`)
+        while ((yield* of(place, "cancelled")).length === 0) yield* Effect.sleep("100 millis")
+        assert.deepStrictEqual(yield* of(place, "cancelled"), [id])
+        assert.notInclude(yield* of(place, "starting"), id)
+        assert.strictEqual((yield* call("POST", more, { body })).status, 202)
+        assert.strictEqual((yield* call("POST", base, { body })).status, 409)
+      }).pipe(Effect.timeout("40 seconds"))
+  )
+})
+
 const brief = Layer.unwrap(
   Effect.map(ExecutionOptions, (defaults) =>
     testPlane({ containerSocket: "none" }).pipe(

@@ -28,6 +28,7 @@ const anew: Run = {
   error: null,
   exitCode: null,
   begunAt: new Date(begun),
+  roomMb: 64,
   turnAt: null,
   imageId: null,
   imageDigest: null,

@@ -14,6 +14,8 @@ create table execution (
   error text,
   exit_code integer,
   begun_at timestamptz(3) not null default now(),
+  -- Memory of the host that it holds, from its first turn until its container is gone.
+  room_mb integer,
   -- When its turn came to fetch its image; from then on it is to start in time.
   turn_at timestamptz(3),
   image_id text,
@@ -39,6 +41,7 @@ create table execution (
   primary key (org_id, uid),
   check ((finished_at is null) = (status in ('starting', 'running')))
 ) with (fillfactor = 70);
+create index execution_holding on execution (room_mb) where room_mb is not null;
 create index execution_age on execution (finished_at) where finished_at is not null;
 -- Those of one status, newest first: their ids begin with the time at which they were made.
 create index execution_status on execution (org_id, project_uid, status, uid);
@@ -65,11 +68,17 @@ create table execution_room (
   foreign key (org_id, project_uid) references resource (org_id, uid) on delete cascade
 ) with (fillfactor = 50);
 
+-- The same for an organization.
+create table execution_org_room (
+  org_id uuid primary key,
+  uids uuid[] not null
+) with (fillfactor = 50);
+
 do $$
 declare
   tenant_table text;
 begin
-  foreach tenant_table in array array['execution', 'execution_log', 'execution_room'] loop
+  foreach tenant_table in array array['execution', 'execution_log', 'execution_room', 'execution_org_room'] loop
     execute format('alter table %I enable row level security', tenant_table);
     execute format(
       'create policy tenant on %I to svc_api using (org_id = (select svc_current_org()))', tenant_table);
