@@ -4,10 +4,25 @@ import { assert, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { ExecutionOptions } from "#src/executions/options.ts"
+import { Pulls } from "#src/executions/Pulls.ts"
+import { sweepPulls } from "#src/executions/tidy.ts"
 import { makeTurns } from "#src/executions/turns.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
-import { base, Containers, create, ended, executionPlane, makeProject, small, until } from "./world.ts"
+import { beside } from "./beside.ts"
+import {
+  base,
+  Containers,
+  create,
+  ended,
+  executionPlane,
+  isRunning,
+  makeProject,
+  read,
+  small,
+  until,
+  untilReason
+} from "./world.ts"
 
 it.live(
   "each organization has some of the turns, and those that wait are taken one organization after the other",
@@ -119,23 +134,80 @@ layer(executionPlane({ pulls: 2, pullsPerOrg: 1, startupMs: 10_000, pullStallMs:
   )
 })
 
-layer(executionPlane({ pullStallMs: 1_500 }), { excludeTestServices: true, timeout: "2 minutes" })(
-  "fetching that comes to a halt",
-  (it) => {
-    it.effect(
-      "is given up, long before the time for starting is over, and lets go of the registry",
-      () =>
-        Effect.gen(function* () {
-          yield* makeProject
-          assert.isAbove((yield* ExecutionOptions).startupMs, 120_000)
-          const { host, sockets } = yield* silentRegistry
-          const id = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })
-          const over = yield* ended(id)
-          assert.deepStrictEqual([over.status, over.errorCode], ["failed", "image_pull_failed"])
-          assert.include(over.error, "nothing came for 1.5 s")
-          assert.isAtLeast(sockets.size, 1)
-        }),
-      90_000
-    )
+layer(
+  executionPlane({ graceMs: 500 }, () => ({ executionMemoryMb: 100 })),
+  {
+    excludeTestServices: true,
+    timeout: "2 minutes"
   }
-)
+)("memory of the host", (it) => {
+  it.effect(
+    "is waited for by what finds no room, which says so, and runs once there is; a cancelled one waits no longer",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        yield* makeProject
+        const loop = { command: sh("while :; do busybox sleep 0.2; done"), env: { PATH: "/bin" } }
+        const first = yield* create(loop)
+        yield* isRunning(first)
+        const second = yield* create({ command: sh("exit 0") })
+        const third = yield* create({ command: sh("exit 0") })
+        const told = yield* untilReason(second, "WaitingForRoom")
+        assert.include(String(told["message"]), "100 MB")
+        assert.strictEqual((yield* read(second)).body.status, "starting")
+        yield* call("POST", `${base}/${third}/cancel`)
+        assert.strictEqual((yield* ended(third)).status, "cancelled")
+        yield* call("POST", `${base}/${first}/cancel`)
+        assert.strictEqual((yield* ended(second)).status, "succeeded")
+      }),
+    110_000
+  )
+})
+
+layer(executionPlane({ pullStallMs: 3_000, graceMs: 500 }), {
+  excludeTestServices: true,
+  timeout: "2 minutes"
+})("fetching that comes to a halt", (it) => {
+  it.effect(
+    "is given up, long before the time for starting is over, and lets go of the registry",
+    () =>
+      Effect.gen(function* () {
+        yield* makeProject
+        assert.isAbove((yield* ExecutionOptions).startupMs, 120_000)
+        const { host, sockets } = yield* silentRegistry
+        const id = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })
+        const over = yield* ended(id)
+        assert.deepStrictEqual([over.status, over.errorCode], ["failed", "image_pull_failed"])
+        assert.include(over.error, "nothing came for 3 s")
+        assert.isAtLeast(sockets.size, 1)
+      }),
+    90_000
+  )
+
+  it.effect("is called off where nobody waits for it any more, because another process went on", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const { socket, openImage } = yield* Containers
+      const { host } = yield* silentRegistry
+      const id = yield* create({ command: sh("exit 0") })
+      const done = yield* ended(id)
+      assert.strictEqual(done.status, "succeeded")
+      const [row] = yield* sql(`select org_id from execution where uid = '${id}'`)
+      const orgId = String(row?.["org_id"])
+      const waiting = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })
+      yield* until(waiting, () => true, "there")
+      yield* Effect.gen(function* () {
+        const pulls = yield* Pulls
+        for (const uid of [id, waiting])
+          yield* pulls.start({ orgId, uid }, { reference: `${host}/x/y:1`, credentials: undefined })
+        yield* Effect.sleep("100 millis")
+        assert.isDefined(pulls.look(id))
+        while ((yield* sql(`select 1 from execution where uid = '${waiting}'`)).length === 0)
+          yield* Effect.sleep("50 millis")
+        assert.strictEqual(yield* sweepPulls, 1)
+        assert.isUndefined(pulls.look(id))
+        assert.isDefined(pulls.look(waiting))
+      }).pipe(Effect.provide(beside({ containerSocket: socket, registries: [openImage] })))
+    })
+  )
+})
