@@ -16,6 +16,7 @@ import { Jobs } from "./backups/Jobs.ts"
 import { Ledger } from "./backups/Ledger.ts"
 import { Repository } from "./backups/Repository.ts"
 import * as backupRunner from "./backups/runner.ts"
+import { Stretches } from "./backups/Stretches.ts"
 import * as branchChores from "./branches/chores.ts"
 import { Sources } from "./branches/Sources.ts"
 import { Budgets } from "./budgets/Budgets.ts"
@@ -105,7 +106,7 @@ const infrastructure = Layer.mergeAll(
 
 /** What is kept of databases, and restoring it. */
 const backups = Layer.mergeAll(Repository.layer, backupHealth.layer).pipe(
-  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Jobs.layer)),
+  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
   Layer.provideMerge(remotes),
   Layer.provideMerge(Destinations.layer),
   Layer.provide(PostgresServers.layer)

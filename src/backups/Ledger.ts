@@ -46,13 +46,6 @@ export interface Attempt {
   readonly token: string | null
 }
 
-export interface Segment {
-  readonly name: string
-  readonly finishedAt: Date | null
-  readonly flushedAt: Date | null
-  readonly storedBytes: number
-}
-
 export interface Whereabouts {
   readonly backupId: string
   readonly objects: number
@@ -66,7 +59,10 @@ export interface Whereabouts {
 
 export interface Trouble {
   readonly reason: "ArchivingBehind" | "ArchivingFailing" | "DestinationFailing" | "BackupFailing"
+  /** For those whose database it is. */
   readonly message: string
+  /** For the log of this machine alone. */
+  readonly detail?: string
 }
 
 /** An announcement that there is something to do, or that something was done. */
@@ -104,11 +100,6 @@ export class Ledger extends Context.Service<
       ref: LineageRef,
       names: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
-    /** Segments and history files of the log, by name, from one segment number on. */
-    readonly log: (
-      ref: LineageRef,
-      fromName: string
-    ) => Effect.Effect<ReadonlyArray<Segment>, StoreUnavailable>
     readonly objects: (
       ref: LineageRef,
       which: { readonly names: ReadonlyArray<string> } | { readonly backupId: string }
@@ -261,15 +252,6 @@ export class Ledger extends Context.Service<
             select name from backup_object where ${of(ref)}
               and name in (select jsonb_array_elements_text(${sql.json(names)}::jsonb))`)
           return new Set(rows.map(({ name }) => name))
-        }),
-        log: Effect.fn("Ledger.log")(function* (ref, fromName) {
-          // Names hold a timeline and then a number; the number decides, and history files have none.
-          return yield* repeatable(sql<Segment>`
-            select substr(name, 5) as name, finished_at as "finishedAt", flushed_at as "flushedAt",
-              stored_bytes::float8 as "storedBytes"
-            from backup_object where ${of(ref)} and name like 'wal/%'
-              and (substr(name, 13, 16) >= ${fromName.slice(8)} or name like '%.history')
-            order by substr(name, 13, 16), name`)
         }),
         objects: Effect.fn("Ledger.objects")(function* (ref, which) {
           const condition =

@@ -26,7 +26,7 @@ import { type BaseRange, type Chain, chainsOf, chainTo, type Window, windowsOf }
 import { BackupOptions } from "./options.ts"
 import { localPlace, type Place, PlaceError } from "./Place.ts"
 import { Remotes } from "./Remotes.ts"
-import { Stretches } from "./stretches.ts"
+import { Stretches } from "./Stretches.ts"
 import { openSealed } from "./transfer.ts"
 
 /** A state that can be recovered, and all that it takes. */
@@ -202,7 +202,7 @@ export class Repository extends Context.Service<
         const stop = base.stopSegment.slice(8)
         return [
           ...(yield* stretches.histories(ref)),
-          ...(yield* stretches.names(ref, stretchOf(base, enough < stop ? stop : enough)))
+          ...(yield* stretches.names(ref, stretchOf(base, [enough, stop].sort()[1] ?? stop)))
         ]
       })
 

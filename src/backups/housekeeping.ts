@@ -8,16 +8,18 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import type { ManagedDatabase } from "./Databases.ts"
 import { Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef } from "./Ledger.ts"
-import { isSegment } from "./log.ts"
+import { numberOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
 import { baseOf, Repository } from "./Repository.ts"
 import { isKept, kept } from "./retention.ts"
+import { Stretches } from "./Stretches.ts"
 
 const batch = 1_000
 
 export const makeHousekeeping = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const ledger = yield* Ledger
+  const stretches = yield* Stretches
   const jobs = yield* Jobs
   const repository = yield* Repository
   const { dataDir } = yield* AppConfig
@@ -40,17 +42,22 @@ export const makeHousekeeping = Effect.gen(function* () {
       if (!current) yield* forget(ref)
       return
     }
-    const log = yield* ledger.log(ref, "")
-    const until = log.findLast(({ name }) => isSegment(name))?.finishedAt ?? new Date(0)
+    const until = (yield* stretches.writtenUntil(ref)) ?? new Date(0)
     const keep = kept(bases, database.policy, now, current, until)
     for (const { id } of bases.filter((base) => !keep.bases.has(base.id))) {
       const keys = yield* ledger.removeBackup(ref, id)
       yield* repeatable(sql`delete from backup_job where org_id = ${ref.orgId}::uuid and id = ${id}::uuid`)
       yield* repository.local.remove(keys)
     }
-    const old = log.filter(({ name }) => !isKept(keep, name)).map(({ name }) => `wal/${name}`)
-    for (let at = 0; at < old.length; at += batch) {
-      yield* repository.local.remove(yield* ledger.removeObjects(ref, old.slice(at, at + batch)))
+    // What may go lies before the first place of the log that is kept as a whole.
+    const before = bases
+      .find(({ startSegment }) => numberOf(startSegment) === keep.from)
+      ?.startSegment.slice(8)
+    for (let after: string | undefined = ""; after !== undefined; ) {
+      const page: ReadonlyArray<string> = yield* stretches.page(ref, { after, before, most: batch })
+      after = page.at(-1)
+      const old = page.filter((name) => !isKept(keep, name)).map((name) => `wal/${name}`)
+      if (old.length > 0) yield* repository.local.remove(yield* ledger.removeObjects(ref, old))
     }
     if (!current && keep.bases.size === 0) yield* forget(ref)
   })

@@ -3,15 +3,6 @@
  * a number of eight hexadecimal digits each in two parts, of which the last counts the segments of 4 GiB.
  */
 
-export interface LogFile {
-  /** Name of a segment, or of a history file such as `00000002.history`. */
-  readonly name: string
-  /** When it was written last; absent for history files. */
-  readonly finishedAt: Date | null
-  /** Every commit before this moment is in it or before it, by a flush that ended with it. */
-  readonly flushedAt?: Date | null
-}
-
 /** What a base backup needs of the log, and from when on it can be used. */
 export interface BaseRange {
   readonly id: string
@@ -43,63 +34,74 @@ export const numberOf = (name: string): number =>
   Number.parseInt(name.slice(8, 16), 16) * segmentsPerFile + Number.parseInt(name.slice(16, 24), 16)
 export const timelineOf = (name: string): number => Number.parseInt(name.slice(0, 8), 16)
 
+/** Segments of one timeline without a gap. */
+export interface Run {
+  readonly first: string
+  readonly last: string
+  /** When the last one was written last. */
+  readonly finishedAt: Date | null
+  /** Every commit before this moment is in it or before it, by a flush of one of its segments. */
+  readonly flushedAt: Date | null
+}
+
 /** The log that follows on a base backup without a gap. */
 export interface Chain {
   readonly base: BaseRange
-  /** Every segment from the backup's first to the last without a gap, and the history files. */
-  readonly files: ReadonlyArray<LogFile>
-  /** Number of the last segment. */
+  /** Number of the last segment, and its name. */
   readonly end: number
+  readonly last: string
   /** Every commit before this moment is in it; before the backup's own moment: it cannot be used. */
   readonly to: Date
 }
 
 /**
- * Follows the newest timeline that has begun at each number, as a recovery does. None: the segments that the backup
- * itself needs are not all there.
+ * Of each base backup, if the segments that it itself needs are all there. The runs are those that a recovery follows,
+ * in their order: at each number that of the newest timeline that has begun there.
  */
-export const chainOf = (base: BaseRange, log: ReadonlyArray<LogFile>): Chain | undefined => {
-  const byNumber = new Map<number, Map<number, LogFile>>()
-  const begins = new Map<number, number>()
-  for (const file of log) {
-    if (!isSegment(file.name)) continue
-    const [number, timeline] = [numberOf(file.name), timelineOf(file.name)]
-    if (timeline < base.timeline) continue
-    const there = byNumber.get(number) ?? new Map<number, LogFile>()
-    byNumber.set(number, there.set(timeline, file))
-    begins.set(timeline, Math.min(begins.get(timeline) ?? number, number))
+export const chainsOf = (
+  bases: ReadonlyArray<BaseRange>,
+  runs: ReadonlyArray<Run>
+): ReadonlyMap<string, Chain> => {
+  /** How far each run leads, with those that follow on it: from the last to the first. */
+  const ends: Array<Omit<Chain, "base">> = []
+  for (let at = runs.length - 1; at >= 0; at--) {
+    const run = runs[at]
+    if (run === undefined) continue
+    const after = runs[at + 1]
+    const further =
+      after !== undefined && numberOf(after.first) === numberOf(run.last) + 1 ? ends[at + 1] : undefined
+    const flushed = run.flushedAt?.getTime() ?? 0
+    ends[at] =
+      further === undefined
+        ? {
+            end: numberOf(run.last),
+            last: run.last,
+            to: new Date(Math.max((run.finishedAt?.getTime() ?? 0) - clockMargin, flushed))
+          }
+        : { ...further, to: new Date(Math.max(+further.to, flushed)) }
   }
-  const timelines = [...begins].sort(([a], [b]) => b - a)
-  const needed = (number: number) => timelines.find(([, begin]) => begin <= number)?.[0] ?? base.timeline
-
-  const first = numberOf(base.startSegment)
-  const files: Array<LogFile> = []
-  let end = first - 1
-  let last: LogFile | undefined
-  let flushed = 0
-  for (let number = first; ; number++) {
-    const there = byNumber.get(number)
-    const file = there?.get(needed(number))
-    if (there === undefined || file === undefined) break
-    files.push(...there.values())
-    last = file
-    flushed = Math.max(flushed, file.flushedAt?.getTime() ?? 0)
-    end = number
+  const chains = new Map<string, Chain>()
+  let at = 0
+  for (const base of [...bases].sort((a, b) => numberOf(a.startSegment) - numberOf(b.startSegment))) {
+    const first = numberOf(base.startSegment)
+    while (at < runs.length && numberOf(runs[at]?.last ?? "") < first) at++
+    const [run, end] = [runs[at], ends[at]]
+    if (run === undefined || end === undefined || numberOf(run.first) > first) continue
+    if (timelineOf(run.first) < base.timeline || end.end < numberOf(base.stopSegment)) continue
+    chains.set(base.id, { base, ...end })
   }
-  if (last === undefined || end < numberOf(base.stopSegment)) return undefined
-  const written = (last.finishedAt?.getTime() ?? 0) - clockMargin
-  const history = log.filter(({ name }) => isHistory(name))
-  return { base, files: [...history, ...files], end, to: new Date(Math.max(written, flushed)) }
+  return chains
 }
 
 /** The moments that can be recovered, oldest first. */
 export const windowsOf = (
   bases: ReadonlyArray<BaseRange>,
-  log: ReadonlyArray<LogFile>
+  runs: ReadonlyArray<Run>
 ): ReadonlyArray<Window> => {
   const windows: Array<{ from: Date; to: Date }> = []
+  const chains = chainsOf(bases, runs)
   for (const base of [...bases].sort((a, b) => +a.consistentAt - +b.consistentAt)) {
-    const to = chainOf(base, log)?.to
+    const to = chains.get(base.id)?.to
     if (to === undefined || to < base.consistentAt) continue
     const last = windows.at(-1)
     if (last !== undefined && last.to >= base.consistentAt) last.to = new Date(Math.max(+last.to, +to))
@@ -108,27 +110,16 @@ export const windowsOf = (
   return windows
 }
 
-/** The newest base backup from which a moment can be reached, and what of the log that takes. */
-export const recoveryTo = (
+/** The newest base backup from which a moment can be reached, with what follows on it. */
+export const chainTo = (
   bases: ReadonlyArray<BaseRange>,
-  log: ReadonlyArray<LogFile>,
+  runs: ReadonlyArray<Run>,
   at: Date
-): { readonly base: BaseRange; readonly files: ReadonlyArray<string> } | undefined => {
-  const candidates = bases.filter(({ consistentAt }) => consistentAt <= at)
-  for (const base of candidates.sort((a, b) => +b.consistentAt - +a.consistentAt)) {
-    const chain = chainOf(base, log)
-    if (chain === undefined || chain.to < at) continue
-    // The first segment that was written well after the moment holds a commit to stop at, or there is none.
-    const enough = chain.files.find(
-      ({ finishedAt }) => finishedAt !== null && finishedAt.getTime() - clockMargin > at.getTime()
-    )
-    const end = Math.max(enough === undefined ? chain.end : numberOf(enough.name), numberOf(base.stopSegment))
-    return {
-      base,
-      files: chain.files
-        .filter(({ name }) => isHistory(name) || numberOf(name) <= end)
-        .map(({ name }) => name)
-    }
-  }
-  return undefined
+): Chain | undefined => {
+  const chains = chainsOf(bases, runs)
+  return bases
+    .filter(({ consistentAt }) => consistentAt <= at)
+    .sort((a, b) => +b.consistentAt - +a.consistentAt)
+    .flatMap(({ id }) => chains.get(id) ?? [])
+    .find(({ to }) => to >= at)
 }

@@ -1,17 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
-import {
-  type BaseRange,
-  chainOf,
-  clockMargin,
-  isHistory,
-  isSegment,
-  type LogFile,
-  numberOf,
-  recoveryTo,
-  windowsOf
-} from "#src/backups/log.ts"
+import { type BaseRange, clockMargin, isHistory, isSegment, numberOf } from "#src/backups/log.ts"
 import { isKept, kept } from "#src/backups/retention.ts"
+import { chainOf, type LogFile, recoveryTo, windowsOf } from "./segments.ts"
 
 const minute = 60_000
 const day = 86_400_000

@@ -18,6 +18,7 @@ import { localPlace, type Place, PlaceError } from "#src/backups/Place.ts"
 import { Remotes } from "#src/backups/Remotes.ts"
 import { Repository } from "#src/backups/Repository.ts"
 import * as runner from "#src/backups/runner.ts"
+import { Stretches } from "#src/backups/Stretches.ts"
 import { AppConfig } from "#src/config.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { Host } from "#src/infra/Host.ts"
@@ -68,7 +69,7 @@ const gone = new PlaceError({ reason: "not_found", message: "There is no such ba
 /** One process's parts, without its loops. */
 export const services = (world: StoreWorld, values: Partial<BackupOptions> = {}) =>
   Layer.mergeAll(Repository.layer).pipe(
-    Layer.provideMerge(Layer.mergeAll(Ledger.layer, Jobs.layer)),
+    Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
     Layer.provideMerge(
       Layer.succeed(Remotes, {
         current: (_, id) =>

@@ -43,6 +43,7 @@ create table backup_object (
   primary key (org_id, lineage, name)
 );
 create index backup_object_of on backup_object (org_id, backup_id) where backup_id is not null;
+create index backup_object_flushed on backup_object (org_id, lineage, name) where flushed_at is not null;
 
 -- A copy of an object at a destination of the organization: wanted, there, or to be removed.
 create table backup_copy (
