@@ -267,4 +267,9 @@ const unused = (sql: Sql, { orgId, uid }: Ref) => sql`
 
 const unknown = new PlaceError({ reason: "not_found", message: "There is no such backup destination" })
 
-const noStore = ({ message }: StoreUnavailable) => new PlaceError({ reason: "unreachable", message })
+const noStore = (cause: StoreUnavailable) =>
+  new PlaceError({
+    reason: "unreachable",
+    message: "The destination's configuration cannot be read now",
+    cause
+  })

@@ -8,6 +8,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import { codeOf, systemFault } from "./sentences.ts"
 
 /** What was wrong, for programs; the message says it to people, without credentials. */
 export const PlaceFault = Schema.Literals([
@@ -190,12 +191,9 @@ const syncFolder = async (folder: string): Promise<void> => {
   }
 }
 
-const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined
-
 const toPlaceError = (reason: "read" | "write" | "delete", message: string) => (cause: unknown) => {
   const code = codeOf(cause)
-  const said = `${message}: ${cause instanceof Error ? cause.message : String(cause)}`
+  const said = `${message}: ${systemFault(cause)}`
   if (code === "ENOENT" && reason === "read")
     return new PlaceError({ reason: "not_found", message: said, cause })
   if (code === "ENOSPC" || code === "EDQUOT")

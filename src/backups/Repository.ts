@@ -27,6 +27,7 @@ import { BackupOptions } from "./options.ts"
 import { localPlace, type Place, PlaceError } from "./Place.ts"
 import { Remotes } from "./Remotes.ts"
 import { Stretches } from "./Stretches.ts"
+import { serverFault } from "./sentences.ts"
 import { openSealed } from "./transfer.ts"
 
 /** A state that can be recovered, and all that it takes. */
@@ -231,12 +232,12 @@ export class Repository extends Context.Service<
       const flush = Effect.fn("Repository.flush")(function* (orgId: string, databaseUid: string) {
         const failed = (message: string, cause?: unknown) => new FlushFailed({ message, cause })
         const server = yield* Effect.mapError(servers.inspect(databaseUid), (error) =>
-          failed(error.message, error)
+          failed(serverFault(error), error)
         )
         const { port, lineage } = Option.getOrUndefined(server) ?? {}
         if (port === undefined || lineage === undefined) return yield* failed("The database has no server")
         const { segment, at } = yield* Effect.mapError(switchLog({ socketDir, port }), (error) =>
-          failed(error.message, error)
+          failed(serverFault(error), error)
         )
         const ref = { orgId, lineage }
         const name = `wal/${segment}`

@@ -14,7 +14,9 @@ import type { ClaimedJob, Progress } from "./Jobs.ts"
 import { type Attempt, Ledger, type LineageRef } from "./Ledger.ts"
 import { numberOf, timelineOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
-import { Repository } from "./Repository.ts"
+import { PlaceError } from "./Place.ts"
+import { FlushFailed, Repository } from "./Repository.ts"
+import { serverFault } from "./sentences.ts"
 import { freeBytes } from "./shipping.ts"
 import { putSealed } from "./transfer.ts"
 
@@ -25,6 +27,18 @@ export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFail
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
+/** Tenants read it: in our words. What was said exactly is in the cause, for the log. */
+export const asFailed = (error: unknown): BackupFailed =>
+  isFailed(error)
+    ? error
+    : new BackupFailed({
+        message: inOurWords(error) ? error.message : serverFault(error),
+        again: true,
+        cause: error
+      })
+const isFailed = Schema.is(BackupFailed)
+const inOurWords = Schema.is(Schema.Union([PlaceError, FlushFailed]))
+
 export const makeBase = Effect.gen(function* () {
   const ledger = yield* Ledger
   const repository = yield* Repository
@@ -34,7 +48,7 @@ export const makeBase = Effect.gen(function* () {
   const options = yield* BackupOptions
 
   const failed = (message: string, cause?: unknown) => new BackupFailed({ message, again: true, cause })
-  const orFailed = Effect.mapError((error: { readonly message: string }) => failed(error.message, error))
+  const orFailed = Effect.mapError(asFailed)
 
   /**
    * Takes away what an attempt left that did not come to its end. Listed before it is asked whether this attempt still

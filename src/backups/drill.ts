@@ -11,11 +11,12 @@ import { Host } from "#src/infra/Host.ts"
 import { askServer, PostgresControlError } from "#src/infra/PostgresControl.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { endRecovery, recover } from "#src/infra/postgres-recovery.ts"
-import { BackupFailed } from "./base.ts"
+import { asFailed, BackupFailed } from "./base.ts"
 import { checkPages } from "./checksums.ts"
 import { type ClaimedJob, Jobs, type Progress } from "./Jobs.ts"
 import { BackupOptions } from "./options.ts"
 import { Repository } from "./Repository.ts"
+import { systemFault } from "./sentences.ts"
 import { freeBytes } from "./shipping.ts"
 
 export const makeDrill = Effect.gen(function* () {
@@ -29,7 +30,7 @@ export const makeDrill = Effect.gen(function* () {
 
   const failed = (message: string, cause?: unknown, again = true) =>
     new BackupFailed({ message, again, cause })
-  const orFailed = Effect.mapError((error: { readonly message: string }) => failed(error.message, error))
+  const orFailed = Effect.mapError(asFailed)
   const foldersOf = (id: string) => {
     const scratch = path.join(root, id)
     return { scratch, data: path.join(scratch, "data"), log: path.join(scratch, "log"), key: id.slice(-12) }
@@ -61,7 +62,7 @@ export const makeDrill = Effect.gen(function* () {
     if (backupId === null) return yield* failed("There is no backup to restore", undefined, false)
     const recovery = yield* Effect.mapError(
       repository.choose({ orgId: job.orgId, lineage: job.lineage }, { kind: "backup", backupId }),
-      (error) => failed(error.message, error, error._tag !== "OutsideWindow")
+      (error) => (error._tag === "OutsideWindow" ? failed(error.message, error, false) : asFailed(error))
     )
     if ((yield* freeBytes(dataDir)) - recovery.baseBytes < options.reserveBytes) {
       return yield* failed("The disk has no room to restore the backup besides what must stay free")
@@ -105,7 +106,7 @@ export const makeDrill = Effect.gen(function* () {
             checked += bytes
             tell({ step: "checking", done: Math.min(checked, total), total })
           }),
-        catch: (cause) => failed(`The restored files cannot be read: ${String(cause)}`, cause)
+        catch: (cause) => failed(`The restored files cannot be read: ${systemFault(cause)}`, cause)
       })
       if (damaged !== undefined) {
         return yield* failed(

@@ -22,6 +22,7 @@ import { type ClaimedJob, Jobs, type Progress } from "./Jobs.ts"
 import { channel, Ledger, type Trouble } from "./Ledger.ts"
 import { BackupOptions } from "./options.ts"
 import { makeSchedule } from "./schedule.ts"
+import { detailOf } from "./sentences.ts"
 import { freeBytes, makeShipping } from "./shipping.ts"
 
 /** A step that makes no progress for so long does not come back. */
@@ -67,8 +68,11 @@ export const layer = Layer.effectDiscard(
         if (trouble === undefined && archiving.unknown.has(lineage)) continue
         // What waited was given up, and what comes next will be: that nothing waits is no good sign.
         if (trouble === undefined && full && before.get(lineage) === "ArchivingFailing") continue
-        if (trouble !== undefined || before.has(lineage))
-          yield* ledger.setTrouble({ orgId, lineage }, trouble)
+        if (trouble === undefined && !before.has(lineage)) continue
+        const news = yield* ledger.setTrouble({ orgId, lineage }, trouble)
+        if (news && trouble?.detail !== undefined) {
+          yield* Effect.logWarning("a database's log cannot be archived", { lineage, error: trouble.detail })
+        }
       }
     })
 
@@ -128,7 +132,7 @@ export const layer = Layer.effectDiscard(
             yield* Effect.logWarning(`a ${job.kind} of a database failed`, {
               database: job.databaseUid,
               attempt: job.attempt,
-              error: error.message
+              error: detailOf(error)
             })
             if (job.kind === "backup") yield* Effect.ignore(base.clear(job))
             const again = error.again && job.attempt < 4 ? options.retrySeconds * 4 ** job.attempt : undefined

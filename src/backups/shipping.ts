@@ -16,8 +16,9 @@ import { Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef, type NewObject, type Trouble } from "./Ledger.ts"
 import { isHistory, isSegment } from "./log.ts"
 import { BackupOptions } from "./options.ts"
-import { PlaceError } from "./Place.ts"
+import type { PlaceError } from "./Place.ts"
 import { Repository } from "./Repository.ts"
+import { detailOf } from "./sentences.ts"
 import { type Finished, finishedIn, type Spool, spoolsOf } from "./spools.ts"
 import { putSealed } from "./transfer.ts"
 
@@ -214,13 +215,14 @@ const full: Trouble = {
   reason: "ArchivingFailing",
   message: "The disk is full: finished parts of the log cannot be archived. Free some space"
 }
-const troubleOf = (error: unknown): Trouble => {
-  if (error instanceof PlaceError && error.reason === "no_space") return full
-  return {
-    reason: "ArchivingFailing",
-    message: `Finished parts of the log cannot be archived: ${error instanceof Error ? error.message : String(error)}`
-  }
-}
+const troubleOf = (error: PlaceError): Trouble =>
+  error.reason === "no_space"
+    ? full
+    : {
+        reason: "ArchivingFailing",
+        message: `Finished parts of the log cannot be archived: ${error.message}`,
+        detail: detailOf(error)
+      }
 
 async function* read(file: string): AsyncGenerator<Uint8Array> {
   const handle = await fs.open(file, "r")

@@ -5,18 +5,19 @@ import * as Stream from "effect/Stream"
 import { counting, decode, encode, NotAuthentic } from "./envelope.ts"
 import type { NewObject } from "./Ledger.ts"
 import { type Place, PlaceError } from "./Place.ts"
+import { codeOf, systemFault } from "./sentences.ts"
 
 /** The place where an object is, by its name; a name of its own for each writing, so that none replaces another's. */
 const newKey = (lineage: string, name: string) => `${lineage}/${name}-${randomBytes(6).toString("hex")}`
 
-const readFailed = (cause: unknown): PlaceError =>
-  cause instanceof PlaceError
-    ? cause
-    : new PlaceError({
-        reason: "read",
-        message: cause instanceof Error ? cause.message : String(cause),
-        cause
-      })
+const readFailed = (cause: unknown): PlaceError => {
+  if (cause instanceof PlaceError) return cause
+  const message =
+    cause instanceof NotAuthentic
+      ? cause.message
+      : `A file here cannot be read or written: ${systemFault(cause)}`
+  return new PlaceError({ reason: codeOf(cause) === "ENOSPC" ? "no_space" : "read", message, cause })
+}
 
 /** Seals the content into the place and answers the row that makes it an object. */
 export const putSealed = Effect.fnUntraced(function* (

@@ -175,7 +175,8 @@ describe("trouble with backups", { timeout: 180_000 }, () => {
               ([job]) => job
             )
           )
-          assert.match(String(failed["error"]), /ENOSPC/)
+          assert.match(String(failed["error"]), /the disk is full \(ENOSPC\)/)
+          assert.notInclude(String(failed["error"]), world.dataDir)
           yield* until(
             "nothing is left of it",
             Effect.map(
