@@ -59,9 +59,12 @@ export const sweep = Effect.gen(function* () {
   const known = yield* runs.known(found)
   const stray = found.filter(({ uid }) => !known.has(uid))
   // One that cannot be removed keeps no other.
-  const [failures, removed] = yield* Effect.partition(stray, ({ name }) => engine.remove(name))
+  const [removed, failures] = yield* Effect.partition(stray, ({ name }) => engine.remove(name))
   if (failures.length > 0)
-    yield* Effect.logWarning("containers of no execution could not be removed", failures)
+    yield* Effect.logWarning(
+      "containers of no execution could not be removed",
+      failures.map(({ message }) => message)
+    )
   return removed.length
 })
 
