@@ -33,7 +33,10 @@ export const BranchView = Schema.Struct({
   status: Schema.Literals(["queued", "hydrating", "ready", "failed", "expired", "promoted"]),
   failure: Schema.NullOr(
     Schema.Struct({ code: Schema.String, step: Schema.NullOr(Schema.String), detail: Schema.String })
-  ).annotate({ description: "Why the last try came to nothing; null otherwise" }),
+  ).annotate({
+    description:
+      "Why the last try, or a promotion that was to follow by itself, came to nothing; null otherwise"
+  }),
   progressPercent: Percent,
   hydrationMode: Schema.Literal("full_copy"),
   hydrationProgressPercent: Percent.annotate({
