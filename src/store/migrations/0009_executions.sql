@@ -70,7 +70,7 @@ create table execution_room (
 
 -- The same for an organization.
 create table execution_org_room (
-  org_id uuid primary key,
+  org_id uuid primary key references organization on delete cascade,
   uids uuid[] not null
 ) with (fillfactor = 50);
 
