@@ -26,11 +26,13 @@ export const makeHousekeeping = Effect.gen(function* () {
   const options = yield* BackupOptions
   const root = path.join(dataDir, "backups")
 
-  const lineages = repeatable(sql<LineageRef & { readonly databaseUid: string; readonly gone: boolean }>`
-    select l.org_id as "orgId", l.lineage, l.database_uid as "databaseUid",
-      not exists (select from resource r where r.org_id = l.org_id and r.uid = l.database_uid
-        and r.deleted_at is null) as gone
-    from backup_lineage l`)
+  const lineages = repeatable(sql<LineageRef & { readonly databaseUid: string }>`
+    select org_id as "orgId", lineage, database_uid as "databaseUid" from backup_lineage`)
+  // Index: resource_databases.
+  const gone = repeatable(sql<LineageRef>`
+    select l.org_id as "orgId", l.lineage from backup_lineage l
+    where not exists (select from resource r where r.org_id = l.org_id and r.uid = l.database_uid
+      and r.kind = 'Database' and r.deleted_at is null)`)
 
   /** What was kept of one history, in the store first: what has no row is debris and goes with the next look. */
   const prune = Effect.fn("backups.prune")(function* (ref: LineageRef, database: ManagedDatabase) {
@@ -79,7 +81,7 @@ export const makeHousekeeping = Effect.gen(function* () {
     }),
     /** Databases that are gone take their backups along. */
     departed: Effect.gen(function* () {
-      for (const ref of yield* lineages) if (ref.gone) yield* forget(ref)
+      for (const ref of yield* gone) yield* forget(ref)
     }),
     /** Objects without a row, and what was never finished. */
     debris: Effect.gen(function* () {

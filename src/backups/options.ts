@@ -4,6 +4,8 @@ import * as Context from "effect/Context"
 export interface BackupOptions {
   /** Looks at the folders of finished segments and at what is due. */
   readonly lookMs: number
+  /** Looks at which databases are due for a backup; at once when one came, went or changed. */
+  readonly planMs: number
   /** Looks for what is no longer kept. */
   readonly tidyMs: number
   readonly leaseSeconds: number
@@ -34,6 +36,7 @@ export interface BackupOptions {
 export const BackupOptions = Context.Reference<BackupOptions>("svc/backups/BackupOptions", {
   defaultValue: () => ({
     lookMs: 2_000,
+    planMs: 30_000,
     tidyMs: 10 * 60_000,
     leaseSeconds: 30,
     heartbeatMs: 5_000,

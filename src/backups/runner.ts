@@ -46,6 +46,7 @@ export const layer = Layer.effectDiscard(
     const running = new Map<string, { readonly job: ClaimedJob; fiber: Fiber.Fiber<void> | undefined }>()
     const woken = yield* Queue.sliding<void>(1)
     const toRun = yield* Queue.sliding<void>(1)
+    const toPlan = yield* Queue.sliding<void>(1)
 
     /** What is wrong with each history is told when it begins and when it ends. */
     const tell = Effect.fnUntraced(function* (
@@ -76,8 +77,15 @@ export const layer = Layer.effectDiscard(
       }
     })
 
+    let seen = ""
     const look = Effect.gen(function* () {
       const databases = yield* wanted
+      const now = databases
+        .map((one) => [one.uid, one.lineage, one.ready, ...one.destinationIds].join())
+        .sort()
+        .join()
+      if (now !== seen) Queue.offerUnsafe(toPlan, undefined)
+      seen = now
       const archiving = yield* shipping.all(databases)
       yield* tell(databases, archiving)
       yield* copies.round
@@ -176,6 +184,7 @@ export const layer = Layer.effectDiscard(
       yield* housekeeping.departed
       for (const job of yield* jobs.halfMade) yield* Effect.ignore(base.clear({ ...job, token: null }))
       yield* drill.tidy
+      yield* Effect.timeoutOption(Queue.take(toPlan), options.planMs)
     })
 
     yield* Effect.addFinalizer(() =>
@@ -199,9 +208,7 @@ export const layer = Layer.effectDiscard(
     )
     yield* Effect.forkScoped(Effect.forever(persistent("archive the logs of databases", look)))
     yield* Effect.forkScoped(Effect.forever(persistent("make backups", run)))
-    yield* Effect.forkScoped(
-      Effect.repeat(persistent("plan backups", plan), Schedule.spaced(Math.max(options.lookMs, 1_000)))
-    )
+    yield* Effect.forkScoped(Effect.forever(persistent("plan backups", plan)))
     yield* Effect.forkScoped(
       Effect.repeat(
         persistent(

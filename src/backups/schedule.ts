@@ -23,7 +23,7 @@ interface State {
   readonly openDrill: boolean
   /** The newest segment, whose name tells the timeline that the server is on. */
   readonly segment: string | null
-  /** Destinations that have no base backup of this history, nor will. */
+  /** Destinations that have no whole base backup of this history, nor will. */
   readonly missing: boolean
 }
 
@@ -47,11 +47,10 @@ export const makeSchedule = Effect.gen(function* () {
           and kind = 'drill' and finished_at is null) as "openDrill",
         (select substr(max(name), 5) from backup_object o where o.org_id = d."orgId" and o.lineage = d.lineage
           and name > 'wal/' and name < 'wal/G') as segment,
-        exists (select from jsonb_array_elements_text(d."destinationIds") as t(id)
-          where b.id is not null and not exists (select from backup_object o
-            join backup_copy c using (org_id, lineage, name)
-            where o.org_id = d."orgId" and o.backup_id = b.id and c.destination_id = t.id::uuid
-              and not c.removing)) as missing
+        exists (select from jsonb_array_elements_text(d."destinationIds") as t(id), backup_object o
+          where o.org_id = d."orgId" and o.backup_id = b.id and not exists (select from backup_copy c
+            where c.org_id = o.org_id and c.lineage = o.lineage and c.name = o.name
+              and c.destination_id = t.id::uuid and not c.removing)) as missing
       from jsonb_to_recordset(${sql.json(
         databases.map(({ orgId, uid, lineage, destinationIds }) => ({ orgId, uid, lineage, destinationIds }))
       )}::jsonb) as d("orgId" uuid, uid uuid, lineage uuid, "destinationIds" jsonb)

@@ -53,6 +53,7 @@ export const quick = (values: Partial<BackupOptions> = {}) =>
     (defaults): BackupOptions => ({
       ...defaults,
       lookMs: 200,
+      planMs: 1_000,
       leaseSeconds: 3,
       heartbeatMs: 500,
       reserveBytes: 0,

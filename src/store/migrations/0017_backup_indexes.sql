@@ -29,7 +29,7 @@ create index backup_copy_due on backup_copy (org_id, destination_id, removing, d
 create index backup_copy_troubled on backup_copy (org_id, lineage) where tries >= 3 and stored_at is null;
 
 create index resource_databases on resource (org_id, uid)
-  where kind = 'Database' and deleted_at is null and deletion_requested_at is null;
+  where kind = 'Database' and deleted_at is null;
 create index backup_lineage_troubled on backup_lineage (lineage) where trouble is not null;
 create index backup_job_failed on backup_job (org_id, id) where kind = 'backup' and status = 'failed';
 create index backup_job_good on backup_job (org_id, database_uid, lineage, consistent_at)
