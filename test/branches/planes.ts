@@ -1,11 +1,13 @@
-/** A control plane of its own with one database, for tests of branches from end to end. */
+/** Control planes of their own with one database, for tests of branches from end to end. */
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { makePlane, type Plane, planesWorld } from "#test/faults/planes.ts"
 import { until } from "#test/faults/wait.ts"
 import { processesNaming } from "#test/setup/caches.ts"
+import { objectStore } from "#test/setup/s3.ts"
 
 export const project = "/v1/orgs/main/projects/shop"
 
@@ -19,6 +21,20 @@ export interface BranchPlane {
   readonly folderOf: (uid: string) => string
 }
 
+const worldOf = async (plane: Plane, folder: string, databaseUrl: string): Promise<BranchPlane> => {
+  const databaseId = String((await plane.call("GET", `${project}/database`)).body.id)
+  const dataDir = path.join(folder, "data")
+  return {
+    plane,
+    dataDir,
+    databaseId,
+    databaseUrl,
+    base: `${project}/databases/${databaseId}/branches`,
+    ca: String((await plane.call("GET", "/v1/ca.pem")).body),
+    folderOf: (uid) => path.join(dataDir, "databases", uid)
+  }
+}
+
 /** The database is ready and empty. */
 export const branchPlane = Effect.gen(function* () {
   const { base: folder, store, planes } = yield* planesWorld
@@ -29,18 +45,38 @@ export const branchPlane = Effect.gen(function* () {
     await plane.call("POST", "/v1/orgs/main/projects", { name: "Shop", slug: "shop" })
     await plane.call("POST", `${project}/environments`, { slug: "staging" })
     const made = await plane.call("POST", `${project}/database`, {})
-    const databaseId = String((await plane.call("GET", `${project}/database`)).body.id)
-    const dataDir = path.join(folder, "data")
-    return {
-      plane,
-      dataDir,
-      databaseId,
-      databaseUrl: String(made.body.connectionString),
-      base: `${project}/databases/${databaseId}/branches`,
-      ca: String((await plane.call("GET", "/v1/ca.pem")).body),
-      folderOf: (uid) => path.join(dataDir, "databases", uid)
-    }
+    return worldOf(plane, folder, String(made.body.connectionString))
   })
+})
+
+/** The database is ready and empty, and its backups go to an object store. */
+export const planeWithObjectStore = Effect.gen(function* () {
+  const far = yield* objectStore
+  const { base: folder, store, planes } = yield* planesWorld
+  const world = yield* Effect.promise(async (): Promise<BranchPlane> => {
+    const authority = path.join(folder, "far.pem")
+    fs.writeFileSync(authority, far.caPem)
+    const plane = await makePlane(folder, store.url, { NODE_EXTRA_CA_CERTS: authority })
+    planes.push(plane)
+    await plane.start()
+    const { endpoint, bucket, credentials } = far
+    const offsite = { name: "offsite", endpoint, bucket, credentials }
+    const destination = await plane.call("POST", "/v1/orgs/main/backup-destinations", offsite)
+    assert.strictEqual(destination.status, 201, JSON.stringify(destination.body))
+    const backup = { pitrDays: 7, destinationIds: [destination.body.id] }
+    const databases = [{ name: "main", sku: "db-n1", region: "local", backup }]
+    const shop = { name: "Shop", slug: "shop", runtimeClass: "always-on", environments: { staging: {} } }
+    const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", {
+      manifest: { version: 1, organization: "main", projects: [{ ...shop, databases }] }
+    })
+    assert.strictEqual(applied.status, 202, JSON.stringify(applied.body))
+    const rotated = await until("the database is ready", async () => {
+      const one = await plane.call("POST", `${project}/database/rotate`)
+      return one.status === 200 && one.body.connectionString !== null && one.body
+    })
+    return worldOf(plane, folder, String(rotated.connectionString))
+  })
+  return { far, world }
 })
 
 export const open = ({ ca }: BranchPlane, url: string, max = 1) =>

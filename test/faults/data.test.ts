@@ -6,10 +6,17 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type BranchPlane, branchOf, debris, open, project, query } from "#test/branches/planes.ts"
+import {
+  type BranchPlane,
+  branchOf,
+  debris,
+  open,
+  planeWithObjectStore,
+  project,
+  query
+} from "#test/branches/planes.ts"
 import { processesNaming } from "#test/setup/caches.ts"
-import { objectStore } from "#test/setup/s3.ts"
-import { makePlane, type Plane, planesWorld } from "./planes.ts"
+import type { Plane } from "./planes.ts"
 import { sleep, until } from "./wait.ts"
 
 /** Repeats a request until the control plane answers it. */
@@ -65,49 +72,9 @@ it.live(
   "whatever is killed while data is backed up, copied, promoted and restored: nothing is lost, doubled or left behind",
   () =>
     Effect.gen(function* () {
-      const far = yield* objectStore
-      const { base: folder, store, planes } = yield* planesWorld
+      const { far, world } = yield* planeWithObjectStore
       yield* Effect.promise(async () => {
-        const authority = path.join(folder, "far.pem")
-        fs.writeFileSync(authority, far.caPem)
-        const plane = await makePlane(folder, store.url, { NODE_EXTRA_CA_CERTS: authority })
-        planes.push(plane)
-        await plane.start()
-        const destination = await plane.call("POST", "/v1/orgs/main/backup-destinations", {
-          name: "offsite",
-          endpoint: far.endpoint,
-          bucket: far.bucket,
-          credentials: far.credentials
-        })
-        assert.strictEqual(destination.status, 201, JSON.stringify(destination.body))
-        const databases = [
-          {
-            name: "main",
-            sku: "db-n1",
-            region: "local",
-            backup: { pitrDays: 7, destinationIds: [destination.body.id] }
-          }
-        ]
-        const shop = { name: "Shop", slug: "shop", runtimeClass: "always-on", environments: { staging: {} } }
-        const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", {
-          manifest: { version: 1, organization: "main", projects: [{ ...shop, databases }] }
-        })
-        assert.strictEqual(applied.status, 202, JSON.stringify(applied.body))
-        const rotated = await until("the database is ready", async () => {
-          const one = await plane.call("POST", `${project}/database/rotate`)
-          return one.status === 200 && one.body.connectionString !== null && one.body
-        })
-        const databaseId = String((await plane.call("GET", `${project}/database`)).body.id)
-        const dataDir = path.join(folder, "data")
-        const world: BranchPlane = {
-          plane,
-          dataDir,
-          databaseId,
-          databaseUrl: String(rotated.connectionString),
-          base: `${project}/databases/${databaseId}/branches`,
-          ca: String((await plane.call("GET", "/v1/ca.pem")).body),
-          folderOf: (uid) => path.join(dataDir, "databases", uid)
-        }
+        const { plane, dataDir, databaseId } = world
         await query(world, world.databaseUrl, "create table ledger (n int primary key)")
         const numbers = (url: string) => query(world, url, "select n from ledger order by n")
         const prefix = (held: ReadonlyArray<unknown>) =>
