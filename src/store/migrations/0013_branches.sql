@@ -21,4 +21,6 @@ create table branch_try (
   foreign key (org_id, uid) references resource (org_id, uid) on delete cascade
 );
 alter table branch_try enable row level security;
+create policy tenant on branch_try to svc_api using (org_id = (select svc_current_org()));
 create policy engine on branch_try to svc_engine using (true);
+revoke insert, update, delete on branch_try from svc_api;
