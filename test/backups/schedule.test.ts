@@ -1,0 +1,51 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
+import { makeSchedule } from "#src/backups/schedule.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { onStore, services, storeWorld } from "./world.ts"
+
+describe("what is due", { timeout: 60_000 }, () => {
+  it.live(
+    "is a backup for a destination that has the last one in part, as one that was named again has",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* storeWorld
+          const [orgId, uid, base, bucket] = [uuid(), uuid(), uuid(), uuid()]
+          const names = ["00000", "00001"].map((part) => `base/${base}/${part}`)
+          yield* onStore(
+            world,
+            `insert into backup_job (org_id, id, kind, database_uid, lineage, reason, status, finished_at, due_at,
+               timeline, consistent_at)
+             values ('${orgId}', '${base}', 'backup', '${uid}', '${uid}', 'first', 'succeeded', now(), null, 1, now());
+           insert into backup_object (org_id, lineage, name, key, backup_id, plain_bytes, stored_bytes, plain_sha256,
+               stored_sha256)
+             select '${orgId}', '${uid}', name, name, '${base}', 1, 1, '', '' from unnest('{${names.join()}}'::text[]) n(name);
+           insert into backup_copy (org_id, lineage, name, key, destination_id, version, stored_at)
+             select org_id, lineage, name, key, '${bucket}', 1, now() from backup_object`
+          )
+          const context = yield* Layer.build(services(world))
+          const schedule = yield* Effect.provide(makeSchedule, context)
+          const database = {
+            orgId,
+            uid,
+            lineage: uid,
+            policy: defaultBackupPolicy,
+            destinationIds: [bucket],
+            ready: true
+          }
+          const asked = Effect.map(
+            onStore(world, "select reason from backup_job where finished_at is null and kind = 'backup'"),
+            (rows) => rows.map(({ reason }) => reason)
+          )
+          yield* schedule([database])
+          assert.deepStrictEqual(yield* asked, [])
+          yield* onStore(world, `delete from backup_copy where name = '${names[1]}'`)
+          yield* schedule([database])
+          assert.deepStrictEqual(yield* asked, ["destination"])
+        })
+      )
+  )
+})
