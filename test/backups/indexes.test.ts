@@ -1,6 +1,5 @@
 /** What the loops ask every few seconds is answered from indexes: no large table is read as a whole. */
 import { assert, describe, it } from "@effect/vitest"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { makeCopies } from "#src/backups/copies.ts"
