@@ -11,6 +11,7 @@ import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
 import { AppConfig } from "#src/config.ts"
 import type { PulledImage, PullRequest } from "#src/infra/ContainerEngine.ts"
+import { makeTurns } from "#src/infra/turns.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
@@ -19,7 +20,6 @@ import { Images } from "./Images.ts"
 import { hostOf, parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
 import { type RunRef, Runs } from "./Runs.ts"
-import { makeTurns } from "./turns.ts"
 
 export type Pull =
   | { readonly _tag: "Queued" }
@@ -54,7 +54,7 @@ export class Pulls extends Context.Service<
       const runs = yield* Runs
       const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
       const fibers = yield* FiberMap.make<string>()
-      const { inTurn } = yield* makeTurns(options.pulls, options.pullsPerOrg)
+      const turns = makeTurns(options.pulls, options.pullsPerOrg)
 
       const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
         const image = parseImage(request.reference)
@@ -98,7 +98,7 @@ export class Pulls extends Context.Service<
               states.set(uid, { ref, pull: { _tag: "Pulling", since } })
               return pull(uid, request)
             }).pipe(
-              inTurn(orgId),
+              turns.take({ owner: orgId, first: false }),
               Effect.catchCause((cause) =>
                 Effect.as(
                   Effect.logError("a fault of the program: an image was not fetched", cause),

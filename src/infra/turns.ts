@@ -18,7 +18,8 @@ interface Waiting extends Turn {
 /** Every so many turns nobody goes first. */
 const plainEvery = 4
 
-export const makeTurns = (atOnce: number) => {
+/** `mostOfOne`: an owner has no more under way, however many turns are free. */
+export const makeTurns = (atOnce: number, mostOfOne: number = atOnce) => {
   /** Of each owner the oldest first; whoever had a turn comes last. */
   const queues = new Map<string, Array<Waiting>>()
   const held = new Map<string, number>()
@@ -29,7 +30,8 @@ export const makeTurns = (atOnce: number) => {
     const plain = turns % plainEvery === plainEvery - 1
     let best: Waiting | undefined
     const rank = (one: Waiting) => [!plain && one.first ? 0 : 1, held.get(one.owner) ?? 0] as const
-    for (const queue of queues.values()) {
+    for (const [owner, queue] of queues) {
+      if ((held.get(owner) ?? 0) >= mostOfOne) continue
       const one = (plain ? undefined : queue.find(({ first }) => first)) ?? queue[0]
       if (one === undefined) continue
       if (best === undefined) {

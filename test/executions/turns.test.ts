@@ -1,12 +1,10 @@
 /** Whose turn it is to fetch images: no organization holds up another, and what comes to nothing is given up. */
 import * as net from "node:net"
-import { assert, it, layer } from "@effect/vitest"
+import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { Pulls } from "#src/executions/Pulls.ts"
 import { sweepPulls } from "#src/executions/tidy.ts"
-import { makeTurns } from "#src/executions/turns.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { beside } from "./beside.ts"
@@ -23,46 +21,6 @@ import {
   until,
   untilReason
 } from "./world.ts"
-
-it.live(
-  "each organization has some of the turns, and those that wait are taken one organization after the other",
-  () =>
-    Effect.gen(function* () {
-      const { inTurn } = yield* makeTurns(3, 2)
-      const began: Array<string> = []
-      const open = new Map<string, () => void>()
-      const work = (orgId: string, name: string) =>
-        Effect.forkChild(
-          inTurn(orgId)(
-            Effect.callback<void>((resume) => {
-              began.push(name)
-              open.set(name, () => resume(Effect.void))
-            })
-          )
-        )
-      const settled = Effect.sleep(30)
-      const fibers: Array<Fiber.Fiber<void>> = []
-      for (const name of ["a1", "a2", "a3", "a4"]) fibers.push(yield* work("a", name))
-      yield* settled
-      // The third turn is there for somebody else.
-      assert.deepStrictEqual(began, ["a1", "a2"])
-      for (const name of ["b1", "b2", "c1"]) fibers.push(yield* work(name.slice(0, 1), name))
-      yield* settled
-      assert.deepStrictEqual(began, ["a1", "a2", "b1"])
-      open.get("a1")?.()
-      yield* settled
-      open.get("b1")?.()
-      yield* settled
-      assert.sameMembers(began.slice(3), ["b2", "c1"])
-      // Whoever is called off while waiting takes no turn with it.
-      yield* Fiber.interrupt(fibers[2] as Fiber.Fiber<void>)
-      for (const name of ["a2", "b2", "c1"]) open.get(name)?.()
-      yield* settled
-      assert.deepStrictEqual(began.slice(5), ["a4"])
-      open.get("a4")?.()
-      for (const fiber of fibers) yield* Fiber.await(fiber)
-    })
-)
 
 /** A registry that takes connections and says nothing. */
 const silentRegistry = Effect.acquireRelease(

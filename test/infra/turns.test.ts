@@ -5,8 +5,8 @@ import * as Fiber from "effect/Fiber"
 import { makeTurns } from "#src/infra/turns.ts"
 
 /** Whoever asks is told apart by owner and number; each holds its turn until it is let go. */
-const makeWorld = (atOnce: number) => {
-  const { take } = makeTurns(atOnce)
+const makeWorld = (atOnce: number, mostOfOne?: number) => {
+  const { take } = makeTurns(atOnce, mostOfOne)
   const begun: Array<string> = []
   const gates = new Map<string, Deferred.Deferred<void>>()
   return {
@@ -52,6 +52,21 @@ it.effect("who has the fewest under way goes first", () =>
     yield* world.ask("b1")
     yield* world.end("a1")
     assert.deepStrictEqual(world.begun, ["a1", "a2", "b1"])
+  })
+)
+
+it.effect("no owner has more than its share, however many turns are free", () =>
+  Effect.gen(function* () {
+    const world = makeWorld(3, 2)
+    for (const name of ["a1", "a2", "a3"]) yield* world.ask(name)
+    assert.deepStrictEqual(world.begun, ["a1", "a2"])
+    for (const name of ["b1", "b2", "c1"]) yield* world.ask(name)
+    assert.deepStrictEqual(world.begun, ["a1", "a2", "b1"])
+    yield* world.end("a1")
+    yield* world.end("b1")
+    assert.deepStrictEqual(world.begun.slice(3), ["c1", "b2"])
+    yield* world.end("a2")
+    assert.deepStrictEqual(world.begun.slice(5), ["a3"])
   })
 )
 
