@@ -12,12 +12,8 @@ import type { DatabaseSpec } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { type Difference, Retryable } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import {
-  type PostgresServer,
-  PostgresServers,
-  type PostgresTarget,
-  type ServerShape
-} from "#src/infra/PostgresServers.ts"
+import { type PostgresServer, PostgresServers, type ServerShape } from "#src/infra/PostgresServers.ts"
+import type { PostgresTarget } from "#src/infra/postgres-assigned.ts"
 import { appDatabase, appUser, configDigest } from "#src/infra/postgres-settings.ts"
 import { scramMatches } from "#src/infra/scram.ts"
 import { Secrets } from "#src/store/Secrets.ts"

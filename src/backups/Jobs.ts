@@ -67,7 +67,7 @@ export interface BackupResult {
 }
 
 /** Attempts of a job; an attempt ends by itself only when its process is killed or the far end fails. */
-const mostAttempts = 4
+export const mostAttempts = 8
 /** A job that takes longer is given up, whatever it says of its progress. */
 const deadlineHours = 24
 /** Ended jobs that are kept to be looked at, besides the backups that are still there. */
@@ -231,7 +231,7 @@ export class Jobs extends Context.Service<
               status = case when ${again === undefined}::boolean then 'failed' else 'queued' end,
               finished_at = case when ${again === undefined}::boolean then now() end,
               due_at = case when ${again !== undefined}::boolean
-                then now() + ${again ?? 0}::int * interval '1 second' end
+                then now() + ${again ?? 0}::float8 * interval '1 second' end
             where ${mine(job)} returning id`)
           return rows.length > 0
         }),

@@ -12,7 +12,7 @@ export interface BackupOptions {
   readonly heartbeatMs: number
   /** Base backups and drills at once in one process. */
   readonly jobs: number
-  /** Pause before a failed job is tried again, four times as long each time. */
+  /** Pause before a failed job is tried again, three times as long each time. */
   readonly retrySeconds: number
   /** A base backup is due so long after the last one. */
   readonly backupEveryMs: number
@@ -41,7 +41,7 @@ export const BackupOptions = Context.Reference<BackupOptions>("svc/backups/Backu
     leaseSeconds: 30,
     heartbeatMs: 5_000,
     jobs: 2,
-    retrySeconds: 15,
+    retrySeconds: 5,
     backupEveryMs: 86_400_000,
     drillEveryMs: 7 * 86_400_000,
     shipMs: 5_000,

@@ -13,8 +13,8 @@ export interface Way {
   readonly removing: boolean
 }
 
-/** Whoever tries has so long before somebody else may. */
-const trySeconds = 180
+/** Whoever tries has so long before somebody else may as well: one that was killed is not waited for much longer. */
+const trySeconds = 30
 const mostSeconds = 600
 /** Failures in a row before it is called trouble. */
 const troubleAfter = 3

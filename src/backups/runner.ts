@@ -8,6 +8,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
+import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
@@ -18,7 +19,7 @@ import { makeCopies } from "./copies.ts"
 import { type ManagedDatabase, managedDatabases } from "./Databases.ts"
 import { makeDrill } from "./drill.ts"
 import { makeHousekeeping } from "./housekeeping.ts"
-import { type ClaimedJob, Jobs, type Progress } from "./Jobs.ts"
+import { type ClaimedJob, Jobs, mostAttempts, type Progress } from "./Jobs.ts"
 import { channel, Ledger, type Trouble } from "./Ledger.ts"
 import { BackupOptions } from "./options.ts"
 import { makeSchedule } from "./schedule.ts"
@@ -27,6 +28,8 @@ import { freeBytes, makeShipping } from "./shipping.ts"
 
 /** A step that makes no progress for so long does not come back. */
 const stuckAfterMs = 15 * 60_000
+/** Between attempts of a job, in seconds. */
+const longestPause = 900
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
@@ -143,7 +146,9 @@ export const layer = Layer.effectDiscard(
               error: detailOf(error)
             })
             if (job.kind === "backup") yield* Effect.ignore(base.clear(job))
-            const again = error.again && job.attempt < 4 ? options.retrySeconds * 4 ** job.attempt : undefined
+            const longer = Math.min(longestPause, options.retrySeconds * 3 ** (job.attempt - 1))
+            const pause = longer * (0.8 + 0.4 * (yield* Random.next))
+            const again = error.again && job.attempt < mostAttempts ? pause : undefined
             yield* jobs.fail(job, error.message, again)
           })
         ),

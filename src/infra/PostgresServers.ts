@@ -3,8 +3,8 @@
  * and takes single acts; what should be is told by the reconciler.
  *
  * Everything of a server is in `<data folder>/databases/<uid>`: `data`, `conf`, `server.json`, and the log segments that
- * wait to be backed up (`postgres-folders.ts`). Servers run detached and are found again by their pid file. Every act is preceded by a check of the fence in `server.json`: a
- * process that stalled past its lease finds a higher number there and is refused.
+ * wait to be backed up (`postgres-folders.ts`). Servers run detached and are found again by their pid file. Every act is
+ * fenced (`postgres-assigned.ts`).
  */
 import { randomBytes } from "node:crypto"
 import * as fs from "node:fs/promises"
@@ -16,71 +16,22 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schema from "effect/Schema"
 import type { DatabaseSize } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import type { IssuedCertificate } from "./CertificateAuthority.ts"
-import { Host, type HostError } from "./Host.ts"
-import {
-  askServer,
-  isStarting,
-  type PostgresControlError,
-  type PostgresEndpoint,
-  tellServer
-} from "./PostgresControl.ts"
+import { Host } from "./Host.ts"
+import type { PostgresEndpoint } from "./PostgresControl.ts"
+import { type Assigned, makeAssigned, type PostgresTarget, spoolOf } from "./postgres-assigned.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
-import { failed, PostgresServerError } from "./postgres-error.ts"
+import { failed, type PostgresServerError } from "./postgres-error.ts"
 import { type Exchange, incoming, makeExchange } from "./postgres-exchange.ts"
-import { Failover, FailoverPlan, makeFailover } from "./postgres-failover.ts"
+import { type Failover, type FailoverPlan, makeFailover } from "./postgres-failover.ts"
 import { serverFolders } from "./postgres-folders.ts"
-import { everyMoment, makeProcesses, type PostgresProcess } from "./postgres-process.ts"
-import {
-  appDatabase,
-  appUser,
-  controlDatabase,
-  extensionSchema,
-  initdbArguments,
-  type PostgresSettings,
-  renderAccess,
-  renderConfig,
-  renderIdentities
-} from "./postgres-settings.ts"
-import { scramVerifier } from "./scram.ts"
-import { logSince, logSize, postgresLog } from "./server-logs.ts"
-
-/** A server as the reconcile that acts on it knows it. */
-export interface PostgresTarget {
-  readonly uid: string
-  readonly fence: bigint
-}
-
-const Assigned = Schema.Struct({
-  fence: Schema.BigIntFromString,
-  port: Schema.optionalKey(Schema.Int),
-  /** File in `conf` with certificate and key. */
-  certificate: Schema.optionalKey(Schema.String),
-  /** Which history the data folder belongs to. Absent: its own. */
-  lineage: Schema.optionalKey(Schema.String),
-  /** The servers that should have got a data folder that an exchange replaced, when that folder was lost before. */
-  nothingKept: Schema.optionalKey(Schema.Array(Schema.String)),
-  /** The server whose data folder was to come here and is nowhere. */
-  neverCame: Schema.optionalKey(Schema.String),
-  /** Starts in a row that failed for reasons that may lie in the data. */
-  startFailures: Schema.optionalKey(Schema.Struct({ count: Schema.Int, message: Schema.String })),
-  /** The data folder of a standby is on its way here. */
-  failover: Schema.optionalKey(FailoverPlan),
-  /** The last one that came. */
-  failedOver: Schema.optionalKey(Failover),
-  /** Of a standby: since when it does not follow its primary. */
-  aloneSince: Schema.optionalKey(Schema.Int),
-  /** How many failovers its data has seen. Absent: none. */
-  era: Schema.optionalKey(Schema.Int),
-  /** Of a standby: whoever is connected used the password of this version, or a later one. */
-  credentialVersion: Schema.optionalKey(Schema.Int)
-})
-export type Assigned = typeof Assigned.Type
-const AssignedText = Schema.fromJsonString(Assigned)
+import { makeProcesses, type PostgresProcess } from "./postgres-process.ts"
+import { type PostgresSettings, renderAccess, renderConfig, renderIdentities } from "./postgres-settings.ts"
+import { makeStart } from "./postgres-start.ts"
+import { makeStatements } from "./postgres-statements.ts"
 
 export interface PostgresServer {
   readonly port: number | undefined
@@ -117,7 +68,6 @@ export interface ServerShape {
   readonly replicated: boolean
 }
 
-const startSeconds = 60
 export class PostgresServers extends Context.Service<
   PostgresServers,
   {
@@ -222,50 +172,11 @@ export class PostgresServers extends Context.Service<
 
       const folders = serverFolders(dataDir)
       const { dirOf, dataOf, confOf } = folders
-      const spoolOf = (uid: string, now: Assigned | undefined) => folders.spoolOf(uid, now?.lineage ?? uid)
-      const assignedFile = (uid: string) => path.join(dirOf(uid), "server.json")
-      const read = (file: string) => Effect.mapError(host.readFile(file), failed)
+      const { act, assigned, claim, writeAssigned } = makeAssigned(host, folders)
       const readText = (file: string) =>
         Effect.map(
-          read(file),
+          Effect.mapError(host.readFile(file), failed),
           Option.getOrElse(() => "")
-        )
-
-      const assigned = Effect.fnUntraced(function* (uid: string) {
-        const text = yield* read(assignedFile(uid))
-        if (Option.isNone(text)) return undefined
-        // A file that cannot be understood counts as none: what was assigned is then assigned anew.
-        return Option.getOrUndefined(
-          yield* Effect.option(Schema.decodeUnknownEffect(AssignedText)(text.value))
-        )
-      })
-      const writeAssigned = (uid: string, value: Assigned) =>
-        Effect.flatMap(Effect.orDie(Schema.encodeEffect(AssignedText)(value)), (text) =>
-          Effect.mapError(host.writeFile(assignedFile(uid), text), failed)
-        )
-      const fenced = (uid: string) =>
-        new PostgresServerError({
-          reason: "Fenced",
-          message: `A later reconcile works on the database server ${uid}; this one stops`
-        })
-      const check = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
-        const now = yield* assigned(uid)
-        if (now === undefined || now.fence !== fence) return yield* fenced(uid)
-        return now
-      })
-      /** One act: fenced, logged, its failures in words. */
-      const act = <A>(
-        name: string,
-        target: PostgresTarget,
-        body: (now: Assigned) => Effect.Effect<A, HostError | PostgresControlError | PostgresServerError>
-      ): Effect.Effect<A, PostgresServerError> =>
-        Effect.flatMap(check(target), (now) =>
-          outside(
-            name,
-            "write"
-          )(body(now)).pipe(
-            Effect.mapError((error) => (error._tag === "PostgresServerError" ? error : failed(error)))
-          )
         )
 
       const { pidOf, processOf, halt, endOrphan } = makeProcesses(host, dataOf)
@@ -275,9 +186,6 @@ export class PostgresServers extends Context.Service<
       })
       const endpoint = (now: Assigned) => ({ socketDir: host.socketDir, port: now.port ?? 0 })
 
-      const tell = (name: string, target: PostgresTarget, text: string) =>
-        act(name, target, (now) => tellServer(endpoint(now), text))
-
       const exists = (file: string) =>
         Effect.promise(() =>
           fs.access(file).then(
@@ -285,24 +193,11 @@ export class PostgresServers extends Context.Service<
             () => false
           )
         )
-      const claim = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
-        const now = yield* assigned(uid)
-        if (now?.fence === fence) return
-        if (now !== undefined && now.fence > fence) return yield* fenced(uid)
-        yield* outside(
-          "postgres.claim",
-          "write"
-        )(
-          Effect.gen(function* () {
-            for (const dir of [dirOf(uid), confOf(uid), spoolOf(uid, now)]) {
-              yield* Effect.mapError(host.directory(dir), failed)
-            }
-            yield* writeAssigned(uid, { ...now, fence })
-          })
-        )
-      })
 
       return PostgresServers.of({
+        ...makeStatements({ act, endpoint, writeAssigned }),
+        ...makeStart({ act, endpoint, folders, host, pidOf, programs, writeAssigned }),
+
         exchange: makeExchange({
           act,
           assigned,
@@ -345,23 +240,6 @@ export class PostgresServers extends Context.Service<
           act("postgres.noteTogether", target, ({ aloneSince: _, ...now }) =>
             writeAssigned(target.uid, { ...now, era })
           ),
-        disconnect: (target, credentialVersion) =>
-          act("postgres.disconnect", target, (now) =>
-            Effect.andThen(
-              tellServer(endpoint(now), endSessions),
-              writeAssigned(target.uid, { ...now, credentialVersion })
-            )
-          ),
-        makeSlot: (target, slot, anew) =>
-          tell(
-            "postgres.makeSlot",
-            target,
-            `${anew ? dropSlot(slot) : ""}
-             select pg_create_physical_replication_slot('${slot}', true)
-             where not exists (select from pg_replication_slots where slot_name = '${slot}')`
-          ),
-        dropSlots: (target, slots) => tell("postgres.dropSlots", target, slots.map(dropSlot).join("")),
-
         inspect: Effect.fn("PostgresServers.inspect")(
           function* (uid, patience) {
             if (!(yield* exists(dirOf(uid)))) return Option.none()
@@ -414,7 +292,7 @@ export class PostgresServers extends Context.Service<
             socketDir: host.socketDir,
             dataDir: dataOf(uid),
             confDir: confOf(uid),
-            archiveDir: archived ? spoolOf(uid, now) : undefined,
+            archiveDir: archived ? spoolOf(folders, uid, now) : undefined,
             follows:
               follows === undefined || primary?.port === undefined
                 ? undefined
@@ -459,128 +337,16 @@ export class PostgresServers extends Context.Service<
           act("postgres.writeFiles", target, (now) =>
             Effect.gen(function* () {
               const dir = confOf(target.uid)
-              yield* host.directory(spoolOf(target.uid, now))
+              yield* host.directory(spoolOf(folders, target.uid, now))
               yield* host.writeFile(path.join(dir, "pg_hba.conf"), files.access)
               yield* host.writeFile(path.join(dir, "pg_ident.conf"), files.identities)
               yield* host.writeFile(path.join(dir, "postgresql.conf"), files.config)
             })
           ),
 
-        initialise: (target) =>
-          act("postgres.initialise", target, () =>
-            Effect.gen(function* () {
-              const { uid } = target
-              const making = `${dataOf(uid)}.making`
-              // What an interrupted attempt left holds nobody's data.
-              yield* host.removeAll(making)
-              const result = yield* host.run(programs.initdb, initdbArguments(making), { timeoutMs: 120_000 })
-              if (result.code !== 0) {
-                return yield* new PostgresServerError({
-                  reason: "Failed",
-                  message: `initdb failed: ${lastLine(result.output)}`
-                })
-              }
-              yield* Effect.tryPromise({
-                try: () => fs.rename(making, dataOf(uid)),
-                catch: (cause) =>
-                  new PostgresServerError({
-                    reason: "Failed",
-                    message: "The new data folder could not be named",
-                    cause
-                  })
-              })
-            })
-          ),
-
-        start: (target) =>
-          act("postgres.start", target, (now) =>
-            Effect.gen(function* () {
-              const { uid } = target
-              if ((yield* pidOf(uid)) !== undefined) return
-              const logFile = path.join(dirOf(uid), postgresLog)
-              const before = yield* logSize(logFile)
-              const pid = yield* host.spawn({
-                command: programs.postgres,
-                args: ["-D", confOf(uid)],
-                cwd: dirOf(uid),
-                logFile
-              })
-              const ended = Effect.map(host.isRunning(pid, uid), (alive) => !alive)
-              const open = askServer(endpoint(now)).pipe(
-                Effect.map(Option.isSome),
-                Effect.catchIf(isStarting, () => Effect.succeed(false))
-              )
-              const settled = yield* Effect.gen(function* () {
-                if (yield* open) return "open" as const
-                return (yield* ended) ? ("ended" as const) : ("waiting" as const)
-              }).pipe(
-                Effect.repeat({ until: (state) => state !== "waiting", schedule: everyMoment }),
-                Effect.timeoutOption(`${startSeconds} seconds`)
-              )
-              // Still replaying its log is no failure: the next look finds it busy and waits.
-              if (Option.isSome(settled) && settled.value === "ended") {
-                const log = yield* logSince(logFile, before)
-                const reason = log.split("\n").findLast((line) => /FATAL|PANIC/.test(line)) ?? log
-                const message = `The database server ended as it started: ${lastLine(reason)}`
-                if (!notOfTheData.test(log)) {
-                  const count = (now.startFailures?.count ?? 0) + 1
-                  yield* writeAssigned(uid, { ...now, startFailures: { count, message } })
-                }
-                return yield* new PostgresServerError({ reason: "StartFailed", message })
-              }
-              if (Option.isSome(settled) && now.startFailures !== undefined) {
-                const { startFailures: _, ...opened } = now
-                yield* writeAssigned(uid, opened)
-              }
-            })
-          ),
-
-        reload: (target) => tell("postgres.reload", target, "select pg_reload_conf()"),
-
         stop: (target) =>
           Effect.flatMap(pidOf(target.uid), (pid) =>
             pid === undefined ? Effect.void : act("postgres.stop", target, () => halt(target.uid, pid))
-          ),
-
-        setRole: (target, roleExists, password) =>
-          Effect.flatMap(scramVerifier(password), (verifier) => {
-            // A verifier holds nothing that needs escaping.
-            const role = `role ${appUser} with login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls password '${verifier}'`
-            return tell(
-              "postgres.setRole",
-              target,
-              roleExists
-                ? `alter ${role}`
-                : // Set once: from then on the path is the application's to choose.
-                  `create ${role}; alter role ${appUser} set search_path = "$user", public, ${extensionSchema}`
-            )
-          }).pipe(Effect.andThen(tell("postgres.disconnect", target, endSessions))),
-
-        createDatabase: (target) =>
-          tell(
-            "postgres.createDatabase",
-            target,
-            `create database ${appDatabase} owner ${appUser} template ${controlDatabase}`
-          ),
-
-        closeDatabases: (target) =>
-          tell(
-            "postgres.closeDatabases",
-            target,
-            `do $$ declare name text; begin
-              for name in select datname from pg_database where datallowconn loop
-                execute format('revoke all on database %I from public', name);
-              end loop;
-            end $$`
-          ),
-
-        createExtension: (target) =>
-          tell(
-            "postgres.createExtension",
-            target,
-            `create schema if not exists ${extensionSchema};
-             grant usage on schema ${extensionSchema} to public;
-             create extension if not exists pg_stat_statements schema ${extensionSchema}`
           ),
 
         stopAll: Effect.gen(function* () {
@@ -613,15 +379,3 @@ export class PostgresServers extends Context.Service<
     })
   )
 }
-
-const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice(0, 300) ?? "no reason given"
-
-/** Another data folder would meet the same: an address that is taken, a setting, memory, a full disk. */
-const notOfTheData =
-  /could not bind|could not create|lock file|configuration file|shared memory|allocate memory|No space left|another postmaster|already in use/i
-
-const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${appUser}'`
-
-/** A slot that somebody uses stays: whoever it is ends first. Names are made by the platform. */
-const dropSlot = (slot: string) =>
-  `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active;`

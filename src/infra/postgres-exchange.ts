@@ -21,7 +21,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import type { HostError } from "./Host.ts"
 import type { PostgresControlError } from "./PostgresControl.ts"
-import type { Assigned, PostgresTarget } from "./PostgresServers.ts"
+import type { Assigned, PostgresTarget } from "./postgres-assigned.ts"
 import { PostgresServerError } from "./postgres-error.ts"
 import type { ServerFolders } from "./postgres-folders.ts"
 
