@@ -1,4 +1,5 @@
 /** `npm run bench [name ...]`: every figure is a ratio to a peer or a limit that was measured in the same run. */
+import * as os from "node:os"
 import { startPostgres } from "#test/setup/postgres.ts"
 import { type Figure, print } from "./figures.ts"
 
@@ -14,6 +15,9 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups
 }
+
+// Figures are of a disk: servers that tests would have in memory are made there.
+process.env["SVC_TEST_DIR"] ??= os.tmpdir()
 
 const wanted = process.argv.slice(2)
 for (const [name, load] of Object.entries(benches)) {

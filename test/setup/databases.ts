@@ -30,10 +30,12 @@ export interface DatabaseWorld {
 export type DatabaseResource = Resource<DatabaseSpec>
 
 /**
- * Where worlds are made: in memory if there is room. Killed processes leave there what they leave on a disk, and no
- * test waits for the disk of a machine to write down what nobody will read.
+ * Where worlds are made: in the folder that SVC_TEST_DIR names, or in memory if there is room. Killed processes leave
+ * there what they leave on a disk, and no test waits for the disk of a machine to write down what nobody will read.
  */
 const worldsFolder = (): string => {
+  const chosen = process.env["SVC_TEST_DIR"]
+  if (chosen !== undefined) return chosen
   const memory = "/dev/shm"
   try {
     const { bavail, bsize } = fs.statfsSync(memory)
