@@ -17,6 +17,13 @@ it.live(
         const resource = `/v1/orgs/main/resources/${databaseId}`
         const numbers = () => query(world, databaseUrl, "select n from ledger order by n")
         await query(world, databaseUrl, "create table ledger (n int); insert into ledger values (1)")
+        const points = `${project}/databases/${databaseId}/recovery-points`
+        // One that is still being made when the data is replaced is given up.
+        await until(
+          "the first backup",
+          async () => (await plane.call("GET", points)).body.windows.length > 0,
+          120
+        )
         const made = await plane.call("POST", base, branchOf("next"))
         assert.strictEqual(made.status, 202, JSON.stringify(made.body))
         await ready(world, made.body.id)
