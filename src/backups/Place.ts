@@ -8,7 +8,8 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { codeOf, systemFault } from "./sentences.ts"
+import { codeOf } from "#src/infra/error-code.ts"
+import { systemFault } from "./sentences.ts"
 
 /** What was wrong, for programs; the message says it to people, without credentials. */
 export const PlaceFault = Schema.Literals([

@@ -3,16 +3,11 @@
  * itself names folders and addresses here, which are nobody else's business; it goes to the log.
  */
 import * as Schema from "effect/Schema"
+import { codeOf } from "#src/infra/error-code.ts"
 import { PostgresControlError } from "#src/infra/PostgresControl.ts"
 import { PostgresServerError } from "#src/infra/postgres-error.ts"
 import { RecoveryError } from "#src/infra/postgres-recovery.ts"
 import { StoreUnavailable } from "#src/store/errors.ts"
-
-const HasCode = Schema.Struct({ code: Schema.String })
-const hasCode = Schema.is(HasCode)
-
-export const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && hasCode(error) ? error.code : undefined
 
 const meanings: Readonly<Record<string, string>> = {
   ENOENT: "it is not there",

@@ -2,10 +2,11 @@
 import { randomBytes } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import { codeOf } from "#src/infra/error-code.ts"
 import { counting, decode, encode, NotAuthentic } from "./envelope.ts"
 import type { NewObject } from "./Ledger.ts"
 import { type Place, PlaceError } from "./Place.ts"
-import { codeOf, systemFault } from "./sentences.ts"
+import { systemFault } from "./sentences.ts"
 
 /** The place where an object is, by its name; a name of its own for each writing, so that none replaces another's. */
 const newKey = (lineage: string, name: string) => `${lineage}/${name}-${randomBytes(6).toString("hex")}`

@@ -11,6 +11,7 @@ import * as Redacted from "effect/Redacted"
 import type { BranchSource } from "#schemas/database-branch.ts"
 import type { PlaceError } from "#src/backups/Place.ts"
 import { type OutsideWindow, Repository } from "#src/backups/Repository.ts"
+import { codeOf } from "#src/infra/error-code.ts"
 import { Host, HostError } from "#src/infra/Host.ts"
 import { HydrationFault, type Run } from "#src/infra/Hydrations.ts"
 import { type PostgresControlError, type PostgresEndpoint, tellServer } from "#src/infra/PostgresControl.ts"
@@ -222,12 +223,9 @@ const takeLog = (
         onSegment()
       }
     },
-    catch: (cause) =>
-      new HostError({
-        message: "The log of the source cannot be copied",
-        cause,
-        ...(cause instanceof Error && "code" in cause && typeof cause.code === "string"
-          ? { code: cause.code }
-          : {})
-      })
+    catch: (cause) => {
+      const code = codeOf(cause)
+      const message = "The log of the source cannot be copied"
+      return new HostError({ message, cause, ...(code === undefined ? {} : { code }) })
+    }
   })

@@ -17,6 +17,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
+import { codeOf } from "./error-code.ts"
 
 export class HostError extends Schema.TaggedError<HostError>()("HostError", {
   /** What was attempted, on what, and what to do. */
@@ -46,13 +47,13 @@ export interface RunResult {
   readonly output: string
 }
 
-const hostError = (message: string) => (cause: unknown) => {
-  const code =
-    cause instanceof Error && "code" in cause && typeof cause.code === "string" ? { code: cause.code } : {}
+/** From whatever a call of the system threw. */
+export const hostError = (message: string) => (cause: unknown) => {
+  const code = codeOf(cause)
   return new HostError({
     message: `${message}: ${cause instanceof Error ? cause.message : String(cause)}`,
     cause,
-    ...code
+    ...(code === undefined ? {} : { code })
   })
 }
 
@@ -234,7 +235,7 @@ export class Host extends Context.Service<
             try {
               process.kill(pid, 0)
             } catch (error) {
-              if (!(error instanceof Error && "code" in error && error.code === "EPERM")) return false
+              if (codeOf(error) !== "EPERM") return false
             }
             if (process.platform !== "linux") return true
             // A dead process whose parent has not read its exit has an empty command line.
@@ -246,7 +247,7 @@ export class Host extends Context.Service<
             try {
               process.kill(pid, signal)
             } catch (error) {
-              if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error
+              if (codeOf(error) !== "ESRCH") throw error
             }
           }),
         reservePort: Effect.fn("Host.reservePort")(function* (owner) {

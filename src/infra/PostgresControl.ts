@@ -11,6 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import postgres from "postgres"
+import { codeOf } from "./error-code.ts"
 import { appDatabase, appUser, controlDatabase, controlUser } from "./postgres-settings.ts"
 
 export class PostgresControlError extends Schema.TaggedError<PostgresControlError>()("PostgresControlError", {
@@ -92,8 +93,7 @@ const statement = (
   )
 
 const toError = (cause: unknown): PostgresControlError => {
-  const code =
-    cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : "unknown"
+  const code = codeOf(cause) ?? "unknown"
   const said = cause instanceof Error ? cause.message : String(cause)
   return new PostgresControlError({ message: `The database server refused: ${said}`, code, cause })
 }

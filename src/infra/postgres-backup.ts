@@ -8,6 +8,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import postgres from "postgres"
+import { codeOf } from "./error-code.ts"
 import { HostError } from "./Host.ts"
 import { PostgresControlError, type PostgresEndpoint } from "./PostgresControl.ts"
 import { controlDatabase, controlUser } from "./postgres-settings.ts"
@@ -129,10 +130,7 @@ const ask = <A>(seconds: number, run: () => PromiseLike<A>): Effect.Effect<A, Po
     catch: (cause) =>
       new PostgresControlError({
         message: `The database server refused a backup: ${cause instanceof Error ? cause.message : String(cause)}`,
-        code:
-          cause instanceof Error && "code" in cause && typeof cause.code === "string"
-            ? cause.code
-            : "unknown",
+        code: codeOf(cause) ?? "unknown",
         cause
       })
   }).pipe(

@@ -6,6 +6,7 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { parentPort, workerData } from "node:worker_threads"
+import { codeOf } from "./error-code.ts"
 
 export interface CopyJob {
   readonly from: string
@@ -99,9 +100,6 @@ const opened = (file: string, complete: boolean): number | undefined => {
     throw error
   }
 }
-
-const codeOf = (error: unknown) =>
-  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined
 
 const run = (job: CopyJob, tell: (report: CopyReport) => void) => {
   try {

@@ -11,7 +11,7 @@ import * as path from "node:path"
 import { Worker } from "node:worker_threads"
 import * as Effect from "effect/Effect"
 import { durable } from "./durable.ts"
-import { HostError, type RunAs } from "./Host.ts"
+import { type HostError, hostError, type RunAs } from "./Host.ts"
 import type { BackupFiles } from "./postgres-backup.ts"
 import { type CopyJob, type CopyReport, stopCell } from "./postgres-copy-thread.ts"
 
@@ -47,14 +47,7 @@ export const copyFiles = (options: CopyOptions): Effect.Effect<void, HostError> 
     })
   })
 
-const toError = (cause: unknown) =>
-  new HostError({
-    message: `The files of a database could not be copied: ${cause instanceof Error ? cause.message : String(cause)}`,
-    cause,
-    ...(cause instanceof Error && "code" in cause && typeof cause.code === "string"
-      ? { code: cause.code }
-      : {})
-  })
+const toError = hostError("The files of a database could not be copied")
 
 const copyAll = async (options: CopyOptions, signal: AbortSignal): Promise<void> => {
   const { from, into, what, owner, onBytes } = options

@@ -3,12 +3,11 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { looksLikeUid } from "#schemas/names.ts"
+import { codeOf } from "./error-code.ts"
 import { pidName } from "./redis-settings.ts"
+import { serverFiles } from "./server-files.ts"
 
-const kinds = [
-  { folder: "databases", pidFile: path.join("data", "postmaster.pid") },
-  { folder: "caches", pidFile: pidName }
-]
+const pidFiles = { databases: path.join("data", "postmaster.pid"), caches: pidName }
 
 /** Files that are read at a time. */
 const atOnce = 32
@@ -21,18 +20,14 @@ export const makeServerDeaths = (dataDir: string) => {
   let alive: ReadonlySet<string> = new Set()
   return Effect.gen(function* () {
     const now = new Set<string>()
-    for (const { folder, pidFile } of kinds) {
-      const dir = path.join(dataDir, folder)
-      const names = yield* Effect.promise(() => fs.readdir(dir).catch((): Array<string> => []))
-      yield* Effect.forEach(
-        names,
-        (name) =>
-          Effect.map(pidIn(path.join(dir, name, pidFile)), (pid) => {
-            if (pid !== undefined && exists(pid)) now.add(name)
-          }),
-        { concurrency: atOnce, discard: true }
-      )
-    }
+    yield* Effect.forEach(
+      yield* serverFiles(dataDir, pidFiles),
+      ({ server, file }) =>
+        Effect.map(pidIn(file), (pid) => {
+          if (pid !== undefined && exists(pid)) now.add(server)
+        }),
+      { concurrency: atOnce, discard: true }
+    )
     const ended = [...alive].filter((name) => !now.has(name))
     alive = now
     return [...new Set(ended.map(resourceOf))].filter(looksLikeUid)
@@ -55,6 +50,6 @@ const exists = (pid: number): boolean => {
   try {
     return process.kill(pid, 0)
   } catch (error) {
-    return error instanceof Error && "code" in error && error.code === "EPERM"
+    return codeOf(error) === "EPERM"
   }
 }

@@ -10,15 +10,14 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
 import { persistent } from "#src/engine/persistent.ts"
+import { codeOf } from "./error-code.ts"
 import { logName as redisLog } from "./redis-settings.ts"
+import { serverFiles } from "./server-files.ts"
 
 /** Of a database server, in its folder. */
 export const postgresLog = "postgres.log"
 
-const kinds = [
-  { folder: "databases", log: postgresLog },
-  { folder: "caches", log: redisLog }
-]
+const logs = { databases: postgresLog, caches: redisLog }
 /** A log that is longer is cut. */
 const longestBytes = 16 << 20
 /** What is kept of it, in a file beside it. */
@@ -80,18 +79,13 @@ const shorten = (file: string) =>
 
 /** Cuts every log that has grown too long, also that of the state store. */
 export const shortenLogs = Effect.fnUntraced(function* (dataDir: string) {
-  const files = [path.join(dataDir, "postgres", postgresLog)]
-  for (const { folder, log } of kinds) {
-    const dir = path.join(dataDir, folder)
-    const names = yield* Effect.promise(() => fs.readdir(dir).catch((): Array<string> => []))
-    files.push(...names.map((name) => path.join(dir, name, log)))
-  }
+  const managed = yield* serverFiles(dataDir, logs)
   yield* Effect.forEach(
-    files,
+    [path.join(dataDir, "postgres", postgresLog), ...managed.map(({ file }) => file)],
     (file) =>
       Effect.tryPromise(() => shorten(file)).pipe(
         Effect.catch(({ cause }) =>
-          isMissing(cause)
+          codeOf(cause) === "ENOENT"
             ? Effect.void
             : Effect.logWarning("the log of a server could not be cut", { file, cause })
         )
@@ -99,9 +93,6 @@ export const shortenLogs = Effect.fnUntraced(function* (dataDir: string) {
     { concurrency: atOnce, discard: true }
   )
 })
-
-const isMissing = (cause: unknown): boolean =>
-  cause instanceof Error && "code" in cause && cause.code === "ENOENT"
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {

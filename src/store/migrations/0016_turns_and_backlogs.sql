@@ -36,29 +36,20 @@ language sql as $$
     do update set messages = b.messages + excluded.messages, bytes = b.bytes + excluded.bytes
 $$;
 
-create function queue_message_came() returns trigger language plpgsql as $$
+-- The argument is the sign with which the changed messages count.
+create function queue_message_counted() returns trigger language plpgsql as $$
 begin
   perform queue_backlog_add(array_agg(org_id), array_agg(queue_uid), array_agg(number), array_agg(size))
-    from (select org_id, queue_uid, count(*) as number, sum(octet_length(body)) as size
+    from (select org_id, queue_uid, tg_argv[0]::int * count(*) as number, tg_argv[0]::int * sum(octet_length(body)) as size
       from changed group by org_id, queue_uid) c
     having count(*) > 0;
   return null;
 end
 $$;
 create trigger came after insert on queue_message
-  referencing new table as changed for each statement execute function queue_message_came();
-
-create function queue_message_went() returns trigger language plpgsql as $$
-begin
-  perform queue_backlog_add(array_agg(org_id), array_agg(queue_uid), array_agg(number), array_agg(size))
-    from (select org_id, queue_uid, -count(*) as number, -sum(octet_length(body)) as size
-      from changed group by org_id, queue_uid) c
-    having count(*) > 0;
-  return null;
-end
-$$;
+  referencing new table as changed for each statement execute function queue_message_counted('1');
 create trigger went after delete on queue_message
-  referencing old table as changed for each statement execute function queue_message_went();
+  referencing old table as changed for each statement execute function queue_message_counted('-1');
 
 create function queue_message_moved() returns trigger language plpgsql as $$
 begin
