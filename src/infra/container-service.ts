@@ -10,6 +10,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import { ContainerError } from "./container-error.ts"
 import type { Host } from "./Host.ts"
 import { helperEnvironment } from "./helper-environment.ts"
@@ -142,12 +143,14 @@ export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socke
   const { storage, pidFile, running } = folders(host)
   if (!(yield* ownIsRunning(host, socket))) return
   const pid = Number(fs.readFileSync(pidFile, "utf8"))
-  yield* host.kill(pid, "SIGTERM")
-  yield* ownIsRunning(host, socket).pipe(
-    Effect.tap((still) => (still ? Effect.sleep("50 millis") : Effect.void)),
-    Effect.repeat({ until: (still) => !still }),
-    Effect.timeoutOrElse({ duration: "5 seconds", orElse: () => host.kill(pid, "SIGKILL") })
-  )
+  for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+    yield* host.kill(pid, signal)
+    const gone = yield* ownIsRunning(host, socket).pipe(
+      Effect.repeat({ until: (still) => !still, schedule: Schedule.spaced("50 millis") }),
+      Effect.timeoutOption("5 seconds")
+    )
+    if (Option.isSome(gone)) break
+  }
   yield* Effect.sync(() => {
     fs.rmSync(socket, { force: true })
     if (forGood)

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Installation } from "#src/executions/Installation.ts"
 import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { Host } from "#src/infra/Host.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { beside } from "./beside.ts"
@@ -30,6 +31,10 @@ const plane = testPlane().pipe(
   Layer.provideMerge(Layer.effectDiscard(registries)),
   Layer.provideMerge(Containers.layer)
 )
+
+/** This process started it, and may not have read its exit yet: then it is listed still, and is nothing any more. */
+const runsYet = (pid: number) =>
+  Effect.flatMap(Host, ({ isRunning }) => isRunning(pid, "podman")).pipe(Effect.provide(beside({})))
 
 layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("an engine of our own", (it) => {
   it.effect(
@@ -57,6 +62,7 @@ layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("an engine of 
         })
         yield* isRunning(looping)
         assert.strictEqual(Number(fs.readFileSync(pidFile, "utf8")), pid)
+        assert.isTrue(yield* runsYet(pid))
         // It dies: what runs goes on, and the next look starts it again.
         process.kill(pid, "SIGKILL")
         const early = yield* create({ command: sh("echo again") })
@@ -73,7 +79,7 @@ layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("an engine of 
           assert.deepStrictEqual(yield* engine.list(label), [])
           yield* engine.stopAll(label, true)
         }).pipe(Effect.provide(beside({})))
-        assert.isFalse(fs.existsSync(`/proc/${fs.readFileSync(pidFile, "utf8")}`))
+        assert.isFalse(yield* runsYet(Number(fs.readFileSync(pidFile, "utf8"))))
         assert.notInclude(fs.readFileSync("/proc/mounts", "utf8"), dataDir)
       }),
     110_000
