@@ -83,7 +83,7 @@ export const jobColumns = (sql: Sql) =>
 export class Jobs extends Context.Service<
   Jobs,
   {
-    /** Answers the job that is open now: there is one of each kind for a database at a time. */
+    /** Answers the job that is open now: there is one of each kind at a time for a history of a database. */
     readonly queue: (
       job: Pick<JobRecord, "orgId" | "kind" | "databaseUid" | "lineage" | "backupId"> & {
         readonly reason: string
@@ -173,7 +173,7 @@ export class Jobs extends Context.Service<
             const open = yield* orUnavailable(by<JobRecord>`
               update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
               where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}
+                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}
               returning ${jobColumns(by)}`)
             if (open[0] !== undefined) return open[0]
           }

@@ -42,9 +42,9 @@ export const makeSchedule = Effect.gen(function* () {
         (select max(finished_at) from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
           and kind = 'drill' and status = 'failed') as "drillFailed",
         exists (select from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
-          and kind = 'backup' and finished_at is null) as "openBackup",
+          and j.lineage = d.lineage and kind = 'backup' and finished_at is null) as "openBackup",
         exists (select from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
-          and kind = 'drill' and finished_at is null) as "openDrill",
+          and j.lineage = d.lineage and kind = 'drill' and finished_at is null) as "openDrill",
         (select substr(max(name), 5) from backup_object o where o.org_id = d."orgId" and o.lineage = d.lineage
           and name > 'wal/' and name < 'wal/G') as segment,
         exists (select from jsonb_array_elements_text(d."destinationIds") as t(id), backup_object o

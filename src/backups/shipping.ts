@@ -137,7 +137,7 @@ export const makeShipping = Effect.gen(function* () {
       database: database.uid,
       segments: given
     })
-    // What a database was before goes on no more; a backup of it cannot be made, and would keep others from being made.
+    // What a database was before goes on no more: a backup of it cannot be made.
     if (!current) return
     yield* jobs.queue({
       orgId: database.orgId,

@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
+import { Jobs } from "#src/backups/Jobs.ts"
 import { makeSchedule } from "#src/backups/schedule.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { onStore, services, storeWorld } from "./world.ts"
@@ -45,6 +47,55 @@ describe("what is due", { timeout: 60_000 }, () => {
           yield* onStore(world, `delete from backup_copy where name = '${names[1]}'`)
           yield* schedule([database])
           assert.deepStrictEqual(yield* asked, ["destination"])
+        })
+      )
+  )
+
+  it.live(
+    "is asked for once for each history: what is open from before the data was replaced is not it",
+    () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const world = yield* storeWorld
+          const context = yield* Layer.build(services(world))
+          const jobs = Context.get(context, Jobs)
+          const [orgId, uid, next] = [uuid(), uuid(), uuid()]
+          const ask = (lineage: string) =>
+            Effect.map(
+              jobs.queue({
+                orgId,
+                kind: "backup",
+                databaseUid: uid,
+                lineage,
+                backupId: null,
+                reason: "request"
+              }),
+              ({ id }) => id
+            )
+          const before = yield* ask(uid)
+          const after = yield* ask(next)
+          assert.notStrictEqual(after, before)
+          assert.strictEqual(yield* ask(next), after)
+          assert.strictEqual(yield* ask(uid), before)
+          const schedule = yield* Effect.provide(makeSchedule, context)
+          const replaced = { uid: uuid(), orgId }
+          yield* jobs.queue({
+            orgId,
+            kind: "backup",
+            databaseUid: replaced.uid,
+            lineage: replaced.uid,
+            backupId: null,
+            reason: "schedule"
+          })
+          const lineage = uuid()
+          yield* schedule([
+            { ...replaced, lineage, policy: defaultBackupPolicy, destinationIds: [], ready: true }
+          ])
+          const open = yield* onStore(world, `select reason from backup_job where lineage = '${lineage}'`)
+          assert.deepStrictEqual(
+            open.map(({ reason }) => reason),
+            ["first"]
+          )
         })
       )
   )

@@ -104,7 +104,8 @@ create table backup_job (
   primary key (org_id, id)
 );
 create index backup_job_due on backup_job (due_at) where finished_at is null;
-create unique index backup_job_open on backup_job (org_id, database_uid, kind) where finished_at is null;
+-- One of a kind at a time for each history: what a database was before does not keep what it is from being saved.
+create unique index backup_job_open on backup_job (org_id, database_uid, lineage, kind) where finished_at is null;
 create index backup_job_listing on backup_job (org_id, database_uid, created_at, id);
 
 do $$
