@@ -99,7 +99,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
           until: (rows) => rows.length > 0,
           schedule: Schedule.spaced("10 millis")
         }
-      ).pipe(Effect.timeout("10 seconds")),
+      ).pipe(Effect.timeout("1 minute")),
       commit: Effect.andThen(Deferred.succeed(end, undefined), Fiber.join(fiber))
     }
   })
@@ -178,7 +178,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       yield* owner`alter table hidden rename to resource`
       assert.strictEqual(failed._tag, "StoreUnavailable")
       yield* Effect.repeat(isDue, { until: (due) => due, schedule: Schedule.spaced("20 millis") }).pipe(
-        Effect.timeout("10 seconds")
+        Effect.timeout("1 minute")
       )
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped)
   )

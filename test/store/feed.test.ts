@@ -23,7 +23,7 @@ const pageWith = Effect.fn(function* (
     if (names.every((name) => changes.some(({ record }) => record.name === name))) return changes
     yield* Effect.sleep("10 millis")
   }
-}, Effect.timeout("20 seconds"))
+}, Effect.timeout("1 minute"))
 
 const Store = Layer.mergeAll(Resources.layer, Feed.layer).pipe(
   Layer.provideMerge(KeyRing.layerEphemeral),
@@ -48,7 +48,7 @@ layer(Store, { excludeTestServices: true })("change feed", (it) => {
       const shows = (entry: string) =>
         Effect.sleep("10 millis").pipe(
           Effect.repeat({ until: () => seen.includes(entry) }),
-          Effect.timeout("20 seconds")
+          Effect.timeout("1 minute")
         )
       yield* shows("shop@1")
       yield* resources.write(org.id, [change], actor)

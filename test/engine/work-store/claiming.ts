@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { uuid } from "#test/setup/fixtures.ts"
-import { gone, type It, leaseMs, only, ready, result, setting, uidsOf } from "./setting.ts"
+import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 
 export const claimingTests = (it: It): void => {
   it.effect("what is created is due at once and comes with all a run needs to know", () =>
@@ -50,8 +50,8 @@ export const claimingTests = (it: It): void => {
       const changed = yield* make()
       const priority = (uid: string) => (uid === retried ? 1 : 2)
       const all = yield* claim()
-      yield* work.record(all.map((one) => result(one, { dueIn: 1_000, priority: priority(one.uid) })))
-      yield* store.advance(5_000)
+      yield* work.record(all.map((one) => result(one, { dueIn: 0, priority: priority(one.uid) })))
+      yield* store.advance(1)
       yield* store.update(orgId, changed, { size: 2 })
       assert.deepStrictEqual(yield* claimUids(1), [changed])
       assert.deepStrictEqual(yield* claimUids(1), [retried])
@@ -90,7 +90,7 @@ export const claimingTests = (it: It): void => {
       const last = only(yield* claim())
       assert.strictEqual(last.uid, routine)
       assert.isAtLeast(last.lateBy, 5_000)
-      assert.isBelow(last.lateBy, 10_000)
+      assert.isBelow(last.lateBy, 5_000 + slack)
     })
   )
 
@@ -186,9 +186,9 @@ export const claimingTests = (it: It): void => {
       const first = only(yield* claim())
       assert.lengthOf(yield* claim(), 0)
       assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs)))
-      yield* store.advance(leaseMs - 5_000)
+      yield* store.advance(leaseMs - slack)
       assert.lengthOf(yield* claim(), 0)
-      yield* store.advance(6_000)
+      yield* store.advance(slack + 1)
       const second = only(yield* claim())
       assert.strictEqual(second.uid, uid)
       assert.isTrue(second.token > first.token)
@@ -202,11 +202,11 @@ export const claimingTests = (it: It): void => {
       yield* make()
       const [kept, lost] = yield* claim()
       yield* work.record([result(lost!)])
-      yield* store.advance(leaseMs - 5_000)
+      yield* store.advance(leaseMs - slack)
       assert.deepStrictEqual(uidsOf(yield* work.heartbeat([kept!, lost!], leaseMs)), [kept!.uid])
-      yield* store.advance(leaseMs - 5_000)
+      yield* store.advance(leaseMs - slack)
       assert.lengthOf(yield* claim(), 0)
-      yield* store.advance(6_000)
+      yield* store.advance(slack + 1)
       assert.lengthOf(yield* claim(), 1)
       assert.deepStrictEqual(yield* work.heartbeat([kept!], leaseMs), [])
       assert.deepStrictEqual(yield* work.heartbeat([], leaseMs), [])
@@ -287,9 +287,10 @@ export const claimingTests = (it: It): void => {
       yield* make()
       assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn([kind])), 0)
       const [first, second] = yield* claim()
-      yield* work.record([result(first!, { dueIn: 20_000 }), result(second!, { dueIn: 40_000, priority: 0 })])
-      assert.approximately(Option.getOrThrow(yield* work.nextDueIn([kind])), 20_000, 2_000)
-      yield* store.advance(21_000)
+      const dueIn = 5 * slack
+      yield* work.record([result(first!, { dueIn }), result(second!, { dueIn: 2 * dueIn, priority: 0 })])
+      assert.approximately(Option.getOrThrow(yield* work.nextDueIn([kind])), dueIn, slack)
+      yield* store.advance(dueIn + 1)
       assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn([kind, "Unknown"])), 0)
     })
   )
@@ -299,10 +300,10 @@ export const claimingTests = (it: It): void => {
       const { work, store, kind, make, claim } = yield* setting
       for (let i = 0; i < 3; i++) yield* make()
       yield* work.record([result((yield* claim(1))[0]!)])
-      yield* store.advance(3_000)
+      yield* store.advance(5 * slack)
       const mine = (yield* work.stats).find((one) => one.kind === kind)
       assert.deepInclude(mine, { depth: 3, due: 2 })
-      assert.approximately(mine?.oldestDueMs ?? 0, 3_000, 2_000)
+      assert.approximately(mine?.oldestDueMs ?? 0, 5 * slack, slack)
     })
   )
 }

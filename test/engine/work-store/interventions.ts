@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { PauseTarget } from "#src/store/Interventions.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { type It, only, result, setting } from "./setting.ts"
+import { type It, only, result, setting, slack } from "./setting.ts"
 
 export const interventionTests = (it: It): void => {
   it.effect("deletion asked for during a run is not overwritten by what the run records", () =>
@@ -70,11 +70,11 @@ export const interventionTests = (it: It): void => {
         assert.isNull(resumed.paused, target.scope)
         yield* work.record([result(resumed)])
       }
-      yield* store.pause(orgId, targets[0]!, 60_000)
+      yield* store.pause(orgId, targets[0]!, 5 * slack)
       const limited = only(yield* claim())
-      assert.approximately(limited.paused?.endsIn ?? 0, 60_000, 2_000)
-      yield* work.record([result(limited, { dueIn: 61_000 })])
-      yield* store.advance(61_001)
+      assert.approximately(limited.paused?.endsIn ?? 0, 5 * slack, slack)
+      yield* work.record([result(limited, { dueIn: 6 * slack })])
+      yield* store.advance(6 * slack + 1)
       assert.isNull(only(yield* claim()).paused)
     })
   )

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Claimed } from "#src/engine/WorkStore.ts"
-import { gone, type It, leaseMs, only, ready, result, setting, uidsOf } from "./setting.ts"
+import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 
 export const resultTests = (it: It): void => {
   it.effect("a result is stored, gives the lease back and says when it is due again", () =>
@@ -14,7 +14,7 @@ export const resultTests = (it: It): void => {
       const before = yield* stored(uid)
       const kept = yield* work.record([
         result(claimed, {
-          dueIn: 10_000,
+          dueIn: 5 * slack,
           attempt: 3,
           lastError: "It burns",
           change: { ...ready(claimed), status: null, phase: "provisioning", settled: false }
@@ -29,13 +29,13 @@ export const resultTests = (it: It): void => {
       assert.isFalse(queued?.leased)
       assert.strictEqual(queued?.attempt, 3)
       assert.strictEqual(queued?.lastError, "It burns")
-      assert.approximately(queued?.dueIn ?? 0, 10_000, 2_000)
+      assert.approximately(queued?.dueIn ?? 0, 5 * slack, slack)
       assert.lengthOf(yield* claim(), 0)
-      yield* store.advance(10_001)
+      yield* store.advance(5 * slack + 1)
       const again = only(yield* claim())
       assert.strictEqual(again.attempt, 3)
       assert.strictEqual(again.phase, "provisioning")
-      assert.isAtLeast(again.phaseAge, 10_000)
+      assert.isAtLeast(again.phaseAge, 5 * slack)
     })
   )
 
@@ -48,12 +48,12 @@ export const resultTests = (it: It): void => {
       const settled = only(yield* claim())
       assert.isTrue(settled.settled)
       assert.deepStrictEqual(yield* settled.reported, { conditions: [], differences: [] })
-      assert.lengthOf(yield* work.record([result(settled, { dueIn: 5_000, change: undefined })]), 1)
+      assert.lengthOf(yield* work.record([result(settled, { dueIn: slack, change: undefined })]), 1)
       const after = yield* stored(uid)
       assert.deepStrictEqual(after.resource, before.resource)
       assert.isFalse(after.work?.leased)
       assert.lengthOf(yield* claim(), 0)
-      yield* store.advance(5_001)
+      yield* store.advance(slack + 1)
       assert.lengthOf(yield* claim(), 1)
     })
   )
