@@ -114,7 +114,8 @@ export const setUsers = (
 
 type Send = (...words: ReadonlyArray<string>) => Promise<unknown>
 
-const timeLimit = "3 seconds"
+/** This process may stand still for a moment itself, on a machine that is busy. */
+const timeLimit = "5 seconds"
 
 /** Opens a connection, says what `body` says and closes it. The client is loaded on first use: it is large. */
 const ask = <A>(
@@ -128,7 +129,7 @@ const ask = <A>(
         RESP: 2,
         username: controlUser,
         password: Redacted.value(password),
-        socket: { path: socket, tls: false, reconnectStrategy: false, connectTimeout: 2_000 },
+        socket: { path: socket, tls: false, reconnectStrategy: false, connectTimeout: 5_000 },
         disableClientInfo: true,
         disableOfflineQueue: false,
         maintNotifications: "disabled"
