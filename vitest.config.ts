@@ -6,8 +6,9 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/setup/global.ts"],
-    testTimeout: 120_000,
-    hookTimeout: 180_000,
+    // They end what hangs. A slow machine may take its time.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     // Tests wait for servers now and then, so one more than there are cores; all share one Postgres.
     maxWorkers: Math.min(6, availableParallelism() + 1),
     sequence: { sequencer: SlowFirst }

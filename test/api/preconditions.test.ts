@@ -5,6 +5,15 @@ import { Plane, testPlane } from "#test/setup/control-plane.ts"
 const projects = "/v1/orgs/main/projects"
 const stale = { "if-match": '"1"' }
 
+/** The engine's report gives what it is about a revision of its own. */
+const settled = Effect.fnUntraced(function* (project: string, kind: string) {
+  const { call } = yield* Plane
+  yield* call("GET", `/v1/orgs/main/resources?project=${project}&kind=${kind}&ready=true`).pipe(
+    Effect.repeat({ until: ({ body }): boolean => body.items.length > 0 }),
+    Effect.timeout("1 minute")
+  )
+})
+
 layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("If-Match", (it) => {
   it.effect("is honoured by every change of something that is there", () =>
     Effect.gen(function* () {
@@ -53,15 +62,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("If-Matc
       const env = `${projects}/versions/env`
       assert.isNull((yield* call("GET", env)).headers.get("etag"))
       yield* call("PUT", env, { body: { vars: [{ key: "A", value: "1" }] } })
-      // The engine's report of the set gives it a revision of its own.
-      const settled = yield* call(
-        "GET",
-        "/v1/orgs/main/resources?project=versions&kind=EnvVariables&ready=true"
-      ).pipe(
-        Effect.repeat({ until: ({ body }): boolean => body.items.length > 0 }),
-        Effect.timeout("20 seconds")
-      )
-      assert.strictEqual(settled.status, 200)
+      yield* settled("versions", "EnvVariables")
       const etag = (yield* call("GET", env)).headers.get("etag") ?? ""
       const set = (value: string) =>
         call("PUT", env, {
@@ -81,6 +82,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("If-Matc
       const made = yield* call("POST", `${projects}/racing/caches`, {
         body: { name: "one", sku: "cache-n1", region: "local" }
       })
+      yield* settled("racing", "Cache")
       const path = `${projects}/racing/caches/${made.body.id}`
       const etag = (yield* call("GET", path)).headers.get("etag") ?? ""
       const changes = [{ sku: "cache-s1" }, { evictionPolicy: "noeviction" }]

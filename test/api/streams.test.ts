@@ -12,7 +12,7 @@ const plane = testPlane({ containerSocket: "none" }).pipe(
 
 const watch = "/v1/orgs/main/resources/watch"
 
-layer(plane, { excludeTestServices: true, timeout: "1 minute" })("streams", (it) => {
+layer(plane, { excludeTestServices: true })("streams", (it) => {
   it.effect(
     "are bound for each credential and for each organization, with one answer for who comes too late",
     () =>
@@ -53,7 +53,7 @@ layer(plane, { excludeTestServices: true, timeout: "1 minute" })("streams", (it)
               if (status === 200) return status
               yield* Effect.sleep("50 millis")
             }
-          }).pipe(Effect.timeoutOption("20 seconds"))
+          }).pipe(Effect.timeoutOption("1 minute"))
           assert.strictEqual(again._tag, "Some")
         }
       })

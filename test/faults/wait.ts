@@ -5,7 +5,7 @@ export const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve
 export const until = async <A>(
   label: string,
   look: () => Promise<A | undefined | false> | A | undefined | false,
-  seconds = 90
+  seconds = 240
 ): Promise<A> => {
   const deadline = performance.now() + seconds * 1000
   let trouble: unknown

@@ -22,6 +22,8 @@ const program = fileURLToPath(new URL("./main.ts", import.meta.url))
 export interface EngineProcess {
   readonly name: string
   readonly signal: (signal: NodeJS.Signals) => void
+  /** Whether a signal has stopped all of it. */
+  readonly stopped: () => boolean
   /** Kills it and waits until it is gone. */
   readonly kill: () => Promise<void>
   readonly alive: () => boolean
@@ -55,6 +57,11 @@ const start = (settings: Settings, preload: string | undefined): EngineProcess =
   return {
     name: settings.name,
     signal: (signal) => void child.kill(signal),
+    stopped: () =>
+      fs
+        .readdirSync(`/proc/${child.pid}/task`)
+        // What comes before it is the name of the program, which may hold anything.
+        .every((task) => /^.*\) T/s.test(fs.readFileSync(`/proc/${child.pid}/task/${task}/stat`, "utf8"))),
     kill: () => {
       child.kill("SIGKILL")
       return gone
@@ -68,10 +75,16 @@ export interface WorldOptions {
   /** Off: the place takes writes from anybody. */
   readonly fenced?: boolean
   readonly driftMs?: number
+  /** Where nobody is stopped on purpose, a lease is longer than any pause that a busy machine makes. */
+  readonly leaseMs?: number
 }
 
 /** Everything ends with the scope. */
-export const engineWorld = Effect.fn(function* ({ fenced = true, driftMs = 3_600_000 }: WorldOptions = {}) {
+export const engineWorld = Effect.fn(function* ({
+  fenced = true,
+  driftMs = 3_600_000,
+  leaseMs = 2_000
+}: WorldOptions = {}) {
   const url = yield* emptyDatabase
   yield* migrate(url)
   const services = yield* Layer.build(
@@ -118,7 +131,7 @@ export const engineWorld = Effect.fn(function* ({ fenced = true, driftMs = 3_600
     things,
     start: (name: string, preload?: string, settings: Partial<Settings> = {}) => {
       const databaseUrl = Redacted.value(url)
-      const times = { leaseMs: 2_000, heartbeatMs: 500, pollMs: 500 }
+      const times = { leaseMs, heartbeatMs: 500, pollMs: 500 }
       const started = start(
         { name, databaseUrl, place: file, fenced, driftMs, concurrency: 64, ...times, ...settings },
         preload
