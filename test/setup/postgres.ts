@@ -16,16 +16,28 @@ export interface TemporaryPostgres {
   readonly restart: (how: "fast" | "immediate" | "kill") => Promise<void>
 }
 
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
+/** Above the ports of managed servers, and below those that systems hand out to whoever asks for any. */
+const [firstPort, portsOfWorker, portBlocks] = [30_000, 300, 9]
+let portsTried = Math.floor(Math.random() * portsOfWorker)
+
+/**
+ * A port that nobody listens on, and that nobody else will be given until it is used: each worker of the tests has its
+ * own, and takes them in turn.
+ */
+export const freePort = async (): Promise<number> => {
+  const block = Number(process.env["VITEST_POOL_ID"] ?? 0) % portBlocks
+  for (let tries = 0; tries < portsOfWorker; tries++) {
+    const port = firstPort + block * portsOfWorker + (portsTried++ % portsOfWorker)
+    if (await isFree(port)) return port
+  }
+  throw new Error(`every port of block ${block} is taken`)
+}
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
     const server = net.createServer()
-    server.once("error", reject)
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      server.close(() =>
-        address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no port"))
-      )
-    })
+    server.once("error", () => resolve(false))
+    server.listen(port, "0.0.0.0", () => server.close(() => resolve(true)))
   })
 
 /**
