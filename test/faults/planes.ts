@@ -6,8 +6,8 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
-import { processesNaming } from "#test/setup/caches.ts"
 import { freePort, startPostgres } from "#test/setup/postgres.ts"
+import { sweep } from "#test/setup/processes.ts"
 import { until } from "./wait.ts"
 
 const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
@@ -95,7 +95,12 @@ export const makePlane = async (
     call: async (method, target, body, timeoutMs = 60_000) => {
       const response = await fetch(`http://127.0.0.1:${port}${target}`, {
         method,
-        headers: { authorization: `Bearer ${token()}`, "content-type": "application/json" },
+        headers: {
+          authorization: `Bearer ${token()}`,
+          "content-type": "application/json",
+          // One that was kept open may be closed by the server at the moment at which the next request is sent.
+          connection: "close"
+        },
         signal: AbortSignal.timeout(timeoutMs),
         ...(body === undefined ? {} : { body: JSON.stringify(body) })
       })
@@ -120,14 +125,7 @@ export const planesWorld = Effect.acquireRelease(
   ({ base, store, planes }) =>
     Effect.promise(async () => {
       await Promise.all(planes.map((plane) => plane.kill("SIGKILL")))
-      for (const { pid } of processesNaming(base)) {
-        try {
-          process.kill(pid, "SIGKILL")
-        } catch {
-          // Children of a server that was just killed end by themselves.
-        }
-      }
+      await sweep(base)
       store.stop()
-      fs.rmSync(base, { recursive: true, force: true, maxRetries: 10 })
     })
 )

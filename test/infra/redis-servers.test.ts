@@ -29,6 +29,7 @@ import {
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { killNaming } from "#test/setup/processes.ts"
 
 const password = `first-${uuid()}`
 const settingsFor = (secret: string, values: Partial<RedisSettings> = {}): RedisSettings => ({
@@ -88,7 +89,7 @@ const pidOf = (server: { readonly process: { readonly _tag: string; readonly pid
 
 const killed = Effect.fn(function* (world: CacheWorld, target: RedisTarget) {
   const folder = folderOf(world, target)
-  for (const { pid } of processesNaming(folder)) process.kill(pid, "SIGKILL")
+  killNaming(folder)
   while (processesNaming(folder).length > 0) yield* Effect.sleep(10)
 })
 

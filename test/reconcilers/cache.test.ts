@@ -26,6 +26,7 @@ import {
 import { uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { killNaming } from "#test/setup/processes.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 const changed = (resource: CacheResource, values: Partial<CacheSpec>): CacheResource => ({
@@ -210,7 +211,7 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
         )
     }
   ],
-  timeoutMs: 120_000
+  timeoutMs: 600_000
 })
 
 reconcilerSuite<CacheWorld, CacheSpec, unknown>({
@@ -235,13 +236,13 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
       disturb: onDisk((folder) => fs.mkdirSync(path.join(folder, "appendonlydir")))
     }
   ],
-  timeoutMs: 120_000
+  timeoutMs: 600_000
 })
 
 const killed = (world: CacheWorld, resource: CacheResource) =>
   Effect.gen(function* () {
     const marker = folderOf(world, resource)
-    for (const { pid } of processesNaming(marker)) process.kill(pid, "SIGKILL")
+    killNaming(marker)
     while (processesNaming(marker).length > 0) yield* Effect.sleep(10)
   })
 

@@ -20,6 +20,9 @@ import { RedisServers } from "#src/infra/RedisServers.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { uuid } from "./fixtures.ts"
 import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { processesNaming, sweep } from "./processes.ts"
+
+export { processesNaming }
 
 export interface CacheWorld {
   readonly dataDir: string
@@ -34,11 +37,7 @@ export const cacheWorld: Effect.Effect<CacheWorld, never, Scope.Scope> = Effect.
     dataDir: fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-")),
     secrets: memorySecrets()
   })),
-  ({ dataDir }) =>
-    Effect.sync(() => {
-      for (const { pid } of processesNaming(dataDir)) process.kill(pid, "SIGKILL")
-      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
-    })
+  ({ dataDir }) => Effect.promise(() => sweep(dataDir))
 )
 
 /** A control plane's adapters over the world, built anew each time. */
@@ -211,19 +210,3 @@ export const reservations = ({ dataDir }: CacheWorld) => {
     owner: fs.readlinkSync(path.join(folder, port))
   }))
 }
-
-/** Processes whose command line holds `text`. */
-export const processesNaming = (
-  text: string
-): ReadonlyArray<{ readonly pid: number; readonly line: string }> =>
-  fs.readdirSync("/proc").flatMap((name) => {
-    const pid = Number(name)
-    if (!Number.isInteger(pid) || pid === process.pid) return []
-    try {
-      const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")
-      return line.includes(text) ? [{ pid, line }] : []
-    } catch {
-      // It ended while the list was read.
-      return []
-    }
-  })

@@ -15,9 +15,9 @@ import { digestOf } from "#src/access/Access.ts"
 import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { controlPlane, FirstStart } from "#src/main.ts"
-import { processesNaming } from "./caches.ts"
 import { emptyDatabase } from "./database.ts"
 import { freePort } from "./postgres.ts"
+import { sweep } from "./processes.ts"
 
 export interface Answer {
   readonly status: number
@@ -66,17 +66,7 @@ export class Plane extends Context.Service<
 
 const folder = Effect.acquireRelease(
   Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
-  (dataDir) =>
-    Effect.sync(() => {
-      for (const { pid } of processesNaming(dataDir)) {
-        try {
-          process.kill(pid, "SIGKILL")
-        } catch {
-          // Children of a server that was just killed end by themselves.
-        }
-      }
-      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 10 })
-    })
+  (dataDir) => Effect.promise(() => sweep(dataDir))
 )
 
 export const testPlane = (settings: Partial<Settings> = {}) =>

@@ -14,10 +14,14 @@ export const emptyDatabase = Effect.gen(function* () {
   const name = `test_${process.pid}_${Math.random().toString(36).slice(2)}`
   const admin = (statement: string) =>
     Effect.scoped(
-      Effect.flatMap(PgClient.makeClient({ url: Redacted.make(server.href) }), (sql) => sql.unsafe(statement))
-    ).pipe(Effect.provide(Reactivity.layer), Effect.orDie)
-  yield* Effect.acquireRelease(admin(`create database ${name}`), () =>
-    admin(`drop database if exists ${name} with (force)`)
+      Effect.flatMap(
+        PgClient.makeClient({ url: Redacted.make(server.href), connectTimeout: "1 minute" }),
+        (sql) => sql.unsafe(statement)
+      )
+    ).pipe(Effect.provide(Reactivity.layer))
+  yield* Effect.acquireRelease(Effect.orDie(admin(`create database ${name}`)), () =>
+    // The server waits no longer than five seconds for the connections that it ends.
+    admin(`drop database if exists ${name} with (force)`).pipe(Effect.retry({ times: 10 }), Effect.orDie)
   )
   const url = new URL(server)
   url.pathname = `/${name}`

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import postgres from "postgres"
 import * as database from "#reconcilers/database.ts"
@@ -19,9 +20,9 @@ import { Hydrations } from "#src/infra/Hydrations.ts"
 import { tellServer } from "#src/infra/PostgresControl.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
-import { processesNaming } from "./caches.ts"
 import { uuid } from "./fixtures.ts"
 import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { processesNaming, sweep } from "./processes.ts"
 
 export interface DatabaseWorld {
   readonly dataDir: string
@@ -52,17 +53,7 @@ export const databaseWorld: Effect.Effect<DatabaseWorld, never, Scope.Scope> = E
     dataDir: fs.mkdtempSync(path.join(worldsFolder(), "svc-test-")),
     secrets: memorySecrets()
   })),
-  ({ dataDir }) =>
-    Effect.sync(() => {
-      for (const { pid } of processesNaming(dataDir)) {
-        try {
-          process.kill(pid, "SIGKILL")
-        } catch {
-          // Children of a server that was just killed end by themselves.
-        }
-      }
-      fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 10 })
-    })
+  ({ dataDir }) => Effect.promise(() => sweep(dataDir))
 )
 
 export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
@@ -154,7 +145,7 @@ export const asApplication = <A>(
         password: options.password ?? passwordOf(world, resource),
         ssl: options.ssl ?? { ca, rejectUnauthorized: true },
         max: 1,
-        connect_timeout: 5,
+        connect_timeout: 30,
         fetch_types: false,
         onnotice: () => {}
       })
@@ -174,9 +165,10 @@ export const databaseSnapshot = (world: DatabaseWorld, resource: DatabaseResourc
       text
         .replaceAll(world.dataDir, "DATA")
         .replaceAll(resource.uid, "UID")
-        .replaceAll(String(server.port), "PORT")
         .replaceAll(/server-[0-9a-f]+\.pem/g, "CERTIFICATE")
         .replaceAll(/[0-9a-f]{32}/g, "DIGEST")
+        // The last one, and as a whole word: a digest, or a size, may hold the same digits.
+        .replaceAll(new RegExp(`\\b${server.port}\\b`, "g"), "PORT")
     const live = server.process._tag === "Running" ? server.process.live : undefined
     const signsIn = yield* asApplication(
       world,
@@ -190,12 +182,24 @@ export const databaseSnapshot = (world: DatabaseWorld, resource: DatabaseResourc
     }
   })
 
-export const databaseRemains = (world: DatabaseWorld, { uid }: DatabaseResource) =>
-  Effect.sync(() => [
-    ...[folderOf(world, { uid })].filter((file) => fs.existsSync(file)),
-    ...fs
-      .readdirSync(path.join(world.dataDir, "ports"))
-      .filter((port) => fs.readlinkSync(path.join(world.dataDir, "ports", port)) === uid)
-      .map((port) => `port ${port}`),
-    ...processesNaming(uid).map(({ pid }) => `process ${pid}`)
-  ])
+export const databaseRemains = (world: DatabaseWorld, { uid }: { readonly uid: string }) =>
+  Effect.gen(function* () {
+    const folder = folderOf(world, { uid })
+    const left = [
+      ...[folder].filter((file) => fs.existsSync(file)),
+      ...fs
+        .readdirSync(path.join(world.dataDir, "ports"))
+        .filter((port) => fs.readlinkSync(path.join(world.dataDir, "ports", port)) === uid)
+        .map((port) => `port ${port}`)
+    ]
+    // What a server that was killed had begun, such as copying a segment of its log, ends by itself soon after it.
+    if (left.length === 0) yield* endOfProcesses(uid)
+    return [...left, ...processesNaming(uid).map(({ pid, line }) => `process ${pid}: ${line}`)]
+  })
+
+/** Until no process names it, or for some seconds: whoever asks sees what is left then. */
+const endOfProcesses = (text: string) =>
+  Effect.sync(() => processesNaming(text).length === 0).pipe(
+    Effect.repeat({ until: (none) => none, schedule: Schedule.spaced("50 millis") }),
+    Effect.timeoutOption("20 seconds")
+  )

@@ -1,0 +1,56 @@
+/** Processes of this machine, by what their command lines say, and how tests end those that they leave behind. */
+import * as fs from "node:fs"
+import { codeOf } from "#src/infra/error-code.ts"
+
+/** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
+export const processesNaming = (
+  text: string
+): ReadonlyArray<{ readonly pid: number; readonly line: string }> =>
+  fs.readdirSync("/proc").flatMap((name) => {
+    const pid = Number(name)
+    if (!Number.isInteger(pid) || pid === process.pid) return []
+    try {
+      const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")
+      return line.includes(text) ? [{ pid, line }] : []
+    } catch {
+      // It ended while the list was read.
+      return []
+    }
+  })
+
+/** A process that has ended since it was found needs no signal. */
+export const signal = (pid: number, name: NodeJS.Signals): void => {
+  try {
+    process.kill(pid, name)
+  } catch (error) {
+    if (codeOf(error) !== "ESRCH") throw error
+  }
+}
+
+/** Kills whatever names `text`, as a fault would. */
+export const killNaming = (text: string): void => {
+  for (const { pid } of processesNaming(text)) signal(pid, "SIGKILL")
+}
+
+/**
+ * Ends whatever names a folder, and removes the folder. Postgres is told to end at once: one that is killed leaves its
+ * shared memory behind, which is a megabyte of /dev/shm (a container has 64 of them) and one of the 4096 segments of
+ * the system, until the machine starts anew.
+ */
+export const sweep = async (folder: string): Promise<void> => {
+  const told = new Set<number>()
+  for (const began = performance.now(); ; await new Promise((resolve) => setTimeout(resolve, 20))) {
+    const left = processesNaming(folder)
+    const waited = performance.now() - began
+    if (left.length === 0 || waited > 30_000) break
+    for (const { pid, line } of left) {
+      if (/\/postgres -D /.test(line) && waited < 15_000) {
+        if (told.has(pid)) continue
+        told.add(pid)
+        signal(pid, "SIGQUIT")
+        signal(pid, "SIGCONT")
+      } else signal(pid, "SIGKILL")
+    }
+  }
+  fs.rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
+}
