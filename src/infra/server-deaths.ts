@@ -13,22 +13,27 @@ const pidFiles = { databases: path.join("data", "postmaster.pid"), caches: pidNa
 const atOnce = 32
 
 /**
- * Each look answers which servers, by the resource that they belong to, have ended since the one before. Whether a
- * server should run is not known here: an orderly stop is an end as well.
+ * Each look answers which servers, by the resource that they belong to, have ended since the one before; the first one,
+ * which have ended and left their pid file, so that an end is noticed that came before it. Whether a server should run
+ * is not known here: an orderly stop is an end as well.
  */
 export const makeServerDeaths = (dataDir: string) => {
-  let alive: ReadonlySet<string> = new Set()
+  let alive: ReadonlySet<string> | undefined
   return Effect.gen(function* () {
+    const named = new Set<string>()
     const now = new Set<string>()
     yield* Effect.forEach(
       yield* serverFiles(dataDir, pidFiles),
       ({ server, file }) =>
-        Effect.map(pidIn(file), (pid) => {
-          if (pid !== undefined && exists(pid)) now.add(server)
+        Effect.promise(async () => {
+          const pid = await pidIn(file)
+          if (pid === undefined) return
+          named.add(server)
+          if (await exists(pid)) now.add(server)
         }),
       { concurrency: atOnce, discard: true }
     )
-    const ended = [...alive].filter((name) => !now.has(name))
+    const ended = [...(alive ?? named)].filter((name) => !now.has(name))
     alive = now
     return [...new Set(ended.map(resourceOf))].filter(looksLikeUid)
   })
@@ -37,16 +42,15 @@ export const makeServerDeaths = (dataDir: string) => {
 /** Standbys have the name of their primary and a number. */
 const resourceOf = (name: string) => name.slice(0, 36)
 
-const pidIn = (file: string) =>
-  Effect.map(
-    Effect.promise(() => fs.readFile(file, "utf8").catch(() => "")),
-    (text) => {
-      const pid = Number.parseInt(text, 10)
-      return pid > 1 ? pid : undefined
-    }
-  )
+const pidIn = async (file: string) => {
+  const pid = Number.parseInt(await fs.readFile(file, "utf8").catch(() => ""), 10)
+  return pid > 1 ? pid : undefined
+}
 
-const exists = (pid: number): boolean => {
+const exists = async (pid: number): Promise<boolean> => {
+  // A dead process whose exit nobody has read can be sent signals, and has no command line.
+  if (process.platform === "linux")
+    return (await fs.readFile(`/proc/${pid}/cmdline`).catch(() => "")).length > 0
   try {
     return process.kill(pid, 0)
   } catch (error) {

@@ -24,8 +24,14 @@ export const layer = Layer.effectDiscard(
     const { engine: sql } = yield* Db
     const { dataDir } = yield* AppConfig
     const deaths = makeServerDeaths(dataDir)
-    yield* deaths.pipe(
-      Effect.flatMap((uids) => (uids.length === 0 ? Effect.void : repeatable(wake(sql, uids)))),
+    /** Whose end is not stored yet: while the store is away they stay here. */
+    const ended = new Set<string>()
+    yield* Effect.gen(function* () {
+      for (const uid of yield* deaths) ended.add(uid)
+      if (ended.size === 0) return
+      yield* repeatable(wake(sql, [...ended]))
+      ended.clear()
+    }).pipe(
       Effect.repeat(Schedule.spaced(everyLook)),
       (loop) => persistent("see to servers that have ended", loop),
       Effect.forkScoped
