@@ -12,6 +12,8 @@ export interface Received {
 export interface Reply {
   readonly status: number
   readonly afterMs?: number
+  /** The answer comes once this is fulfilled. */
+  readonly when?: Promise<unknown>
   readonly headers?: Record<string, string>
 }
 
@@ -19,8 +21,10 @@ export const receiver = Effect.fnUntraced(function* (
   reply: (request: Received, count: number) => Reply | undefined = () => undefined
 ) {
   const received: Array<Received> = []
+  let begun = 0
   let aborted = 0
   const server = createServer((request, response) => {
+    begun++
     const chunks: Array<Buffer> = []
     request.on("data", (chunk: Buffer) => chunks.push(chunk))
     request.on("end", () => {
@@ -32,9 +36,10 @@ export const receiver = Effect.fnUntraced(function* (
         at: Date.now()
       }
       received.push(one)
-      const { status, afterMs = 0, headers = {} } = reply(one, received.length) ?? { status: 200 }
-      const end = () => response.writeHead(status, headers).end()
-      if (afterMs === 0) end()
+      const { status, afterMs = 0, when, headers = {} } = reply(one, received.length) ?? { status: 200 }
+      const end = () => void response.writeHead(status, headers).end()
+      if (when !== undefined) void when.then(end)
+      else if (afterMs === 0) end()
       else setTimeout(end, afterMs)
     })
     response.on("close", () => {
@@ -53,5 +58,5 @@ export const receiver = Effect.fnUntraced(function* (
   )
   const address = server.address()
   const port = address !== null && typeof address === "object" ? address.port : 0
-  return { origin: `http://127.0.0.1:${port}`, received, aborted: () => aborted }
+  return { origin: `http://127.0.0.1:${port}`, received, begun: () => begun, aborted: () => aborted }
 })

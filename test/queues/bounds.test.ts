@@ -97,7 +97,7 @@ const makeTenant = Effect.fnUntraced(function* (origin: string | undefined) {
 })
 
 const until = (holds: () => boolean) =>
-  Effect.sleep("10 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("30 seconds"))
+  Effect.sleep("10 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("90 seconds"))
 
 /** What the store says that queues hold, beside what they hold. */
 const held = Effect.gen(function* () {
@@ -215,7 +215,7 @@ layer(services({ queueMessages: 10, queueBytes: 2_000, orgMessages: 15, orgBytes
           (${long.uid}::uuid, interval '0', true, null, null),
           (${letters.uid}::uuid, interval '0', false, ${long.uid}::uuid, null)) as v(q, due, failed, source, lease)`
       yield* sql`insert into queue_message (org_id, queue_uid, id, body, due_at, lease_token)
-        select ${tenant.orgId}::uuid, ${long.uid}::uuid, gen_random_uuid(), '1', now() + interval '10 seconds', 7
+        select ${tenant.orgId}::uuid, ${long.uid}::uuid, gen_random_uuid(), '1', now() + interval '30 minutes', 7
         from generate_series(1, 20)`
       const { oldestMessageAt, oldestMessageAgeSeconds, ...counts } = yield* messages.stats(
         tenant.orgId,

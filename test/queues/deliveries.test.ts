@@ -93,7 +93,7 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
       yield* Effect.all(
         Array.from({ length: 8 }, () => claimer),
         { concurrency: 8 }
-      ).pipe(Effect.timeout("20 seconds"))
+      ).pipe(Effect.timeout("90 seconds"))
       assert.sameMembers(
         seen,
         published.map(({ id }) => id)

@@ -78,7 +78,7 @@ it.live("a process that is stopped gives back what it was delivering, for others
         Layer.build(Layer.fresh(consume.layer)),
         Effect.sleep("10 millis").pipe(
           Effect.repeat({ until: () => app.batches.length > 0 }),
-          Effect.timeout("30 seconds")
+          Effect.timeout("90 seconds")
         )
       )
     )
@@ -105,7 +105,7 @@ it.live("a process whose clock is an hour off signs by the clock of the store", 
     yield* Layer.build(Layer.fresh(consume.layer)).pipe(Effect.provide(ahead))
     yield* Effect.sleep("10 millis").pipe(
       Effect.repeat({ until: () => app.batches.length > 0 }),
-      Effect.timeout("30 seconds")
+      Effect.timeout("90 seconds")
     )
     const [batch] = app.batches
     if (batch === undefined) assert.fail("nothing came")

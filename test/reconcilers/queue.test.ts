@@ -126,5 +126,5 @@ reconcilerSuite<World, QueueSpec, unknown>({
       disturb: run("delete from queue where uid = $uid")
     }
   ],
-  settleMs: 10_000
+  settleMs: 60_000
 })

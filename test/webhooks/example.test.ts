@@ -14,7 +14,7 @@ import { deliverer, fixture, happens, stored, subscribe, until } from "./setting
 
 const program = fileURLToPath(new URL("../../examples/webhook-receiver/receiver.ts", import.meta.url))
 
-layer(fixture, { excludeTestServices: true, timeout: "1 minute" })("the example of a receiver", (it) => {
+layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("the example of a receiver", (it) => {
   it.effect("runs as it is, takes what we sign and refuses what somebody else sends", () =>
     Effect.gen(function* () {
       const folder = yield* Effect.acquireRelease(
@@ -44,7 +44,7 @@ layer(fixture, { excludeTestServices: true, timeout: "1 minute" })("the example 
       const output = Effect.sync(() => said.join(""))
       yield* until(output, (text) => text.includes("Listening"))
       const { post } = yield* Outbound
-      const forged = yield* post({ url, headers: {}, body: "{}", timeoutMs: 5000 })
+      const forged = yield* post({ url, headers: {}, body: "{}", timeoutMs: 60_000 })
       assert.strictEqual(forged.status, 401)
       yield* deliverer
       yield* happens(org.id, "budget.alert", { spent: 80 })

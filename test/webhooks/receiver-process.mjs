@@ -2,7 +2,9 @@
 import { appendFileSync, readFileSync } from "node:fs"
 import { createServer } from "node:https"
 
-const [port, certFile, keyFile, log] = process.argv.slice(2)
+const [address, port, certFile, keyFile, log] = process.argv.slice(2)
+// One that was killed may have left half a line.
+appendFileSync(log, "\n")
 createServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, (request, response) => {
   let body = ""
   request.setEncoding("utf8")
@@ -14,4 +16,4 @@ createServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, (requ
     // So that there is a moment between taking and answering in which it can die.
     setTimeout(() => response.writeHead(204).end(), 5)
   })
-}).listen(Number(port), "127.0.0.1", () => console.log("listening"))
+}).listen(Number(port), address, () => console.log("listening"))

@@ -66,13 +66,19 @@ export const happens = Effect.fnUntraced(function* (
 export interface Stored {
   readonly id: string
   readonly state: string
-  readonly attempts: ReadonlyArray<{ readonly statusCode: number | null; readonly error: string | null }>
+  readonly attempts: ReadonlyArray<{
+    readonly startedAt: string
+    readonly durationMs: number
+    readonly statusCode: number | null
+    readonly error: string | null
+  }>
   readonly dueIn: number
+  readonly dueAt: Date
 }
 export const stored = Effect.fnUntraced(function* (webhookId: string) {
   const { engine: sql } = yield* Db
   return yield* sql<Stored>`
-    select id, state, attempts, extract(epoch from due_at - now())::float8 as "dueIn"
+    select id, state, attempts, extract(epoch from due_at - now())::float8 as "dueIn", due_at as "dueAt"
     from webhook_delivery where webhook_id = ${webhookId}::uuid order by seq`
 })
 
@@ -88,13 +94,13 @@ export const until = <A, E, R>(
   holds: (value: A) => boolean
 ): Effect.Effect<A, E, R> =>
   Effect.gen(function* () {
-    for (let looks = 0; looks < 1200; looks++) {
+    for (let looks = 0; looks < 4_800; looks++) {
       const value = yield* self
       if (holds(value)) return value
       yield* Effect.sleep("25 millis")
     }
     return yield* Effect.die(
-      new Error(`it did not come to that in 30 s: ${JSON.stringify(yield* self)?.slice(0, 500)}`)
+      new Error(`it did not come to that in two minutes: ${JSON.stringify(yield* self)?.slice(0, 500)}`)
     )
   })
 
