@@ -5,6 +5,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import { sweep } from "#test/setup/processes.ts"
 
 export const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 
@@ -26,7 +27,7 @@ export interface Running {
   readonly stderr: () => string
   readonly ended: Promise<Outcome>
   /** Waits until a stream holds this. */
-  readonly says: (text: string | RegExp, seconds?: number) => Promise<void>
+  readonly says: (text: string | RegExp) => Promise<void>
 }
 
 export interface User {
@@ -40,6 +41,9 @@ export interface User {
   readonly signIn: (entry: Record<string, unknown>) => void
 }
 
+/** Ends what hangs; a slow machine takes its time. */
+const patienceMs = 240_000
+
 /** Nothing of the machine's own settings reaches the program. */
 const cleanEnv = () =>
   Object.fromEntries(
@@ -50,7 +54,7 @@ const cleanEnv = () =>
   )
 
 export const newUser = Effect.acquireRelease(
-  Effect.sync((): User & { readonly base: string } => {
+  Effect.sync((): User & { readonly base: string; readonly children: ReadonlySet<ChildProcess> } => {
     const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-cli-"))
     // The servers' user walks through it.
     fs.chmodSync(base, 0o755)
@@ -58,12 +62,15 @@ export const newUser = Effect.acquireRelease(
     fs.mkdirSync(cwd)
     const env: Record<string, string> = { ...cleanEnv(), XDG_CONFIG_HOME: path.join(base, "config") }
     const credentialsFile = path.join(base, "config", "svc", "credentials.json")
+    const children = new Set<ChildProcess>()
     const start = (args: ReadonlyArray<string>, options: RunOptions = {}): Running => {
       const child = spawn(process.execPath, [program, ...args], {
         cwd: options.cwd ?? cwd,
         env: { ...env, ...options.env },
         stdio: ["pipe", "pipe", "pipe"]
       })
+      children.add(child)
+      child.once("exit", () => children.delete(child))
       let [stdout, stderr] = ["", ""]
       child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()))
       child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()))
@@ -78,12 +85,15 @@ export const newUser = Effect.acquireRelease(
         ended,
         stdout: () => stdout,
         stderr: () => stderr,
-        says: async (text, seconds = 90) => {
-          const deadline = Date.now() + seconds * 1000
+        says: async (text) => {
+          const deadline = performance.now() + patienceMs
           const said = () =>
             typeof text === "string" ? (stdout + stderr).includes(text) : text.test(stdout + stderr)
           while (!said()) {
-            if (Date.now() > deadline || child.exitCode !== null)
+            const over = child.exitCode !== null || child.signalCode !== null
+            // What it said last may come after its end.
+            if (over) await ended
+            if (!said() && (over || performance.now() > deadline))
               throw new Error(`svc ${args.join(" ")} never said "${text}", but:\n${stdout}${stderr}`)
             await new Promise((resolve) => setTimeout(resolve, 20))
           }
@@ -92,6 +102,7 @@ export const newUser = Effect.acquireRelease(
     }
     return {
       base,
+      children,
       cwd,
       env,
       credentialsFile,
@@ -99,7 +110,7 @@ export const newUser = Effect.acquireRelease(
       svc: (args, options) =>
         Effect.promise(() => start(args, options).ended).pipe(
           Effect.timeoutOrElse({
-            duration: "90 seconds",
+            duration: patienceMs,
             orElse: () => Effect.die(new Error(`svc ${args.join(" ")} does not end`))
           })
         ),
@@ -109,5 +120,9 @@ export const newUser = Effect.acquireRelease(
       }
     }
   }),
-  ({ base }) => Effect.sync(() => fs.rmSync(base, { recursive: true, force: true, maxRetries: 10 }))
+  ({ base, children }) =>
+    Effect.promise(async () => {
+      for (const child of children) child.kill("SIGKILL")
+      await sweep(base)
+    })
 )

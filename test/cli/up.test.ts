@@ -10,6 +10,7 @@ import postgres from "postgres"
 import { processesNaming } from "#test/setup/caches.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { sweep } from "#test/setup/processes.ts"
 import { newUser, type Outcome, type Running } from "./svc.ts"
 
 const serving = "Ctrl-C stops the control plane"
@@ -20,15 +21,10 @@ const newcomer = Effect.gen(function* () {
   const dataDir = path.join(user.cwd, "data")
   const started: Array<Running> = []
   yield* Effect.addFinalizer(() =>
-    Effect.sync(() => {
-      for (const { child } of started) if (child.exitCode === null) child.kill("SIGKILL")
-      for (const { pid } of processesNaming(dataDir)) {
-        try {
-          process.kill(pid, "SIGKILL")
-        } catch {
-          // Children of a server that was just killed end by themselves.
-        }
-      }
+    Effect.promise(async () => {
+      for (const { child } of started) child.kill("SIGKILL")
+      await Promise.all(started.map(({ ended }) => ended))
+      await sweep(dataDir)
     })
   )
   const ports = Effect.promise(async () => {
@@ -127,7 +123,7 @@ it.live(
       assert.deepStrictEqual(processesNaming(dataDir), [])
       assert.isFalse(fs.existsSync(credentialsFile))
     }).pipe(Effect.scoped),
-  240_000
+  900_000
 )
 
 it.live("a taken port is said before anything is made, and the key is shown once it is free", () =>
@@ -203,7 +199,7 @@ it.live(
       }
       assert.isAbove(reached.bootstrapped, 0, "no start was killed after it had stored an owner")
     }),
-  240_000
+  900_000
 )
 
 it.live(

@@ -31,7 +31,7 @@ const start = async (base: string, settings: Record<string, string>) => {
       ...settings
     },
     stdio: ["ignore", "pipe", "pipe"],
-    timeout: 60_000,
+    timeout: 240_000,
     killSignal: "SIGKILL"
   })
   let said = ""
@@ -64,7 +64,7 @@ it.live(
         assert.strictEqual((await up(`${second},${first}`)).code, 0)
       })
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 it.live(
@@ -81,5 +81,5 @@ it.live(
       assert.include(lines.at(-1) ?? "", "state store")
       assert.notInclude(lines.join("\n"), password)
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
