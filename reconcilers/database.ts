@@ -62,12 +62,14 @@ export const layer = register(
         const server = found.value
         const lineage = reachedBy(resource, server)
         const last = server.failedOver
+        const told = resource.status?.failover
         const status: DatabaseStatus = {
           ...care.statusOf(server, resource.status?.server),
           lineage,
           // Until they are looked at again: how far they were tells what a failover may lose.
           ...(resource.status?.replicas === undefined ? {} : { replicas: resource.status.replicas }),
-          ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
+          // The last one is told of when the database is ready again: until then nobody has heard of it.
+          ...(told === undefined ? {} : { failover: told })
         }
         const present = { _tag: "Present" as const, status }
         // What is to be removed needs no comparison, and not the secrets that one would take.
@@ -96,8 +98,12 @@ export const layer = register(
         }
         if (!readiness.ready || faults.length > 0) return seen
         const { replicas: standbys, ...upkeep } = yield* replicas.observe(resource, server)
-        const { replicas: _, ...primary } = status
-        const whole: DatabaseStatus = standbys.length === 0 ? primary : { ...primary, replicas: standbys }
+        const { failover: _, replicas: __, ...primary } = status
+        const whole: DatabaseStatus = {
+          ...primary,
+          ...(standbys.length === 0 ? {} : { replicas: standbys }),
+          ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
+        }
         const remark = yield* remarkOn(resource, whole, seen.remark)
         return { ...seen, status: whole, ...upkeep, ...(remark === undefined ? {} : { remark }) }
       }),

@@ -16,6 +16,7 @@ import {
   folderOf,
   makeDatabase
 } from "./databases.ts"
+import { signal } from "./processes.ts"
 
 let fence = 0n
 /** One run of one control plane, with the next fence. */
@@ -41,7 +42,7 @@ export const asControlPlane = <A, E>(
 export const settle = (
   world: DatabaseWorld,
   resource: DatabaseResource,
-  { settleMs = 60_000, ...options }: Partial<ReplicaOptions> & { readonly settleMs?: number } = {}
+  { settleMs = 240_000, ...options }: Partial<ReplicaOptions> & { readonly settleMs?: number } = {}
 ) => asControlPlane(world, resource, (target, current) => reachGoal(target, current, settleMs), options)
 
 export const seen = (
@@ -90,18 +91,38 @@ const processesOf = (pid: number): ReadonlyArray<number> => {
 
 /** Stops every process of a server where it is; answers what lets them go on. */
 export const freeze = (pid: number): (() => void) => {
+  process.kill(pid, "SIGSTOP")
   // A session that was just ending may be gone before the signal, or before the next one.
-  const signal = (one: number, name: NodeJS.Signals) => {
-    try {
-      process.kill(one, name)
-    } catch (error) {
-      if (one === pid || !(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error
-    }
-  }
   const frozen = processesOf(pid)
   for (const one of frozen) signal(one, "SIGSTOP")
   return () => {
     for (const one of frozen) signal(one, "SIGCONT")
+  }
+}
+
+/**
+ * Kills a server with all its children, and waits until they are gone: one that outlives its main process for a moment
+ * may still write into the folder.
+ */
+export const killServer = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const pid = postmaster(world, resource)
+    // Where it stands it starts no more of them.
+    process.kill(pid, "SIGSTOP")
+    const all = processesOf(pid)
+    for (const one of all) signal(one, "SIGKILL")
+    yield* eventually(
+      "the processes of a server that was killed are gone",
+      Effect.sync(() => !all.some(runs))
+    )
+  })
+
+/** One that nobody has asked for its exit yet is listed, without a command line. */
+const runs = (pid: number): boolean => {
+  try {
+    return fs.readFileSync(`/proc/${pid}/cmdline`, "utf8") !== ""
+  } catch {
+    return false
   }
 }
 
@@ -112,7 +133,7 @@ export const rowsIn = (world: DatabaseWorld, resource: DatabaseResource) =>
   )
 
 /** Until it is true; what fails meanwhile counts as false. */
-export const eventually = (what: string, condition: Effect.Effect<boolean, unknown>, seconds = 60) =>
+export const eventually = (what: string, condition: Effect.Effect<boolean, unknown>, seconds = 180) =>
   condition.pipe(
     Effect.catch(() => Effect.succeed(false)),
     Effect.flatMap((done) => (done ? Effect.succeed(true) : Effect.as(Effect.sleep("100 millis"), false))),
