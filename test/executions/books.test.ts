@@ -17,7 +17,7 @@ const begin = Effect.fnUntraced(function* () {
   return ref
 })
 
-layer(stack, { excludeTestServices: true, timeout: "1 minute" })("runs of executions", (it) => {
+layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("runs of executions", (it) => {
   it.effect(
     "never hold more memory of the host than there is, however many ask at once, and let go of it",
     () =>
@@ -62,7 +62,7 @@ layer(stack, { excludeTestServices: true, timeout: "1 minute" })("runs of execut
       assert.isNull(yield* age)
       yield* logs.follow(ref, "me", 15_000)
       const now = (yield* age) ?? -1
-      assert.isTrue(now >= 0 && now < 10_000, `${now}`)
+      assert.isTrue(now >= 0 && now < 50_000, `${now}`)
       yield* sql`update execution set log_owner_at = log_owner_at - interval '1 minute' where uid = ${ref.uid}`
       assert.isAtLeast((yield* age) ?? 0, 60_000)
     })

@@ -31,7 +31,7 @@ it.live(
             command: sh(script),
             region: "local",
             resources: small,
-            timeoutSeconds: 120,
+            timeoutSeconds: 1_800,
             env: { PATH: "/bin" },
             ...more
           })
@@ -40,7 +40,7 @@ it.live(
         }
         const read = async (id: string) => (await plane.call("GET", `${base}/${id}`)).body
         const ended = async (id: string) => {
-          await until(`the end of ${id}`, async () => (await read(id)).cleanupStatus === "confirmed")
+          await until(`the end of ${id}`, async () => (await read(id)).cleanupStatus === "confirmed", 180)
           return read(id)
         }
         const printed = async (id: string): Promise<string> =>
@@ -89,5 +89,5 @@ it.live(
         assert.strictEqual(engine.podman("ps", "-a", "-q"), "")
       })
     }).pipe(Effect.scoped),
-  240_000
+  900_000
 )

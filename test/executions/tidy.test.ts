@@ -24,7 +24,7 @@ import {
 } from "./world.ts"
 
 const logBytes = 6_000
-const patience = 90_000
+const patience = 300_000
 const loop = { command: sh("while :; do busybox sleep 0.2; done"), env: { PATH: "/bin" } }
 
 const tidily = <A, E, R>(self: Effect.Effect<A, E, R>) =>
@@ -67,7 +67,7 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
           (
             await fetch(`${url}${base}/${id}/logs?follow=true`, {
               headers: { authorization: `Bearer ${apiKey}` },
-              signal: AbortSignal.timeout(30_000)
+              signal: AbortSignal.timeout(120_000)
             })
           ).text()
         )
@@ -97,7 +97,7 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         assert.strictEqual(yield* tidily(retire), 1)
         yield* Effect.gen(function* () {
           while ((yield* read(old)).status !== 404) yield* Effect.sleep("100 millis")
-        }).pipe(Effect.timeout("30 seconds"))
+        }).pipe(Effect.timeout("2 minutes"))
         const [left] = yield* sql(
           `select count(*)::int as count from execution_log where execution_uid = '${old}'`
         )
@@ -127,7 +127,8 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         for (const name of ["before", "stray", "later"]) put(name, label, ...unknown)
         put("foreign")
         put("elsewhere", "svc.installation=0123456789abcdef", ...unknown)
-        assert.strictEqual(yield* tidily(sweep), 1)
+        // The control plane's own may be at it at this very moment, which does the same.
+        assert.isAtMost(yield* tidily(sweep), 1)
         const names = podman("ps", "-a", "--format", "{{.Names}}").split("\n").sort()
         assert.deepStrictEqual(names, ["elsewhere", "foreign", "guest", `svc-${running}`])
         podman("rm", "foreign", "elsewhere", "guest")

@@ -19,14 +19,21 @@ export const executionPlane = (
     Effect.gen(function* () {
       const engine = yield* Containers
       const { socket, registry } = engine
-      const defaults = yield* ExecutionOptions
-      return testPlane({
+      return planeWith(values, {
         containerSocket: socket,
         registries: [registry, "docker.io", "*.pkg.dev"],
         ...settings(engine)
-      }).pipe(Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values })))
+      })
     })
   ).pipe(Layer.provideMerge(Containers.layer))
+
+/** A control plane with times and bounds of its own. */
+export const planeWith = (values: Partial<ExecutionOptions>, settings: Partial<Settings>) =>
+  Layer.unwrap(
+    Effect.map(ExecutionOptions, (defaults) =>
+      testPlane(settings).pipe(Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values })))
+    )
+  )
 
 export const project = "/v1/orgs/main/projects/jobs"
 export const base = `${project}/executions`
@@ -38,11 +45,12 @@ export const makeProject = Effect.gen(function* () {
 
 export const small = { cpus: 0.5, memoryMb: 64 }
 
+/** It has so much time that only those that are given less run out of it. */
 export const create = Effect.fnUntraced(function* (body: object) {
   const { call } = yield* Plane
   const { openImage } = yield* Containers
   const made = yield* call("POST", base, {
-    body: { image: openImage, region: "local", resources: small, timeoutSeconds: 60, ...body }
+    body: { image: openImage, region: "local", resources: small, timeoutSeconds: 1_800, ...body }
   })
   if (made.status !== 202) return yield* Effect.die(new Error(made.text))
   return String(made.body.id)
@@ -61,7 +69,7 @@ export const until = (id: string, holds: (body: Answer["body"]) => boolean, what
       }
     }).pipe(
       Effect.timeoutOrElse({
-        duration: "60 seconds",
+        duration: "2 minutes",
         orElse: () => Effect.die(new Error(`never ${what}: ${JSON.stringify(last)}`))
       })
     )
@@ -71,6 +79,30 @@ export const until = (id: string, holds: (body: Answer["body"]) => boolean, what
 export const ended = (id: string) =>
   until(id, ({ finishedAt, cleanupStatus }) => finishedAt !== null && cleanupStatus === "confirmed", "ended")
 export const isRunning = (id: string) => until(id, ({ status }) => status === "running", "running")
+
+/** As if that had been an hour before: a deadline that counts from then is over, and none had to be waited for. */
+export const anHourAgo = Effect.fnUntraced(function* (
+  id: string,
+  moment: "begun_at" | "turn_at" | "started_at" | "stop_at" | "lost_since",
+  condition = "true"
+) {
+  const { sql } = yield* Plane
+  yield* Effect.gen(function* () {
+    for (;;) {
+      const moved = yield* sql(
+        `update execution set ${moment} = ${moment} - interval '1 hour'
+         where uid = '${id}' and ${moment} is not null and ${condition} returning uid`
+      )
+      if (moved.length > 0) return
+      yield* Effect.sleep("50 millis")
+    }
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: "2 minutes",
+      orElse: () => Effect.die(new Error(`never any ${moment}`))
+    })
+  )
+})
 
 /** What operators are told of it: the condition that matters, with its reason and its sentence. */
 export const readyOf = Effect.fnUntraced(function* (id: string) {
@@ -93,7 +125,7 @@ export const untilReason = (id: string, reason: string) =>
       }
     }).pipe(
       Effect.timeoutOrElse({
-        duration: "30 seconds",
+        duration: "2 minutes",
         orElse: () => Effect.die(new Error(`never ${reason}: ${JSON.stringify(last)}`))
       })
     )
@@ -117,6 +149,17 @@ export const entries = Effect.fnUntraced(function* (id: string) {
   }
   return all
 })
+/** Once it has printed this. One that is said to run may not have come to its first line. */
+export const hasPrinted = (id: string, text: string) =>
+  Effect.gen(function* () {
+    while (!(yield* printed(id)).includes(text)) yield* Effect.sleep("100 millis")
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: "2 minutes",
+      orElse: () => Effect.die(new Error(`never printed: ${text}`))
+    })
+  )
+
 export const printed = (id: string, stream = "stdout") =>
   Effect.map(entries(id), (all) =>
     all

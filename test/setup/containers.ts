@@ -4,11 +4,11 @@
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import * as fs from "node:fs"
+import * as http from "node:http"
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { installPackage } from "#src/infra/setup.ts"
-import { freePort } from "./postgres.ts"
 
 const packages = [
   ["podman", "/usr/bin/podman"],
@@ -16,6 +16,8 @@ const packages = [
   ["conmon", "/usr/bin/conmon"],
   ["containernetworking-plugins", "/usr/lib/cni/bridge"],
   ["iptables", "/usr/sbin/iptables"],
+  ["iproute2", "/usr/bin/ip"],
+  ["python3", "/usr/bin/python3"],
   ["busybox-static", "/bin/busybox"],
   ["docker-registry", "/usr/bin/docker-registry"]
 ] as const
@@ -30,20 +32,8 @@ export const setUpContainers = (say: (line: string) => void): void => {
 
 export const registryUser = "puller"
 export const registryPassword = "pull-Pässword-4711"
-// bcrypt, as docker-registry wants it: made by `python3 -c "import crypt"` once and for all.
-const passwordDigest = () => {
-  const made = spawnSync(
-    "python3",
-    [
-      "-W",
-      "ignore",
-      "-c",
-      "import crypt,sys; print(crypt.crypt(sys.stdin.read(), crypt.mksalt(crypt.METHOD_BLOWFISH)))"
-    ],
-    { input: registryPassword, encoding: "utf8" }
-  )
-  return made.stdout.trim().replace(/^\$2b\$/, "$2y$")
-}
+/** bcrypt, as docker-registry wants it; Debian's Python makes one with crypt.crypt and METHOD_BLOWFISH. */
+const passwordDigest = "$2y$10$mL5sxQz/80cwySJ2VdDZyORg3OOYUCQxxsghUv6t2siQResL071xK"
 
 export interface Engine {
   readonly folder: string
@@ -67,29 +57,36 @@ export interface Engine {
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 const until = async (what: string, holds: () => boolean | Promise<boolean>) => {
-  for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(50)) {
-    if (await Promise.resolve(holds()).catch(() => false)) return
+  for (const deadline = Date.now() + 120_000; Date.now() < deadline; await sleep(50)) {
+    if (await (async () => holds())().catch(() => false)) return
   }
   throw new Error(`never: ${what}`)
 }
 
 const startRegistry = async (folder: string, name: string, secured: boolean) => {
-  const port = await freePort()
   const config = path.join(folder, `${name}.yml`)
   const users = path.join(folder, `${name}.htpasswd`)
-  if (secured) fs.writeFileSync(users, `${registryUser}:${passwordDigest()}\n`)
+  const log = path.join(folder, `${name}.log`)
+  if (secured) fs.writeFileSync(users, `${registryUser}:${passwordDigest}\n`)
+  // A port that it chooses and tells: one that is chosen here, somebody else may take before it does.
   fs.writeFileSync(
     config,
     `version: 0.1
-log: { level: error, accesslog: { disabled: true } }
+log: { level: info, accesslog: { disabled: true } }
 storage: { filesystem: { rootdirectory: ${path.join(folder, "registry")} } }
-http: { addr: "127.0.0.1:${port}" }
+http: { addr: "127.0.0.1:0" }
 ${secured ? `auth: { htpasswd: { realm: test, path: ${users} } }` : ""}
 `
   )
-  const child = spawn("docker-registry", ["serve", config], { stdio: "ignore" })
-  await until("the registry answers", async () => (await fetch(`http://127.0.0.1:${port}/v2/`)).status < 500)
-  return { host: `127.0.0.1:${port}`, child }
+  const out = fs.openSync(log, "a")
+  const child = spawn("docker-registry", ["serve", config], { stdio: ["ignore", out, out] })
+  fs.closeSync(out)
+  const port = () => /listening on 127\.0\.0\.1:(\d+)/.exec(fs.readFileSync(log, "utf8"))?.[1]
+  await until("the registry answers", async () => {
+    const at = port()
+    return at !== undefined && (await fetch(`http://127.0.0.1:${at}/v2/`)).status < 500
+  })
+  return { host: `127.0.0.1:${port()}`, child }
 }
 
 const serve = (args: ReadonlyArray<string>, socket: string, env: NodeJS.ProcessEnv, log: string) => {
@@ -103,6 +100,26 @@ const serve = (args: ReadonlyArray<string>, socket: string, env: NodeJS.ProcessE
   fs.closeSync(out)
   return child
 }
+
+/** A socket may be there before anybody listens. */
+const answersAt = (socketPath: string) =>
+  new Promise<boolean>((resolve) =>
+    http
+      .get({ socketPath, path: "/_ping" }, (response) => {
+        response.resume()
+        resolve(response.statusCode === 200)
+      })
+      .once("error", () => resolve(false))
+  )
+
+/** Where somebody has mounted something in this folder, the innermost first. */
+const mountsIn = (folder: string) =>
+  fs
+    .readFileSync("/proc/mounts", "utf8")
+    .split("\n")
+    .flatMap((line) => line.split(" ")[1] ?? [])
+    .filter((place) => place.startsWith(`${folder}/`))
+    .reverse()
 
 const ended = (child: ChildProcess) =>
   child.exitCode !== null || child.signalCode !== null
@@ -129,7 +146,9 @@ export const containerEngine = Effect.acquireRelease(
       path.join(folder, "containers.conf"),
       `[engine.runtimes]\n${sandbox.name} = ["${program}"]\n`
     )
-    const runtime = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") ? [] : ["--runtime", "runc"]
+    // The other one is Podman's default, and needs the second version of control groups.
+    const hasOther = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") && fs.existsSync("/usr/bin/crun")
+    const runtime = hasOther ? [] : ["--runtime", "runc"]
     const args = [
       ...["--root", path.join(folder, "root"), "--runroot", path.join(folder, "run")],
       ...["--tmpdir", path.join(folder, "tmp"), "--network-config-dir", path.join(folder, "net")],
@@ -146,7 +165,7 @@ export const containerEngine = Effect.acquireRelease(
         cwd: folder,
         encoding: "utf8",
         env,
-        timeout: 60_000
+        timeout: 300_000
       })
       if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
       return done.stdout.trim()
@@ -164,7 +183,7 @@ export const containerEngine = Effect.acquireRelease(
     podman("rmi", "-f", openImage)
     const log = path.join(folder, "podman.log")
     let service = serve(args, socket, env, log)
-    const answers = () => until("the engine answers", () => fs.existsSync(socket))
+    const answers = () => until("the engine answers", () => answersAt(socket))
     await answers()
     const engine: Engine = {
       folder,
@@ -196,8 +215,12 @@ export const containerEngine = Effect.acquireRelease(
         child.kill("SIGKILL")
         await ended(child)
       }
-      spawnSync("umount", ["-R", "-l", path.join(folder, "root", "overlay")], { stdio: "ignore" })
-      fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+      // What watches a container cleans up after its end, and may mount the storage once more.
+      await until("its folder is gone", () => {
+        for (const place of mountsIn(folder)) spawnSync("umount", ["-l", place], { stdio: "ignore" })
+        fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+        return true
+      })
     }
     return { engine, close }
   }),
