@@ -56,7 +56,7 @@ const eventually = <A, E, R>(label: string, self: Effect.Effect<A, E, R>, holds:
       yield* Effect.sleep(20)
     }
   }).pipe(
-    Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => Effect.die(new Error(`never: ${label}`)) })
+    Effect.timeoutOrElse({ duration: "1 minute", orElse: () => Effect.die(new Error(`never: ${label}`)) })
   )
 
 const record = Effect.fn(function* (orgId: string, uid: string) {
@@ -71,14 +71,14 @@ it.live("what is written becomes real, and a second look changes nothing", () =>
       const org = yield* makeOrganization()
       const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
       yield* resources.write(org.id, [change], actor)
-      const settled = yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      const settled = yield* engine.reconcileNow(org.id, change.uid, "1 minute")
       assert.strictEqual(settled._tag, "Settled")
       assert.strictEqual(world.things.get(change.uid), 3)
       const before = yield* record(org.id, change.uid)
       assert.strictEqual(before?.phase, "ready")
       assert.deepStrictEqual(before?.status, { size: 3 })
       world.log.length = 0
-      const again = yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+      const again = yield* engine.reconcileNow(org.id, change.uid, "1 minute")
       assert.strictEqual(again._tag, "Settled")
       assert.deepStrictEqual(
         world.log.map((entry) => entry.what),
@@ -241,7 +241,7 @@ it.live("drift is reported and repaired", () =>
       yield* eventually("made", record(org.id, change.uid), (row) => row?.phase === "ready")
       world.things.set(change.uid, 9)
       // The run that made it may be ending still, and then it is no new look.
-      const look = engine.reconcileNow(org.id, change.uid, "5 seconds")
+      const look = engine.reconcileNow(org.id, change.uid, "1 minute")
       yield* eventually(
         "repaired",
         Effect.map(look, () => world.things.get(change.uid)),
@@ -270,7 +270,7 @@ it.live(
         const readyFor = (reason: string) =>
           eventually(
             `ready for the reason ${reason}`,
-            Effect.andThen(engine.reconcileNow(org.id, change.uid, "5 seconds"), record(org.id, change.uid)),
+            Effect.andThen(engine.reconcileNow(org.id, change.uid, "1 minute"), record(org.id, change.uid)),
             (row) =>
               row?.phase === "ready" &&
               row.conditions.some(
@@ -287,7 +287,7 @@ it.live(
         assert.strictEqual(steps(), before + 1)
         // Nobody asks: it looks again as soon as it said, although it is ready.
         world.asides.set(change.uid, { ...world.asides.get(change.uid), pollAfter: "20 millis" })
-        yield* engine.reconcileNow(org.id, change.uid, "5 seconds")
+        yield* engine.reconcileNow(org.id, change.uid, "1 minute")
         const looks = world.log.length
         yield* eventually(
           "looked at again",

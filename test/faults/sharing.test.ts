@@ -10,7 +10,7 @@ const random = (below: number) => Math.floor(Math.random() * below)
 const share = (names: ReadonlyArray<string>, disturb: (world: World) => Promise<ReadonlySet<string>>) =>
   Effect.gen(function* () {
     // Looked at so often that the processes get in each other's way all the time.
-    const world = yield* engineWorld({ driftMs: 1_000 })
+    const world = yield* engineWorld({ driftMs: 1_000, leaseMs: 10_000 })
     yield* Effect.promise(async () => {
       for (const name of names) world.start(name)
       const spec = () => ({ size: random(1_000), lookMs: random(4), writeMs: random(12) })
@@ -74,7 +74,7 @@ it.live(
       await busy(world, 3_000)
       return new Set()
     }),
-  180_000
+  600_000
 )
 
 it.live(
@@ -87,5 +87,5 @@ it.live(
       await busy(world, 2_000)
       return new Set(["two"])
     }),
-  180_000
+  600_000
 )
