@@ -3,9 +3,12 @@
  *
  * Names are asked for over sockets and not through the operating system's function, of which only a handful can run at
  * a time in a process: a name server that does not answer would hold up everybody else's requests. What no name
- * server knows may be in the machine's own file of hosts, and is then looked up there, two at a time.
+ * server knows may be in the machine's own file of hosts, and is then looked up there, two at a time. Where no name
+ * server answers that file is read here, because the operating system would wait for them once more.
  */
 import { promises as dns } from "node:dns"
+import * as fs from "node:fs/promises"
+import * as net from "node:net"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
@@ -40,6 +43,16 @@ const inHostsFile = (name: string) =>
     })
   )
 
+/** See hosts(5). */
+const writtenInHostsFile = (name: string) =>
+  Effect.promise(async () => {
+    const text = await fs.readFile("/etc/hosts", "utf8").catch(() => "")
+    return text.split("\n").flatMap((line) => {
+      const [address = "", ...names] = line.replace(/#.*/, "").trim().split(/\s+/)
+      return net.isIP(address) !== 0 && names.some((one) => one.toLowerCase() === name) ? [address] : []
+    })
+  })
+
 const absent = new Set(["ENOTFOUND", "ENODATA"])
 
 const resolve = Effect.fnUntraced(function* (name: string) {
@@ -48,6 +61,8 @@ const resolve = Effect.fnUntraced(function* (name: string) {
   if (addresses.length > 0) return addresses
   const codes = answers.flatMap((answer) => (answer._tag === "Failure" ? [answer.failure] : []))
   if (codes.every((code) => absent.has(code) || code === "ECONNREFUSED")) return yield* inHostsFile(name)
+  const written = yield* writtenInHostsFile(name.toLowerCase())
+  if (written.length > 0) return written
   return yield* new NameUnknown({ message: `The name ${name} has no address (${codes.join(", ")})` })
 })
 
