@@ -82,8 +82,10 @@ export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment)
   doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-    where org_id = ${orgId}::uuid and uid in (select uid from candidates) and deleted_at is null and ${gate}
-      and ${afterHeld(sql)}
+    where org_id = ${orgId}::uuid and deleted_at is null and ${gate} and ${afterHeld(sql)}
+      -- A test, and so looked up in a hash. As a condition it is a join, and of rows that were written a moment ago the
+      -- planner expects one: it would compare each with each, which takes longer than a statement may.
+      and (uid in (select uid from candidates)) is true
     returning uid, generation
   ), requeued as (
     update work w set waiting_on = null, ${dueAgain(sql)}

@@ -31,7 +31,7 @@ const count = (orgId: string, condition: "live" | "asked") =>
     return row?.[condition]
   })
 
-layer(Fixture, { excludeTestServices: true, timeout: "1 minute" })("departures", (it) => {
+layer(Fixture, { excludeTestServices: true })("departures", (it) => {
   it.effect(
     "a large organization goes in steps of bounded size, and waits for what the engine has not removed",
     () =>
