@@ -144,7 +144,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
       yield* use
       const after = yield* read.pipe(
         Effect.repeat({ until: ({ at }) => at.getTime() >= before.at.getTime() }),
-        Effect.timeout("10 seconds")
+        Effect.timeout("90 seconds")
       )
       // Thirty days, less what has passed meanwhile.
       assert.isAtLeast(after.days, 29)

@@ -21,7 +21,7 @@ const controlled = Effect.gen(function* () {
     })
   )
   const until = (holds: () => boolean) =>
-    Effect.yieldNow.pipe(Effect.repeat({ until: holds }), Effect.timeout("5 seconds"))
+    Effect.yieldNow.pipe(Effect.repeat({ until: holds }), Effect.timeout("90 seconds"))
   /** Asks, and goes on once the question is taken down. */
   const asking = (question: string) => Effect.forkChild(ask(question), { startImmediately: true })
   return { looks, ask, asking, until }

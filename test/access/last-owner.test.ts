@@ -43,7 +43,7 @@ const overlapping = <A, B, E1, E2, R1, R2>(
     const waiting = engine<{ readonly n: number }>`
       select count(distinct w.pid)::int as n from pg_locks w join pg_locks own on own.pid = w.pid
       where not w.granted and own.database = (select oid from pg_database where datname = current_database())`
-    yield* waiting.pipe(Effect.repeat({ until: ([row]) => row?.n === 1 }), Effect.timeout("10 seconds"))
+    yield* waiting.pipe(Effect.repeat({ until: ([row]) => (row?.n ?? 0) > 0 }), Effect.timeout("10 seconds"))
     yield* Deferred.succeed(end, undefined)
     return [yield* Fiber.join(earlier), yield* Fiber.join(later)] as const
   })

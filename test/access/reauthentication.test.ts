@@ -2,7 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("a proof that is old", (it) => {
+layer(testPlane(), { excludeTestServices: true })("a proof that is old", (it) => {
   it.effect("does not do for what only owners do, and does for everything else", () =>
     Effect.gen(function* () {
       const { call, tenant, sql } = yield* Plane

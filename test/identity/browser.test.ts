@@ -19,6 +19,7 @@ const browser = Effect.acquireRelease(
   Effect.promise(() =>
     chromium.launch({
       executablePath: executablePath ?? "",
+      timeout: 150_000,
       args: [
         "--no-sandbox",
         "--disable-gpu",
@@ -36,7 +37,7 @@ const window = (options: Parameters<Awaited<ReturnType<typeof chromium.launch>>[
     const { url } = yield* Plane
     const open = yield* browser
     const context = yield* Effect.promise(() => open.newContext({ baseURL: url, ...options }))
-    context.setDefaultTimeout(15_000)
+    context.setDefaultTimeout(90_000)
     return context
   })
 
@@ -69,7 +70,7 @@ const focused = (page: Page): Promise<string> =>
   page.evaluate("(document.activeElement?.name || document.activeElement?.textContent || '').trim()")
 /** The cursor waits in this field by itself, without a key or a click. */
 const startsIn = async (page: Page, name: string): Promise<void> => {
-  for (let looks = 0; looks < 200; looks++) {
+  for (let looks = 0; looks < 2_000; looks++) {
     if ((await focused(page)) === name) return
     await page.waitForTimeout(25)
   }
@@ -97,7 +98,7 @@ const fixture = testPlane({
   ]
 })
 
-layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })(
+layer(fixture, { excludeTestServices: true })(
   // Without a browser there is nothing to look with.
   "pages in Chromium",
   (it) => {
@@ -235,7 +236,10 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })(
           yield* other.post("/sign-in/by-mail", { email, next: "" })
           const { link } = yield* mailFor(email, before + 1)
           yield* look(link)
-          yield* Effect.promise(() => page.getByRole("button", { name: "Sign in" }).click())
+          yield* Effect.promise(async () => {
+            await page.getByRole("button", { name: "Sign in" }).click()
+            await page.waitForURL((url) => url.pathname.startsWith("/account"))
+          })
           for (const target of ["/account", "/account/password", "/account/prove"]) yield* look(target)
           assert.deepStrictEqual(faults, [])
         }
@@ -266,6 +270,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })(
           await page.goto(link)
           await page.getByRole("button", { name: "Sign in" }).click()
           await page.getByRole("link", { name: "Not now" }).click()
+          await page.waitForURL((url) => url.pathname === "/invitation")
           assert.deepStrictEqual(await inaccessible(page), [])
           await page.getByRole("button", { name: "Accept the invitation" }).click()
           await page.getByText("Main (main): admin").waitFor()

@@ -22,7 +22,7 @@ const fixture = testPlane({
   oidcProviders: [configured("test", clientSecret), configured("wrong", "not the secret of the client")]
 })
 
-layer(fixture, { excludeTestServices: true, timeout: "2 minutes" })("OpenID Connect", (it) => {
+layer(fixture, { excludeTestServices: true })("OpenID Connect", (it) => {
   const provider = Effect.flatMap(Plane, ({ url }) => identityProvider(port, `${url}${start}/callback`))
   const path = (target: string) => new URL(target).pathname + new URL(target).search
 

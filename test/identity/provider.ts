@@ -87,7 +87,7 @@ export const passProvider = (start: string, issuer: string): Promise<string> => 
     if (left === 0) throw new Error("the provider sends in circles")
     const response = await fetch(target, {
       redirect: "manual",
-      signal: AbortSignal.timeout(10_000),
+      signal: AbortSignal.timeout(60_000),
       headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") }
     })
     for (const cookie of response.headers.getSetCookie()) {

@@ -39,7 +39,7 @@ export const visitor = Effect.gen(function* () {
       const response = await fetch(new URL(target, url), {
         method,
         redirect: "manual",
-        signal: AbortSignal.timeout(20_000),
+        signal: AbortSignal.timeout(90_000),
         headers: {
           ...(cookies.size === 0
             ? {}
@@ -128,12 +128,14 @@ const mailbox = (dataDir: string, to: string): ReadonlyArray<Letter> => {
 /** What has arrived for an address; waits until there are `count`. */
 export const mailsFor = Effect.fn(function* (to: string, count: number) {
   const { dataDir } = yield* Plane
-  for (let looks = 0; looks < 600; looks++) {
-    const found = mailbox(dataDir, to)
-    if (found.length >= count) return found
-    yield* Effect.sleep("25 millis")
-  }
-  return yield* Effect.die(new Error(`no mail number ${count} for ${to} in 15 s`))
+  return yield* Effect.sync(() => mailbox(dataDir, to)).pipe(
+    Effect.tap(() => Effect.sleep("25 millis")),
+    Effect.repeat({ until: (found) => found.length >= count }),
+    Effect.timeoutOrElse({
+      duration: "90 seconds",
+      orElse: () => Effect.die(new Error(`mail number ${count} for ${to} never came`))
+    })
+  )
 })
 
 /** The newest of `count` mails for an address. */
