@@ -16,18 +16,20 @@ layer(testPlane({ smtpUrl: Redacted.make(`smtp://127.0.0.1:${port}`), publicUrl:
       const body = { email: "far@example.com", role: "member" }
       const made = yield* call("POST", "/v1/orgs/main/invitations", { token: session, body })
       assert.strictEqual(made.status, 201)
-      for (let looks = 0; looks < 400; looks++) {
-        const [row] = yield* sql("select last_error from mail_outbox")
-        if (row?.["last_error"] !== null) break
-        yield* Effect.sleep("25 millis")
-      }
+      yield* sql("select last_error from mail_outbox").pipe(
+        Effect.tap(() => Effect.sleep("25 millis")),
+        Effect.repeat({ until: ([row]) => row?.["last_error"] !== null }),
+        Effect.timeout("60 seconds")
+      )
       const [waiting] = yield* sql("select state, template, last_error from mail_outbox")
       assert.deepStrictEqual([waiting?.["state"], waiting?.["template"]], ["waiting", "invitation"])
       assert.include(String(waiting?.["last_error"]), "ECONNREFUSED")
       const server = yield* mailServer(port)
       yield* server.start
-      for (let looks = 0; looks < 800 && server.received.length === 0; looks++)
-        yield* Effect.sleep("25 millis")
+      yield* Effect.sleep("25 millis").pipe(
+        Effect.repeat({ until: () => server.received.length > 0 }),
+        Effect.timeout("100 seconds")
+      )
       assert.deepStrictEqual(
         server.received.map(({ to }) => to),
         ["far@example.com"]

@@ -14,6 +14,8 @@ export interface MailServer {
   readonly received: Array<Received>
   /** Who gave a password. */
   readonly logins: Array<string>
+  /** How many wait for the answer that does not come. */
+  readonly hanging: number
   /** Answers each recipient with this code instead of taking it; undefined takes it. */
   refuse: ((to: string) => { readonly code: number; readonly text: string } | undefined) | undefined
   /** Says nothing when it is told who a mail is for. */
@@ -28,10 +30,14 @@ export interface MailServer {
 export const mailServer = Effect.fn(function* (wanted?: number, secure = false) {
   const port = wanted ?? (yield* Effect.promise(freePort))
   let running: SMTPServer | undefined
+  let hanging = 0
   const self: MailServer = {
     port,
     received: [],
     logins: [],
+    get hanging() {
+      return hanging
+    },
     refuse: undefined,
     vanishAfterData: 0,
     hang: false,
@@ -41,12 +47,17 @@ export const mailServer = Effect.fn(function* (wanted?: number, secure = false) 
         authOptional: true,
         disabledCommands: ["STARTTLS"],
         allowInsecureAuth: true,
+        // Whoever was left hanging is not waited for.
+        closeTimeout: 100,
         onAuth: (auth, _, done) => {
           self.logins.push(auth.username ?? "")
           auth.password === "right" ? done(null, { user: auth.username }) : done(new Error("no"))
         },
         onRcptTo: ({ address }, _, done) => {
-          if (self.hang) return
+          if (self.hang) {
+            hanging++
+            return
+          }
           const no = self.refuse?.(address)
           if (no === undefined) return done()
           done(Object.assign(new Error(no.text), { responseCode: no.code }))
@@ -74,7 +85,10 @@ export const mailServer = Effect.fn(function* (wanted?: number, secure = false) 
       server.on("error", () => {
         // A client that hung up; the test looks at what the client made of it.
       })
-      await new Promise<void>((resolve) => server.listen(port, "0.0.0.0", resolve))
+      await new Promise<void>((resolve, reject) => {
+        server.once("error", reject)
+        server.listen(port, "0.0.0.0", resolve)
+      })
       running = server
     }),
     stop: Effect.promise(async () => {
