@@ -40,7 +40,7 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
         yaml(manifest(2_000, { colour: "red" })),
         json({ manifest: "x".repeat(50_000) }, "manifest"),
         json({ planId: "x".repeat(50_000) }, "manifest"),
-        { text: `${"x: &a [".repeat(10_000)}`, language: "yaml", inside: undefined },
+        { text: `${"x: &a [".repeat(4_000)}`, language: "yaml", inside: undefined },
         { text: JSON.stringify(manifest(2_000)).slice(0, -3), language: "json", inside: undefined }
       ] as const satisfies ReadonlyArray<Source>
       for (const source of sources) {
@@ -66,14 +66,14 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
         if (reading) setImmediate(turn)
       }
       setImmediate(turn)
-      const source = yaml(manifest(10_000, { sku: "cache-n1" }))
+      const source = yaml(manifest(4_000, { sku: "cache-n1" }))
       const answers = yield* Effect.all([reader.read(source), reader.read(source)], { concurrency: 2 })
       reading = false
       // Read here, it would have been a handful.
       assert.isAbove(turns, 100)
       for (const answer of answers) {
         if (answer._tag !== "Read") throw new Error(answer._tag)
-        assert.strictEqual(answer.document?.projects?.[0]?.caches?.length, 10_000)
+        assert.strictEqual(answer.document?.projects?.[0]?.caches?.length, 4_000)
       }
     })
   )
@@ -81,7 +81,7 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
   it.effect("goes on after a reading was given up", () =>
     Effect.gen(function* () {
       const reader = yield* Reader
-      const given = yield* Effect.timeoutOption(reader.read(yaml(manifest(10_000))), "20 millis")
+      const given = yield* Effect.timeoutOption(reader.read(yaml(manifest(4_000))), "20 millis")
       assert.strictEqual(given._tag, "None")
       assert.strictEqual((yield* reader.read(yaml(manifest(1_000))))._tag, "Read")
     })
