@@ -11,6 +11,7 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto"
 import { Readable } from "node:stream"
 import { constants, createZstdCompress, createZstdDecompress } from "node:zlib"
+import * as Arr from "effect/Array"
 
 const magic = Buffer.from("svcb1\n\0\0", "latin1")
 const saltLength = 32
@@ -18,6 +19,9 @@ const tagLength = 16
 /** Of compressed bytes in a frame. */
 export const frameSize = 128 * 1024
 const lastFrame = 0x8000_0000
+
+/** To be written one after the other. */
+type Pieces = Arr.NonEmptyReadonlyArray<Uint8Array>
 
 /** Where an object belongs. */
 export interface ObjectName {
@@ -71,37 +75,49 @@ const headOf = (length: number, last: boolean) => {
 /** Zstandard's fastest level: a backup should cost the databases beside it little. */
 const level = { chunkSize: 1 << 18, params: { [constants.ZSTD_c_compressionLevel]: 1 } }
 
-/** Seals; `plain` sees what comes in, `stored` what goes out. */
+/** Seals; `plain` sees what comes in, `stored` what goes out: pieces that are ready at the same time, in one array. */
 export async function* encode(
   lineageKey: Uint8Array,
   object: ObjectName,
   content: AsyncIterable<Uint8Array>,
   tallies: { readonly plain?: Counting; readonly stored?: Counting } = {}
-): AsyncGenerator<Uint8Array> {
+): AsyncGenerator<Pieces> {
   const salt = randomBytes(saltLength)
   const key = keyOf(lineageKey, salt, object)
-  const out = (chunk: Buffer) => {
-    tallies.stored?.count(chunk)
-    return chunk
-  }
-  const frame = (number: number, body: Buffer, last: boolean) => {
-    const head = headOf(body.length, last)
+  let number = 0
+  /** Compressed bytes are not joined to be sealed: what is allocated here is paid for once more when it is collected. */
+  const frame = (parts: ReadonlyArray<Buffer>, length: number, last: boolean): ReadonlyArray<Buffer> => {
+    const head = headOf(length, last)
     const cipher = createCipheriv("aes-256-gcm", key, nonceOf(number)).setAAD(boundTo(object, number, head))
-    return Buffer.concat([head, cipher.update(body), cipher.final(), cipher.getAuthTag()])
+    const sealed = [head, ...parts.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
+    number++
+    for (const piece of sealed) tallies.stored?.count(piece)
+    return sealed
   }
 
-  yield out(Buffer.concat([magic, salt]))
-  let number = 0
+  const head = Buffer.concat([magic, salt])
+  tallies.stored?.count(head)
+  yield [head]
   // One frame is held back, because only the end tells which is the last.
-  let pending: Buffer = Buffer.alloc(0)
-  for await (const chunk of compressed(content, tallies.plain)) {
-    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk])
-    while (pending.length > frameSize) {
-      yield out(frame(number++, pending.subarray(0, frameSize), false))
-      pending = pending.subarray(frameSize)
+  let held: Array<Buffer> = []
+  let length = 0
+  for await (const chunks of compressed(content, tallies.plain)) {
+    const ready: Array<Buffer> = []
+    for (let chunk of chunks) {
+      while (length + chunk.length > frameSize) {
+        const room = frameSize - length
+        ready.push(...frame([...held, chunk.subarray(0, room)], frameSize, false))
+        chunk = chunk.subarray(room)
+        held = []
+        length = 0
+      }
+      held.push(chunk)
+      length += chunk.length
     }
+    if (Arr.isArrayNonEmpty(ready)) yield ready
   }
-  yield out(frame(number, pending, true))
+  const last = frame(held, length, true)
+  if (Arr.isReadonlyArrayNonEmpty(last)) yield last
 }
 
 /** Opens. Nothing is given out that was not authenticated; whether it was all is known at the end. */
@@ -176,7 +192,7 @@ const altered = ({ name }: ObjectName) =>
 async function* compressed(
   content: AsyncIterable<Uint8Array>,
   plain: Counting | undefined
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<ReadonlyArray<Buffer>> {
   const zstd = createZstdCompress(level)
   const made: Array<Buffer> = []
   zstd.on("data", (chunk: Buffer) => made.push(chunk))
@@ -191,11 +207,11 @@ async function* compressed(
     for await (const chunk of content) {
       plain?.count(chunk)
       await written(chunk)
-      yield* made.splice(0)
+      yield made.splice(0)
     }
     zstd.end()
     await ended
-    yield* made.splice(0)
+    yield made.splice(0)
   } finally {
     zstd.destroy()
   }

@@ -16,6 +16,7 @@ export interface BackupOptions {
   readonly retrySeconds: number
   /** A base backup is due so long after the last one. */
   readonly backupEveryMs: number
+  /** Infinity: never by itself. */
   readonly drillEveryMs: number
   /** A round of archiving begins with no other database after this time. */
   readonly shipMs: number

@@ -46,6 +46,7 @@ export const layer = Layer.effectDiscard(
     const housekeeping = yield* makeHousekeeping
     const wanted = managedDatabases.pipe(Effect.provideService(Db, db))
 
+    /** By the token: a process that slept through a lease may have taken the same job again. */
     const running = new Map<string, { readonly job: ClaimedJob; fiber: Fiber.Fiber<void> | undefined }>()
     const woken = yield* Queue.sliding<void>(1)
     const toRun = yield* Queue.sliding<void>(1)
@@ -158,7 +159,7 @@ export const layer = Layer.effectDiscard(
         ),
         Effect.ensuring(
           Effect.sync(() => {
-            running.delete(job.id)
+            running.delete(job.token)
             Queue.offerUnsafe(toRun, undefined)
           })
         )
@@ -175,7 +176,7 @@ export const layer = Layer.effectDiscard(
                 job,
                 fiber: undefined
               }
-              running.set(job.id, entry)
+              running.set(job.token, entry)
               entry.fiber = yield* Effect.forkDetach(Effect.interruptible(work(job)))
             }
           })

@@ -99,6 +99,7 @@ const backupReason = (state: State, now: number, every: number) => {
 
 /** Spread by the database, so that a machine full of them does not restore all at once. */
 const drillDue = (uid: string, newest: Date, drilled: Date | null, every: number) => {
+  if (every === Number.POSITIVE_INFINITY) return every
   const share = createHash("sha256").update(uid).digest().readUInt32BE(0) / 2 ** 32
   // The first within a day of the first backup; the backup may be replaced by a newer one before that.
   return drilled === null

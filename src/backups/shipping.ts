@@ -224,10 +224,13 @@ const troubleOf = (error: PlaceError): Trouble =>
         detail: detailOf(error)
       }
 
+/** Used again and again: to collect one for each segment costs more than to read it. */
+const buffers: Array<Buffer> = []
+
 async function* read(file: string): AsyncGenerator<Uint8Array> {
   const handle = await fs.open(file, "r")
   // One for all of it: a chunk is done with when the next one is asked for.
-  const buffer = Buffer.allocUnsafeSlow(1 << 20)
+  const buffer = buffers.pop() ?? Buffer.allocUnsafeSlow(1 << 20)
   try {
     for (;;) {
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, null)
@@ -235,6 +238,7 @@ async function* read(file: string): AsyncGenerator<Uint8Array> {
       yield buffer.subarray(0, bytesRead)
     }
   } finally {
+    buffers.push(buffer)
     await handle.close()
   }
 }

@@ -36,7 +36,7 @@ export const putSealed = Effect.fnUntraced(function* (
       Stream.fromAsyncIterable(
         encode(lineageKey, { lineage, name: object.name }, content(), { plain, stored }),
         readFailed
-      )
+      ).pipe(Stream.flattenArray)
     )
   )
   const [was, is] = [plain.tally(), stored.tally()]
