@@ -138,6 +138,16 @@ export const ownIsRunning = (host: Host["Service"], socket: string): Effect.Effe
   })
 }
 
+/** Whether a process works on the storage. What watches a container cleans up after its end, beside the service. */
+const isInUse = (root: string) =>
+  Effect.promise(async () => {
+    const names = await fs.promises.readdir("/proc").catch(() => [])
+    const lines = names
+      .filter((name) => /^\d+$/.test(name))
+      .map((name) => fs.promises.readFile(`/proc/${name}/cmdline`, "utf8").catch(() => ""))
+    return (await Promise.all(lines)).some((line) => line.includes(root))
+  })
+
 /** `forGood`: also lets go of the mount that Podman leaves on its storage, so that the folder can be removed. */
 export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socket: string, forGood: boolean) {
   const { storage, pidFile, running } = folders(host)
@@ -151,10 +161,17 @@ export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socke
     )
     if (Option.isSome(gone)) break
   }
+  const root = path.join(storage, "storage")
+  // It would mount the storage again.
+  if (forGood)
+    yield* isInUse(root).pipe(
+      Effect.repeat({ until: (used) => !used, schedule: Schedule.spaced("50 millis") }),
+      Effect.timeoutOption("10 seconds")
+    )
   yield* Effect.sync(() => {
     fs.rmSync(socket, { force: true })
     if (forGood)
-      spawnSync("umount", ["-l", path.join(storage, "storage", "overlay")], {
+      spawnSync("umount", ["-l", path.join(root, "overlay")], {
         stdio: "ignore",
         timeout: 10_000,
         env: helperEnvironment()
