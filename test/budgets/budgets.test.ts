@@ -9,10 +9,12 @@ import { Resources } from "#src/store/Resources.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { withinOneMonth } from "./month.ts"
 
 const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
   Layer.provide(KeyRing.layerEphemeral),
-  Layer.provideMerge(testDb())
+  Layer.provideMerge(testDb()),
+  Layer.provide(withinOneMonth)
 )
 
 const open = { monthlyCap: null, alertPercent: 80, hardStop: false } as const
@@ -41,7 +43,7 @@ const agesOf = Effect.fnUntraced(function* (orgId: string, minutes: number) {
     where org_id = ${orgId}`
 })
 
-layer(stack, { excludeTestServices: true, timeout: "1 minute" })("budgets", (it) => {
+layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it) => {
   it.effect("without a cap everything is granted and counted", () =>
     Effect.gen(function* () {
       const budgets = yield* Budgets

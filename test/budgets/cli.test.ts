@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Operator, signedIn } from "#test/cli/control-plane.ts"
 
-layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("svc projects budget", (it) => {
+layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc projects budget", (it) => {
   it.effect(
     "shows a budget, and changes what is named and nothing else",
     () =>
@@ -31,6 +31,6 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("svc proj
         assert.include(wrong.stderr, "--cap")
         assert.strictEqual((yield* svc(["projects", "budget", "get", "nope"])).code, 5)
       }),
-    100_000
+    400_000
   )
 })

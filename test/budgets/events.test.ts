@@ -7,10 +7,14 @@ import { Resources } from "#src/store/Resources.ts"
 import { receiver } from "#test/outbound/receiver.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { deliverer, fixture, subscribe, until, verified } from "#test/webhooks/setting.ts"
+import { withinOneMonth } from "./month.ts"
 
-const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(Layer.provideMerge(fixture))
+const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
+  Layer.provideMerge(fixture),
+  Layer.provide(withinOneMonth)
+)
 
-layer(stack, { excludeTestServices: true, timeout: "1 minute" })("budgets and webhooks", (it) => {
+layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets and webhooks", (it) => {
   it.effect("each event reaches an HTTPS receiver once, signed, however many settle at that moment", () =>
     Effect.gen(function* () {
       yield* deliverer

@@ -6,6 +6,7 @@ import { makePlane, planesWorld } from "#test/faults/planes.ts"
 import { until } from "#test/faults/wait.ts"
 import { type Received, receiver } from "./receiver.ts"
 import { storeClock } from "./store-clock.ts"
+import { rarely } from "./world.ts"
 
 const projects = "/v1/orgs/main/projects"
 const crons = `${projects}/timed/crons`
@@ -25,7 +26,7 @@ it.live(
     Effect.gen(function* () {
       const { base, store, planes } = yield* planesWorld
       let silent = true
-      const web = yield* receiver(() => ({ status: 200, afterMs: silent ? 60_000 : 0 }))
+      const web = yield* receiver(() => ({ status: 200, afterMs: silent ? 3_600_000 : 0 }))
       yield* Effect.promise(async () => {
         const start = async () => {
           const plane = await makePlane(base, store.url)
@@ -40,7 +41,7 @@ it.live(
         const make = async (name: string, maxAttempts: number) => {
           const { status, body } = await second.call("POST", crons, {
             name,
-            schedule: "0 0 1 1 *",
+            schedule: rarely,
             target: { kind: "http", path: `/${name}` },
             retry: { maxAttempts, initialDelaySeconds: 1 },
             concurrencyPolicy: "allow"
@@ -95,7 +96,7 @@ it.live(
         assert.deepStrictEqual(calls.sort(), expected.sort())
       })
     }).pipe(Effect.scoped),
-  240_000
+  900_000
 )
 
 it.live(
@@ -155,9 +156,9 @@ it.live(
           const { scheduledAt } = once(request.text)
           times.set(request.path, [...(times.get(request.path) ?? []), scheduledAt])
           assert.isAtLeast(at, Date.parse(scheduledAt), "it was not called before its time")
-          // Apps refuse what is more than five minutes off.
+          // Apps refuse what is more than five minutes off. Our own clock may have been put forward on its way here.
           const signedAt = Number(request.headers["webhook-timestamp"]) * 1_000
-          assert.isBelow(Math.abs(signedAt - at), 60_000, "it was signed by a clock that is right")
+          assert.isBelow(Math.abs(signedAt - at), 240_000, "it was signed by a clock that is right")
         }
         assert.strictEqual(times.size, made.length)
         for (const scheduled of times.values()) {
@@ -172,5 +173,5 @@ it.live(
         }
       })
     }).pipe(Effect.scoped),
-  240_000
+  900_000
 )
