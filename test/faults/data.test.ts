@@ -15,7 +15,7 @@ import {
   project,
   query
 } from "#test/branches/planes.ts"
-import { processesNaming } from "#test/setup/caches.ts"
+import { processesNaming, signal } from "#test/setup/processes.ts"
 import type { Plane } from "./planes.ts"
 import { sleep, until } from "./wait.ts"
 
@@ -95,7 +95,7 @@ it.live(
             soon().then(() => {
               const pids = servers(dataDir)
               const pid = pids[Math.floor(Math.random() * pids.length)]
-              if (pid !== undefined) process.kill(pid, "SIGKILL")
+              if (pid !== undefined) signal(pid, "SIGKILL")
             }),
             soon().then(async () => {
               await far.kill()
@@ -196,5 +196,5 @@ it.live(
         assert.strictEqual(await far.openUploads(), 0)
       })
     }).pipe(Effect.scoped),
-  900_000
+  1_800_000
 )

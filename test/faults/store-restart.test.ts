@@ -117,5 +117,5 @@ it.live(
         for (const plane of planes) assert.isTrue(plane.alive(), plane.log())
       })
     }).pipe(Effect.scoped),
-  180_000
+  900_000
 )
