@@ -5,7 +5,7 @@ import { AgentGrantList } from "#src/api/definition/agent-grants.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { fits } from "#test/setup/people.ts"
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("agent grants", (it) => {
+layer(testPlane(), { excludeTestServices: true })("agent grants", (it) => {
   it.effect("members see and revoke their own, admins everybody's, and no other organization any", () =>
     Effect.gen(function* () {
       const { call, tenant, sql } = yield* Plane

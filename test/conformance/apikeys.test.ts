@@ -4,7 +4,7 @@ import { ApiKeyList, NewApiKey } from "#src/api/definition/apikeys.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { fits } from "#test/setup/people.ts"
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("API keys", (it) => {
+layer(testPlane(), { excludeTestServices: true })("API keys", (it) => {
   it.effect("are shown once, open what their role allows, and nothing once they are revoked", () =>
     Effect.gen(function* () {
       const { call, tenant, sql } = yield* Plane

@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { connectionString } from "#test/setup/shown.ts"
 
 const base = "/v1/orgs/main/projects/shop/database"
 
@@ -11,7 +12,7 @@ const select = (url: string, ca: string) =>
     const sql = postgres(plain, {
       ssl: { ca, rejectUnauthorized: true },
       max: 1,
-      connect_timeout: 5,
+      connect_timeout: 60,
       onnotice: () => {}
     })
     try {
@@ -23,39 +24,42 @@ const select = (url: string, ca: string) =>
     }
   })
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("database", (it) => {
-  it.effect("is provisioned, read, rotated and deleted, and a real client follows", () =>
-    Effect.gen(function* () {
-      const { call, session } = yield* Plane
-      yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
-      const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
-      assert.strictEqual((yield* call("GET", base)).status, 404)
-      assert.strictEqual((yield* call("POST", base, { body: { region: "moon" } })).status, 422)
-      assert.strictEqual((yield* call("POST", `${base}?environment=nope`)).status, 404)
+layer(testPlane(), { excludeTestServices: true })("database", (it) => {
+  it.effect(
+    "is provisioned, read, rotated and deleted, and a real client follows",
+    () =>
+      Effect.gen(function* () {
+        const { call, session } = yield* Plane
+        yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
+        const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
+        assert.strictEqual((yield* call("GET", base)).status, 404)
+        assert.strictEqual((yield* call("POST", base, { body: { region: "moon" } })).status, 422)
+        assert.strictEqual((yield* call("POST", `${base}?environment=nope`)).status, 404)
 
-      const made = yield* call("POST", base)
-      assert.strictEqual(made.status, 201)
-      assert.strictEqual(made.body.status, "ready")
-      assert.strictEqual(yield* select(made.body.connectionString, ca), "app")
-      const again = yield* call("POST", base)
-      assert.deepStrictEqual([again.status, again.body.code], [409, "database_exists"])
+        const made = yield* call("POST", base)
+        assert.strictEqual(made.status, 201)
+        const first = yield* connectionString(made, `${base}/rotate`)
+        assert.strictEqual(yield* select(first, ca), "app")
+        const again = yield* call("POST", base)
+        assert.deepStrictEqual([again.status, again.body.code], [409, "database_exists"])
 
-      const got = yield* call("GET", base)
-      assert.strictEqual(got.status, 200)
-      assert.strictEqual(got.body.user, "app")
-      assert.notInclude(JSON.stringify(got.body), "password")
+        const got = yield* call("GET", base)
+        assert.deepStrictEqual([got.status, got.body.status], [200, "ready"])
+        assert.strictEqual(got.body.user, "app")
+        assert.notInclude(JSON.stringify(got.body), "password")
 
-      const rotated = yield* call("POST", `${base}/rotate`)
-      assert.strictEqual(rotated.status, 200)
-      assert.include(yield* select(made.body.connectionString, ca), "password authentication failed")
-      assert.strictEqual(yield* select(rotated.body.connectionString, ca), "app")
+        const rotated = yield* call("POST", `${base}/rotate`)
+        assert.strictEqual(rotated.status, 200)
+        assert.include(yield* select(first, ca), "password authentication failed")
+        assert.strictEqual(yield* select(rotated.body.connectionString, ca), "app")
 
-      assert.strictEqual((yield* call("DELETE", base)).status, 403)
-      assert.strictEqual((yield* call("DELETE", base, { token: session })).status, 200)
-      yield* call("GET", base).pipe(
-        Effect.repeat({ until: (answer) => answer.status === 404 }),
-        Effect.timeout("30 seconds")
-      )
-    })
+        assert.strictEqual((yield* call("DELETE", base)).status, 403)
+        assert.strictEqual((yield* call("DELETE", base, { token: session })).status, 200)
+        yield* call("GET", base).pipe(
+          Effect.repeat({ until: (answer) => answer.status === 404 }),
+          Effect.timeout("90 seconds")
+        )
+      }),
+    600_000
   )
 })

@@ -4,7 +4,7 @@ import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 const base = "/v1/orgs/main/projects/shop/env"
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("variables", (it) => {
+layer(testPlane(), { excludeTestServices: true })("variables", (it) => {
   it.effect("are set, listed decrypted and removed; others stay as they are", () =>
     Effect.gen(function* () {
       const { call, tenant } = yield* Plane

@@ -22,10 +22,10 @@ import { Plane } from "#test/setup/control-plane.ts"
 const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
   Effect.orDie(Schema.decodeUnknownEffect(schema, { onExcessProperty: "error" })(body))
 
-layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true, timeout: "3 minutes" })(
-  "executions",
-  (it) => {
-    it.effect("are created, read, listed newest first, and their logs are pages", () =>
+layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("executions", (it) => {
+  it.effect(
+    "are created, read, listed newest first, and their logs are pages",
+    () =>
       Effect.gen(function* () {
         const { call, tenant } = yield* Plane
         const { openImage } = yield* Containers
@@ -108,83 +108,83 @@ layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true, timeout: 
           (yield* call("POST", "/v1/orgs/main/projects/nope/executions", { body })).status,
           404
         )
-      })
-    )
+      }),
+    300_000
+  )
 
-    it.effect("refuse what cannot be had here, and name every fault", () =>
+  it.effect("refuse what cannot be had here, and name every fault", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const { openImage, registry, openRegistry } = yield* Containers
+      const good = { image: openImage, command: ["/bin/sh"], region: "local" }
+      const pull = (at: string) => ({ registry: at, username: "u", password: "p" })
+      const faults: ReadonlyArray<readonly [object, string]> = [
+        [{ image: "UPPER/case" }, "/image"],
+        [{ image: "a:b:c" }, "/image"],
+        [{ image: "name@sha256:12" }, "/image"],
+        [{ command: [] }, "/command/0"],
+        [{ command: [""] }, "/command/0"],
+        [{ region: "moon" }, "/region"],
+        [{ resources: { cpus: 1_000 } }, "/resources/cpus"],
+        [{ resources: { memoryMb: 1 } }, "/resources/memoryMb"],
+        [{ resources: { cpuKind: "magic" } }, "/resources/cpuKind"],
+        [{ timeoutSeconds: 0 }, "/timeoutSeconds"],
+        [{ timeoutSeconds: 10_000_000 }, "/timeoutSeconds"],
+        [{ runtime: { nestedContainers: true } }, "/runtime/nestedContainers"],
+        [{ env: { "1A": "x" } }, "/env/1A"],
+        [{ env: { A: 1 } }, "/env/A"],
+        [{ env: Object.fromEntries(Array.from({ length: 201 }, (_, i) => [`K${i}`, ""])) }, "/env"],
+        [{ imagePullCredentials: pull("evil.example") }, "/imagePullCredentials/registry"],
+        [{ imagePullCredentials: pull(openRegistry) }, "/imagePullCredentials/registry"],
+        [{ imagePullCredentials: pull(registry) }, "/imagePullCredentials/registry"],
+        [
+          { image: "ghcr.io/x/y", imagePullCredentials: pull("https://index.docker.io/v1/") },
+          "/imagePullCredentials/registry"
+        ],
+        [{ odd: 1 }, "/odd"]
+      ]
+      for (const [change, pointer] of faults) {
+        const refused = yield* call("POST", base, { body: { ...good, ...change } })
+        assert.strictEqual(refused.status, 422, JSON.stringify(change))
+        assert.include(
+          refused.body.errors.map((one: { pointer: string }) => one.pointer),
+          pointer,
+          JSON.stringify(change)
+        )
+      }
+      const many = yield* call("POST", base, {
+        body: { ...good, image: "?", region: "moon", timeoutSeconds: 0 }
+      })
+      assert.strictEqual(many.body.errors.length, 3)
+    })
+  )
+
+  it.effect(
+    "cost what the budget allows, and need active billing; availability tells their bounds",
+    () =>
       Effect.gen(function* () {
-        const { call } = yield* Plane
-        const { openImage, registry, openRegistry } = yield* Containers
-        const good = { image: openImage, command: ["/bin/sh"], region: "local" }
-        const pull = (at: string) => ({ registry: at, username: "u", password: "p" })
-        const faults: ReadonlyArray<readonly [object, string]> = [
-          [{ image: "UPPER/case" }, "/image"],
-          [{ image: "a:b:c" }, "/image"],
-          [{ image: "name@sha256:12" }, "/image"],
-          [{ command: [] }, "/command/0"],
-          [{ command: [""] }, "/command/0"],
-          [{ region: "moon" }, "/region"],
-          [{ resources: { cpus: 1_000 } }, "/resources/cpus"],
-          [{ resources: { memoryMb: 1 } }, "/resources/memoryMb"],
-          [{ resources: { cpuKind: "magic" } }, "/resources/cpuKind"],
-          [{ timeoutSeconds: 0 }, "/timeoutSeconds"],
-          [{ timeoutSeconds: 10_000_000 }, "/timeoutSeconds"],
-          [{ runtime: { nestedContainers: true } }, "/runtime/nestedContainers"],
-          [{ env: { "1A": "x" } }, "/env/1A"],
-          [{ env: { A: 1 } }, "/env/A"],
-          [{ env: Object.fromEntries(Array.from({ length: 201 }, (_, i) => [`K${i}`, ""])) }, "/env"],
-          [{ imagePullCredentials: pull("evil.example") }, "/imagePullCredentials/registry"],
-          [{ imagePullCredentials: pull(openRegistry) }, "/imagePullCredentials/registry"],
-          [{ imagePullCredentials: pull(registry) }, "/imagePullCredentials/registry"],
-          [
-            { image: "ghcr.io/x/y", imagePullCredentials: pull("https://index.docker.io/v1/") },
-            "/imagePullCredentials/registry"
-          ],
-          [{ odd: 1 }, "/odd"]
-        ]
-        for (const [change, pointer] of faults) {
-          const refused = yield* call("POST", base, { body: { ...good, ...change } })
-          assert.strictEqual(refused.status, 422, JSON.stringify(change))
-          assert.include(
-            refused.body.errors.map((one: { pointer: string }) => one.pointer),
-            pointer,
-            JSON.stringify(change)
-          )
-        }
-        const many = yield* call("POST", base, {
-          body: { ...good, image: "?", region: "moon", timeoutSeconds: 0 }
+        const { call, tenant } = yield* Plane
+        const { openImage } = yield* Containers
+        const body = { image: openImage, command: ["/bin/sh"], region: "local" }
+        const paying = yield* tenant()
+        const at = `/v1/orgs/${paying.slug}/projects`
+        const asked = { token: paying.adminKey }
+        yield* call("POST", at, { ...asked, body: { name: "Place", slug: "place" } })
+        const { sql } = yield* Plane
+        yield* call("PUT", `${at}/place/budget`, {
+          token: paying.owner,
+          body: { monthlyCapUsd: 0, hardStop: true }
         })
-        assert.strictEqual(many.body.errors.length, 3)
-      })
-    )
-
-    it.effect(
-      "cost what the budget allows, and need active billing; availability tells their bounds",
-      () =>
-        Effect.gen(function* () {
-          const { call, tenant } = yield* Plane
-          const { openImage } = yield* Containers
-          const body = { image: openImage, command: ["/bin/sh"], region: "local" }
-          const paying = yield* tenant()
-          const at = `/v1/orgs/${paying.slug}/projects`
-          const asked = { token: paying.adminKey }
-          yield* call("POST", at, { ...asked, body: { name: "Place", slug: "place" } })
-          const { sql } = yield* Plane
-          yield* call("PUT", `${at}/place/budget`, {
-            token: paying.owner,
-            body: { monthlyCapUsd: 0, hardStop: true }
-          })
-          const broke = yield* call("POST", `${at}/place/executions`, { ...asked, body })
-          assert.deepStrictEqual([broke.status, broke.body.code], [402, "budget_exhausted"], broke.text)
-          yield* sql(`update organization set billing_status = 'unpaid' where id = '${paying.id}'`)
-          const stopped = yield* call("POST", `${at}/place/executions`, { ...asked, body })
-          assert.deepStrictEqual([stopped.status, stopped.body.code], [402, "billing_inactive"])
-          const availability = yield* call("GET", `${at}/place/executions/availability`, asked)
-          yield* fits(ExecutionAvailability, availability.body)
-          assert.isTrue(availability.body.ready)
-          assert.strictEqual(availability.body.limits.maxActiveExecutionsPerProject, 20)
-        }),
-      150_000
-    )
-  }
-)
+        const broke = yield* call("POST", `${at}/place/executions`, { ...asked, body })
+        assert.deepStrictEqual([broke.status, broke.body.code], [402, "budget_exhausted"], broke.text)
+        yield* sql(`update organization set billing_status = 'unpaid' where id = '${paying.id}'`)
+        const stopped = yield* call("POST", `${at}/place/executions`, { ...asked, body })
+        assert.deepStrictEqual([stopped.status, stopped.body.code], [402, "billing_inactive"])
+        const availability = yield* call("GET", `${at}/place/executions/availability`, asked)
+        yield* fits(ExecutionAvailability, availability.body)
+        assert.isTrue(availability.body.ready)
+        assert.strictEqual(availability.body.limits.maxActiveExecutionsPerProject, 20)
+      }),
+    300_000
+  )
+})

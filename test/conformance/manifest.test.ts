@@ -12,7 +12,7 @@ const project = (slug: string, more: object = {}) => ({
 })
 const manifest = (...projects: ReadonlyArray<object>) => ({ version: 1, organization: "main", projects })
 
-layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the manifest", (it) => {
+layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
   it.effect("is planned, reviewed, applied as it was reviewed, and exported; a second plan is empty", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
@@ -36,7 +36,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the man
           until: ({ body }: Answer): boolean =>
             body.items.every((item: { phase: string }) => item.phase === "ready")
         }),
-        Effect.timeout("60 seconds")
+        Effect.timeout("100 seconds")
       )
       assert.strictEqual(resources.body.items.length, 5)
 
@@ -169,7 +169,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the man
       assert.strictEqual((yield* call("POST", `${base}/apply`, { token: session, body })).status, 202)
       yield* call("GET", "/v1/orgs/main/resources").pipe(
         Effect.repeat({ until: ({ body }: Answer): boolean => body.items.length === 0 }),
-        Effect.timeout("60 seconds")
+        Effect.timeout("100 seconds")
       )
     })
   )

@@ -25,7 +25,7 @@ const setUp = Effect.gen(function* () {
   return { mine, path, list, setRole, remove, ids }
 })
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("members", (it) => {
+layer(testPlane(), { excludeTestServices: true })("members", (it) => {
   it.effect("are listed for members, with what their accounts say, and for nobody else", () =>
     Effect.gen(function* () {
       const { call, tenant } = yield* Plane

@@ -4,7 +4,7 @@ import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 const base = "/v1/orgs/main/projects"
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("projects and environments", (it) => {
+layer(testPlane(), { excludeTestServices: true })("projects and environments", (it) => {
   it.effect("projects live by slug and by id, change under If-Match, and go with everything in them", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane
@@ -35,7 +35,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
         const read = yield* call("GET", `${base}/shop`)
         const headers = { "if-match": read.headers.get("etag") ?? "" }
         return yield* call("PATCH", `${base}/shop`, { body: { git: null, name: "New" }, headers })
-      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("20 seconds"))
+      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("60 seconds"))
       assert.deepStrictEqual([patched.status, patched.body.git, patched.body.name], [200, null, "New"])
       assert.strictEqual((yield* call("GET", base)).body.length, 1)
 
@@ -72,7 +72,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("project
       assert.strictEqual((yield* call("DELETE", `${base}/shop`, { token: session })).status, 200)
       yield* call("GET", `${base}/shop`).pipe(
         Effect.repeat({ until: (answer) => answer.status === 404 }),
-        Effect.timeout("30 seconds")
+        Effect.timeout("90 seconds")
       )
     })
   )

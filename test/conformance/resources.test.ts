@@ -35,9 +35,9 @@ const watch = (url: string, key: string, lastEventId: string | undefined, until:
       }
     }
     return seen
-  }).pipe(Effect.timeout("20 seconds"))
+  }).pipe(Effect.timeout("100 seconds"))
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("resources", (it) => {
+layer(testPlane(), { excludeTestServices: true })("resources", (it) => {
   it.effect("are listed page by page, filtered, read, and told apart by tenant", () =>
     Effect.gen(function* () {
       const { call, tenant } = yield* Plane
@@ -108,7 +108,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("resourc
         call("GET", one).pipe(
           Effect.repeat({ until: (answer: Answer) => holds(answer.body) }),
           Effect.map((answer) => answer.body),
-          Effect.timeout("30 seconds")
+          Effect.timeout("90 seconds")
         )
 
       const retried = yield* call("POST", `${one}/retry`)
@@ -177,7 +177,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("resourc
           until: ({ body }: Answer) =>
             Boolean(body.conditions.some((it: any) => it.type === "Paused" && it.message.includes("freeze")))
         }),
-        Effect.timeout("20 seconds")
+        Effect.timeout("90 seconds")
       )
       assert.strictEqual(paused.status, 200)
       assert.strictEqual(

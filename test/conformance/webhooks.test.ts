@@ -27,7 +27,7 @@ const setting = Effect.gen(function* () {
   return { mine, base, ask, create }
 })
 
-layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("webhooks", (it) => {
+layer(testPlane(), { excludeTestServices: true })("webhooks", (it) => {
   it.effect("are made with a secret that is shown once, listed oldest first, and deleted", () =>
     Effect.gen(function* () {
       const { mine, ask } = yield* setting
