@@ -152,17 +152,16 @@ export class Ledger extends Context.Service<
         for share`
 
       /** Answers where the objects were kept here; copies elsewhere are removed by and by. */
-      const removeWhere = Effect.fnUntraced(function* (ref: LineageRef, condition: Fragment) {
-        const rows = yield* repeatable(sql<{ readonly key: string }>`
-          with gone as (
-            delete from backup_object where ${of(ref)} and ${condition} returning name, key
-          ), elsewhere as (
-            update backup_copy c set removing = true, tries = 0, due_at = now()
-            from gone g where c.org_id = ${ref.orgId}::uuid and c.lineage = ${ref.lineage}::uuid and c.name = g.name
-          )
-          select key from gone`)
-        return rows.map(({ key }) => key)
-      })
+      const removing = (ref: LineageRef, condition: Fragment) => sql<{ readonly key: string }>`
+        with gone as (
+          delete from backup_object where ${of(ref)} and ${condition} returning name, key
+        ), elsewhere as (
+          update backup_copy c set removing = true, tries = 0, due_at = now()
+          from gone g where c.org_id = ${ref.orgId}::uuid and c.lineage = ${ref.lineage}::uuid and c.name = g.name
+        )
+        select key from gone`
+      const removeWhere = (ref: LineageRef, condition: Fragment) =>
+        Effect.map(repeatable(removing(ref, condition)), (rows) => rows.map(({ key }) => key))
 
       return Ledger.of({
         ensure: Effect.fn("Ledger.ensure")(function* ({ orgId, lineage }, databaseUid) {
@@ -277,7 +276,8 @@ export class Ledger extends Context.Service<
               Effect.gen(function* () {
                 const going = yield* sql`select id from (${ofAttempt(ref.orgId, attempt)}) j`
                 if (going.length === 0) return false
-                yield* removeWhere(ref, sql`backup_id = ${attempt.id}::uuid`)
+                // Once: after a fault nothing more can be said in this transaction.
+                yield* removing(ref, sql`backup_id = ${attempt.id}::uuid`)
                 return true
               })
             )

@@ -248,7 +248,8 @@ export class Hydrations extends Context.Service<
         return Effect.onExit(all, (exit) =>
           Effect.gen(function* () {
             if (Exit.isSuccess(exit)) return
-            yield* host.removeAll(folder)
+            // What cannot be removed just now, because a process that was killed still writes, the next run sweeps.
+            yield* Effect.ignore(host.removeAll(folder))
             if (Cause.hasInterruptsOnly(exit.cause)) {
               if (yield* mine) yield* write(uid, { ...now, state: "given_up" })
               return
@@ -257,7 +258,7 @@ export class Hydrations extends Context.Service<
             if (fault.code === "internal")
               yield* Effect.logError("a data folder could not be filled", exit.cause)
             if (!(yield* mine)) return
-            yield* sweep(uid)
+            yield* Effect.ignore(sweep(uid))
             yield* write(uid, {
               ...now,
               state: "failed",
