@@ -30,7 +30,7 @@ const world = Layer.unwrap(
 )
 const base = "/v1/orgs/main/backup-destinations"
 
-layer(world, { excludeTestServices: true, timeout: "2 minutes" })("a destination in use", (it) => {
+layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a destination in use", (it) => {
   it.effect("is tested again and again; that it fails and that it works again is told", () =>
     Effect.gen(function* () {
       const far = yield* Store
@@ -45,7 +45,7 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("a destination
         call("GET", at).pipe(
           Effect.tap(() => Effect.sleep("50 millis")),
           Effect.repeat({ until: (answer) => condition(answer)?.status === status }),
-          Effect.timeout("40 seconds")
+          Effect.timeout("4 minutes")
         )
       const shown = Effect.map(call("GET", `${base}/${made.body.id}`), ({ body }) => body)
       yield* becomes("true")

@@ -9,7 +9,7 @@ import { Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { makeSchedule } from "#src/backups/schedule.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { onStore, services, storeWorld } from "./world.ts"
+import { onStore, services, storeWorld, until } from "./world.ts"
 
 /** Of 100,000 resources 300 are databases, with 60,000 segments, 40 backups each, and a destination that takes nothing. */
 const load = (org: string, bucket: string) => `
@@ -40,7 +40,7 @@ const load = (org: string, bucket: string) => `
   update backup_lineage set trouble = 'ArchivingBehind'
     where lineage in (select lineage from backup_lineage limit 3);`
 
-describe("what backups ask the store again and again", { timeout: 120_000 }, () => {
+describe("what backups ask the store again and again", { timeout: 600_000 }, () => {
   it.live("is answered from indexes among a hundred thousand resources", () =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -49,8 +49,20 @@ describe("what backups ask the store again and again", { timeout: 120_000 }, () 
         for (const table of ["resource", "backup_lineage", "backup_object", "backup_copy", "backup_job"]) {
           yield* onStore(world, `vacuum analyze ${table}`)
         }
+        // Connections tell what they read when they end, and until then they are listed.
+        const allEnded = until(
+          "all others have told what they read",
+          Effect.map(
+            onStore(
+              world,
+              `select count(*)::int as n from pg_stat_activity
+               where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`
+            ),
+            ([row]) => row?.["n"] === 0
+          )
+        )
+        yield* allEnded
         yield* onStore(world, "select pg_stat_reset()")
-        // Connections tell what they read when they end.
         yield* Effect.scoped(
           Effect.gen(function* () {
             const context = yield* Layer.build(services(world))
@@ -70,6 +82,7 @@ describe("what backups ask the store again and again", { timeout: 120_000 }, () 
             }).pipe(Effect.provide(context))
           })
         )
+        yield* allEnded
         const read = yield* onStore(
           world,
           `select relname, seq_tup_read::int as rows, idx_tup_fetch::int as fetched from pg_stat_user_tables

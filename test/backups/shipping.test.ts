@@ -10,7 +10,7 @@ import { Ledger } from "#src/backups/Ledger.ts"
 import type { BackupOptions } from "#src/backups/options.ts"
 import { makeShipping } from "#src/backups/shipping.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { onStore, type StoreWorld, services, storeWorld } from "./world.ts"
+import { onStore, type StoreWorld, services, storeWorld, until } from "./world.ts"
 
 /** A database whose server left these segments, without the server. */
 const withSegments = (world: StoreWorld, segments: number, lineage?: string) => {
@@ -40,7 +40,7 @@ const given = (world: StoreWorld, values: Partial<BackupOptions>, over: Partial<
     return { ledger, shipping: yield* Effect.provide(makeShipping, all) }
   })
 
-describe("archiving", { timeout: 60_000 }, () => {
+describe("archiving", { timeout: 300_000 }, () => {
   it.live("takes a bounded part of each log in turn, and first of those that somebody waits for", () =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -52,7 +52,7 @@ describe("archiving", { timeout: 60_000 }, () => {
         ]
         const all = [large.database, small.database, awaited.database]
         // A round that has no time at all.
-        const busy = yield* given(world, { shipMs: -1 })
+        const busy = yield* given(world, { shipMs: -1, leaseSeconds: 3_600 })
         const ref = { orgId: awaited.database.orgId, lineage: awaited.database.uid }
         yield* busy.ledger.ensure(ref, ref.lineage)
         yield* busy.ledger.wantFlush(ref, 60)
@@ -61,7 +61,7 @@ describe("archiving", { timeout: 60_000 }, () => {
         assert.isTrue(first.more)
         assert.deepStrictEqual(first.unknown, new Set([large.database.uid, small.database.uid]))
 
-        const { shipping } = yield* given(world, {})
+        const { shipping } = yield* given(world, { shipMs: 3_600_000 })
         // The lease is the other one's.
         const refused = yield* shipping.all([awaited.database])
         assert.deepStrictEqual([awaited.left(), refused.more], [150 - 64, false])
@@ -89,11 +89,17 @@ describe("archiving", { timeout: 60_000 }, () => {
         const plain = yield* given(world, {})
         const { shipping } = yield* given(
           world,
-          { leaseSeconds: 1 },
+          { leaseSeconds: 6 },
           {
             add: (...args) =>
               Effect.gen(function* () {
-                yield* Effect.sleep("2500 millis")
+                // Until the lease would be over that it began with.
+                const lease = onStore(world, "select shipper_until, now() as now from backup_lineage")
+                const [first] = yield* lease
+                yield* until(
+                  "it takes longer than a lease",
+                  Effect.map(lease, ([row]) => Number(row?.["now"]) > Number(first?.["shipper_until"]))
+                )
                 const other = yield* plain.ledger.newToken
                 assert.deepStrictEqual(yield* plain.ledger.holdShipping([ref], other, 30), new Set())
                 return yield* plain.ledger.add(...args)

@@ -54,12 +54,12 @@ export const quick = (values: Partial<BackupOptions> = {}) =>
       ...defaults,
       lookMs: 200,
       planMs: 1_000,
-      leaseSeconds: 3,
+      // Longer than a process may be kept from working.
+      leaseSeconds: 10,
       heartbeatMs: 500,
       reserveBytes: 0,
-      drillEveryMs: 365 * 86_400_000 * 1000,
-      segmentWaitMs: 20_000,
-      debrisAfterMs: 3_000,
+      drillEveryMs: Number.POSITIVE_INFINITY,
+      debrisAfterMs: 10_000,
       retrySeconds: 0,
       ...values
     })
@@ -103,7 +103,7 @@ export const storeWorld = Effect.gen(function* () {
   yield* migrate(storeUrl)
   const dataDir = yield* Effect.acquireRelease(
     Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-backups-"))),
-    (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true }))
+    (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
   )
   return { dataDir, storeUrl, destinations: new Map<string, Place>() }
 })
@@ -112,7 +112,7 @@ export type StoreWorld = Effect.Success<typeof storeWorld>
 /** A statement on the store, as its owner. */
 export const onStore = (world: StoreWorld, text: string) =>
   Effect.promise(async () => {
-    const sql = postgres(Redacted.value(world.storeUrl), { max: 1, onnotice: () => {} })
+    const sql = postgres(Redacted.value(world.storeUrl), { max: 1, connect_timeout: 60, onnotice: () => {} })
     try {
       return [...(await sql.unsafe(text))]
     } finally {
@@ -149,7 +149,7 @@ export const settle = (world: BackupWorld, resource: DatabaseResource) =>
       const { registrations } = Context.get(yield* Layer.build(databaseReconciler(world)), Registry)
       const registration = registrations.get("Database")
       if (registration === undefined) return yield* Effect.die("no reconciler")
-      yield* reachGoal(registration.reconciler, resource)
+      yield* reachGoal(registration.reconciler, resource, 240_000)
     })
   )
 
@@ -176,6 +176,7 @@ export const connect = (world: BackupWorld, port: number, socketDir = path.join(
     database: appDatabase,
     username: controlUser,
     max: 4,
+    connect_timeout: 60,
     onnotice: () => {},
     fetch_types: false
   })
@@ -184,7 +185,7 @@ export const portOf = (world: BackupWorld, { uid }: { readonly uid: string }): n
   Number(JSON.parse(fs.readFileSync(path.join(folderOf(world, { uid }), "server.json"), "utf8")).port)
 
 /** Asks until it is so. */
-export const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>, seconds = 60) =>
+export const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>, seconds = 240) =>
   Effect.gen(function* () {
     for (;;) {
       const found = yield* look

@@ -68,8 +68,8 @@ export interface ObjectStore {
   flooded: number
   /** Asked for every request; undefined hands it on. */
   trouble: (request: Asked) => Trouble | undefined
-  /** Uploads in parts that nobody completed or gave up. */
-  readonly openUploads: () => Promise<number>
+  /** Uploads in parts that nobody completed or gave up, below a prefix or all. */
+  readonly openUploads: (prefix?: string) => Promise<number>
   /** Ends the server at once, and starts it again with what it had stored. */
   readonly kill: () => Promise<void>
   readonly restart: () => Promise<void>
@@ -176,8 +176,9 @@ export const objectStore = Effect.gen(function* () {
     requests: [],
     flooded: 0,
     trouble: () => undefined,
-    openUploads: async () => {
-      const found = await direct(running.port).send(new ListMultipartUploadsCommand({ Bucket: bucket }))
+    openUploads: async (prefix = "") => {
+      const asked = new ListMultipartUploadsCommand({ Bucket: bucket, Prefix: prefix })
+      const found = await direct(running.port).send(asked)
       return found.Uploads?.length ?? 0
     },
     kill: () => end(running),
