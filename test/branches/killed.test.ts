@@ -37,7 +37,7 @@ it.live(
           half.push(body.hydrationProgressPercent)
           assert.isTrue(body.fullyHydrated || body.hydrationProgressPercent < 100, JSON.stringify(body))
         }
-        await ready(world, id, 180)
+        await ready(world, id)
         assert.deepStrictEqual(await query(world, await urlOf(world, id), count), [rows])
         assert.deepStrictEqual(
           fs.readdirSync(folderOf(id)).filter((name) => name.startsWith("hydrating-")),
@@ -78,5 +78,5 @@ it.live(
         assert.isTrue(fs.existsSync(folderOf(databaseId)))
       })
     }).pipe(Effect.scoped),
-  420_000
+  1_500_000
 )

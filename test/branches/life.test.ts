@@ -5,6 +5,7 @@ import { assert, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
@@ -21,7 +22,6 @@ import {
   settleBranch,
   settleDatabase
 } from "#test/setup/branches.ts"
-import { processesNaming } from "#test/setup/caches.ts"
 import {
   asApplication,
   databaseReconciler,
@@ -29,6 +29,7 @@ import {
   databaseServices,
   folderOf
 } from "#test/setup/databases.ts"
+import { killNaming, processesNaming, signal } from "#test/setup/processes.ts"
 
 let fence = 100n
 
@@ -64,11 +65,7 @@ const drive = (
         if (failed.value._tag === "Terminal") return { status: undefined, said }
       }
     }
-  }).pipe(
-    Effect.provide(branchReconciler(world), { local: true }),
-    Effect.timeout("90 seconds"),
-    Effect.orDie
-  )
+  }).pipe(Effect.provide(branchReconciler(world), { local: true }), Effect.timeout("5 minutes"), Effect.orDie)
 
 const isReady = (seen: { readonly ready: boolean } | undefined) => seen?.ready === true
 const rows = (world: BranchWorld, resource: BranchResource) =>
@@ -96,12 +93,21 @@ it.live(
           written++
         }
       })
-      const before = written
+      const someMore = Effect.suspend(() => {
+        const enough = written + 2
+        return Effect.sleep("10 millis").pipe(Effect.repeat({ until: () => written >= enough }))
+      })
+      let before = 0
       yield* Effect.all(
         [
           writer,
           Effect.ensuring(
-            settleBranch(world, resource),
+            Effect.gen(function* () {
+              yield* someMore
+              before = written
+              yield* settleBranch(world, resource)
+              yield* someMore
+            }),
             Effect.sync(() => {
               writing = false
             })
@@ -114,7 +120,7 @@ it.live(
       assert.isAtLeast(found.length, before)
       assert.isBelow(found.length, written)
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 it.live(
@@ -150,7 +156,7 @@ it.live(
       broken = false
       assert.isTrue((yield* faults(drive(world, resource, isReady))).status?.hydrated)
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
 
 it.live(
@@ -173,7 +179,7 @@ it.live(
       })
       yield* Effect.forEach(steps, stopsAt, { concurrency: 2 })
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
 
 it.live(
@@ -203,12 +209,12 @@ it.live(
             name === step ? Effect.andThen(Deferred.succeed(reached, undefined), Effect.never) : Effect.void
           ),
           Effect.provide(branchReconciler(world), { local: true }),
-          Effect.timeout("60 seconds")
+          Effect.timeout("5 minutes")
         )
         assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [], step)
       }
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
 
 it.live(
@@ -216,16 +222,6 @@ it.live(
   () =>
     Effect.gen(function* () {
       const world = yield* branchWorld
-      const kill = (marker: string) =>
-        Effect.sync(() => {
-          for (const { pid } of processesNaming(marker)) {
-            try {
-              process.kill(pid, "SIGKILL")
-            } catch {
-              // It ended by itself.
-            }
-          }
-        })
       const resource = makeBranch(world)
       let fell = false
       const { said } = yield* drive(
@@ -238,12 +234,10 @@ it.live(
       ).pipe(
         Effect.provideService(HydrationHook, (name) =>
           name === "copy" && !fell
-            ? Effect.andThen(
-                kill(world.source.uid),
-                Effect.sync(() => {
-                  fell = true
-                })
-              )
+            ? Effect.sync(() => {
+                killNaming(world.source.uid)
+                fell = true
+              })
             : Effect.void
         )
       )
@@ -252,22 +246,31 @@ it.live(
 
       const other = makeBranch(world)
       let killed = false
-      const again = yield* drive(
-        world,
-        other,
-        isReady,
-        Effect.suspend(() => {
-          // Helpers of the copy name this folder as well.
-          const marker = `-D ${path.join(folderOf(world, { uid: other.uid }), "hydrating-")}`
-          if (killed || processesNaming(marker).length === 0) return Effect.void
-          killed = true
-          return kill(marker)
-        })
+      // As soon as it is there: it cannot be over before its own process has asked it, which is this one as well.
+      const killer = Effect.sync(() => {
+        // Helpers of the copy name this folder as well.
+        const marker = `-D ${path.join(folderOf(world, { uid: other.uid }), "hydrating-")}`
+        killed = processesNaming(marker).length > 0
+        killNaming(marker)
+      }).pipe(
+        Effect.repeat({ until: () => killed, schedule: Schedule.spaced("1 millis") }),
+        Effect.timeoutOption("5 minutes")
+      )
+      let begun = false
+      const again = yield* drive(world, other, isReady).pipe(
+        Effect.provideService(HydrationHook, (name) =>
+          Effect.suspend(() => {
+            if (name !== "replay" || begun) return Effect.void
+            begun = true
+            return Effect.asVoid(Effect.forkDetach(killer))
+          })
+        )
       )
       assert.deepStrictEqual(yield* rows(world, other), numbers(1_000))
-      if (killed) assert.match(again.said.join("\n"), /at the step "replay"/)
+      assert.isTrue(killed)
+      assert.match(again.said.join("\n"), /at the step "replay"/)
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
 
 it.live(
@@ -301,7 +304,7 @@ it.live(
       assert.strictEqual(control.attempt, 1)
       assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 it.live(
@@ -320,7 +323,7 @@ it.live(
       assert.strictEqual(status?.state, "expired")
       assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [])
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 it.live(
@@ -335,7 +338,7 @@ it.live(
       if (origin !== undefined) world.origins.set(origin.uid, { ...origin, previewData: true })
       assert.isTrue((yield* drive(world, resource, isReady)).status?.hydrated)
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 /** Dies right after the n-th outside write. */
@@ -429,7 +432,7 @@ it.live(
       for (const step of ["takeIn", "setAside", "putInPlace", "recordLineage"])
         assert.include(names, `postgres.${step}`)
     }).pipe(Effect.scoped),
-  600_000
+  1_800_000
 )
 
 it.live(
@@ -459,7 +462,7 @@ it.live(
         assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
       }
     }).pipe(Effect.scoped),
-  180_000
+  900_000
 )
 
 it.live(
@@ -480,7 +483,7 @@ it.live(
         yield* Effect.gen(function* () {
           yield* (yield* PostgresServers).stop({ uid: branch.uid, fence })
         }).pipe(Effect.ignore, Effect.provide(databaseServices(world), { local: true }), Effect.orDie)
-        for (const { pid } of processesNaming(folderOf(world, branch))) process.kill(pid, "SIGKILL")
+        killNaming(folderOf(world, branch))
         fs.rmSync(path.join(folderOf(world, branch), lost), { recursive: true })
         const failure = yield* Effect.gen(function* () {
           const { reconciler } = (yield* Registry).registrations.get("Database")!
@@ -507,7 +510,7 @@ it.live(
       )
       assert.lengthOf(assigned.nothingKept, 2)
     }).pipe(Effect.scoped),
-  120_000
+  600_000
 )
 
 it.live(
@@ -533,13 +536,7 @@ it.live(
           if (effect !== "write" || killed.has(key)) return
           const found = [branch, world.source].flatMap(({ uid }) => processesNaming(folderOf(world, { uid })))
           killed.set(key, found.length)
-          for (const { pid } of found) {
-            try {
-              process.kill(pid, "SIGKILL")
-            } catch {
-              // It ended by itself.
-            }
-          }
+          for (const { pid } of found) signal(pid, "SIGKILL")
         })
       yield* settleDatabase(world, database).pipe(
         Effect.provideService(OutsideHook, { before: once("before"), after: once("after") })
@@ -556,5 +553,5 @@ it.live(
       assert.deepStrictEqual(yield* rows(world, { ...branch, uid: world.source.uid }), all(-1))
       assert.deepStrictEqual(yield* rows(world, kept), all(-2))
     }).pipe(Effect.scoped),
-  180_000
+  900_000
 )

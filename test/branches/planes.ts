@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { makePlane, type Plane, planesWorld } from "#test/faults/planes.ts"
 import { until } from "#test/faults/wait.ts"
-import { processesNaming } from "#test/setup/caches.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { objectStore } from "#test/setup/s3.ts"
 
 export const project = "/v1/orgs/main/projects/shop"
@@ -16,12 +16,19 @@ export interface BranchPlane {
   readonly dataDir: string
   readonly databaseId: string
   readonly databaseUrl: string
+  /** Of the store of the control plane. */
+  readonly storeUrl: string
   readonly base: string
   readonly ca: string
   readonly folderOf: (uid: string) => string
 }
 
-const worldOf = async (plane: Plane, folder: string, databaseUrl: string): Promise<BranchPlane> => {
+const worldOf = async (
+  plane: Plane,
+  folder: string,
+  storeUrl: string,
+  databaseUrl: string
+): Promise<BranchPlane> => {
   const databaseId = String((await plane.call("GET", `${project}/database`)).body.id)
   const dataDir = path.join(folder, "data")
   return {
@@ -29,11 +36,20 @@ const worldOf = async (plane: Plane, folder: string, databaseUrl: string): Promi
     dataDir,
     databaseId,
     databaseUrl,
+    storeUrl,
     base: `${project}/databases/${databaseId}/branches`,
     ca: String((await plane.call("GET", "/v1/ca.pem")).body),
     folderOf: (uid) => path.join(dataDir, "databases", uid)
   }
 }
+
+/** The connection string, once the database is ready. */
+const rotated = (plane: Plane): Promise<string> =>
+  until("the database is ready", async () => {
+    const { status, body } = await plane.call("POST", `${project}/database/rotate`)
+    if (status === 200) return String(body.connectionString)
+    throw new Error(JSON.stringify(body))
+  })
 
 /** The database is ready and empty. */
 export const branchPlane = Effect.gen(function* () {
@@ -45,7 +61,9 @@ export const branchPlane = Effect.gen(function* () {
     await plane.call("POST", "/v1/orgs/main/projects", { name: "Shop", slug: "shop" })
     await plane.call("POST", `${project}/environments`, { slug: "staging" })
     const made = await plane.call("POST", `${project}/database`, {})
-    return worldOf(plane, folder, String(made.body.connectionString))
+    // A slow machine answers before it is ready, and shows no password then.
+    const shown: unknown = made.body.connectionString
+    return worldOf(plane, folder, store.url, typeof shown === "string" ? shown : await rotated(plane))
   })
 })
 
@@ -70,11 +88,7 @@ export const planeWithObjectStore = Effect.gen(function* () {
       manifest: { version: 1, organization: "main", projects: [{ ...shop, databases }] }
     })
     assert.strictEqual(applied.status, 202, JSON.stringify(applied.body))
-    const rotated = await until("the database is ready", async () => {
-      const one = await plane.call("POST", `${project}/database/rotate`)
-      return one.status === 200 && one.body.connectionString !== null && one.body
-    })
-    return worldOf(plane, folder, String(rotated.connectionString))
+    return worldOf(plane, folder, store.url, await rotated(plane))
   })
   return { far, world }
 })
@@ -83,7 +97,7 @@ export const open = ({ ca }: BranchPlane, url: string, max = 1) =>
   postgres(url.replace(/\?.*/, ""), {
     ssl: { ca, rejectUnauthorized: true },
     max,
-    connect_timeout: 5,
+    connect_timeout: 30,
     fetch_types: false,
     onnotice: () => {}
   })
@@ -106,7 +120,7 @@ export const branchOf = (name: string, source: object = { kind: "current" }) => 
 })
 
 /** Waits until a branch is ready; answers what it is then. */
-export const ready = ({ plane, base }: BranchPlane, id: string, seconds = 120) =>
+export const ready = ({ plane, base }: BranchPlane, id: string, seconds = 240) =>
   until(
     "the branch is ready",
     async () => {
@@ -118,8 +132,12 @@ export const ready = ({ plane, base }: BranchPlane, id: string, seconds = 120) =
   )
 
 /** The connection string, by a rotation. */
-export const urlOf = async ({ plane, base }: BranchPlane, id: string): Promise<string> =>
-  String((await plane.call("POST", `${base}/${id}/rotate`)).body.connectionString)
+export const urlOf = ({ plane, base }: BranchPlane, id: string): Promise<string> =>
+  until("the branch has a new password", async () => {
+    const { status, body } = await plane.call("POST", `${base}/${id}/rotate`)
+    if (status === 200) return String(body.connectionString)
+    throw new Error(JSON.stringify(body))
+  })
 
 /** Files and processes that no branch should have left behind. */
 export const debris = ({ dataDir, plane, base, databaseId }: BranchPlane) =>
@@ -134,9 +152,7 @@ export const debris = ({ dataDir, plane, base, databaseId }: BranchPlane) =>
           .readdirSync(path.join(dataDir, "databases", uid))
           .filter((name) => /^(hydrating|data\.)/.test(name))
       ),
-      ...processesNaming("hydrating-").filter(({ pid }) =>
-        fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(dataDir)
-      )
+      ...processesNaming("hydrating-").filter(({ line }) => line.includes(dataDir))
     ]
     if (left.length > 0) throw new Error(JSON.stringify(left))
     return true

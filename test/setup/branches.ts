@@ -46,7 +46,7 @@ export const branchWorld = Effect.flatMap(databaseWorld, branchWorldIn)
 export const settleDatabase = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.gen(function* () {
     const { reconciler } = (yield* Registry).registrations.get("Database")!
-    yield* reachGoal(reconciler, resource, 60_000)
+    yield* reachGoal(reconciler, resource, 240_000)
   }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.orDie)
 
 export const branchReconciler = (world: BranchWorld) =>
@@ -102,7 +102,7 @@ export const makeBranch = (world: BranchWorld, spec: Partial<DatabaseBranchSpec>
 }
 
 /** Brings a branch to what it should be, within one control plane. */
-export const settleBranch = (world: BranchWorld, resource: BranchResource, settleMs = 60_000) =>
+export const settleBranch = (world: BranchWorld, resource: BranchResource, settleMs = 240_000) =>
   Effect.gen(function* () {
     const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
     yield* reachGoal(reconciler, resource, settleMs)
