@@ -9,7 +9,7 @@ import { Ledger } from "#src/backups/Ledger.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { backupWorld, onStore, readyDatabase, startLoops, until } from "./world.ts"
 
-describe("attempts at a backup", { timeout: 120_000 }, () => {
+describe("attempts at a backup", { timeout: 600_000 }, () => {
   it.live(
     "are not mixed: one that lost its lease records nothing more, and takes away nothing of the next",
     () =>

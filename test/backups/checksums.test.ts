@@ -8,7 +8,7 @@ import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { initdbArguments } from "#src/infra/postgres-settings.ts"
 import { databaseServices, databaseWorld } from "#test/setup/databases.ts"
 
-describe("the checksums of pages", { timeout: 60_000 }, () => {
+describe("the checksums of pages", { timeout: 300_000 }, () => {
   it.live("are those that PostgreSQL itself wrote, and a changed bit in any page is found", () =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -29,6 +29,7 @@ describe("the checksums of pages", { timeout: 60_000 }, () => {
         const files = fs
           .readdirSync(folder)
           .filter((name) => /^\d+$/.test(name) && fs.statSync(path.join(folder, name)).size > 0)
+        let missed = 0
         for (let i = 0; i < 20; i++) {
           const name = files[Math.floor(Math.random() * files.length)] ?? ""
           const file = path.join(folder, name)
@@ -38,9 +39,12 @@ describe("the checksums of pages", { timeout: 60_000 }, () => {
           after[at] = (after[at] ?? 0) ^ (1 << Math.floor(Math.random() * 8))
           fs.writeFileSync(file, after)
           const { damaged } = yield* check
-          assert.strictEqual(damaged, `base/1/${name}: page ${Math.floor(at / 8_192)}`, `byte ${at}`)
+          // A checksum has sixteen bits: one page in 65,535 has the right one by chance.
+          if (damaged === undefined) missed++
+          else assert.strictEqual(damaged, `base/1/${name}: page ${Math.floor(at / 8_192)}`, `byte ${at}`)
           fs.writeFileSync(file, before)
         }
+        assert.isAtMost(missed, 1)
       })
     )
   )

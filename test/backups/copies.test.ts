@@ -78,7 +78,7 @@ const keysIn = (dir: string) =>
     : 0
 const unreachable = Effect.fail(new PlaceError({ reason: "unreachable", message: "It cannot be reached" }))
 
-describe("copies", { timeout: 120_000 }, () => {
+describe("copies", { timeout: 600_000 }, () => {
   it.live("are few at once, however many destinations there are, and each destination has its turn", () =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -87,13 +87,17 @@ describe("copies", { timeout: 120_000 }, () => {
         let now = 0
         let most = 0
         const seen: Array<string> = []
+        // Those that come first go on when four are there, and one more had time to come.
+        const four = yield* Deferred.make<void>()
         for (const { id } of all) {
           replaced(world, id, (real) => ({
             put: (key, content) =>
               Effect.gen(function* () {
                 seen.push(id)
                 most = Math.max(most, ++now)
-                yield* Effect.sleep("20 millis")
+                if (now === 4)
+                  yield* Effect.andThen(Effect.sleep("200 millis"), Deferred.succeed(four, undefined))
+                yield* Deferred.await(four)
                 return yield* Effect.ensuring(
                   real.put(key, content),
                   Effect.sync(() => now--)
@@ -136,39 +140,58 @@ describe("copies", { timeout: 120_000 }, () => {
             }
           }))
           const { copies, ref } = yield* given(world, [id], 60)
-          const look = Effect.andThen(copies.round, Effect.sleep("20 millis"))
-          yield* look
-          yield* until(
-            "it is left alone",
-            Effect.map(onStore(world, "select * from backup_destination_pause"), (rows) => rows.length === 1)
-          )
-          yield* Effect.sleep("300 millis")
-          // One of each turn that was on its way.
-          const first = tries
-          assert.isAtMost(first, 3)
-          for (let n = 2; n <= 4; n++) {
-            yield* onStore(world, "update backup_destination_pause set due_at = now()")
-            yield* Effect.repeat(look, { times: 10 })
-            const [row] = yield* onStore(
+          const pause = Effect.map(
+            onStore(
               world,
-              "select failures, extract(epoch from due_at - now())::float8 as seconds from backup_destination_pause"
+              `select failures, extract(epoch from due_at - now())::float8 as seconds,
+                 (select count(*)::int from backup_copy where lease is not null) as held from backup_destination_pause`
+            ),
+            ([row]) => ({
+              failures: Number(row?.["failures"] ?? 0),
+              seconds: Number(row?.["seconds"]),
+              held: Number(row?.["held"])
+            })
+          )
+          yield* copies.round
+          // One of each turn that was on its way.
+          yield* until(
+            "all that had begun have failed, and it is left alone",
+            Effect.map(pause, ({ failures, held }) => failures === 1 && held === 0 && tries === 3)
+          )
+          for (let n = 2; n <= 4; n++) {
+            const began = performance.now()
+            yield* onStore(world, "update backup_destination_pause set due_at = now()")
+            // Nobody looks again once it has failed: its pause might be over.
+            const { seconds } = yield* until(
+              `it has failed ${n} times`,
+              Effect.gen(function* () {
+                const now = yield* pause
+                if (now.failures >= n) return now
+                yield* copies.round
+                return undefined
+              })
             )
-            assert.strictEqual(row?.["failures"], n)
-            assert.isAbove(Number(row?.["seconds"]), 2 ** n / 2 - 2)
+            assert.strictEqual((yield* pause).failures, n)
+            const since = (performance.now() - began) / 1000
+            assert.isAtLeast(seconds + since, 2 ** n / 2)
           }
-          assert.strictEqual(tries, first + 3)
+          assert.strictEqual(tries, 3 + 3)
           assert.deepStrictEqual(yield* copies.failing, [{ ...ref, error: "It cannot be reached" }])
 
           world.destinations.set(id, real)
           yield* onStore(world, "update backup_destination_pause set due_at = now()")
+          const now = onStore(
+            world,
+            "update backup_copy set due_at = now() where due_at > now() and lease is null"
+          )
           yield* until(
             "everything is there",
             Effect.andThen(
-              copies.round,
-              Effect.map(copiesWhere(world, "stored_at is null and tries = 0"), (n) => n === 0)
+              Effect.andThen(now, copies.round),
+              Effect.map(copiesWhere(world, "stored_at is null"), (n) => n === 0)
             )
           )
-          assert.isAtLeast(keysIn(dir), 60 - tries)
+          assert.strictEqual(keysIn(dir), 60)
           assert.deepStrictEqual(yield* copies.failing, [])
         })
       )
@@ -191,14 +214,13 @@ describe("copies", { timeout: 120_000 }, () => {
         const { copies, ref } = yield* given(world, [gone.id, stays.id], 5)
         yield* copies.round
         yield* until(
-          "one has all, and the other fails",
-          Effect.map(
-            copiesWhere(
-              world,
-              `destination_id = '${stays.id}' and stored_at is not null or error is not null`
-            ),
-            (n) => n >= 6
-          )
+          "one has all, and the other has failed with what was begun there",
+          Effect.gen(function* () {
+            const all = yield* copiesWhere(world, `destination_id = '${stays.id}' and stored_at is not null`)
+            const failed = yield* copiesWhere(world, `destination_id = '${gone.id}' and error is not null`)
+            const held = yield* copiesWhere(world, "lease is not null")
+            return all === 5 && failed > 0 && held === 0 && keysIn(gone.dir) === 1
+          })
         )
         yield* onStore(world, "update backup_copy set tries = 9 where tries > 0")
         yield* onStore(world, "update backup_destination_pause set failures = 9")

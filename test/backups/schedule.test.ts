@@ -8,7 +8,7 @@ import { makeSchedule } from "#src/backups/schedule.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { onStore, services, storeWorld } from "./world.ts"
 
-describe("what is due", { timeout: 60_000 }, () => {
+describe("what is due", { timeout: 300_000 }, () => {
   it.live(
     "is a backup for a destination that has the last one in part, as one that was named again has",
     () =>
