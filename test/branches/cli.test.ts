@@ -53,6 +53,6 @@ layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc db b
         const back = yield* ok(["db", "restore", "shop", "--at", at, "--yes"])
         assert.match(back.stderr, /The database is back/)
       }),
-    170_000
+    600_000
   )
 })

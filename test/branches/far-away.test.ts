@@ -3,8 +3,9 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import postgres from "postgres"
 import { sleep, until } from "#test/faults/wait.ts"
-import { processesNaming } from "#test/setup/caches.ts"
+import { killNaming } from "#test/setup/processes.ts"
 import { planeWithObjectStore, project, query } from "./planes.ts"
 
 it.live(
@@ -13,13 +14,9 @@ it.live(
     Effect.gen(function* () {
       const { far, world } = yield* planeWithObjectStore
       yield* Effect.promise(async () => {
-        const { plane, dataDir, databaseId } = world
+        const { plane, dataDir, databaseId, storeUrl } = world
         const points = `${project}/databases/${databaseId}/recovery-points`
-        await until(
-          "the first backup",
-          async () => (await plane.call("GET", points)).body.windows.length > 0,
-          120
-        )
+        await until("the first backup", async () => (await plane.call("GET", points)).body.windows.length > 0)
         await query(
           world,
           world.databaseUrl,
@@ -33,24 +30,26 @@ it.live(
         const asked = await plane.call("POST", backups, {})
         assert.strictEqual(asked.status, 202, JSON.stringify(asked.body))
         // A copy of it counts as complete together with the log up to its end, which is after the moment.
-        await until(
-          "the backup and the log before it are in the object store",
-          async () => {
-            const { body } = await plane.call("GET", backups)
-            const one = body.find(({ id }: { id: string }) => id === asked.body.id)
-            if (
-              one.locations.some(
-                (it: { kind: string; complete: boolean }) => it.kind !== "local" && it.complete
-              )
+        await until("the backup and the log before it are in the object store", async () => {
+          const { body } = await plane.call("GET", backups)
+          const one = body.find(({ id }: { id: string }) => id === asked.body.id)
+          if (
+            one.locations.some(
+              (it: { kind: string; complete: boolean }) => it.kind !== "local" && it.complete
             )
-              return true
-            throw new Error(JSON.stringify(one))
-          },
-          120
-        )
+          )
+            return true
+          throw new Error(JSON.stringify(one))
+        })
+        // And the backup before the moment, with the log from there on.
+        const store = postgres(storeUrl, { max: 1, onnotice: () => {} })
+        await until("everything else is there as well", async () => {
+          const [row] = await store`select count(*)::int as left from backup_copy where stored_at is null`
+          return row?.["left"] === 0
+        })
+        await store.end()
 
-        const own = processesNaming(world.folderOf(databaseId)).filter(({ line }) => / -D /.test(line))
-        for (const { pid } of own) process.kill(pid, "SIGKILL")
+        killNaming(world.folderOf(databaseId))
         fs.rmSync(path.join(dataDir, "backups"), { recursive: true, force: true, maxRetries: 10 })
         fs.rmSync(path.join(world.folderOf(databaseId), "data"), {
           recursive: true,
@@ -62,10 +61,8 @@ it.live(
           pointInTime: new Date(moment).toISOString()
         })
         assert.strictEqual(restored.status, 202, JSON.stringify(restored.body))
-        const held = await until(
-          "the database answers again",
-          () => query(world, world.databaseUrl, "select n from ledger order by n"),
-          120
+        const held = await until("the database answers again", () =>
+          query(world, world.databaseUrl, "select n from ledger order by n")
         )
         assert.deepStrictEqual(held, [1, 2], "what was committed before the moment, and nothing else")
         assert.isTrue(
@@ -76,5 +73,5 @@ it.live(
         )
       })
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
