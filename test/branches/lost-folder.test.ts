@@ -3,7 +3,7 @@ import * as fs from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { until } from "#test/faults/wait.ts"
-import { processesNaming } from "#test/setup/caches.ts"
+import { killNaming } from "#test/setup/processes.ts"
 import { branchOf, branchPlane, project, query, ready } from "./planes.ts"
 
 it.live(
@@ -37,10 +37,10 @@ it.live(
             if (one.status === "succeeded") return true
             throw new Error(JSON.stringify(one))
           },
-          120
+          300
         )
 
-        for (const { pid } of processesNaming(world.folderOf(databaseId))) process.kill(pid, "SIGKILL")
+        killNaming(world.folderOf(databaseId))
         fs.rmSync(world.folderOf(databaseId), { recursive: true, force: true, maxRetries: 10 })
         await plane.call("POST", `${resource}/retry`)
         const { body: spec } = await plane.call("GET", resource)
@@ -58,10 +58,10 @@ it.live(
 
         const restored = await plane.call("POST", `${backups}/restore`, { backupId: asked.body.id })
         assert.strictEqual(restored.status, 202, JSON.stringify(restored.body))
-        assert.deepStrictEqual(await until("it answers again", numbers, 120), [1, 2])
+        assert.deepStrictEqual(await until("it answers again", numbers, 300), [1, 2])
         const { body: past } = await plane.call("GET", `${base}/${made.body.id}`)
         assert.strictEqual(past.status, "promoted", "what was promoted before stays so")
       })
     }).pipe(Effect.scoped),
-  300_000
+  1_200_000
 )
