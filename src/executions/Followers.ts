@@ -41,11 +41,22 @@ export class Followers extends Context.Service<
       const fibers = yield* FiberMap.make<string>()
       const owner = randomUUID()
 
+      const runs = (container: string) =>
+        Effect.map(
+          engine.inspect(container),
+          (found) => Option.isSome(found) && found.value.state === "running"
+        )
+
       /** Adds what comes after what is kept. Answers what there is to do: nothing more, or go on from the start. */
-      const read = Effect.fnUntraced(function* (ref: RunRef, container: string, from: Following) {
+      const read = Effect.fnUntraced(function* (
+        ref: RunRef,
+        container: string,
+        from: Following,
+        over: boolean
+      ) {
         let position = 0
         let { weight } = from
-        const whole = yield* engine.logs(container).pipe(
+        const whole = yield* engine.logs(container, !over).pipe(
           Stream.mapEffect((piece) =>
             Effect.sync(() => {
               const pieces = cut(piece, position, from.position)
@@ -57,16 +68,18 @@ export class Followers extends Context.Service<
           Stream.groupedWithin(most, "200 millis"),
           Stream.mapEffect(
             Effect.fnUntraced(function* (pieces) {
+              // What came until here came while it ran, or it is read once more, when it has ended.
+              if (!over && !(yield* runs(container))) return "again"
               const { taken, full } = within(pieces, options.logBytes - weight)
               weight += taken.reduce((sum, { content }) => sum + content.length + pieceWeight, 0)
               if (full) taken.push(yield* marker(taken, pieces))
-              return (yield* logs.append(ref, owner, taken, full)) && !full
+              return (yield* logs.append(ref, owner, taken, full)) && !full ? "more" : "done"
             })
           ),
-          Stream.takeUntil((goOn) => !goOn),
+          Stream.takeUntil((next) => next !== "more"),
           Stream.runLast
         )
-        return Option.getOrElse(whole, () => true)
+        return Option.getOrElse(whole, () => "more") !== "done"
       })
 
       const marker = (taken: ReadonlyArray<NewPiece>, pieces: ReadonlyArray<NewPiece>) =>
@@ -98,7 +111,7 @@ export class Followers extends Context.Service<
           const goOn =
             before.value.state === "created"
               ? true
-              : yield* Effect.raceFirst(read(ref, container, from), beats)
+              : yield* Effect.raceFirst(read(ref, container, from, before.value.state === "exited"), beats)
           if (!goOn) return
           // A reading that began after the end has seen all of it.
           if (before.value.state === "exited") return void (yield* logs.append(ref, owner, [], true))

@@ -53,8 +53,12 @@ export class ContainerEngine extends Context.Service<
     readonly remove: (name: string) => Act
     /** Lets go of what removed networks have left in the firewall. */
     readonly forgetNetworks: Effect.Effect<void>
-    /** Everything it printed, from the start, and what it prints while it runs. */
-    readonly logs: (name: string) => Stream.Stream<LogPiece, ContainerError>
+    /**
+     * Everything it printed, from the start; `follow`: and what it prints while it runs. From the moment at which the
+     * container ends, Podman may leave out pieces of what it follows (its library to follow files does, once it is told
+     * to stop at the end), so that only what came while it ran is sure.
+     */
+    readonly logs: (name: string, follow: boolean) => Stream.Stream<LogPiece, ContainerError>
     /** Containers with this label, and all labels they have. */
     readonly list: (
       label: string
@@ -165,7 +169,7 @@ export class ContainerEngine extends Context.Service<
         signal: (name, which) => outside("containers.signal", "write")(signal(name, which)),
         remove: (name) => outside("containers.remove", "write")(remove(name)),
         forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),
-        logs: (name) => logPieces(client, name),
+        logs: (name, follow) => logPieces(client, name, follow),
         list: (label) => outside("containers.list", "read")(list(label)),
         stopAll: (label, forGood) =>
           Effect.gen(function* () {

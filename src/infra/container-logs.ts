@@ -1,7 +1,7 @@
 /**
  * What a container prints, piece by piece, as the engine tells it: frames of eight bytes and a text that begins with a
  * time (Docker Engine API, "Attach to a container", stream format). Every reading begins at the start, so that who
- * knows how many bytes it has can go on exactly there. It goes on while the container runs.
+ * knows how many bytes it has can go on exactly there.
  */
 import type { Readable } from "node:stream"
 import type Docker from "dockerode"
@@ -52,7 +52,8 @@ async function* frames(source: Readable): AsyncGenerator<LogPiece> {
 
 export const logPieces = (
   engine: Effect.Effect<Docker, ContainerError>,
-  name: string
+  name: string,
+  follow: boolean
 ): Stream.Stream<LogPiece, ContainerError> => {
   const failed = containerError("Reading what the container prints")
   return Stream.unwrap(
@@ -68,7 +69,7 @@ export const logPieces = (
                   method: "GET",
                   isStream: true,
                   statusCodes: { 200: true, 404: "no such container", 500: "server error" },
-                  options: { follow: true, stdout: true, stderr: true, timestamps: true }
+                  options: { follow, stdout: true, stderr: true, timestamps: true }
                 },
                 (error, stream) => (error ? reject(error) : resolve(stream as Readable))
               )

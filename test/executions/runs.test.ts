@@ -257,6 +257,22 @@ layer(executionPlane({ graceMs }), { excludeTestServices: true, timeout: "3 minu
     )
 
     it.effect(
+      "keep every one of many lines, although it takes longer to keep them than to print them",
+      () =>
+        Effect.gen(function* () {
+          const id = yield* create({
+            command: sh("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done")
+          })
+          assert.strictEqual((yield* ended(id)).status, "succeeded")
+          const lines = (yield* printed(id)).split("\n")
+          assert.strictEqual(lines.pop(), "")
+          const other = lines.findIndex((line, i) => line !== `line ${i}`)
+          assert.deepStrictEqual([lines.length, other], [20_000, -1])
+        }),
+      patience
+    )
+
+    it.effect(
       "are followed live, and a stream goes on after the entry it is told",
       () =>
         Effect.gen(function* () {

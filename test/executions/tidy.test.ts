@@ -94,7 +94,8 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         yield* sql(
           `update execution set finished_at = now() - interval '30 days 1 minute' where uid = '${old}'`
         )
-        assert.strictEqual(yield* tidily(retire), 1)
+        // The control plane's own may be faster.
+        assert.isAtMost(yield* tidily(retire), 1)
         yield* Effect.gen(function* () {
           while ((yield* read(old)).status !== 404) yield* Effect.sleep("100 millis")
         }).pipe(Effect.timeout("2 minutes"))
