@@ -100,5 +100,6 @@ reconcilerSuite<World, BackupDestinationSpec, unknown>({
     ),
   changes: [],
   drifts: [],
-  settleMs: 20_000
+  settleMs: 120_000,
+  timeoutMs: 900_000
 })
