@@ -105,6 +105,7 @@ export class DueRuns extends Context.Service<
             from cron_schedule where next_at <= clock_timestamp() + make_interval(secs => ${aheadMs / 1000}::float8)
             order by next_at limit ${most}::int for update skip locked`
           if (rows.length === 0) return 0
+          const next = nextRuns()
           const input = yield* Effect.forEach(rows, (row, index) =>
             Effect.as(
               // Walking a calendar takes a while: others get their turn in between.
@@ -114,7 +115,7 @@ export class DueRuns extends Context.Service<
                 uid: row.uid,
                 id: randomUUIDv7(),
                 at: new Date(row.nextAt).toISOString(),
-                ...follow(row, missedAfterMs)
+                ...follow(row, missedAfterMs, next)
               }
             )
           )
@@ -327,16 +328,30 @@ export class DueRuns extends Context.Service<
   )
 }
 
+/** Many jobs have the same schedule at the same moment: what comes next is looked for once. */
+const nextRuns = (): typeof nextRun => {
+  const known = new Map<string, number | undefined>()
+  return (schedule, timezone, after) => {
+    const key = JSON.stringify([schedule, timezone, after])
+    if (!known.has(key)) known.set(key, nextRun(schedule, timezone, after))
+    return known.get(key)
+  }
+}
+
 /** The time after the planned one; and, when nobody planned for long, that there were some, which nobody counts. */
-const follow = ({ schedule, timezone, nextAt, now }: Planned, missedAfterMs: number) => {
+const follow = (
+  { schedule, timezone, nextAt, now }: Planned,
+  missedAfterMs: number,
+  next: typeof nextRun
+) => {
   const iso = (instant: number | undefined) =>
     instant === undefined ? null : new Date(instant).toISOString()
-  const second = nextRun(schedule, timezone, nextAt)
+  const second = next(schedule, timezone, nextAt)
   if (now - nextAt <= missedAfterMs) return { next: iso(second), missed: null }
   const one = second === undefined || second > now
   const times = one ? "Its time was missed" : `All times from ${iso(nextAt)} to ${iso(now)} were missed`
   return {
-    next: iso(one ? second : nextRun(schedule, timezone, now)),
+    next: iso(one ? second : next(schedule, timezone, now)),
     missed: `${times}: no control plane was running. Missed times are not made up for`
   }
 }
