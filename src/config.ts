@@ -30,6 +30,8 @@ export interface Settings {
   readonly roles: ReadonlySet<"api" | "engine">
   /** Host that connection strings of managed servers name, and the address they listen on. */
   readonly managedHost: string
+  /** Ports that managed servers get, both ends included. */
+  readonly managedPorts: { readonly first: number; readonly last: number }
   /** Requests a minute for one credential. */
   readonly rateLimit: number
   /** Whether the API's queries run under row-level security. */
@@ -204,6 +206,20 @@ const settings: Config.Config<Settings> = Config.all({
     Config.map((roles): ReadonlySet<"api" | "engine"> => new Set(roles))
   ),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),
+  // Below the range that systems hand out to clients.
+  managedPorts: Config.String("SVC_MANAGED_PORTS").pipe(
+    Config.withDefault("20000-29999"),
+    Config.flatMap((range) => {
+      const [, first = 0, last = 0] = (/^(\d{4,5})-(\d{4,5})$/.exec(range) ?? []).map(Number)
+      return 1024 <= first && first <= last && last <= 65_535
+        ? Config.succeed({ first, last })
+        : Config.fail(
+            new ConfigProvider.SourceError({
+              message: `SVC_MANAGED_PORTS must be a range such as 20000-29999: "${range}" is none`
+            })
+          )
+    })
+  ),
   rateLimit: Config.Int("SVC_RATE_LIMIT").pipe(Config.withDefault(600)),
   rowSecurity: Config.Boolean("SVC_ROW_SECURITY").pipe(Config.withDefault(true)),
   otlpUrl: optional("SVC_OTLP_URL"),

@@ -57,9 +57,6 @@ export const hostError = (message: string) => (cause: unknown) => {
   })
 }
 
-/** First and number of ports for managed servers: below the range that systems hand out to clients. */
-const firstPort = 20_000
-const portCount = 10_000
 /** A Unix socket's path may have 107 bytes; the longest name below the folder takes 30 of them. */
 const longestSocketDir = 75
 
@@ -106,7 +103,8 @@ export class Host extends Context.Service<
   static readonly layer = Layer.effect(
     Host,
     Effect.gen(function* () {
-      const { dataDir, managedHost } = yield* AppConfig
+      const { dataDir, managedHost, managedPorts } = yield* AppConfig
+      const portCount = managedPorts.last - managedPorts.first + 1
       const runAs = process.getuid?.() === 0 ? yield* unprivilegedUser : undefined
       const own = (target: string) =>
         runAs === undefined ? Promise.resolve() : fs.chown(target, runAs.uid, runAs.gid)
@@ -255,7 +253,7 @@ export class Host extends Context.Service<
           for (const [port, holder] of taken) if (holder === owner) return port
           const start = createHash("sha256").update(owner).digest().readUInt32BE(0) % portCount
           for (let i = 0; i < portCount; i++) {
-            const port = firstPort + ((start + i) % portCount)
+            const port = managedPorts.first + ((start + i) % portCount)
             if (taken.has(port) || !(yield* Effect.promise(() => isFree(managedHost, port)))) continue
             const won = yield* attempt(`Cannot reserve port ${port}`, () =>
               fs.symlink(owner, path.join(portsDir, String(port))).then(
@@ -266,7 +264,7 @@ export class Host extends Context.Service<
             if (won) return port
           }
           return yield* new HostError({
-            message: `Every port from ${firstPort} to ${firstPort + portCount - 1} is taken; delete servers that are no longer needed`
+            message: `Every port from ${managedPorts.first} to ${managedPorts.last} (SVC_MANAGED_PORTS) is taken; delete servers that are no longer needed`
           })
         }),
         releasePorts: (owner, except) =>

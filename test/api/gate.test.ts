@@ -5,6 +5,7 @@ import type { Role } from "#schemas/kind.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { type CredentialKind, Operation } from "#src/api/definition/operation.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { bucketsStandStill } from "#test/setup/rate-limits.ts"
 
 const operations = Object.values(Api.groups).flatMap((group) =>
   Object.values(group.endpoints).map((endpoint) => {
@@ -93,7 +94,8 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gat
           }
         }
         assert.deepStrictEqual(wrong, [])
-      })
+      }),
+    900_000
   )
 
   it.effect("a path answers 405 with Allow to methods it does not have", () =>
@@ -225,6 +227,7 @@ layer(testPlane({ rateLimit: 40 }), { excludeTestServices: true })("rate limits"
   it.effect("a credential that asks too often is told when to come back", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
+      yield* bucketsStandStill
       const answers = yield* Effect.forEach(Array.from({ length: 60 }), () => call("GET", "/v1/me"), {
         concurrency: 4
       })

@@ -9,7 +9,7 @@ import * as Redacted from "effect/Redacted"
 import postgres from "postgres"
 import { processesNaming } from "#test/setup/caches.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
-import { freePort } from "#test/setup/postgres.ts"
+import { freePort, managedPorts } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 import { newUser, type Outcome, type Running } from "./svc.ts"
 
@@ -29,7 +29,12 @@ const newcomer = Effect.gen(function* () {
   )
   const ports = Effect.promise(async () => {
     const [port, metrics] = await Promise.all([freePort(), freePort()])
-    return { SVC_PORT: String(port), SVC_METRICS_PORT: String(metrics) }
+    const { first, last } = managedPorts
+    return {
+      SVC_PORT: String(port),
+      SVC_METRICS_PORT: String(metrics),
+      SVC_MANAGED_PORTS: `${first}-${last}`
+    }
   })
   const env: Record<string, string> = { SVC_DATA_DIR: dataDir, ...(yield* ports) }
   return {

@@ -20,6 +20,7 @@ import { RedisServers } from "#src/infra/RedisServers.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { uuid } from "./fixtures.ts"
 import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { managedPorts } from "./postgres.ts"
 import { processesNaming, sweep } from "./processes.ts"
 
 export { processesNaming }
@@ -45,7 +46,7 @@ export const cacheServices = ({ dataDir, secrets }: CacheWorld, host = Host.laye
   RedisServers.layer.pipe(
     Layer.provideMerge(host),
     Layer.provideMerge(CertificateAuthority.layer),
-    Layer.provideMerge(AppConfig.layerWith({ dataDir })),
+    Layer.provideMerge(AppConfig.layerWith({ dataDir, managedPorts })),
     Layer.provideMerge(secrets.layer)
   )
 

@@ -16,7 +16,7 @@ import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { controlPlane, FirstStart } from "#src/main.ts"
 import { emptyDatabase } from "./database.ts"
-import { freePort } from "./postgres.ts"
+import { freePort, managedPorts } from "./postgres.ts"
 import { sweep } from "./processes.ts"
 
 export interface Answer {
@@ -79,6 +79,7 @@ export const testPlane = (settings: Partial<Settings> = {}) =>
       const config = AppConfig.layerWith({
         dataDir,
         databaseUrl: url,
+        managedPorts,
         port,
         metricsPort,
         publicUrl: `http://127.0.0.1:${port}`,

@@ -22,6 +22,7 @@ import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { uuid } from "./fixtures.ts"
 import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { managedPorts } from "./postgres.ts"
 import { processesNaming, sweep } from "./processes.ts"
 
 export interface DatabaseWorld {
@@ -61,7 +62,7 @@ export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
     Layer.provideMerge(PostgresBinaries.layer),
     Layer.provideMerge(Host.layer),
     Layer.provideMerge(CertificateAuthority.layer),
-    Layer.provideMerge(AppConfig.layerWith({ dataDir })),
+    Layer.provideMerge(AppConfig.layerWith({ dataDir, managedPorts })),
     Layer.provideMerge(secrets.layer)
   )
 

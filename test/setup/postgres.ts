@@ -33,6 +33,10 @@ export const freePort = async (): Promise<number> => {
   throw new Error(`every port of block ${block} is taken`)
 }
 
+/** Of this worker's managed servers: a port whose server is down, or not up yet, is free for all who have the same range. */
+const managedBlock = 20_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 10) * 1_000
+export const managedPorts = { first: managedBlock, last: managedBlock + 999 }
+
 const isFree = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
     const server = net.createServer()
