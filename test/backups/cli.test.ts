@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Operator, signedIn } from "#test/cli/control-plane.ts"
 
-layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc backups", (it) => {
+layer(signedIn(), { excludeTestServices: true, timeout: "10 minutes" })("svc backups", (it) => {
   it.effect(
     "creates with progress, lists, shows what can be restored, and refuses what cannot",
     () =>
@@ -17,7 +17,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc back
         yield* ok(["projects", "create", "kept"])
         assert.strictEqual((yield* svc(["backups", "ls", "kept"])).code, 5)
         yield* ok(["database", "provision", "kept"])
-        const made = yield* ok(["backups", "create", "kept", "--drill", "--timeout", "50"])
+        const made = yield* ok(["backups", "create", "kept", "--drill", "--timeout", "500"])
         assert.match(made.stdout, /^[0-9a-f-]{36}\n$/)
         assert.match(made.stderr, /backup {2}succeeded/)
         const id = made.stdout.trim()
@@ -38,6 +38,6 @@ layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc back
           2
         )
       }),
-    170_000
+    900_000
   )
 })

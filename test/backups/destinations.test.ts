@@ -41,7 +41,7 @@ const world = Layer.unwrap(
 )
 const base = "/v1/orgs/main/backup-destinations"
 
-layer(world, { excludeTestServices: true, timeout: "3 minutes" })("destinations", (it) => {
+layer(world, { excludeTestServices: true, timeout: "10 minutes" })("destinations", (it) => {
   it.effect("are places, of which the old ones stay as they were", () =>
     Effect.gen(function* () {
       const far = yield* Store

@@ -25,7 +25,7 @@ const world = Layer.unwrap(
   })
 )
 
-layer(world, { excludeTestServices: true, timeout: "2 minutes" })("uploads of a killed process", (it) => {
+layer(world, { excludeTestServices: true, timeout: "5 minutes" })("uploads of a killed process", (it) => {
   it.effect("are given up where they are ours", () =>
     Effect.gen(function* () {
       const far = yield* Store

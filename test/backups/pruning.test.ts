@@ -27,7 +27,7 @@ const stack = Layer.mergeAll(
   AppConfig.layerWith({ dataDir: os.tmpdir() })
 ).pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
 
-layer(stack, { excludeTestServices: true, timeout: "1 minute" })("pruning", (it) => {
+layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("pruning", (it) => {
   it.effect(
     "of a long log goes what is older than promised, page by page, and the stretches of kept backups stay",
     () =>

@@ -81,7 +81,7 @@ const times = (
   return (asked: Asked) => (matches(asked) && left-- > 0 ? trouble : undefined)
 }
 
-layer(world, { excludeTestServices: true, timeout: "2 minutes" })("a bucket", (it) => {
+layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a bucket", (it) => {
   it.effect("keeps objects, tells what is there and forgets what is removed", () =>
     Effect.gen(function* () {
       const one = yield* place({ prefix: "here/and there" })

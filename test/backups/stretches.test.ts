@@ -35,7 +35,7 @@ const record = Effect.fnUntraced(function* (files: ReadonlyArray<LogFile>) {
 
 layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
   excludeTestServices: true,
-  timeout: "2 minutes"
+  timeout: "5 minutes"
 })("the log in the store", (it) => {
   it.effect("whatever the gaps, timelines and flushes, the store tells what the list of segments tells", () =>
     Effect.gen(function* () {

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Operator, signedIn } from "#test/cli/control-plane.ts"
 
-layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc db branch", (it) => {
+layer(signedIn(), { excludeTestServices: true, timeout: "10 minutes" })("svc db branch", (it) => {
   it.effect(
     "creates, shows, changes, promotes, restores and deletes",
     () =>
