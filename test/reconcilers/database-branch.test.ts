@@ -62,6 +62,6 @@ reconcilerSuite<BranchWorld, DatabaseBranchSpec, unknown>({
     },
     { name: "the role became a superuser", field: "/role", disturb: behind("alter role app superuser") }
   ],
-  settleMs: 60_000,
-  timeoutMs: 600_000
+  settleMs: 240_000,
+  timeoutMs: 1_800_000
 })
