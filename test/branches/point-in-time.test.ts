@@ -34,7 +34,7 @@ it.live(
           }
           await sql.end()
         })()
-        await sleep(2_000)
+        await until("there is something to tell moments apart by", () => commits.length > 100)
 
         const distinct = new Set<number>()
         const branchOfMoment = async (round: number) => {
@@ -71,7 +71,7 @@ it.live(
         assert.isAbove(distinct.size, rounds / 2, "the moments differ")
 
         // What is not in the window is refused before anything is made.
-        for (const pointInTime of ["2020-01-01T00:00:00Z", new Date(Date.now() + 60_000).toISOString()]) {
+        for (const pointInTime of ["2020-01-01T00:00:00Z", new Date(Date.now() + 3_600_000).toISOString()]) {
           const refused = await plane.call(
             "POST",
             base,
@@ -86,7 +86,8 @@ it.live(
         // A restore is such a branch that takes the database's place.
         writing = false
         await writer
-        const before = new Date()
+        // Not of the millisecond of the last commit, which would not be before it.
+        const before = new Date((commits.at(-1)?.known ?? 0) + 1)
         await sleep(50)
         await query(world, databaseUrl, "delete from ledger")
         const restored = await plane.call(
@@ -110,5 +111,5 @@ it.live(
         await debris(world)
       })
     }).pipe(Effect.scoped),
-  480_000
+  1_500_000
 )
