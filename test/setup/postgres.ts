@@ -1,5 +1,6 @@
 /** A Postgres of its own in a temporary folder, from the bundled binaries. */
 import { execFileSync, spawn } from "node:child_process"
+import * as dgram from "node:dgram"
 import * as fs from "node:fs"
 import * as net from "node:net"
 import * as os from "node:os"
@@ -17,25 +18,31 @@ export interface TemporaryPostgres {
 }
 
 /** Above the ports of managed servers, and below those that systems hand out to whoever asks for any. */
-const [firstPort, portsOfWorker, portBlocks] = [30_000, 300, 9]
-let portsTried = Math.floor(Math.random() * portsOfWorker)
+const [firstPort, portCount] = [30_000, 2_700]
+let portsTried = Math.floor(Math.random() * portCount)
 
 /**
- * A port that nobody listens on, and that nobody else will be given until it is used: each worker of the tests has its
- * own, and takes them in turn.
+ * A port that nobody listens on, and that no other process of tests is given while this one runs: what marks it as
+ * taken is a UDP socket of the same number, of which there can be one and which goes with its process.
  */
 export const freePort = async (): Promise<number> => {
-  const block = Number(process.env["VITEST_POOL_ID"] ?? 0) % portBlocks
-  for (let tries = 0; tries < portsOfWorker; tries++) {
-    const port = firstPort + block * portsOfWorker + (portsTried++ % portsOfWorker)
-    if (await isFree(port)) return port
+  for (let tries = 0; tries < portCount; tries++) {
+    const port = firstPort + (portsTried++ % portCount)
+    if ((await isMine(port)) && (await isFree(port))) return port
   }
-  throw new Error(`every port of block ${block} is taken`)
+  throw new Error(`every port from ${firstPort} on is taken`)
 }
 
 /** Of this worker's managed servers: a port whose server is down, or not up yet, is free for all who have the same range. */
 const managedBlock = 20_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 10) * 1_000
 export const managedPorts = { first: managedBlock, last: managedBlock + 999 }
+
+const isMine = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const mark = dgram.createSocket("udp4").unref()
+    mark.once("error", () => mark.close(() => resolve(false)))
+    mark.bind({ port, address: "127.0.0.1", exclusive: true }, () => resolve(true))
+  })
 
 const isFree = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
