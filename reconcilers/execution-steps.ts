@@ -132,7 +132,7 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
     if (now > run.lostSince.getTime() + options.engineMs) {
       return ending(now, "failed", {
         errorCode: "start_failed",
-        error: `There was no container engine for ${options.engineMs / 1000} s: ${seen.message}`
+        error: `No container could be made for ${options.engineMs / 1000} s: ${seen.message}`
       })
     }
     return silent(seen)
@@ -245,7 +245,10 @@ const afterwards = ({ now, seen, followed, options }: Situation, run: Run, finis
       ? { do: "wait", reason: "CleaningUp", message: "What it printed is being kept", forMs: 100 }
       : { do: "follow" }
   }
-  if (run.containerMade && seen._tag === "Silent" && seen.startable)
-    return { do: "startEngine", message: seen.message }
+  if (run.containerMade && seen._tag === "Silent") {
+    if (seen.startable) return { do: "startEngine", message: seen.message }
+    // Removing the container may well succeed the next moment, and would take the rest of its log along.
+    if (!run.logComplete && now <= finishedAt.getTime() + options.captureMs) return silent(seen)
+  }
   return { do: "cleanUp" }
 }

@@ -57,6 +57,8 @@ export interface Settings {
   readonly catalogFile: string | undefined
   /** Of the container engine, a path or `unix://` URL; `none` for no engine. Absent: it is looked for. */
   readonly containerSocket: string | undefined
+  /** Whether containers need firewall rules that this process sets; off: whoever operates it keeps them away himself. */
+  readonly executionFirewall: "required" | "off"
   /** Registries that may be given credentials; `*` stands for (a part of) one label. */
   readonly registries: ReadonlyArray<string>
   /** Runtime of the engine in which containers may hold containers. Absent: none may. */
@@ -243,6 +245,9 @@ const settings: Config.Config<Settings> = Config.all({
   containerSocket: Config.String("SVC_CONTAINER_SOCKET").pipe(
     Config.orElse(() => Config.String("DOCKER_HOST")),
     Config.withDefault(undefined)
+  ),
+  executionFirewall: Config.schema(Schema.Literals(["required", "off"]), "SVC_EXECUTION_FIREWALL").pipe(
+    Config.withDefault("required" as const)
   ),
   registries: Config.String("SVC_REGISTRIES").pipe(Config.withDefault(defaultRegistries), Config.map(list)),
   sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),

@@ -18,6 +18,7 @@ import { makeImages } from "./container-images.ts"
 import { type LogPiece, logPieces } from "./container-logs.ts"
 import { toContainer, withKernel } from "./container-look.ts"
 import { makeMaking } from "./container-making.ts"
+import { guardHost, unguarded } from "./container-network.ts"
 import { ensureRuntime } from "./container-runtime.ts"
 import { ownIsRunning, startOwn, stopOwn } from "./container-service.ts"
 import type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./container-types.ts"
@@ -29,6 +30,7 @@ export { ContainerError, type LogPiece }
 export class ContainerEngine extends Context.Service<
   ContainerEngine,
   {
+    /** Ready: it answers, and the firewall rules for containers are there. */
     readonly state: Effect.Effect<EngineState>
     /** Starts the engine that is ours; one that runs already is success. */
     readonly start: Act
@@ -71,15 +73,17 @@ export class ContainerEngine extends Context.Service<
     ContainerEngine,
     Effect.gen(function* () {
       const host = yield* Host
-      const { containerSocket } = yield* AppConfig
+      const { containerSocket, executionFirewall } = yield* AppConfig
       const starting = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
-      const { create, remove, forgetNetworks } = yield* makeMaking(call)
+      const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost()
+      const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
+      const { create, remove, forgetNetworks } = yield* makeMaking(call, guarded)
       const { pull, ids, removeImage } = makeImages(call)
 
       // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
       const ping = call("Asking the container engine", (docker) => docker.ping(), "5 seconds")
-      const state: Effect.Effect<EngineState> = Effect.matchEffect(ping, {
+      const answering: Effect.Effect<EngineState> = Effect.matchEffect(ping, {
         onSuccess: () => Effect.succeed<EngineState>({ _tag: "Ready" }),
         onFailure: ({ reason, message }) =>
           reason === "HostDependencyMissing"
@@ -93,10 +97,15 @@ export class ContainerEngine extends Context.Service<
                 onFailure: ({ message }): EngineState => ({ _tag: "Missing", message })
               })
       })
+      const state = Effect.gen(function* () {
+        const seen = yield* answering
+        if (seen._tag !== "Ready" || (yield* recentlyGuarded)) return seen
+        return { _tag: "Missing", message: unguarded.message } satisfies EngineState
+      })
 
       const start = Effect.gen(function* () {
         const found = yield* place
-        if ((yield* state)._tag === "Ready") return
+        if ((yield* answering)._tag === "Ready") return
         const { own } = found
         if (own === undefined)
           return yield* new ContainerError({
@@ -105,7 +114,7 @@ export class ContainerEngine extends Context.Service<
           })
         if (!(yield* ownIsRunning(host, found.socket))) yield* startOwn(host, { ...found, own })
         yield* Effect.sleep("100 millis").pipe(
-          Effect.andThen(state),
+          Effect.andThen(answering),
           Effect.repeat({ until: ({ _tag }) => _tag === "Ready" }),
           Effect.timeoutOrElse({
             duration: "20 seconds",
@@ -176,7 +185,7 @@ export class ContainerEngine extends Context.Service<
             const found = yield* Effect.option(place)
             if (Option.isNone(found)) return
             const { own, socket } = found.value
-            if ((yield* state)._tag !== "Ready") {
+            if ((yield* answering)._tag !== "Ready") {
               // What was started once may have left containers that run on; without the engine nobody can end them.
               if (own === undefined || !fs.existsSync(`${host.dataDir}/containers`)) return
               yield* start

@@ -8,16 +8,12 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring } from "./container-calls.ts"
-import { forgetGoneNetworks, guardHost, hasIpv6, networkOf } from "./container-network.ts"
+import { forgetGoneNetworks, hasIpv6, networkOf, unguarded } from "./container-network.ts"
 import type { ContainerPlan } from "./container-types.ts"
 
-export const makeMaking = Effect.fnUntraced(function* (call: Call) {
+/** `guarded`: puts the firewall rules where they are missing; false: they cannot be set. */
+export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effect.Effect<boolean>) {
   const tidying = yield* Semaphore.make(1)
-  const warned = yield* Effect.cached(
-    Effect.logWarning(
-      "the firewall rules for containers could not be set (iptables and ip6tables, as root): they may reach this machine and metadata services"
-    )
-  )
   const forgetNetworks = Effect.asVoid(tidying.withPermit(forgetGoneNetworks))
 
   const hasNetwork = (name: string) =>
@@ -56,7 +52,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call) {
   })
 
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
-    if (!(yield* guardHost())) yield* warned
+    if (!(yield* guarded)) return yield* unguarded
     yield* makeNetwork(plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     yield* call(

@@ -7,6 +7,7 @@ import { execFile } from "node:child_process"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
+import { ContainerError } from "./container-error.ts"
 import { helperEnvironment } from "./helper-environment.ts"
 
 /** Bridges of ours; the names of interfaces have 15 characters at most. */
@@ -79,6 +80,13 @@ export const guardHost = (within: ReadonlyArray<string> = []): Effect.Effect<boo
       }
     return true
   })
+
+/** Nobody's containers run where they would reach this machine, or the credentials that a cloud gives it. */
+export const unguarded = new ContainerError({
+  reason: "HostDependencyMissing",
+  message:
+    "The firewall rules for containers cannot be set: that takes root, iptables and ip6tables. Where something else keeps containers from this machine and from metadata services, set SVC_EXECUTION_FIREWALL=off"
+})
 
 /** Whether the kernel has that version at all. */
 export const hasIpv6 = (): boolean => fs.existsSync("/proc/sys/net/ipv6")

@@ -188,7 +188,7 @@ layer(planeWith({}, { containerSocket: "none" }), { excludeTestServices: true, t
             [over.status, over.errorCode, over.startedAt],
             ["failed", "start_failed", null]
           )
-          assert.match(over.error, /no container engine for 120 s.*apt-get install/)
+          assert.match(over.error, /No container could be made for 120 s.*apt-get install/)
           const told = yield* untilReason(made.body.id, "ExecutionFailed")
           assert.include(String(told["message"]), "start_failed")
           // Nothing is left to be done for it, and nothing is reserved any more.

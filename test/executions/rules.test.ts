@@ -224,6 +224,16 @@ describe("what is due for an execution", () => {
     assert.deepEqual(at({ _tag: "Gone" }, 1_000, 121_001), { do: "lost", since: null })
   })
 
+  it("what an engine still has to tell of a log is waited for when it is silent, before the container goes", () => {
+    const ended: Run = { ...active, status: "succeeded", finishedAt: new Date(begun) }
+    const at = (run: Run, seen: Seen, after: number) =>
+      decide(situation({ run, seen, now: begun + after })).do
+    assert.strictEqual(at(ended, silent, 60_000), "wait")
+    assert.strictEqual(at(ended, { ...silent, startable: true }, 60_000), "startEngine")
+    assert.strictEqual(at(ended, silent, 60_001), "cleanUp")
+    assert.strictEqual(at({ ...ended, logComplete: true }, silent, 1), "cleanUp")
+  })
+
   it("an engine that is silent for too long takes the execution along", () => {
     const lost: Run = { ...active, lostSince: new Date(begun) }
     assert.strictEqual(decide(situation({ run: active, seen: silent })).do, "lost")

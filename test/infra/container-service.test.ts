@@ -5,9 +5,22 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { AppConfig } from "#src/config.ts"
-import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import * as Redacted from "effect/Redacted"
+import { AppConfig, type Settings } from "#src/config.ts"
+import { ContainerEngine, type ContainerPlan } from "#src/infra/ContainerEngine.ts"
 import { Host } from "#src/infra/Host.ts"
+
+const plan: ContainerPlan = {
+  name: "svc-test-unguarded",
+  labels: { "svc.installation": "test" },
+  image: "none",
+  command: ["x"],
+  env: Redacted.make({}),
+  cpus: 1,
+  cpuShares: 1024,
+  memoryMb: 64,
+  runtime: undefined
+}
 
 it.live(
   "an engine of our own is started once, found by the next control plane, and stopped",
@@ -17,10 +30,10 @@ it.live(
         Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
         (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
       )
-      const plane = () =>
+      const plane = (settings: Partial<Settings> = {}) =>
         ContainerEngine.layer.pipe(
           Layer.provideMerge(Host.layer),
-          Layer.provide(AppConfig.layerWith({ dataDir })),
+          Layer.provide(AppConfig.layerWith({ dataDir, ...settings })),
           Layer.fresh
         )
       const pid = () => fs.readFileSync(path.join(dataDir, "containers", "podman.pid"), "utf8")
@@ -35,6 +48,44 @@ it.live(
         assert.strictEqual((yield* engine.state)._tag, "Ready")
         return pid()
       }).pipe(Effect.provide(plane()))
+
+      // A host whose firewall says no: nothing is made there that nobody holds back.
+      const programs = path.join(dataDir, "programs")
+      fs.mkdirSync(programs)
+      fs.writeFileSync(path.join(programs, "iptables"), "#!/bin/sh\nexit 4\n", { mode: 0o755 })
+      yield* Effect.acquireUseRelease(
+        Effect.sync(() => {
+          const before = process.env["PATH"]
+          process.env["PATH"] = `${programs}:${before}`
+          return before
+        }),
+        () =>
+          Effect.gen(function* () {
+            const engine = yield* ContainerEngine
+            const state = yield* engine.state
+            assert.strictEqual(state._tag, "Missing")
+            assert.match(
+              state._tag === "Missing" ? state.message : "",
+              /iptables.*SVC_EXECUTION_FIREWALL=off/
+            )
+            const refused = yield* Effect.flip(engine.create(plan))
+            assert.strictEqual(refused.reason, "HostDependencyMissing")
+            assert.deepStrictEqual(yield* engine.list("svc.installation=test"), [])
+          }).pipe(
+            Effect.provide(plane()),
+            Effect.andThen(
+              Effect.gen(function* () {
+                const engine = yield* ContainerEngine
+                assert.strictEqual((yield* engine.state)._tag, "Ready")
+              }).pipe(Effect.provide(plane({ executionFirewall: "off" })))
+            )
+          ),
+        (before) =>
+          Effect.sync(() => {
+            process.env["PATH"] = before
+          })
+      )
+
       yield* Effect.gen(function* () {
         const engine = yield* ContainerEngine
         assert.strictEqual((yield* engine.state)._tag, "Ready")
