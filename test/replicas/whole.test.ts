@@ -101,7 +101,8 @@ it.live(
           await until(
             "what was acknowledged has streamed",
             async () =>
-              (await query(world, urlAt(world, one), `select n from ledger where n = ${acknowledged}`)).length > 0
+              (await query(world, urlAt(world, one), `select n from ledger where n = ${acknowledged}`))
+                .length > 0
           )
         const lostAt = Date.now()
         fs.rmSync(path.join(world.folderOf(databaseId), "data"), {
