@@ -101,11 +101,8 @@ export class Jobs extends Context.Service<
       progress: Progress,
       seconds: number
     ) => Effect.Effect<boolean, StoreUnavailable>
-    /** None: the job is somebody else's now. Else whether a drill was asked for. */
-    readonly succeed: (
-      job: ClaimedJob,
-      result?: BackupResult
-    ) => Effect.Effect<Option.Option<{ readonly drill: boolean }>, StoreUnavailable>
+    /** False: the job is somebody else's now. */
+    readonly succeed: (job: ClaimedJob, result?: BackupResult) => Effect.Effect<boolean, StoreUnavailable>
     /** Failed for good, or to be tried again after some seconds. */
     readonly fail: (
       job: ClaimedJob,
@@ -207,7 +204,7 @@ export class Jobs extends Context.Service<
           return rows.length > 0
         }),
         succeed: Effect.fn("Jobs.succeed")(function* (job, result) {
-          const rows = yield* repeatable(sql<{ readonly drill: boolean }>`
+          const rows = yield* repeatable(sql`
             with done as (
               update backup_job set status = 'succeeded', finished_at = now(), due_at = null, lease_token = null,
                 step = null, error = null, label = ${result?.label ?? null}::text,
@@ -217,13 +214,13 @@ export class Jobs extends Context.Service<
                 timeline = ${result?.timeline ?? null}::int,
                 consistent_at = ${result?.consistentAt ?? null}::timestamptz,
                 stored_bytes = ${result?.storedBytes ?? null}::bigint
-              where ${mine(job)} returning org_id, kind, backup_id, drill
+              where ${mine(job)} returning org_id, kind, backup_id
             ), proven as (
               update backup_job b set proven_at = now() from done d
               where d.kind = 'drill' and b.org_id = d.org_id and b.id = d.backup_id
             )
-            select drill, pg_notify(${channel}, '') from done`)
-          return Option.fromUndefinedOr(rows[0])
+            select pg_notify(${channel}, '') from done`)
+          return rows.length > 0
         }),
         fail: Effect.fn("Jobs.fail")(function* (job, error, again) {
           const rows = yield* repeatable(sql`

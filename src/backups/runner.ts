@@ -6,7 +6,6 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
@@ -133,11 +132,9 @@ export const layer = Layer.effectDiscard(
       return Effect.gen(function* () {
         const result = yield* Effect.raceFirst(act, Effect.forever(beat))
         yield* jobs.extend(job, progress, options.leaseSeconds)
-        const ended = yield* jobs.succeed(job, result)
-        if (Option.isSome(ended) && ended.value.drill) {
-          const { orgId, databaseUid, lineage, id } = job
-          yield* jobs.queue({ orgId, databaseUid, lineage, kind: "drill", backupId: id, reason: "request" })
-        }
+        yield* jobs.succeed(job, result)
+        // What was asked for with its proof is to be proved now, if no other drill is under way.
+        Queue.offerUnsafe(toPlan, undefined)
       }).pipe(
         Effect.catchTag("BackupFailed", (error) =>
           Effect.gen(function* () {

@@ -21,6 +21,8 @@ interface State {
   readonly drillFailed: Date | null
   readonly openBackup: boolean
   readonly openDrill: boolean
+  /** A backup that was asked for with its proof, which nobody has begun. */
+  readonly toProve: string | null
   /** The newest segment, whose name tells the timeline that the server is on. */
   readonly segment: string | null
   /** Destinations that have no whole base backup of this history, nor will. */
@@ -45,6 +47,10 @@ export const makeSchedule = Effect.gen(function* () {
           and j.lineage = d.lineage and kind = 'backup' and finished_at is null) as "openBackup",
         exists (select from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid
           and j.lineage = d.lineage and kind = 'drill' and finished_at is null) as "openDrill",
+        (select j.id from backup_job j where j.org_id = d."orgId" and j.database_uid = d.uid and j.lineage = d.lineage
+          and kind = 'backup' and status = 'succeeded' and j.drill and not exists (select from backup_job p
+            where p.org_id = j.org_id and p.database_uid = j.database_uid and p.kind = 'drill' and p.backup_id = j.id)
+          order by consistent_at desc limit 1) as "toProve",
         (select substr(max(name), 5) from backup_object o where o.org_id = d."orgId" and o.lineage = d.lineage
           and name > 'wal/' and name < 'wal/G') as segment,
         exists (select from jsonb_array_elements_text(d."destinationIds") as t(id), backup_object o
@@ -75,10 +81,12 @@ export const makeSchedule = Effect.gen(function* () {
       if (reason !== undefined && !state.openBackup && now - +(state.backupFailed ?? 0) > pauseMs) {
         yield* jobs.queue({ ...job, kind: "backup", backupId: null, reason })
       }
-      if (
+      if (state.openDrill) continue
+      if (state.toProve !== null) {
+        yield* jobs.queue({ ...job, kind: "drill", backupId: state.toProve, reason: "request" })
+      } else if (
         state.newestId !== null &&
         state.newest !== null &&
-        !state.openDrill &&
         now - +(state.drillFailed ?? 0) > pauseMs &&
         now > drillDue(uid, state.newest, state.drilled, options.drillEveryMs)
       ) {

@@ -99,4 +99,53 @@ describe("what is due", { timeout: 300_000 }, () => {
         })
       )
   )
+
+  it.live("is the proof that was asked for with a backup, once no other drill goes on", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* storeWorld
+        const context = yield* Layer.build(services(world))
+        const schedule = yield* Effect.provide(makeSchedule, context)
+        const jobs = Context.get(context, Jobs)
+        const [orgId, uid, first, asked] = [uuid(), uuid(), uuid(), uuid()]
+        const job = { orgId, databaseUid: uid, lineage: uid }
+        yield* onStore(
+          world,
+          `insert into backup_job (org_id, id, kind, database_uid, lineage, reason, status, finished_at, due_at,
+             timeline, consistent_at, drill)
+           select '${orgId}', id, 'backup', '${uid}', '${uid}', 'request', 'succeeded', now(), null, 1, now(), drill
+           from (values ('${first}'::uuid, false), ('${asked}', true)) as b(id, drill)`
+        )
+        const database = {
+          orgId,
+          uid,
+          lineage: uid,
+          policy: defaultBackupPolicy,
+          destinationIds: [],
+          ready: true
+        }
+        const proofs = Effect.map(
+          onStore(
+            world,
+            `select backup_id as id from backup_job where kind = 'drill' order by created_at, id`
+          ),
+          (rows) => rows.map(({ id }) => id)
+        )
+        const end = onStore(
+          world,
+          "update backup_job set status = 'failed', finished_at = now(), due_at = null where kind = 'drill'"
+        )
+        yield* jobs.queue({ ...job, kind: "drill", backupId: first, reason: "schedule" })
+        yield* schedule([database])
+        assert.deepStrictEqual(yield* proofs, [first])
+        yield* end
+        yield* schedule([database])
+        assert.deepStrictEqual(yield* proofs, [first, asked])
+        // Once: that it failed is the answer.
+        yield* end
+        yield* schedule([database])
+        assert.deepStrictEqual(yield* proofs, [first, asked])
+      })
+    )
+  )
 })
