@@ -163,11 +163,12 @@ export const cacheSnapshot = (world: CacheWorld, resource: CacheResource) =>
       (text ?? "")
         .replaceAll(world.dataDir, "DATA")
         .replaceAll(resource.uid, "UID")
-        .replaceAll(String(server.port), "PORT")
         .replaceAll(createHash("sha256").update(password).digest("hex"), "CURRENT-PASSWORD")
         .replaceAll(/[0-9a-f]{64}/g, "OTHER-DIGEST")
         .replaceAll(/tls-[\w-]+\.pem/g, "CERTIFICATE")
         .replaceAll(/[\w-]{22}\.redis/g, "SOCKET")
+        // The last one, and as a whole word: a digest, or a size, may hold the same digits.
+        .replaceAll(new RegExp(`\\b${server.port}\\b`, "g"), "PORT")
     const live = server.process._tag === "Running" ? server.process.live : undefined
     const signsIn = yield* Effect.scoped(
       Effect.gen(function* () {
