@@ -242,8 +242,8 @@ export class Ledger extends Context.Service<
               select ${orgId}::uuid, ${lineage}::uuid, a.name, a.key, d.id::uuid, now()
               from added a, jsonb_array_elements_text(${sql.json(destinationIds)}::jsonb) as d(id)
               on conflict do nothing
-            ), told as (select pg_notify(${channel}, ''))
-            select (select count(*) from added)::int as added from told`)
+            )
+            select count(*)::int as added from added`)
           return { added: rows[0]?.added ?? 0 }
         }),
         known: Effect.fn("Ledger.known")(function* (ref, names) {

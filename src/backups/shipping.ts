@@ -99,7 +99,7 @@ export const makeShipping = Effect.gen(function* () {
     }
     const [left] = yield* finishedIn(folder)
     const age = left === undefined ? 0 : now - left.finishedAt.getTime()
-    return { trouble: trouble ?? late(left, now), age, more: left !== undefined && trouble === undefined }
+    return { trouble: trouble ?? late(left, now), age, failed: trouble !== undefined }
   })
 
   const late = (oldest: Finished | undefined, now: number): Trouble | undefined =>
@@ -195,7 +195,8 @@ export const makeShipping = Effect.gen(function* () {
               unknown.add(lineage)
               return
             }
-            more ||= came.more
+            // What was finished meanwhile waits for company: a round for each segment would cost more than the segments.
+            more ||= finished.length > batch && !came.failed
             oldest = Math.max(oldest, came.age)
             if (came.trouble === undefined) return
             troubles.set(lineage, came.trouble)
