@@ -57,6 +57,23 @@ export const hostError = (message: string) => (cause: unknown) => {
   })
 }
 
+/**
+ * A program is told of as begun a moment before it has its command line, by which it is known: on a busy machine
+ * somebody who asks in between would be told that it does not run.
+ */
+const untilNamed = async (pid: number): Promise<number> => {
+  if (process.platform !== "linux") return pid
+  for (let tries = 0; tries < 1_000; tries++) {
+    const line = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => undefined)
+    if (line === undefined || line !== "") break
+    // It may have ended just as well: then nobody has read its exit yet.
+    const state = /\) (\S)/.exec(await fs.readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))?.[1]
+    if (state === undefined || state === "Z" || state === "X") break
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  return pid
+}
+
 /** A Unix socket's path may have 107 bytes; the longest name below the folder takes 30 of them. */
 const longestSocketDir = 75
 
@@ -193,7 +210,7 @@ export class Host extends Context.Service<
                     child.unref()
                     resolve(child.pid!)
                   })
-                })
+                }).then(untilNamed)
               } finally {
                 await log.close()
               }

@@ -34,10 +34,13 @@ export const reachGoal = Effect.fnUntraced(function* (
 ) {
   const deadline = (yield* Clock.currentTimeMillis) + settleMs
   let trouble = "it made no progress"
+  // What was seen last is recorded, and the next step is taken from there.
+  let current = resource
   while ((yield* Clock.currentTimeMillis) < deadline) {
     const attempt = yield* Effect.result(
       Effect.gen(function* () {
-        const observation = yield* look(target, resource)
+        const observation = yield* look(target, current)
+        if (observation._tag === "Present") current = { ...current, status: observation.status }
         if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
         const upkeep = observation._tag === "Present" ? (observation.upkeep ?? []) : []
         if (
@@ -51,7 +54,7 @@ export const reachGoal = Effect.fnUntraced(function* (
           return false
         }
         const step = resource.deleting ? target.remove : target.converge
-        for (let i = 0; i < repeat; i++) yield* step(resource, observation)
+        for (let i = 0; i < repeat; i++) yield* step(current, observation)
         trouble =
           observation._tag === "Absent"
             ? "it is absent"
