@@ -86,10 +86,15 @@ export async function* encode(
   const key = keyOf(lineageKey, salt, object)
   let number = 0
   /** Compressed bytes are not joined to be sealed: what is allocated here is paid for once more when it is collected. */
-  const frame = (parts: ReadonlyArray<Buffer>, length: number, last: boolean): ReadonlyArray<Buffer> => {
+  const frame = (parts: ReadonlyArray<Buffer>, length: number, last: boolean): Pieces => {
     const head = headOf(length, last)
     const cipher = createCipheriv("aes-256-gcm", key, nonceOf(number)).setAAD(boundTo(object, number, head))
-    const sealed = [head, ...parts.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
+    const sealed: Pieces = [
+      head,
+      ...parts.map((part) => cipher.update(part)),
+      cipher.final(),
+      cipher.getAuthTag()
+    ]
     number++
     for (const piece of sealed) tallies.stored?.count(piece)
     return sealed
@@ -102,7 +107,7 @@ export async function* encode(
   let held: Array<Buffer> = []
   let length = 0
   for await (const chunks of compressed(content, tallies.plain)) {
-    const ready: Array<Buffer> = []
+    const ready: Array<Uint8Array> = []
     for (let chunk of chunks) {
       while (length + chunk.length > frameSize) {
         const room = frameSize - length
@@ -116,8 +121,7 @@ export async function* encode(
     }
     if (Arr.isArrayNonEmpty(ready)) yield ready
   }
-  const last = frame(held, length, true)
-  if (Arr.isReadonlyArrayNonEmpty(last)) yield last
+  yield frame(held, length, true)
 }
 
 /** Opens. Nothing is given out that was not authenticated; whether it was all is known at the end. */
