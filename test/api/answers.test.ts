@@ -8,11 +8,8 @@ import { VariableList } from "#src/api/definition/env.ts"
 import { EnvironmentView, ProjectList, ProjectView } from "#src/api/definition/projects.ts"
 import { EventPage, ResourceDetail, ResourcePage } from "#src/api/definition/resources.ts"
 import { CallerView } from "#src/api/definition/system.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-
-/** Whether `body` is what the schema describes, and nothing more. */
-const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema)(body, { errors: "all", onExcessProperty: "error" }))
 
 layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("answers", (it) => {
   it.effect("are exactly what the specification says, and stay in no cache on the way", () =>

@@ -2,8 +2,8 @@ import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { AgentGrantList } from "#src/api/definition/agent-grants.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { fits } from "#test/setup/people.ts"
 
 layer(testPlane(), { excludeTestServices: true })("agent grants", (it) => {
   it.effect("members see and revoke their own, admins everybody's, and no other organization any", () =>

@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { ApiKeyList, NewApiKey } from "#src/api/definition/apikeys.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { fits } from "#test/setup/people.ts"
 
 layer(testPlane(), { excludeTestServices: true })("API keys", (it) => {
   it.effect("are shown once, open what their role allows, and nothing once they are revoked", () =>

@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { AuditPage } from "#src/api/definition/audit.ts"
+import { fits } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
-import { fits } from "#test/setup/people.ts"
 
 interface Entry {
   readonly id: string

@@ -2,12 +2,12 @@ import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schema from "effect/Schema"
 import {
   AccessTest,
   BackupDestinationList,
   BackupDestinationView
 } from "#src/api/definition/backup-destinations.ts"
+import { fits, untilWithin } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { type Asked, type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 
@@ -22,16 +22,8 @@ const world = Layer.unwrap(
 )
 
 const base = "/v1/orgs/main/backup-destinations"
-const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema, { onExcessProperty: "error" })(body))
 
-const until = (look: Effect.Effect<Answer>, holds: (answer: Answer) => boolean) =>
-  look.pipe(
-    Effect.tap(() => Effect.sleep("50 millis")),
-    Effect.repeat({ until: holds }),
-    Effect.timeout("150 seconds"),
-    Effect.orDie
-  )
+const until = untilWithin(150)
 
 const wanted = (name: string, values: object = {}) =>
   Effect.map(Store, ({ endpoint, bucket, credentials }) => ({

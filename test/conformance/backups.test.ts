@@ -1,29 +1,14 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
 import { BackupList, BackupView, RecoveryPoints } from "#src/api/definition/backups.ts"
 import { BranchView } from "#src/api/definition/database-branches.ts"
-import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { fits, untilWithin } from "#test/setup/answers.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 
 const project = "/v1/orgs/main/projects/shop"
-const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema, { onExcessProperty: "error" })(body))
 
-const until = Effect.fnUntraced(function* (look: Effect.Effect<Answer>, holds: (answer: Answer) => boolean) {
-  let last: Answer | undefined
-  return yield* look.pipe(
-    Effect.tap((answer) => {
-      last = answer
-      return Effect.sleep("100 millis")
-    }),
-    Effect.repeat({ until: holds }),
-    Effect.timeoutOrElse({
-      duration: "180 seconds",
-      orElse: () => Effect.die(new Error(`it came to nothing: ${last?.status} ${last?.text}`))
-    })
-  )
-})
+const until = untilWithin(180)
 
 const pause = Effect.fn(function* (kind: string) {
   const { call } = yield* Plane

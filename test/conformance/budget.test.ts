@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { BudgetView } from "#src/api/definition/projects.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { fits } from "#test/setup/people.ts"
 
 layer(testPlane(), { excludeTestServices: true })("the budget of a project", (it) => {
   it.effect("is none at first, is set as a whole, and shows what was spent this month", () =>

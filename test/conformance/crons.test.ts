@@ -1,9 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
 import { CronList, CronRunPage, CronRunView, CronView } from "#src/api/definition/crons.ts"
 import { receiver } from "#test/crons/receiver.ts"
-import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { fits, untilWithin } from "#test/setup/answers.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 const project = "/v1/orgs/main/projects/shop"
 const base = `${project}/crons`
@@ -14,16 +14,8 @@ const job = (name: string, values: object = {}) => ({
   target: { kind: "http", path: "/jobs" },
   ...values
 })
-const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema, { onExcessProperty: "error" })(body))
 
-const until = (look: Effect.Effect<Answer>, holds: (answer: Answer) => boolean) =>
-  look.pipe(
-    Effect.tap(() => Effect.sleep("30 millis")),
-    Effect.repeat({ until: holds }),
-    Effect.timeout("100 seconds"),
-    Effect.orDie
-  )
+const until = untilWithin(100)
 
 layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
   it.effect("are created, read, changed, listed by name and deleted", () =>

@@ -1,6 +1,5 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
 import {
   ExecutionAvailability,
   ExecutionList,
@@ -16,11 +15,9 @@ import {
   makeProject,
   small
 } from "#test/executions/world.ts"
+import { fits } from "#test/setup/answers.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
-
-const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema, { onExcessProperty: "error" })(body))
 
 layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("executions", (it) => {
   it.effect(

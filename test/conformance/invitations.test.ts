@@ -1,8 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { InvitationList, InvitationView } from "#src/api/definition/invitations.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { enrol, fits, knownToken, person } from "#test/setup/people.ts"
+import { enrol, knownToken, person } from "#test/setup/people.ts"
 import { bucketsStandStill } from "#test/setup/rate-limits.ts"
 
 const setUp = Effect.gen(function* () {

@@ -1,8 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { MemberList, MemberView } from "#src/api/definition/members.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { enrol, fits, knownToken, person } from "#test/setup/people.ts"
+import { enrol, knownToken, person } from "#test/setup/people.ts"
 
 const setUp = Effect.gen(function* () {
   const { call, tenant } = yield* Plane

@@ -9,8 +9,8 @@ import {
   WebhookList,
   WebhookView
 } from "#src/api/definition/webhooks.ts"
+import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { fits } from "#test/setup/people.ts"
 
 /** Nobody answers there: what is sent waits for its next try. */
 const silent = "https://127.0.0.1:9/hook"

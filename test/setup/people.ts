@@ -1,7 +1,6 @@
 /** People for tests: accounts with a session, members, and the mails that were promised to them. */
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
 import { digestOf } from "#src/access/Access.ts"
 import { newSessionToken } from "#src/access/bootstrap.ts"
 import { Plane } from "./control-plane.ts"
@@ -43,7 +42,3 @@ export const knownToken = Effect.fn(function* (invitationId: string) {
   )
   return token
 })
-
-/** Whether `body` is what the schema describes, and nothing more. */
-export const fits = <S extends Schema.ConstraintDecoder<unknown>>(schema: S, body: unknown) =>
-  Effect.orDie(Schema.decodeUnknownEffect(schema)(body, { errors: "all", onExcessProperty: "error" }))
