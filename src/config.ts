@@ -9,7 +9,6 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import * as SchemaGetter from "effect/SchemaGetter"
 import { defaultDataDir } from "./infra/dataDir.ts"
 import { isRange } from "./outbound/addresses.ts"
 
@@ -89,18 +88,30 @@ export interface OidcProvider {
   readonly clientSecret: Redacted.Redacted
 }
 
+/**
+ * Lists, of which an empty value means something: that there are none. Of any other variable it means nothing, and counts
+ * as one that is not set, as in a compose file with `VAR=`.
+ */
+const lists: ReadonlySet<string> = new Set(["SVC_OUTBOUND_ALLOW", "SVC_REGISTRIES", "SVC_ROLES"])
+
+/** By itself the provider takes every empty value for one that is missing. */
+const provider = (env: Readonly<Record<string, string | undefined>>) =>
+  ConfigProvider.fromEnv({
+    env: Object.fromEntries(
+      Object.entries(env).flatMap(([name, value]) =>
+        value === undefined || (value === "" && !lists.has(name)) ? [] : [[name, value]]
+      )
+    ),
+    preserveEmptyStrings: true
+  })
+
 const list = (text: string) =>
   text
     .split(",")
     .map((item) => item.trim())
     .filter((item) => item !== "")
 
-const Roles = Schema.String.pipe(
-  Schema.decodeTo(Schema.NonEmptyArray(Schema.Literals(["api", "engine"])), {
-    decode: SchemaGetter.transform((text: string) => list(text) as never),
-    encode: SchemaGetter.transform((names: ReadonlyArray<string>) => names.join(","))
-  })
-)
+const isRole = Schema.is(Schema.Literals(["api", "engine"]))
 
 const isHttps = /^https:\/\/|^http:\/\/(127\.0\.0\.1|localhost|\[::1\])(:|\/|$)/
 /** JSON, in one variable, because it holds secrets. */
@@ -203,9 +214,18 @@ const settings: Config.Config<Settings> = Config.all({
           )
     })
   ),
-  roles: Config.schema(Roles, "SVC_ROLES").pipe(
-    Config.withDefault(["api", "engine"] as const),
-    Config.map((roles): ReadonlySet<"api" | "engine"> => new Set(roles))
+  roles: Config.String("SVC_ROLES").pipe(
+    Config.withDefault("api,engine"),
+    Config.map(list),
+    Config.flatMap((names) => {
+      const roles = new Set(names.filter(isRole))
+      // A process without a role would do nothing and say nothing.
+      return roles.size > 0 && names.every(isRole)
+        ? Config.succeed<ReadonlySet<"api" | "engine">>(roles)
+        : Config.fail(
+            new ConfigProvider.SourceError({ message: `SVC_ROLES must be "api", "engine" or "api,engine"` })
+          )
+    })
   ),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),
   // Below the range that systems hand out to clients.
@@ -273,12 +293,16 @@ const settings: Config.Config<Settings> = Config.all({
 )
 
 export class AppConfig extends Context.Service<AppConfig, Settings>()("svc/AppConfig") {
-  static readonly layer = Layer.effect(AppConfig, settings)
+  /** Settings of these variables alone. */
+  static readonly layerFrom = (env: Readonly<Record<string, string | undefined>>) =>
+    Layer.effect(AppConfig, settings.parse(provider(env)))
+  /** The environment is read when the layer is built. */
+  static readonly layer = Layer.suspend(() => AppConfig.layerFrom(process.env))
   /** Fixed settings over the defaults, for tests and embedding; the environment is not read. */
   static readonly layerWith = (values: Partial<Settings>) =>
     Layer.effect(
       AppConfig,
-      Effect.map(settings.parse(ConfigProvider.fromEnv({ env: {} })), (defaults) => ({
+      Effect.map(settings.parse(provider({})), (defaults) => ({
         ...defaults,
         ...values
       }))

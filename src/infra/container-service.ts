@@ -21,16 +21,20 @@ export interface EnginePlace {
   readonly own?: { readonly program: string }
 }
 
-const usual = () => [
-  "/var/run/docker.sock",
-  "/run/podman/podman.sock",
-  ...(process.env["XDG_RUNTIME_DIR"] === undefined
-    ? []
-    : [
-        path.join(process.env["XDG_RUNTIME_DIR"], "docker.sock"),
-        path.join(process.env["XDG_RUNTIME_DIR"], "podman/podman.sock")
-      ])
-]
+/** An empty or a relative path counts as none (XDG Base Directory Specification). */
+const runtimeDir = (): string | undefined => {
+  const dir = process.env["XDG_RUNTIME_DIR"] ?? ""
+  return path.isAbsolute(dir) ? dir : undefined
+}
+
+const usual = () => {
+  const own = runtimeDir()
+  return [
+    "/var/run/docker.sock",
+    "/run/podman/podman.sock",
+    ...(own === undefined ? [] : [path.join(own, "docker.sock"), path.join(own, "podman/podman.sock")])
+  ]
+}
 
 export const missing = new ContainerError({
   reason: "HostDependencyMissing",
@@ -64,7 +68,7 @@ const folders = (host: Host["Service"]) => {
   const storage = path.join(host.dataDir, "containers")
   const name = `svc-${createHash("sha256").update(host.dataDir).digest("hex").slice(0, 12)}`
   // Podman tells by this folder whether the machine was started anew, and its paths have a bound.
-  const base = process.getuid?.() === 0 ? "/run" : (process.env["XDG_RUNTIME_DIR"] ?? os.tmpdir())
+  const base = process.getuid?.() === 0 ? "/run" : (runtimeDir() ?? os.tmpdir())
   return { storage, running: path.join(base, name), pidFile: path.join(storage, "podman.pid") }
 }
 

@@ -1,7 +1,6 @@
 import * as net from "node:net"
 import { assert, it, layer } from "@effect/vitest"
 import * as Clock from "effect/Clock"
-import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -326,10 +325,30 @@ it.effect("a range that is none stops the start with one line that names it", ()
   Effect.gen(function* () {
     const read = (value: string) =>
       Effect.map(AppConfig, ({ outboundAllow }) => outboundAllow).pipe(
-        Effect.provide(AppConfig.layer),
-        Effect.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { SVC_OUTBOUND_ALLOW: value } })))
+        Effect.provide(AppConfig.layerFrom({ SVC_OUTBOUND_ALLOW: value }))
       )
     assert.deepStrictEqual(yield* read("10.0.0.0/8, fd00::/8"), ["10.0.0.0/8", "fd00::/8"])
     assert.match(String(yield* Effect.flip(read("10.0.0.0/8,10.0.0.1"))), /SVC_OUTBOUND_ALLOW.*"10\.0\.0\.1"/)
   })
+)
+
+it.effect("a set and empty list of ranges lets requests reach the public internet alone", () =>
+  Effect.gen(function* () {
+    for (const url of ["https://127.0.0.1/", "https://[::1]:8443/hook", "https://10.0.0.1/"]) {
+      const { message } = yield* Effect.flip((yield* Outbound).checkAddress(url))
+      assert.include(message, "SVC_OUTBOUND_ALLOW")
+    }
+    const there = yield* receiver(undefined, { hosts: ["here.example.test", "127.0.0.1"] })
+    yield* refused(there.url())
+    yield* refused(there.url("here.example.test"))
+    assert.deepStrictEqual(there.received, [])
+  }).pipe(
+    Effect.provide(
+      Outbound.layer.pipe(
+        Layer.provide(AppConfig.layerFrom({ SVC_OUTBOUND_ALLOW: "" })),
+        Layer.provide(names),
+        Layer.provideMerge(authority)
+      )
+    )
+  )
 )

@@ -1,0 +1,84 @@
+import * as fs from "node:fs"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { AppConfig } from "#src/config.ts"
+
+const read = (env: Readonly<Record<string, string>>) =>
+  Effect.map(AppConfig, (settings) => settings).pipe(Effect.provide(AppConfig.layerFrom(env)))
+
+/** What `VAR=` comes to. */
+const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
+  SVC_DATA_DIR: "not set",
+  SVC_HOST: "not set",
+  SVC_PORT: "not set",
+  SVC_METRICS_PORT: "not set",
+  SVC_PUBLIC_URL: "not set",
+  SVC_DATABASE_URL: "not set",
+  SVC_ENCRYPTION_KEYS: "not set",
+  SVC_BILLING: "not set",
+  SVC_ROLES: "refused",
+  SVC_MANAGED_HOST: "not set",
+  SVC_MANAGED_PORTS: "not set",
+  SVC_RATE_LIMIT: "not set",
+  SVC_ROW_SECURITY: "not set",
+  SVC_OUTBOUND_ALLOW: "none",
+  SVC_OTLP_URL: "not set",
+  SVC_LOG_FORMAT: "not set",
+  SVC_LOG_LEVEL: "not set",
+  SVC_SMTP_URL: "not set",
+  SVC_MAIL_FROM: "not set",
+  SVC_MAIL_DIR: "not set",
+  SVC_SIGN_UP: "not set",
+  SVC_SIGN_IN_RATE_LIMIT: "not set",
+  SVC_OIDC_PROVIDERS: "not set",
+  SVC_PROXIES: "not set",
+  SVC_CATALOG: "not set",
+  SVC_CONTAINER_SOCKET: "not set",
+  DOCKER_HOST: "not set",
+  SVC_REGISTRIES: "none",
+  SVC_SANDBOX_RUNTIME: "not set",
+  SVC_EXECUTION_FIREWALL: "not set",
+  SVC_EXECUTION_RETENTION_DAYS: "not set",
+  SVC_EXECUTION_IMAGE_DAYS: "not set",
+  SVC_EXECUTION_MEMORY_MB: "not set",
+  SVC_ORG_EXECUTIONS: "not set",
+  SVC_QUEUE_MAX_MESSAGES: "not set",
+  SVC_QUEUE_MAX_MB: "not set",
+  SVC_ORG_QUEUES_MAX_MESSAGES: "not set",
+  SVC_ORG_QUEUES_MAX_MB: "not set"
+}
+const fieldOf = { SVC_OUTBOUND_ALLOW: "outboundAllow", SVC_REGISTRIES: "registries" } as const
+
+it.effect.each(Object.entries(emptyMeans))("%s set to nothing means: %s", ([name, meaning]) =>
+  Effect.gen(function* () {
+    const defaults = yield* read({})
+    if (meaning === "refused") {
+      const said = String(yield* Effect.flip(read({ [name]: "" })))
+      assert.include(said, name)
+      assert.notInclude(said, "\n")
+      return
+    }
+    const settings = yield* read({ [name]: "" })
+    if (meaning === "not set") return assert.deepStrictEqual(settings, defaults)
+    const field = Object.entries(fieldOf).find(([variable]) => variable === name)?.[1]
+    assert.isDefined(field)
+    assert.isNotEmpty(defaults[field!])
+    assert.deepStrictEqual(settings, { ...defaults, [field!]: [] })
+  })
+)
+
+it("every variable that is read is in the table of settings, and here", () => {
+  const source = fs.readFileSync(new URL("../src/config.ts", import.meta.url), "utf8")
+  const variables = [...source.matchAll(/"(SVC_[A-Z_]+|DOCKER_HOST)"/g)].map(([, name]) => name!)
+  assert.sameMembers(Object.keys(emptyMeans), [...new Set(variables)])
+  const docs = fs.readFileSync(new URL("../docs/operating.md", import.meta.url), "utf8")
+  const [, table = ""] = docs.split("## Settings")
+  for (const name of variables) assert.include(table.split("\n## ")[0]!, `\`${name}\``)
+})
+
+it.effect("what only some roles are is refused, and both are taken in any order", () =>
+  Effect.gen(function* () {
+    assert.include(String(yield* Effect.flip(read({ SVC_ROLES: "api,worker" }))), "SVC_ROLES")
+    assert.deepStrictEqual((yield* read({ SVC_ROLES: "engine, api" })).roles, new Set(["api", "engine"]))
+  })
+)
