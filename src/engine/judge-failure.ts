@@ -10,7 +10,9 @@ import type { Claimed } from "./WorkStore.ts"
 export const judgeFailure = Effect.fnUntraced(function* (
   claimed: Claimed,
   options: EngineOptions,
-  cause: Cause.Cause<ReconcileError>
+  cause: Cause.Cause<ReconcileError>,
+  /** Milliseconds that the next look may be away when this run did nothing but look. */
+  lookWithin: number
 ) {
   const random = yield* Random.next
   const error = cause.reasons.find((reason) => reason._tag === "Fail")?.error
@@ -59,7 +61,8 @@ export const judgeFailure = Effect.fnUntraced(function* (
   }
   const said = error?.message ?? `Internal fault: ${firstLine(Cause.squash(cause))}`
   const reason = error?.reason ?? "ReconcileFailed"
-  const dueIn = error?.againAfterMs ?? backoff(claimed.attempt, options, random)
+  const pace = backoff(claimed.attempt, options, random)
+  const dueIn = error?.againAfterMs ?? (error === undefined ? pace : Math.min(pace, lookWithin))
   const message = `${said}. Try ${claimed.attempt + 1} failed; tried again in ${Math.max(1, Math.round(dueIn / 1000))} s`
   // A look that fails says nothing about readiness by itself; what was ready stays in doubt, not down.
   const wasReady = claimed.phase === "ready"

@@ -78,19 +78,26 @@ const full = Effect.fn("reconcile")(
     const resource = toResource(claimed)
     const hasChildren = claimed.deleting && claimed.children !== null && claimed.children.count > 0
     const act = claimed.paused === null && !hasChildren
+    const taken = { steps: 0 }
     const exit = hasChildren
       ? undefined
-      : yield* bounded(walk(registration, resource, act, options, looked), options).pipe(
+      : yield* bounded(walk(registration, resource, act, options, taken, looked), options).pipe(
           Effect.provideService(OutsideLog, log),
           Effect.exit
         )
+    const random = yield* Random.next
+    // A look that no step followed cost what a look for drift costs: what was there once is looked at as often.
+    const lookWithin =
+      taken.steps === 0 && claimed.status !== null && !claimed.deleting
+        ? driftDelay(registration, random)
+        : Number.POSITIVE_INFINITY
     const verdict =
       exit === undefined
         ? waitingForChildren(claimed, options)
         : Exit.isSuccess(exit)
-          ? judge(registration, claimed, options, exit.value, yield* Random.next)
-          : yield* judgeFailure(claimed, options, exit.cause)
-    return yield* report(registration, claimed, options, verdict, log)
+          ? judge(registration, claimed, options, exit.value, random)
+          : yield* judgeFailure(claimed, options, exit.cause, lookWithin)
+    return yield* report(registration, claimed, options, verdict, log, lookWithin)
   },
   Effect.annotateLogs({ component: "engine" })
 )
@@ -107,23 +114,23 @@ const walk = Effect.fnUntraced(function* (
   resource: Resource,
   act: boolean,
   options: EngineOptions,
+  taken: { steps: number },
   looked: Looked | undefined
 ) {
   const { reconciler } = registration
   const first = yield* looked ?? reconciler.observe(resource)
   const found = first._tag === "Present" ? first.differences : []
   let observation: Observation<unknown> = first
-  let steps = 0
-  while (act && steps < options.maxSteps && needsStep(resource, observation)) {
+  while (act && taken.steps < options.maxSteps && needsStep(resource, observation)) {
     const before = observation
+    taken.steps++
     yield* resource.deleting
       ? reconciler.remove(resource, observation)
       : reconciler.converge(resource, observation)
-    steps++
     observation = yield* reconciler.observe(resource)
     // A step that changed nothing that can be seen: look again later instead of insisting now.
     if (isDeepStrictEqual(before, observation)) break
   }
-  const walked: Walk = { observation, found, foundAbsent: first._tag === "Absent", steps }
+  const walked: Walk = { observation, found, foundAbsent: first._tag === "Absent", steps: taken.steps }
   return walked
 })

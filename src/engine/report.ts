@@ -42,7 +42,8 @@ export const report = Effect.fnUntraced(function* (
   claimed: Claimed,
   options: EngineOptions,
   verdict: Verdict,
-  log: ReadonlyArray<OutsideCall>
+  log: ReadonlyArray<OutsideCall>,
+  lookWithin: number
 ) {
   const { conditions: previous } = yield* claimed.reported
   const before = findCondition(previous, "Ready")
@@ -121,10 +122,10 @@ export const report = Effect.fnUntraced(function* (
     driftFound: verdict.driftEvents.length > 0,
     recorded: {
       ...quiet(claimed),
-      // A stalled resource keeps its slow pace whatever the look said.
+      // A stalled resource keeps its slow pace whatever the look said, but for what may recover without a step.
       dueIn:
         overdue && verdict.outcome !== "ready"
-          ? Math.max(verdict.dueIn, options.stalledRetryMs / 4)
+          ? Math.max(verdict.dueIn, Math.min(options.stalledRetryMs / 4, lookWithin))
           : verdict.dueIn,
       priority: verdict.priority,
       attempt,

@@ -39,7 +39,7 @@ export interface World {
   readonly fences: Map<string, bigint>
   readonly log: Array<{ readonly uid: string; readonly what: "observe" | "converge" | "remove" }>
   /** What its observations tell besides. A step takes the upkeep away. */
-  readonly asides: Map<string, Partial<Pick<Present, "upkeep" | "remark" | "pollAfter">>>
+  readonly asides: Map<string, Partial<Pick<Present, "ready" | "upkeep" | "remark" | "pollAfter">>>
   /** Runs inside each function: sleeps, failures. */
   behave: (
     what: "observe" | "converge" | "remove",
