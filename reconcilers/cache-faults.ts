@@ -7,6 +7,7 @@ import {
   appChannels,
   appKeys,
   appUser,
+  controlCommands,
   controlUser,
   type LiveSetting,
   referenceUser
@@ -54,12 +55,46 @@ export const fileFaults = (server: RedisServer, settings: RedisSettings): Readon
   ]
 }
 
-export const processFaults = (server: RedisServer, settings: RedisSettings): ReadonlyArray<Fault> => {
+/** How long a server may be kept busy by scripts, from when that was seen. */
+const scriptLimit = Duration.toMillis("30 seconds")
+/** How long it may not answer at all: on a machine that is busy that takes a while to be sure of. */
+const silenceLimit = Duration.toMillis("2 minutes")
+/** Between looks at a server that may answer again by itself. */
+const lookAgain = "5 seconds"
+
+/**
+ * How to get hold of a server again that has not answered for so many milliseconds; undefined: it is waited for.
+ * `end script`: ends the server too if nothing less ends the script.
+ */
+export const remedyOf = (
+  { process }: RedisServer,
+  unansweredMs: number
+): "end script" | "restart" | undefined => {
+  if (process._tag !== "Uncontrolled") return undefined
+  switch (process.state) {
+    case "lost":
+      return "restart"
+    case "busy":
+      return unansweredMs >= scriptLimit ? "end script" : undefined
+    case "silent":
+      return unansweredMs >= silenceLimit ? "restart" : undefined
+    case "refusing":
+      return undefined
+  }
+}
+
+export const processFaults = (
+  server: RedisServer,
+  settings: RedisSettings,
+  unansweredMs: number
+): ReadonlyArray<Fault> => {
   const { process } = server
   if (process._tag === "Stopped")
     return [{ field: "/process", message: "the server does not run", blocking: true, repair: "process" }]
   if (process._tag === "Uncontrolled")
-    return [{ field: "/process", message: process.message, blocking: true, repair: "process" }]
+    return remedyOf(server, unansweredMs) === undefined
+      ? []
+      : [{ field: "/process", message: process.message, blocking: true, repair: "process" }]
   // A server that still reads its data is right or not, but not to be changed before it is done.
   if (process.live.loading) return []
   return [
@@ -75,6 +110,7 @@ const fieldOf: Readonly<Record<LiveSetting, string>> = {
   "tls-port": "/endpoint",
   "tls-auth-clients": "/endpoint",
   "tls-protocols": "/endpoint",
+  "busy-reply-threshold": "/limits",
   "tls-cert-file": "/certificate",
   "tls-key-file": "/certificate",
   maxmemory: "/sku",
@@ -109,6 +145,7 @@ const userFaults = (settings: RedisSettings, live: LiveServer): ReadonlyArray<Fa
   const faults: Array<Fault> = []
   const app = live.users.get(appUser)
   const reference = live.users.get(referenceUser)
+  const control = live.users.get(controlUser)?.commands.split(" ") ?? []
   const anonymous = live.users.get("default")
   if (app === undefined || !app.flags.includes("on")) faults.push(access("the user cannot sign in", true))
   if (app !== undefined && (app.flags.includes("nopass") || !isOnly(app.passwords, settings.passwordDigest)))
@@ -120,6 +157,8 @@ const userFaults = (settings: RedisSettings, live: LiveServer): ReadonlyArray<Fa
     })
   if (app !== undefined && !sameRules(app, reference))
     faults.push(access("what the user may do is not what it should be"))
+  if (!controlCommands.every((rule) => control.includes(rule)))
+    faults.push(access(`what the user ${controlUser} may do is not what it should be`))
   if (reference !== undefined && !isOff(reference))
     faults.push(access(`the user ${referenceUser} can sign in`))
   if (anonymous === undefined || !isOff(anonymous)) faults.push(access("the default user can sign in"))
@@ -171,12 +210,23 @@ export const readiness = (
   const { process } = server
   if (process._tag === "Stopped")
     return { ready: false, reason: "ServerDown", message: "The server does not run and is started again" }
-  if (process._tag === "Uncontrolled")
-    return {
-      ready: false,
-      reason: "ServerDown",
-      message: `The server cannot be controlled: ${process.message}`
+  if (process._tag === "Uncontrolled") {
+    const { state, message } = process
+    if (state === "lost")
+      return { ready: false, reason: "ServerDown", message: `The server cannot be controlled: ${message}` }
+    if (state === "busy") {
+      const kept = settings.appendOnly ? "has what its append-only file holds" : "is empty"
+      return {
+        ready: false,
+        reason: "ScriptBusy",
+        message: `A script keeps the server busy and is ended after ${scriptLimit / 1000} s. If it has written, the server is ended with it: what the script wrote is gone, and the cache ${kept}`,
+        pollAfter: lookAgain
+      }
     }
+    const then =
+      state === "silent" ? `. It is started again after ${silenceLimit / 1000} s without an answer` : ""
+    return { ready: false, reason: "NotAnswering", message: `${message}${then}`, pollAfter: lookAgain }
+  }
   if (process.live.loading)
     return {
       ready: false,

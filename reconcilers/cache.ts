@@ -25,7 +25,7 @@ import {
   type RedisTarget
 } from "#src/infra/RedisServers.ts"
 import { Secrets } from "#src/store/Secrets.ts"
-import { certificateFaults, fileFaults, processFaults, readiness } from "./cache-faults.ts"
+import { certificateFaults, fileFaults, processFaults, readiness, remedyOf } from "./cache-faults.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus>
 
@@ -59,7 +59,8 @@ export const layer = register(
     const statusOf = (
       { spec, status }: CacheResource,
       server: RedisServer,
-      certificate: InspectedCertificate | undefined
+      certificate: InspectedCertificate | undefined,
+      now: number
     ): CacheStatus => {
       const live = server.process._tag === "Running" ? server.process.live : undefined
       return {
@@ -71,12 +72,19 @@ export const layer = register(
             : Math.round(Number(live.settings.get("maxmemory")) / 1024 / 1024),
         // A server that is down tells no version: the last one seen is the best there is.
         server: live?.version ?? status?.server ?? "",
-        certificateExpiresAt: certificate?.expiresAt.toISOString() ?? ""
+        certificateExpiresAt: certificate?.expiresAt.toISOString() ?? "",
+        ...(isUnanswering(server)
+          ? { unansweredSince: status?.unansweredSince ?? new Date(now).toISOString() }
+          : {})
       }
     }
 
     /** Looks again after each act that decides what the next ones are. */
-    const converge = Effect.fnUntraced(function* (target: RedisTarget, settings: RedisSettings) {
+    const converge = Effect.fnUntraced(function* (
+      target: RedisTarget,
+      settings: RedisSettings,
+      unansweredMs: number
+    ) {
       const look = Effect.flatMap(
         servers.inspect(target.uid),
         Option.match({
@@ -86,10 +94,16 @@ export const layer = register(
       )
       yield* servers.claim(target)
       let server = yield* look
-      if (server.process._tag === "Uncontrolled") {
-        if (!server.process.lost) return yield* new Retryable({ message: server.process.message })
-        yield* servers.stop(target)
-      }
+      const remedy = remedyOf(server, unansweredMs)
+      if (remedy === "end script")
+        yield* servers.killScript(target).pipe(
+          Effect.catchIf(
+            ({ reason }) => reason !== "Fenced",
+            () => servers.shutDown(target)
+          )
+        )
+      if (remedy === "restart") yield* servers.stop(target)
+      if (remedy !== undefined) server = yield* look
       if (server.port === undefined) {
         // A process that has lost its folder writes to files that nobody will find.
         if (server.config === undefined && server.process._tag === "Running") yield* servers.stop(target)
@@ -103,8 +117,10 @@ export const layer = register(
       }
       if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
       const { process } = server
-      if (process._tag !== "Running") return yield* servers.start(target)
-      const repairs = new Set(processFaults(server, settings).map((fault) => fault.repair))
+      if (process._tag === "Stopped") return yield* servers.start(target)
+      // It is right on disk, and waited for.
+      if (process._tag === "Uncontrolled") return
+      const repairs = new Set(processFaults(server, settings, unansweredMs).map((fault) => fault.repair))
       if (repairs.has("users")) yield* servers.setUsers(target, settings)
       if (repairs.has("settings")) yield* servers.setConfig(target, settings)
       if (repairs.has("rebuild")) yield* servers.rebuildAppendOnlyFile(target)
@@ -117,14 +133,15 @@ export const layer = register(
         if (Option.isNone(found)) return absent
         const server = found.value
         const certificate = certificateOf(server)
-        const status = statusOf(resource, server, certificate)
+        const now = yield* Clock.currentTimeMillis
+        const status = statusOf(resource, server, certificate, now)
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
         const settings = yield* settingsOf(resource)
         const faults = [
           ...(yield* faultsOf(certificate)),
           ...fileFaults(server, settings),
-          ...processFaults(server, settings)
+          ...processFaults(server, settings, unansweredFor(status, now))
         ]
         return {
           _tag: "Present" as const,
@@ -134,10 +151,13 @@ export const layer = register(
         }
       }),
 
-      converge: Effect.fnUntraced(function* (resource) {
+      converge: Effect.fnUntraced(function* (resource, observation) {
         const settings = yield* settingsOf(resource)
         yield* retryable(servers.requireProgram)
-        yield* retryable(converge({ uid: resource.uid, fence: resource.fence }, settings))
+        const target = { uid: resource.uid, fence: resource.fence }
+        const status = observation._tag === "Present" ? observation.status : undefined
+        const unansweredMs = unansweredFor(status, yield* Clock.currentTimeMillis)
+        yield* retryable(converge(target, settings, unansweredMs))
       }),
 
       remove: Effect.fnUntraced(function* (resource) {
@@ -151,12 +171,20 @@ export const layer = register(
   })
 )
 
+const isUnanswering = ({ process }: RedisServer): boolean =>
+  process._tag === "Uncontrolled" && (process.state === "busy" || process.state === "silent")
+
+const unansweredFor = (status: CacheStatus | undefined, now: number): number =>
+  status?.unansweredSince === undefined ? 0 : now - Date.parse(status.unansweredSince)
+
 /** Messages of the adapters are made for people; what went wrong out there may go right later. */
 const retryable = Effect.mapError(
   (error: { readonly message: string; readonly reason?: string }) =>
     new Retryable({
       message: error.message,
       cause: error,
-      ...(error.reason === "HostDependencyMissing" ? { reason: error.reason } : {})
+      ...(error.reason === "HostDependencyMissing" || error.reason === "NotAnswering"
+        ? { reason: error.reason }
+        : {})
     })
 )

@@ -33,7 +33,9 @@ export const CacheStatus = Schema.Struct({
   memoryMb: Schema.Int,
   /** Version of the server program, such as `redis 7.0.15`. */
   server: Schema.String,
-  certificateExpiresAt: Schema.String
+  certificateExpiresAt: Schema.String,
+  /** Since when the server was seen busy with a script, or not answering; absent while it answers. */
+  unansweredSince: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "CacheStatus" })
 export type CacheStatus = typeof CacheStatus.Type
 
@@ -52,7 +54,9 @@ export const Cache = defineKind({
   deleteRole: "owner",
   reasons: {
     ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again"
+    ServerDown: "The server process is gone; it is started again",
+    ScriptBusy: "A script keeps the server busy; it is ended when it takes too long",
+    NotAnswering: "The server process is there and does not answer; it is started again when that lasts"
   },
   manifest: listSection("caches"),
   deadlineSeconds: 300

@@ -11,8 +11,11 @@ import { appUser, controlUser, referenceUser } from "./redis-settings.ts"
 
 /** Why the server could not be asked. None of them says that a process is or is not there. */
 export class RedisControlError extends Schema.TaggedError<RedisControlError>()("RedisControlError", {
-  /** `closed`: nothing listens on the socket. `refused`: the control user is not let in. */
-  reason: Schema.Literals(["closed", "refused", "silent", "failed"]),
+  /**
+   * `closed`: nothing listens on the socket. `refused`: the control user is not let in. `busy`: a script runs, and
+   * nothing else is answered meanwhile. `silent`: no answer came in time.
+   */
+  reason: Schema.Literals(["closed", "refused", "busy", "silent", "failed"]),
   message: Schema.String,
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
@@ -45,7 +48,7 @@ export interface LiveServer {
   readonly users: ReadonlyMap<string, LiveUser | undefined>
 }
 
-const comparedUsers = ["default", appUser, referenceUser]
+const comparedUsers = ["default", appUser, controlUser, referenceUser]
 
 /** What the server says of itself, in one round trip. Writes nothing. */
 export const readLive = (
@@ -112,10 +115,29 @@ export const setUsers = (
   })
 }
 
+/** Ends the script or function that keeps the server busy. False: it has written, and cannot be ended by itself. */
+export const killScript = (endpoint: RedisEndpoint): Effect.Effect<boolean, RedisControlError> =>
+  Effect.map(
+    ask(endpoint, (send) => Promise.allSettled([send("SCRIPT", "KILL"), send("FUNCTION", "KILL")])),
+    // One that has just ended by itself needs no killing.
+    (answers) =>
+      answers.some((answer) => answer.status === "fulfilled" || /NOTBUSY/.test(String(answer.reason)))
+  )
+
+/**
+ * Asks a server that a script keeps busy to end without saving: its append-only file is written out, and has nothing of
+ * that script. The answer is that the connection ends, so whether it worked is seen by the process.
+ */
+export const shutDown = (endpoint: RedisEndpoint): Effect.Effect<void> =>
+  Effect.ignore(ask(endpoint, (send) => send("SHUTDOWN", "NOSAVE")))
+
 type Send = (...words: ReadonlyArray<string>) => Promise<unknown>
 
-/** This process may stand still for a moment itself, on a machine that is busy. */
-const timeLimit = "5 seconds"
+/**
+ * Over everything, from connecting on. Longer than a server that a script keeps busy takes to say so
+ * (`busy-reply-threshold`); and this process may stand still for a moment itself, on a machine that is busy.
+ */
+const timeLimit = "8 seconds"
 
 /** Opens a connection, says what `body` says and closes it. The client is loaded on first use: it is large. */
 const ask = <A>(
@@ -167,6 +189,13 @@ const ask = <A>(
 const failure = (cause: unknown): RedisControlError => {
   const text = cause instanceof Error ? cause.message : String(cause)
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined
+  // Nobody takes connections any more, and no more fit into the queue.
+  if (code === "EAGAIN")
+    return new RedisControlError({
+      reason: "silent",
+      message: "The server takes no connections",
+      cause
+    })
   if (code === "ENOENT" || code === "ECONNREFUSED")
     return new RedisControlError({
       reason: "closed",
@@ -175,6 +204,8 @@ const failure = (cause: unknown): RedisControlError => {
     })
   if (/^(WRONGPASS|NOPERM|NOAUTH)/.test(text))
     return new RedisControlError({ reason: "refused", message: "The control user is not let in", cause })
+  if (/^BUSY /.test(text))
+    return new RedisControlError({ reason: "busy", message: "A script keeps the server busy", cause })
   return new RedisControlError({ reason: "failed", message: `The server answered: ${text}`, cause })
 }
 

@@ -21,7 +21,7 @@ import { outside } from "#src/engine/outside.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import type { IssuedCertificate } from "./CertificateAuthority.ts"
 import { Host } from "./Host.ts"
-import { readLive, setSettings, setUsers } from "./RedisControl.ts"
+import { killScript, readLive, setSettings, setUsers, shutDown } from "./RedisControl.ts"
 import { type Assigned, makeControlFiles, type RedisTarget } from "./redis-control-file.ts"
 import { failed, RedisServerError } from "./redis-errors.ts"
 import { appendOnlyFile, exists, removeCertificates } from "./redis-files.ts"
@@ -97,6 +97,13 @@ export class RedisServers extends Context.Service<
     readonly rebuildAppendOnlyFile: (target: RedisTarget) => Act
     /** Removes the append-only file of a server that is to keep none. */
     readonly discardAppendOnlyFile: (target: RedisTarget) => Act
+    /** Ends the script that keeps the server busy. Fails with the reason `Unkillable` when it has written. */
+    readonly killScript: (target: RedisTarget) => Act
+    /**
+     * Ends a server that a script keeps busy. What was acknowledged before is in the append-only file, if it keeps one;
+     * what the script has written is not.
+     */
+    readonly shutDown: (target: RedisTarget) => Act
     /** Ends the server in good order, and by force when it does not end; nothing running is success. */
     readonly stop: (target: RedisTarget) => Act
     readonly releasePort: (target: RedisTarget) => Act
@@ -287,6 +294,21 @@ export class RedisServers extends Context.Service<
           act("discardAppendOnlyFile", target, () =>
             onHost(host.removeAll(path.join(dirOf(target.uid), appendOnlyName)))
           ),
+        killScript: (target) =>
+          act("killScript", target, () =>
+            Effect.gen(function* () {
+              if (yield* onHost(killScript(placeOf(target.uid).endpoint))) return
+              return yield* new RedisServerError({
+                reason: "Unkillable",
+                message: "The script that keeps the server busy has written and cannot be ended by itself"
+              })
+            })
+          ),
+        shutDown: (target) =>
+          act("shutDown", target, () => {
+            const place = placeOf(target.uid)
+            return Effect.andThen(shutDown(place.endpoint), processes.stop(place))
+          }),
         stop: (target) => act("stop", target, () => processes.stop(placeOf(target.uid))),
         releasePort: (target) =>
           act("releasePort", target, () => onHost(host.releasePorts(portOwner(target.uid)))),

@@ -11,6 +11,8 @@ export class RedisServerError extends Schema.TaggedError<RedisServerError>()("Re
     "Fenced",
     /** The process is there and gives no answer that can be used. */
     "NotAnswering",
+    /** The script that keeps the server busy has written, so that only the end of the server ends it. */
+    "Unkillable",
     "StartFailed",
     "Failed"
   ]),

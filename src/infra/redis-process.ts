@@ -11,17 +11,32 @@ import { configName, logName, pidName } from "./redis-settings.ts"
 
 export type RedisProcess =
   | { readonly _tag: "Stopped" }
-  /**
-   * It runs and cannot be controlled. `lost`: its socket is gone or its control user is not the one it should be;
-   * only a restart helps. Otherwise it is busy or stuck, and may answer later.
-   */
-  | { readonly _tag: "Uncontrolled"; readonly pid: number; readonly lost: boolean; readonly message: string }
+  /** It runs and cannot be controlled. */
+  | {
+      readonly _tag: "Uncontrolled"
+      readonly pid: number
+      /**
+       * `lost`: its socket is gone or its control user is not the one it should be; only a restart helps. `busy`: a
+       * script runs, and it says so. `silent`: it gave no answer. `refusing`: it answers something else, such as that
+       * it has no room for another connection. All but the first may pass.
+       */
+      readonly state: "lost" | "busy" | "silent" | "refusing"
+      readonly message: string
+    }
   | { readonly _tag: "Running"; readonly pid: number; readonly live: LiveServer }
 
 export interface RedisPlace {
   readonly dir: string
   readonly endpoint: RedisEndpoint
 }
+
+const states = {
+  closed: "lost",
+  refused: "lost",
+  busy: "busy",
+  silent: "silent",
+  failed: "refusing"
+} as const
 
 const programs = ["redis-server", "valkey-server"]
 const oldestMajor = 7
@@ -55,8 +70,7 @@ export const makeProcesses = (host: Host["Service"]) => {
     }
     const { reason, message } = looked.failure
     if (pid === undefined) return reason === "closed" ? stopped : yield* failed(looked.failure)
-    const lost = reason === "closed" || reason === "refused"
-    const uncontrolled: RedisProcess = { _tag: "Uncontrolled", pid, lost, message }
+    const uncontrolled: RedisProcess = { _tag: "Uncontrolled", pid, state: states[reason], message }
     return uncontrolled
   })
 

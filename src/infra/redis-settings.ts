@@ -51,12 +51,15 @@ export const appChannels = "&*"
  * payloads), MIGRATE (opens connections), DEBUG, CONFIG, MODULE and every other way out of the key space.
  */
 const appCommands = ["+@all", "-@admin", "-@dangerous", "+info", "+keys", "+sort", "+sort_ro", "+flushdb"]
-const controlCommands = [
+export const controlCommands = [
   "-@all",
   "+acl",
   "+config|get",
   "+config|set",
   "+client|kill",
+  "+script|kill",
+  "+function|kill",
+  "+shutdown",
   "+info",
   "+multi",
   "+exec"
@@ -93,6 +96,8 @@ const live = {
   "maxmemory-policy": (desired: RedisDesired) => desired.evictionPolicy,
   appendonly: (desired: RedisDesired) => (desired.appendOnly ? "yes" : "no"),
   appendfsync: () => "everysec",
+  // Milliseconds of one script after which the server tells everybody else that it is busy: its own default.
+  "busy-reply-threshold": () => "5000",
   // Without the append-only file nothing is to reach the disk; with it, snapshots would be a second copy.
   save: () => ""
 }

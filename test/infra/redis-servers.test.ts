@@ -4,6 +4,7 @@ import * as net from "node:net"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
@@ -309,12 +310,54 @@ test("a server that hangs is neither taken for stopped nor for healthy, and can 
     const pid = pidOf(yield* provision(target))
     process.kill(pid, "SIGSTOP")
     const { process: hanging } = yield* found(target.uid)
-    assert.isTrue(hanging._tag === "Uncontrolled" && !hanging.lost && hanging.pid === pid)
+    assert.deepInclude(hanging, { _tag: "Uncontrolled", state: "silent", pid })
     process.kill(pid, "SIGCONT")
     assert.strictEqual(pidOf(yield* found(target.uid)), pid)
     process.kill(pid, "SIGSTOP")
     yield* servers.stop(target)
     assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
+  }))
+
+/** Begins a script that never ends by itself, and waits until the server says so. */
+const loop = Effect.fn(function* (target: RedisTarget, script: string) {
+  const connection = yield* client(target)
+  const running = yield* Effect.forkChild(refusal(command(connection, `EVAL ${script} 0`)))
+  const busy = yield* found(target.uid).pipe(
+    Effect.repeat({ until: ({ process }) => process._tag === "Uncontrolled" && process.state === "busy" }),
+    Effect.timeout("1 minute")
+  )
+  assert.deepInclude(busy.process, { message: "A script keeps the server busy" })
+  return running
+})
+
+test("a script that only reads is ended without its server", () =>
+  Effect.gen(function* () {
+    const servers = yield* RedisServers
+    const target = newTarget()
+    const pid = pidOf(yield* provision(target, { ...settings, appendOnly: false }))
+    yield* command(yield* client(target), "SET kept yes")
+    const running = yield* loop(target, "while(true)do(function()end)()end")
+    yield* servers.killScript(target)
+    assert.match(yield* Fiber.join(running), /killed by user/)
+    assert.strictEqual(pidOf(yield* found(target.uid)), pid)
+    assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
+    // There may be none left by the time it is to be ended.
+    yield* servers.killScript(target)
+  }))
+
+test("a script that has written is ended with its server, which keeps what was acknowledged before", (world) =>
+  Effect.gen(function* () {
+    const servers = yield* RedisServers
+    const target = newTarget()
+    yield* provision(target)
+    yield* command(yield* client(target), "SET kept yes")
+    const running = yield* loop(target, "redis.call('set','kept','no')while(true)do(function()end)()end")
+    assert.strictEqual((yield* Effect.flip(servers.killScript(target))).reason, "Unkillable")
+    yield* servers.shutDown(target)
+    yield* Fiber.join(running)
+    assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
+    yield* servers.start(target)
+    assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
   }))
 
 test("every server can be stopped at once, and its data stays", (world) =>

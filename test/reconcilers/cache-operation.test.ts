@@ -5,7 +5,8 @@ import * as tls from "node:tls"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { Registry } from "#src/engine/Reconciler.ts"
+import type { CacheStatus } from "#schemas/cache.ts"
+import { type Observation, Registry } from "#src/engine/Reconciler.ts"
 import {
   appClient,
   authorityOf,
@@ -147,24 +148,63 @@ test("without a server program the cache says what to install, and nothing is ma
     assert.deepStrictEqual(yield* cacheRemains(world, resource), [])
   }))
 
-test("a server that hangs is waited for, not restarted", (world) =>
+/** A look, and the resource with what the engine would store of it, `ageMs` later. */
+const lookAt = (world: CacheWorld, resource: CacheResource, ageMs = 0) =>
+  Effect.map(run(world, resource, look), (observation) => {
+    if (observation._tag === "Absent") assert.fail("the cache is absent")
+    const { unansweredSince, ...status } = observation.status as CacheStatus
+    const since = unansweredSince === undefined ? undefined : Date.parse(unansweredSince) - ageMs
+    return {
+      observation,
+      fields: observation.differences.map(({ field }) => field),
+      resource: {
+        ...resource,
+        status: since === undefined ? status : { ...status, unansweredSince: new Date(since).toISOString() }
+      }
+    }
+  })
+
+test("a server that hangs is waited for and not ready, and started again when that lasts", (world) =>
   Effect.gen(function* () {
-    const resource = makeCache(world)
-    yield* settle(world, resource)
-    const [pid = 0] = pidOf(world, resource)
+    const made = makeCache(world)
+    yield* settle(world, made)
+    const [pid = 0] = pidOf(world, made)
     process.kill(pid, "SIGSTOP")
-    const error = yield* run(world, resource, (target, current) =>
-      Effect.gen(function* () {
-        const observation = yield* look(target, current)
-        assert.deepInclude(observation, { ready: false })
-        return yield* Effect.flip(target.converge(current, observation))
-      })
-    )
-    assert.strictEqual(error._tag, "Retryable")
-    assert.match(error.message, /did not answer/)
+    const hanging = yield* lookAt(world, made, 121_000)
+    assert.deepInclude(hanging.observation, { ready: false, reason: "NotAnswering", differences: [] })
     process.kill(pid, "SIGCONT")
-    yield* settle(world, resource)
-    assert.deepStrictEqual(pidOf(world, resource), [pid])
+    assert.notProperty((yield* lookAt(world, hanging.resource)).resource.status, "unansweredSince")
+    assert.deepStrictEqual(pidOf(world, made), [pid])
+    process.kill(pid, "SIGSTOP")
+    yield* settle(world, hanging.resource)
+    assert.notInclude(pidOf(world, made), pid)
+  }))
+
+test("a cache that a script keeps busy is not ready, says why, and is ready again when its time is over", (world) =>
+  Effect.gen(function* () {
+    const made = makeCache(world)
+    yield* settle(world, made)
+    const connected = yield* client(world, made)
+    yield* Effect.promise(() => connected.set("kept", "yes"))
+    const script = "redis.call('set', 'kept', 'no') while true do end"
+    yield* Effect.forkChild(Effect.ignore(Effect.tryPromise(() => connected.eval(script))))
+    const busy = yield* lookAt(world, made, 31_000).pipe(
+      Effect.repeat({ until: ({ observation }) => observation.reason === "ScriptBusy" }),
+      Effect.timeout("1 minute")
+    )
+    assert.deepInclude(busy.observation, { ready: false, differences: [] })
+    assert.match(busy.observation.message ?? "", /ended after 30 s.*append-only file/)
+    const [pid] = pidOf(world, made)
+    // A step before the script's time is over puts right what is on disk, and lets the server be.
+    setPassword(world, made, `second-${uuid()}`)
+    yield* run(world, made, (target, current) => target.converge(current, { _tag: "Absent" }))
+    assert.deepStrictEqual(pidOf(world, made), [pid])
+    const due = yield* lookAt(world, busy.resource)
+    assert.deepStrictEqual(due.fields, ["/process"])
+    yield* settle(world, due.resource)
+    const renewed = yield* client(world, made)
+    assert.strictEqual(yield* Effect.promise(() => renewed.get("kept")), "yes")
+    assert.notInclude(pidOf(world, made), pid)
   }))
 
 const servedSerial = (port: number, ca: string) =>

@@ -108,6 +108,19 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
       field: "/process",
       disturb: user("svc-control", "on", digest("other"), "+@all")
     },
+    {
+      name: "the control user may not end scripts, as in earlier versions",
+      field: "/access",
+      disturb: (world, resource) =>
+        Effect.flatMap(controlOf(world, resource), (endpoint) =>
+          user(
+            "svc-control",
+            "on",
+            digest(Redacted.value(endpoint.password)),
+            ..."-@all +acl +config|get +config|set +client|kill +info +multi +exec".split(" ")
+          )(world, resource)
+        )
+    },
     { name: "other memory", field: "/sku", disturb: setting("maxmemory", "1mb") },
     {
       name: "another policy",
