@@ -209,6 +209,14 @@ export const serverCare = Effect.gen(function* () {
         pollAfter: "200 millis"
       } as const
     }
+    if (process._tag === "Silent") {
+      return {
+        ready: false,
+        reason: "NotAnswering",
+        message: `The server runs and does not answer: ${process.message}`,
+        pollAfter: "10 seconds"
+      } as const
+    }
     if (process.live.recovering) {
       return {
         ready: false,

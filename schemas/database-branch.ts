@@ -125,6 +125,7 @@ export const DatabaseBranch = defineKind({
     Promoting: "Its data takes the place of a database's",
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
+    NotAnswering: "The server process is there and does not answer; it is looked at again soon",
     Recovering: "The server replays its log after a crash"
   },
   manifest: {

@@ -81,6 +81,7 @@ export const Database = defineKind({
   reasons: {
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
+    NotAnswering: "The server process is there and does not answer; it is looked at again soon",
     Recovering: "The server replays its log after a crash",
     Promoting: "The data of a branch takes the place of what was there",
     ArchivingFailing: "Finished log segments cannot be archived",

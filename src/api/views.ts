@@ -12,13 +12,18 @@ import { addressOf, type ResourceRecord } from "#src/store/records.ts"
 
 export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`
 
-/** `provisioning`, `ready` or `failed`, as the operations of single kinds tell it. */
-export const serviceStatus = (record: Pick<ResourceRecord, "phase">): "provisioning" | "ready" | "failed" =>
-  record.phase === "ready" || record.phase === "updating"
-    ? "ready"
-    : record.phase === "failed"
-      ? "failed"
-      : "provisioning"
+/**
+ * `provisioning`, `ready` or `failed`, as the operations of single kinds tell it. It never says more than the condition
+ * `Ready` does: what is being changed is ready for as long as that is not false.
+ */
+export const serviceStatus = ({
+  phase,
+  conditions
+}: Pick<ResourceRecord, "phase" | "conditions">): "provisioning" | "ready" | "failed" => {
+  if (phase === "failed") return "failed"
+  const down = conditions.some(({ type, status }) => type === "Ready" && status === "false")
+  return (phase === "ready" || phase === "updating") && !down ? "ready" : "provisioning"
+}
 
 /**
  * Specification and status of a record by its kind's schemas. What does not decode is a fault of the program: it

@@ -134,6 +134,13 @@ export const askServer = (
 /** Whether an error says that the server is there and not open yet (57P03) or just closing (57P01, 57P02). */
 export const isStarting = (error: PostgresControlError): boolean => /^57P0/.test(error.code)
 
+/**
+ * Whether an error says that the server is there and did not answer in time: no connection came about, or none is taken
+ * any more, or the statement was not done (57014).
+ */
+export const isSilent = (error: PostgresControlError): boolean =>
+  ["CONNECT_TIMEOUT", "EAGAIN", "57014", "timeout"].includes(error.code)
+
 export const tellServer = (
   endpoint: PostgresEndpoint,
   text: string

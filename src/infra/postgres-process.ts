@@ -5,13 +5,15 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Host } from "./Host.ts"
-import { askServer, isStarting, type PostgresLive } from "./PostgresControl.ts"
+import { askServer, isSilent, isStarting, type PostgresLive } from "./PostgresControl.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
 
 export type PostgresProcess =
   | { readonly _tag: "Stopped" }
   /** Alive and not open yet: starting, replaying its log, or stopping. */
   | { readonly _tag: "Busy" }
+  /** Alive, and neither opens nor refuses: it hangs, or the machine is far behind. */
+  | { readonly _tag: "Silent"; readonly message: string }
   | { readonly _tag: "Running"; readonly live: PostgresLive }
 
 export const everyMoment = Schedule.spaced("25 millis")
@@ -34,15 +36,19 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
     patience: Duration.Input = "1 minute"
   ) {
     if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
-    const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
+    return yield* askServer({ socketDir: host.socketDir, port }).pipe(
       Effect.catchIf(isStarting, () => Effect.succeedNone),
       Effect.timeoutOption(patience),
       Effect.map(Option.flatten),
+      Effect.map(
+        Option.match({
+          onNone: (): PostgresProcess => ({ _tag: "Busy" }),
+          onSome: (live): PostgresProcess => ({ _tag: "Running", live })
+        })
+      ),
+      Effect.catchIf(isSilent, ({ message }) => Effect.succeed<PostgresProcess>({ _tag: "Silent", message })),
       Effect.mapError(failed)
     )
-    return Option.isSome(live)
-      ? ({ _tag: "Running", live: live.value } as const)
-      : ({ _tag: "Busy" } as const)
   })
 
   const gone = (uid: string, seconds: number) =>

@@ -22,7 +22,8 @@ import {
 } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { processesNaming } from "#test/setup/processes.ts"
-import { reachGoal } from "./settle.ts"
+import { freeze } from "#test/setup/replicas.ts"
+import { look, reachGoal } from "./settle.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
@@ -251,6 +252,26 @@ it.live(
         (sql) => sql`select count(*)::int as n from pg_stat_statements where query like '%again%'`
       )
       assert.isNumber(row?.["n"])
+    }).pipe(Effect.scoped),
+  { timeout: 600_000, concurrent: true }
+)
+
+it.live(
+  "a server that hangs is not ready, is left alone, and is ready as soon as it goes on",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      const pid = postmaster(world, resource)
+      const goOn = freeze(pid)
+      const observation = yield* Effect.gen(function* () {
+        const { reconciler } = (yield* Registry).registrations.get("Database")!
+        return yield* look(reconciler, resource)
+      }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.ensuring(Effect.sync(goOn)))
+      assert.deepInclude(observation, { ready: false, reason: "NotAnswering", differences: [] })
+      yield* ready(world, { ...resource, fence: 2n })
+      assert.strictEqual(postmaster(world, resource), pid)
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }
 )
