@@ -1,5 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Schedule from "effect/Schedule"
 import { createClient } from "redis"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
@@ -84,6 +86,67 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
         )
         assert.strictEqual(gone.body.code, "not_found")
         assert.notStrictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
+      }),
+    600_000
+  )
+
+  it.effect(
+    "are not called ready while a script keeps them busy, and a rotation then takes effect all the same",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
+        const created = yield* call("POST", base, { body: { ...input, name: "busy" } })
+        const one = `${base}/${created.body.id}`
+        const first = yield* connectionString(created, `${one}/credentials/rotate`)
+        yield* Effect.forkChild(
+          Effect.promise(async () => {
+            const client = createClient({ url: first, socket: { tls: true, ca, reconnectStrategy: false } })
+            client.on("error", () => undefined)
+            await client.connect()
+            await client.eval("redis.call('set', 'a', 1) while true do end").catch(() => undefined)
+          })
+        )
+        // Until the server has told somebody else so.
+        yield* Effect.repeat(ping(first, ca), { until: (answer) => answer.includes("BUSY") }).pipe(
+          Effect.timeout("1 minute")
+        )
+        const rotating = yield* call("POST", `${one}/credentials/rotate`).pipe(
+          Effect.tap(({ status, body, headers }) =>
+            Effect.sync(() => {
+              if (status === 200) return
+              assert.deepStrictEqual([status, body.code], [503, "rotation_pending"])
+              assert.match(headers.get("retry-after") ?? "", /^\d+$/)
+            })
+          ),
+          Effect.repeat({ until: ({ status }) => status === 200 }),
+          Effect.timeout("4 minutes"),
+          Effect.forkChild
+        )
+        const until = (wanted: string) =>
+          call("GET", one).pipe(
+            Effect.repeat({
+              until: ({ body }) => body.status === wanted,
+              schedule: Schedule.spaced("100 millis")
+            }),
+            Effect.timeout("4 minutes")
+          )
+        yield* until("provisioning")
+        const listed = yield* call("GET", base)
+        assert.deepInclude(
+          listed.body.map(({ name, status }: { name: string; status: string }) => [name, status]),
+          ["busy", "provisioning"]
+        )
+        const rotated = yield* Fiber.join(rotating)
+        assert.include(yield* ping(first, ca), "WRONGPASS")
+        assert.strictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
+        yield* until("ready")
+        const events = yield* call("GET", `/v1/orgs/main/resources/${created.body.id}/events`)
+        const told = events.body.items.map(
+          ({ type, reason }: { type: string; reason: string }) => `${type} ${reason}`
+        )
+        for (const event of ["Warning ScriptBusy", "Outside redis.shutDown", "Outside redis.start"])
+          assert.include(told, event)
       }),
     600_000
   )
