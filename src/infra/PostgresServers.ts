@@ -194,6 +194,18 @@ export class PostgresServers extends Context.Service<
           )
         )
 
+      /**
+       * A path in the server's folder, as the server sees it, which works in its data folder. Every role may read some
+       * settings that hold paths, and tenants are told nothing of this machine's folders.
+       */
+      const seenFromData = (uid: string, file: string) =>
+        Effect.promise(async () => {
+          // The data may be a link to another disk; what is not there yet will be where it belongs.
+          const dir = await fs.realpath(dirOf(uid)).catch(() => dirOf(uid))
+          const data = await fs.realpath(dataOf(uid)).catch(() => path.join(dir, "data"))
+          return path.relative(data, path.join(dir, path.relative(dirOf(uid), file)))
+        })
+
       return PostgresServers.of({
         ...makeStatements({ act, endpoint, writeAssigned }),
         ...makeStart({ act, endpoint, folders, host, pidOf, programs, writeAssigned }),
@@ -284,7 +296,7 @@ export class PostgresServers extends Context.Service<
             return undefined
           }
           if (follows !== undefined && primary?.port === undefined) return undefined
-          const file = path.join(confOf(uid), now.certificate)
+          const certificate = yield* seenFromData(uid, path.join(confOf(uid), now.certificate))
           const settings: PostgresSettings = {
             size,
             port: now.port,
@@ -292,14 +304,14 @@ export class PostgresServers extends Context.Service<
             socketDir: host.socketDir,
             dataDir: dataOf(uid),
             confDir: confOf(uid),
-            archiveDir: archived ? spoolOf(folders, uid, now) : undefined,
+            archiveDir: archived ? yield* seenFromData(uid, spoolOf(folders, uid, now)) : undefined,
             follows:
               follows === undefined || primary?.port === undefined
                 ? undefined
                 : { port: primary.port, slot: follows.slot },
             replicated,
-            certificate: file,
-            key: file,
+            certificate,
+            key: certificate,
             systemUsers
           }
           return {

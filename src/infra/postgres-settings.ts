@@ -18,13 +18,13 @@ export interface PostgresSettings {
   readonly socketDir: string
   readonly dataDir: string
   readonly confDir: string
-  /** Where finished segments of the log are put; absent: they are not kept. */
+  /** Where finished segments of the log are put, seen from the data folder; absent: they are not kept. */
   readonly archiveDir: string | undefined
   /** For a standby: where its primary listens, and which slot keeps the log for it. */
   readonly follows: { readonly port: number; readonly slot: string } | undefined
   /** Whether standbys follow it, or would if it took the primary's place. */
   readonly replicated: boolean
-  /** File names in the folder of certificates. */
+  /** Files, seen from the data folder. */
   readonly certificate: string
   readonly key: string
   /** Operating system users that may act as the control user. */

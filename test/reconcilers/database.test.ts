@@ -275,3 +275,52 @@ it.live(
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }
 )
+
+it.live(
+  "no setting that the application can read tells a folder of this machine",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      const told = asApplication(
+        world,
+        resource,
+        (sql) => sql`select name, setting from pg_settings where setting like '%/%' order by name`
+      )
+      const settings = new Map([...(yield* told)].map(({ name, setting }) => [name, String(setting)]))
+      assert.includeMembers([...settings.keys()], ["archive_command", "ssl_cert_file", "ssl_key_file"])
+      for (const [name, setting] of settings) {
+        assert.notInclude(setting, world.dataDir, name)
+        assert.notMatch(setting, /(^|[\s'"])\//, name)
+      }
+      // The server finds all of it from where it works: a segment reaches the archive.
+      yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
+      yield* disturb("select pg_switch_wal()")(world, resource)
+      const archive = path.join(folderOf(world, resource), "archive")
+      yield* Effect.sync(() => fs.readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).pipe(
+        Effect.repeat({ until: (names) => names.length > 0, schedule: Schedule.spaced("50 millis") }),
+        Effect.timeout("1 minute")
+      )
+    }).pipe(Effect.scoped),
+  { timeout: 600_000, concurrent: true }
+)
+
+it.live(
+  "a data folder that is a link to another disk serves and archives as others do",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = { ...makeDatabase(world), fence: 1n }
+      yield* ready(world, resource)
+      yield* killed(world, resource)
+      const data = path.join(folderOf(world, resource), "data")
+      const elsewhere = path.join(world.dataDir, "other", "disk")
+      fs.mkdirSync(path.dirname(elsewhere), { mode: 0o755 })
+      fs.renameSync(data, elsewhere)
+      fs.symlinkSync(elsewhere, data)
+      yield* ready(world, { ...resource, fence: 2n })
+      yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
+    }).pipe(Effect.scoped),
+  { timeout: 600_000, concurrent: true }
+)
