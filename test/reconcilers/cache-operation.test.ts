@@ -6,7 +6,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { CacheStatus } from "#schemas/cache.ts"
-import { type Observation, Registry } from "#src/engine/Reconciler.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
 import {
   appClient,
   authorityOf,
