@@ -8,6 +8,11 @@ export const Fault = Schema.Struct({
     description: "JSON Pointer (RFC 6901) to the faulty part of the request"
   }),
   message: Schema.String,
+  code: Schema.optionalKey(
+    Schema.String.annotate({
+      description: "Stable word for programs, of what keeps a plan from being applied"
+    })
+  ),
   line: Schema.optionalKey(Schema.Int.annotate({ description: "Line in the source text, from 1" })),
   column: Schema.optionalKey(Schema.Int.annotate({ description: "Column in the source text, from 1" }))
 }).annotate({ identifier: "Fault" })
