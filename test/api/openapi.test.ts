@@ -56,7 +56,7 @@ const exported = await client.GET("/v1/orgs/{orgId}/manifest", { params: { path:
 const first: string | undefined = exported.data?.projects?.[0]?.slug
 
 const list = await client.GET("/v1/orgs/{orgId}/resources", {
-  params: { path: org, query: { limit: 2, ready: true, kind: "Project" } }
+  params: { path: org, query: { limit: 2, kind: "Project" } }
 })
 const budget = await client.GET("/v1/orgs/{orgId}/projects/{projectId}/budget", { params: { path: shop } })
 const spent: number | undefined = budget.data?.spentUsd
@@ -72,7 +72,7 @@ console.log(
     spent,
     replayed: again.response.headers.get("Idempotency-Replayed"),
     changes: plan.data.changes.map(({ action, kind }) => action + " " + kind),
-    kinds: list.data?.items.map(({ kind, phase }) => kind + " " + phase),
+    kinds: list.data?.items.map(({ kind }) => kind),
     fault: [wrong.error?.status, wrong.error?.errors?.[0]?.pointer]
   })
 )
@@ -81,6 +81,7 @@ console.log(
 export const neverCalled = async () => {
   // A body that may be absent.
   await client.POST("/v1/orgs/{orgId}/projects/{projectId}/database", { params: { path: shop } })
+  await client.GET("/v1/orgs/{orgId}/resources", { params: { path: org, query: { ready: true, phase: "ready" } } })
   // @ts-expect-error A body that may not.
   await client.POST("/v1/orgs/{orgId}/projects", { params: { path: org } })
   // @ts-expect-error There is one version of manifests.
@@ -124,8 +125,8 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("the ser
         first: "typed",
         spent: 0,
         replayed: "true",
-        changes: ["create Cache"],
-        kinds: ["Project ready"],
+        changes: ["noop Project", "create Cache"],
+        kinds: ["Project"],
         fault: [422, "/slug"]
       })
     })
