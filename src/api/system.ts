@@ -21,7 +21,7 @@ export const layerSystem = HttpApiBuilder.group(
     // Rendered once, when somebody asks.
     const document = yield* Effect.cached(
       Effect.sync(() =>
-        JSON.parse(JSON.stringify({ ...OpenApi.fromApi(Api), servers: [{ url: new URL(publicUrl).origin }] }))
+        JSON.parse(JSON.stringify({ ...OpenApi.fromApi(Api), servers: [{ url: publicUrl }] }))
       )
     )
     return handlers.handleAll({

@@ -178,6 +178,13 @@ describe("the specification", () => {
       { readonly pattern?: string; readonly properties: Readonly<Record<string, object>> }
     >
     assert.strictEqual(Name?.pattern, "^[a-z][a-z0-9-]{1,61}$")
+    const { EnvironmentSlug, Uid, VariableKey } = document.components.schemas
+    for (const schema of [EnvironmentSlug, Uid, VariableKey]) assert.property(schema, "pattern")
+    for (const id of ["orgs.create", "apikeys.create"]) {
+      const body = named(id)?.requestBody?.content?.["application/json"]?.schema
+      assert.containSubset(body, { properties: { name: { type: "string" } } })
+      assert.nestedProperty(body, "properties.name.pattern")
+    }
     assert.containSubset(Cache?.properties, { id: { format: "uuid" }, createdAt: { format: "date-time" } })
     assert.containSubset(Webhook?.properties["url"], { type: "string", format: "uri" })
     assert.containSubset(Project?.properties["region"], { type: ["string", "null"] })

@@ -128,7 +128,7 @@ const problemsOnce = ({ components, paths }: Generated) => {
     responses,
     schemas: {
       ...Object.fromEntries(schemas.filter(([name]) => !copies.has(name))),
-      ...(problem === undefined ? {} : { Problem: problem })
+      Problem: { ...problem, description: "The body of every error (RFC 9457)" }
     }
   }
 }

@@ -69,7 +69,11 @@ export const ResourceChange = Schema.Struct({
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 export const PauseRequest = Schema.Struct({
   reason: Schema.NonEmptyString.check(Schema.isMaxLength(500)),
-  until: Schema.optionalKey(Schema.DateTimeUtcFromString.annotate({ description: "When it ends by itself" }))
+  until: Schema.optionalKey(
+    Schema.String.annotate({ format: "date-time", description: "When it ends by itself" }).pipe(
+      Schema.decodeTo(Schema.DateTimeUtcFromString)
+    )
+  )
 }).annotate({ identifier: "PauseRequest" })
 /** What else than one resource can be paused. */
 export const PauseScope = Schema.Literals(["organization", "project", "kind"])
