@@ -39,7 +39,6 @@ interface Specification {
 /** Throws when an operation of the specification answered what the specification does not say of it. */
 export const asDocumented = ({ method, path, sent, status, headers, text }: Exchange): void => {
   const pathname = path.split("?", 1)[0] ?? ""
-  const specified = known()
   const found = specified.operations.find(
     (one) => one.method === method.toLowerCase() && one.pattern.test(pathname)
   )
@@ -66,12 +65,6 @@ export const asDocumented = ({ method, path, sent, status, headers, text }: Exch
   if (sent !== undefined && status < 300 && requestBody !== undefined) {
     fits([...found.pointer, "requestBody", "content", "application/json", "schema"], JSON.parse(sent))
   }
-}
-
-let once: ReturnType<typeof read> | undefined
-const known = () => {
-  once ??= read()
-  return once
 }
 
 const read = () => {
@@ -108,3 +101,6 @@ const read = () => {
 }
 
 const parametersIn = (pointer: ReadonlyArray<string>): number => pointer.join().split("{").length
+
+/** Made before any server runs in this process: it takes a while in which nobody would be answered. */
+const specified = read()
