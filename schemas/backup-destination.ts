@@ -16,7 +16,7 @@ export const DestinationEndpoint = Schema.String.check(
 ).annotate({ format: "uri", description: "Base URL of an S3-compatible service" })
 
 export const BucketName = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/, {
+  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/u, {
     expected: "3 to 63 letters, digits, dots, dashes or underscores"
   })
 )
@@ -36,7 +36,7 @@ export const DestinationPrefix = Schema.String.check(
 ).annotate({ description: "What the keys of all objects begin with" })
 
 export const DestinationRegion = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, {
+  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/u, {
     expected: "the name of a region, such as eu-central-1"
   })
 )

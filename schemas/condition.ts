@@ -49,7 +49,10 @@ export const Condition = Schema.Struct({
   status: Schema.Literals(["true", "false", "unknown"]),
   reason: Schema.String.annotate({ description: "A stable CamelCase word" }),
   message: Schema.String.annotate({ description: "A sentence that says what to do or what happens next" }),
-  lastTransitionAt: Schema.String.annotate({ description: "When `status` last changed (RFC 3339, UTC)" }),
+  lastTransitionAt: Schema.String.annotate({
+    format: "date-time",
+    description: "When `status` last changed (RFC 3339, UTC)"
+  }),
   observedGeneration: Schema.Int
 }).annotate({ identifier: "Condition" })
 export type Condition = typeof Condition.Type

@@ -40,7 +40,7 @@ export const Timezone = Schema.String.check(
 
 /** A path of the app: one slash at the start, not two (that would name a host). */
 export const AppPath = Schema.String.check(
-  Schema.isPattern(/^\/(?!\/)[^\s#\\]*$/, {
+  Schema.isPattern(/^\/(?!\/)[^\s#\\]*$/u, {
     expected: "a path that starts with exactly one slash, without spaces, # and backslashes"
   }),
   Schema.isMaxLength(2_048)

@@ -41,7 +41,7 @@ export const DatabaseReplica = Schema.Struct({
 export type DatabaseReplica = typeof DatabaseReplica.Type
 
 export const DatabaseFailover = Schema.Struct({
-  at: Schema.String,
+  at: Schema.String.annotate({ format: "date-time" }),
   /** Number of the standby whose data took the place of the primary's. */
   replica: Schema.Int,
   /** What it is known to have lacked when both were last seen, in the same steps. Null: not known. */

@@ -25,7 +25,7 @@ const list = <S extends Schema.Top>(item: S, most = 20_000) =>
 const strings = (most = 100) => list(text(2_048), most)
 /** A path of the project: one slash at the start, not two (that would name a host). */
 const path = Schema.String.check(
-  Schema.isPattern(/^\/(?!\/)/, { expected: "a path that starts with exactly one slash" }),
+  Schema.isPattern(/^\/(?!\/)/u, { expected: "a path that starts with exactly one slash" }),
   Schema.isMaxLength(2_048)
 )
 const region = text(64)
@@ -241,7 +241,7 @@ const Maintenance = Schema.Struct({
 })
 
 const Hostname = Schema.String.check(
-  Schema.isPattern(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/, {
+  Schema.isPattern(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/u, {
     expected: "a lowercase DNS name"
   }),
   Schema.isMaxLength(253)

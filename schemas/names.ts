@@ -1,8 +1,9 @@
 /** The identifiers that users choose, with the one pattern each must match everywhere it is accepted. */
 import * as Schema from "effect/Schema"
 
+/** With the flag `u` that patterns of JSON Schema have, or the specification of the API would not show them. */
 const pattern = (regex: RegExp, expected: string) =>
-  Schema.String.check(Schema.isPattern(regex, { expected }))
+  Schema.String.check(Schema.isPattern(new RegExp(regex, "u"), { expected }))
 
 /** Resource names: 2 to 62 characters. */
 export const Name = pattern(
@@ -35,7 +36,7 @@ export const VariableKey = pattern(
 export const Uid = pattern(
   /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/,
   "a UUID in lowercase"
-).annotate({ identifier: "Uid", description: "Identifier of a record (UUID version 7)" })
+).annotate({ identifier: "Uid", format: "uuid", description: "Identifier of a record (UUID version 7)" })
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** True for text that a path parameter must read as an id, never as a slug. */

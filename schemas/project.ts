@@ -6,7 +6,7 @@ import { present } from "./manifest-mapping.ts"
 
 export const GitSource = Schema.Struct({
   repo: Schema.String.check(
-    Schema.isPattern(/^[\w.-]+\/[\w.-]+$/, {
+    Schema.isPattern(/^[\w.-]+\/[\w.-]+$/u, {
       expected: "`<owner>/<name>` of word characters, dots and dashes"
     })
   ),

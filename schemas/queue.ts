@@ -14,7 +14,7 @@ const byDefault = <S extends Schema.Top>(schema: S, value: S["Encoded"]) =>
 export const usualConcurrency = 16
 
 export const ConsumerPath = Schema.String.check(
-  Schema.isPattern(/^\/(?!\/)/, { expected: "a path that starts with exactly one slash" }),
+  Schema.isPattern(/^\/(?!\/)/u, { expected: "a path that starts with exactly one slash" }),
   Schema.isMaxLength(2_048)
 )
 

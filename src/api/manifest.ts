@@ -5,7 +5,6 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { Uid } from "#schemas/names.ts"
 import { toYaml } from "#src/manifest/export.ts"
 import {
   type Blocked,
@@ -20,6 +19,7 @@ import { type ManifestFault, toPointer } from "#src/manifest/place.ts"
 import type { ReaderBusy } from "#src/manifest/Reader.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Api } from "./definition/api.ts"
+import { applyRequest } from "./definition/manifest.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { billedLate, billing, guard } from "./guard.ts"
@@ -82,15 +82,7 @@ const language = Effect.map(HttpServerRequest.HttpServerRequest, ({ headers }): 
   /yaml/i.test(headers["content-type"] ?? "") ? "yaml" : "json"
 )
 
-const flags = {
-  prune: Schema.optionalKey(Schema.Boolean),
-  confirm: Schema.optionalKey(Schema.Array(Schema.String))
-}
-const ApplyBody = Schema.Union([
-  Schema.Struct({ planId: Uid }),
-  // The document itself is read and checked apart.
-  Schema.Struct({ manifest: Schema.Null, ...flags })
-])
+const ApplyBody = applyRequest(Schema.Null)
 const decodeApply = Schema.decodeUnknownResult(ApplyBody)
 
 export const layer = HttpApiBuilder.group(

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "#src/access/Access.ts"
+import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Db } from "#src/store/Db.ts"
 import { Api } from "./definition/api.ts"
@@ -16,8 +17,13 @@ export const layerSystem = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const { api: sql } = yield* Db
     const authority = yield* CertificateAuthority
+    const { publicUrl } = yield* AppConfig
     // Rendered once, when somebody asks.
-    const document = yield* Effect.cached(Effect.sync(() => JSON.parse(JSON.stringify(OpenApi.fromApi(Api)))))
+    const document = yield* Effect.cached(
+      Effect.sync(() =>
+        JSON.parse(JSON.stringify({ ...OpenApi.fromApi(Api), servers: [{ url: publicUrl }] }))
+      )
+    )
     return handlers.handleAll({
       health: () =>
         Effect.map(Effect.isSuccess(Effect.timeout(sql`select 1`, "2 seconds")), (ok) => ({

@@ -14,7 +14,7 @@ export type RunStatus = typeof RunStatus.Type
 
 /** One try that ended, well or not. */
 export const Attempt = Schema.Struct({
-  startedAt: Schema.String,
+  startedAt: Schema.String.annotate({ format: "date-time" }),
   durationMs: Schema.NullOr(Schema.Int).annotate({ description: "null: nobody saw it end" }),
   statusCode: Schema.NullOr(Schema.Int).annotate({ description: "null: no answer came" }),
   error: Schema.NullOr(Schema.String)

@@ -62,8 +62,8 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("answers
     Effect.gen(function* () {
       const { call } = yield* Plane
       const { body } = yield* call("GET", "/v1/spec", { token: null })
-      const references = JSON.stringify(body).matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)
-      for (const [, name] of references) assert.property(body.components.schemas, name ?? "")
+      const references = JSON.stringify(body).matchAll(/"\$ref":"#\/components\/(\w+)\/([^"]+)"/g)
+      for (const [, kind, name] of references) assert.property(body.components[kind ?? ""], name ?? "")
       const ids = new Set<string>()
       for (const path of Object.values<any>(body.paths)) {
         for (const operation of Object.values<any>(path)) {
@@ -72,10 +72,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("answers
           assert.isString(operation["x-risk"])
           for (const [status, response] of Object.entries<any>(operation.responses)) {
             if (Number(status) >= 400) {
-              assert.property(response.content, "application/problem+json", operation.operationId)
+              assert.strictEqual(response.$ref, `#/components/responses/Problem${status}`)
+              const { content } = body.components.responses[`Problem${status}`]
+              assert.property(content, "application/problem+json", operation.operationId)
             }
           }
-          const changes = (operation.parameters ?? []).some((one: any) => one.name === "if-match")
+          const changes = operation.parameters.some((one: any) => one.$ref?.endsWith("/If-Match"))
           assert.strictEqual(changes, "412" in operation.responses, operation.operationId)
         }
       }

@@ -16,6 +16,7 @@ import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { controlPlane, FirstStart } from "#src/main.ts"
 import { emptyDatabase } from "./database.ts"
+import { asDocumented } from "./documented.ts"
 import { freePort, managedPorts } from "./postgres.ts"
 import { sweep } from "./processes.ts"
 
@@ -107,6 +108,9 @@ export const testPlane = (settings: Partial<Settings> = {}) =>
             ...(body === undefined ? {} : { body })
           })
           const text = await response.text()
+          const sent = options.headers?.["content-type"] === undefined ? body : undefined
+          const { status, headers } = response
+          asDocumented({ method, path: target, sent, status, headers, text })
           const isJson = response.headers.get("content-type")?.includes("json") === true
           return {
             status: response.status,

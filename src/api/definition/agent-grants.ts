@@ -1,15 +1,14 @@
 /** What people granted to agents: the command line, MCP clients. Members see and revoke their own, admins all. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as Schema from "effect/Schema"
-import { orgParams, Timestamp } from "./fields.ts"
-import { operation, sessionOnly } from "./operation.ts"
+import { Id, orgParams, Timestamp } from "./fields.ts"
+import { group, operation, sessionOnly } from "./operation.ts"
 import { problems } from "./problem.ts"
 
 export const AgentGrantView = Schema.Struct({
-  grantId: Schema.String,
-  userId: Schema.String.annotate({ description: "Who granted it" }),
+  grantId: Id,
+  userId: Id.annotate({ description: "Who granted it" }),
   clientId: Schema.String,
   clientName: Schema.String,
   audience: Schema.String,
@@ -23,7 +22,10 @@ export const AgentGrantList = Schema.Array(AgentGrantView)
 
 const base = "/v1/orgs/:orgId/agent-grants"
 
-export const AgentGrants = HttpApiGroup.make("agentGrants").add(
+export const AgentGrants = group(
+  "agentGrants",
+  "What people granted to agents, such as the command line and MCP clients."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: AgentGrantList,
@@ -34,7 +36,7 @@ export const AgentGrants = HttpApiGroup.make("agentGrants").add(
     })
   ),
   HttpApiEndpoint.delete("revoke", `${base}/:grantId`, {
-    params: { ...orgParams, grantId: Schema.String },
+    params: { ...orgParams, grantId: Id },
     success: Schema.Struct({ revokedAt: Timestamp }),
     error: problems()
   }).annotateMerge(

@@ -13,8 +13,9 @@ import { DatabaseBranches } from "./database-branches.ts"
 import { Env } from "./env.ts"
 import { Executions } from "./executions.ts"
 import { Invitations } from "./invitations.ts"
-import { Manifest } from "./manifest.ts"
+import { ApplyRequest, Manifest, ManifestDocument } from "./manifest.ts"
 import { Members } from "./members.ts"
+import { completed, type Generated } from "./openapi.ts"
 import { Orgs } from "./orgs.ts"
 import { Environments, Projects } from "./projects.ts"
 import { Queues } from "./queues.ts"
@@ -24,7 +25,7 @@ import { Sessions, SignIn } from "./sign-in.ts"
 import { Me, System } from "./system.ts"
 import { Webhooks } from "./webhooks.ts"
 
-export class Api extends HttpApi.make("svc")
+const operations = HttpApi.make("svc")
   .add(Projects, Environments, Env, Caches, Database, Manifest, Resources, Me)
   .add(Databases, DatabaseBranches, Backups, Crons, Queues, Executions)
   .add(BackupDestinations)
@@ -35,25 +36,18 @@ export class Api extends HttpApi.make("svc")
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
+
+export class Api extends operations
+  .annotate(HttpApi.AdditionalSchemas, [ManifestDocument, ApplyRequest])
   .annotateMerge(
     OpenApi.annotations({
       title: "svc control plane",
       version: "1",
       description:
         "Resources are stored as desired state and converged by reconcile loops. Errors are problem details (RFC 9457).",
-      transform: (document) => ({
-        ...document,
-        components: {
-          ...(typeof document["components"] === "object" ? document["components"] : {}),
-          securitySchemes: {
-            key: {
-              type: "http",
-              scheme: "bearer",
-              description: "Organization API key: svc_ and 40 hex digits"
-            },
-            session: { type: "apiKey", in: "cookie", name: "svc_session", description: "Signed-in session" }
-          }
-        }
-      })
+      license: { name: "MIT", identifier: "MIT" },
+      // Wherever the document comes from; the served one names the public address.
+      servers: [{ url: "/" }],
+      transform: (document) => completed(document as Generated, Object.values(operations.groups))
     })
   ) {}

@@ -1,17 +1,16 @@
 /** API keys of an organization, for agents and CI. A key is shown once, and never manages keys, billing or members. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { idempotencyKey, orgParams, Timestamp } from "./fields.ts"
-import { operation, sessionOnly } from "./operation.ts"
+import { Id, idempotencyKey, orgParams, Timestamp } from "./fields.ts"
+import { group, operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const KeyRole = Schema.Literals(["member", "admin"])
 
 const handle = {
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   keyPrefix: Schema.String.annotate({ description: "First characters, to tell keys apart" }),
   role: KeyRole.annotate({
@@ -33,7 +32,7 @@ export const NewApiKey = Schema.Struct({
 
 const base = "/v1/orgs/:orgId/api-keys"
 
-export const ApiKeys = HttpApiGroup.make("apikeys").add(
+export const ApiKeys = group("apikeys", "API keys of an organization, for agents and CI.").add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: ApiKeyList,
@@ -61,7 +60,7 @@ export const ApiKeys = HttpApiGroup.make("apikeys").add(
     })
   ),
   HttpApiEndpoint.delete("revoke", `${base}/:keyId`, {
-    params: { ...orgParams, keyId: Schema.String },
+    params: { ...orgParams, keyId: Id },
     success: Schema.Struct({ revokedAt: Timestamp }),
     error: problems()
   }).annotateMerge(

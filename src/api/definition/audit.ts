@@ -1,10 +1,9 @@
 /** Who did what, and who was refused what. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as Schema from "effect/Schema"
 import { orgParams, page, pageQuery, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { problems } from "./problem.ts"
 
 export const AuditRecord = Schema.Struct({
@@ -24,7 +23,7 @@ export const AuditPage = page(AuditRecord)
 
 const filter = Schema.optionalKey(Schema.String.check(Schema.isMaxLength(128)))
 
-export const AuditLog = HttpApiGroup.make("audit").add(
+export const AuditLog = group("audit", "Who did what, and who was refused what.").add(
   HttpApiEndpoint.get("list", "/v1/orgs/:orgId/audit", {
     params: orgParams,
     query: { ...pageQuery, principal: filter, operation: filter, resource: filter },

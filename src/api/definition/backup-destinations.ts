@@ -1,7 +1,6 @@
 /** Object storage of an organization's own, where copies of backups are kept. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import {
@@ -12,15 +11,15 @@ import {
 } from "#schemas/backup-destination.ts"
 import { Name } from "#schemas/names.ts"
 import { PlaceFault } from "#src/backups/Place.ts"
-import { Deleted, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Deleted, Id, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const BackupDestinationView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   kind: Schema.Literal("custom_object_storage"),
-  endpoint: Schema.String,
+  endpoint: Schema.String.annotate({ format: "uri" }),
   bucket: Schema.String,
   prefix: Schema.String,
   region: Schema.NullOr(Schema.String),
@@ -46,7 +45,7 @@ export const AccessTest = Schema.Struct({ ok: Schema.Boolean, testedAt: Timestam
 
 const secret = (most: number) =>
   Schema.String.check(
-    Schema.isPattern(/^[\x21-\x7e]+$/, { expected: "printable characters without spaces" }),
+    Schema.isPattern(/^[\x21-\x7e]+$/u, { expected: "printable characters without spaces" }),
     Schema.isMaxLength(most)
   )
 const Credentials = Schema.Struct({
@@ -61,10 +60,13 @@ const region = Schema.NullOr(DestinationRegion).annotate({
 
 const base = "/v1/orgs/:orgId/backup-destinations"
 const one = `${base}/:destinationId` as const
-const params = { ...orgParams, destinationId: Schema.String }
+const params = { ...orgParams, destinationId: Id }
 const target = { type: "resource", param: "destinationId", kind: "BackupDestination" } as const
 
-export const BackupDestinations = HttpApiGroup.make("backupDestinations").add(
+export const BackupDestinations = group(
+  "backupDestinations",
+  "Object storage of an organization's own, where copies of backups are kept."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: BackupDestinationList,

@@ -1,20 +1,19 @@
 /** Backups of a database, and what can be restored from them. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name, Uid } from "#schemas/names.ts"
 import { BranchView } from "./database-branches.ts"
-import { idempotencyKey, projectParams, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Id, idempotencyKey, projectParams, Timestamp } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
-const Bytes = Schema.Number
+const Bytes = Schema.Int
 
 export const BackupView = Schema.Struct({
-  id: Schema.String,
-  databaseId: Schema.String,
+  id: Id,
+  databaseId: Id,
   status: Schema.Literals(["queued", "running", "succeeded", "failed"]),
   reason: Schema.String.annotate({
     description:
@@ -33,7 +32,7 @@ export const BackupView = Schema.Struct({
   locations: Schema.Array(
     Schema.Struct({
       kind: Schema.Literals(["local", "destination"]),
-      destinationId: Schema.NullOr(Schema.String),
+      destinationId: Schema.NullOr(Id),
       version: Schema.NullOr(Schema.Int).annotate({
         description: "Of the destination when it was put there"
       }),
@@ -67,17 +66,17 @@ export const RecoveryPoints = Schema.Struct({
 
 /** RFC 3339, with a zone. */
 const Instant = Schema.String.check(
-  Schema.isPattern(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/, {
+  Schema.isPattern(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/u, {
     expected: "a date and time with a zone, such as 2026-02-01T12:30:00Z"
   }),
   Schema.makeFilter((text: string) => (Number.isNaN(Date.parse(text)) ? "is no date" : undefined))
-)
+).annotate({ format: "date-time" })
 
 const database = "/v1/orgs/:orgId/projects/:projectId/databases/:databaseId"
-const params = { ...projectParams, databaseId: Schema.String }
+const params = { ...projectParams, databaseId: Id }
 const target = { type: "resource", param: "databaseId", kind: "Database" } as const
 
-export const Databases = HttpApiGroup.make("databases").add(
+export const Databases = group("databases", "What of a database can be restored.").add(
   HttpApiEndpoint.get("listRecoveryPoints", `${database}/recovery-points`, {
     params,
     success: RecoveryPoints,
@@ -89,7 +88,7 @@ export const Databases = HttpApiGroup.make("databases").add(
   )
 )
 
-export const Backups = HttpApiGroup.make("backups").add(
+export const Backups = group("backups", "Backups of a database, and restoring them.").add(
   HttpApiEndpoint.get("list", `${database}/backups`, {
     params,
     success: BackupList,

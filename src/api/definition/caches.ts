@@ -1,7 +1,6 @@
 /** Caches: Redis-compatible servers of an environment. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { CacheEvictionPolicy, CachePersistence } from "#schemas/cache.ts"
@@ -11,6 +10,7 @@ import {
   caCertificateUrl,
   Deleted,
   environmentQuery,
+  Id,
   idempotencyKey,
   ifMatch,
   projectParams,
@@ -18,11 +18,11 @@ import {
   Timestamp,
   withEtag
 } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const CacheView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   environment: Schema.String,
   status: ServiceStatus,
@@ -40,10 +40,10 @@ export const CacheView = Schema.Struct({
 export const CacheList = Schema.Array(CacheView)
 
 export const CacheCredentials = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   status: ServiceStatus,
-  connectionString: Schema.NullOr(Schema.String).annotate({
+  connectionString: Schema.NullOr(Schema.String.annotate({ format: "uri" })).annotate({
     description:
       "`rediss://` URL with the password, shown this once; null when the server is not ready yet: rotate then"
   }),
@@ -52,10 +52,10 @@ export const CacheCredentials = Schema.Struct({
 
 const base = "/v1/orgs/:orgId/projects/:projectId/caches"
 const one = `${base}/:cacheId` as const
-const params = { ...projectParams, cacheId: Schema.String }
+const params = { ...projectParams, cacheId: Id }
 const cache = { type: "resource", param: "cacheId", kind: "Cache" } as const
 
-export const Caches = HttpApiGroup.make("caches").add(
+export const Caches = group("caches", "Redis-compatible servers of an environment.").add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
     query: environmentQuery,

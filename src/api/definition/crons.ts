@@ -1,7 +1,6 @@
 /** Cron jobs: calls of an environment's app by a schedule, and every run of them. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import {
@@ -19,6 +18,7 @@ import { Attempt, RunStatus } from "#src/crons/run.ts"
 import {
   Deleted,
   environmentQuery,
+  Id,
   idempotencyKey,
   ifMatch,
   page,
@@ -27,13 +27,13 @@ import {
   Timestamp,
   withEtag
 } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 
 export const CronView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   environment: Schema.String,
   schedule: Schema.String,
@@ -52,8 +52,8 @@ export const CronView = Schema.Struct({
 export const CronList = Schema.Array(CronView)
 
 export const CronRunView = Schema.Struct({
-  id: Schema.String.annotate({ description: "The `id` of its invocations, the same for all attempts" }),
-  cronId: Schema.String,
+  id: Id.annotate({ description: "The `id` of its invocations, the same for all attempts" }),
+  cronId: Id,
   trigger: Schema.Literals(["schedule", "manual"]),
   status: RunStatus,
   scheduledAt: Timestamp,
@@ -91,10 +91,13 @@ const optional = {
 
 const base = "/v1/orgs/:orgId/projects/:projectId/crons"
 const one = `${base}/:cronId` as const
-const params = { ...projectParams, cronId: Schema.String }
+const params = { ...projectParams, cronId: Id }
 const target = { type: "resource", param: "cronId", kind: "Cron" } as const
 
-export const Crons = HttpApiGroup.make("crons").add(
+export const Crons = group(
+  "crons",
+  "Calls of an environment's app by a schedule, and every run of them."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
     query: environmentQuery,
@@ -164,7 +167,7 @@ export const Crons = HttpApiGroup.make("crons").add(
     operation("crons.listRuns", "read", "member", "List runs of a cron job, newest first", { target })
   ),
   HttpApiEndpoint.get("getRun", `${one}/runs/:runId`, {
-    params: { ...params, runId: Schema.String },
+    params: { ...params, runId: Id },
     success: CronRunView,
     error: problems()
   }).annotateMerge(operation("crons.getRun", "read", "member", "Read a run of a cron job", { target }))

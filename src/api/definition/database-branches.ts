@@ -1,22 +1,21 @@
 /** Branches: full, independent copies of a database. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { ExpiresInDays } from "#schemas/database-branch.ts"
 import { EnvironmentSlug, Name, Uid } from "#schemas/names.ts"
 import { DatabaseCredentials } from "./database.ts"
-import { Deleted, idempotencyKey, ifMatch, projectParams, Timestamp, withEtag } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Deleted, Id, idempotencyKey, ifMatch, projectParams, Timestamp, withEtag } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const Percent = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 100 }))
 
 export const BranchView = Schema.Struct({
-  id: Schema.String,
-  sourceDatabaseId: Schema.NullOr(Schema.String),
-  databaseId: Schema.NullOr(Schema.String).annotate({
+  id: Id,
+  sourceDatabaseId: Schema.NullOr(Id),
+  databaseId: Schema.NullOr(Id).annotate({
     description: "The database that it was promoted to; null before"
   }),
   name: Schema.String,
@@ -27,7 +26,7 @@ export const BranchView = Schema.Struct({
     kind: Schema.Literals(["current", "backup", "point_in_time", "replaced"]).annotate({
       description: "`replaced`: the data that a promoted branch took the place of"
     }),
-    backupId: Schema.NullOr(Schema.String),
+    backupId: Schema.NullOr(Id),
     pointInTime: Schema.NullOr(Timestamp)
   }),
   status: Schema.Literals(["queued", "hydrating", "ready", "failed", "expired", "promoted"]),
@@ -55,11 +54,11 @@ export const BranchList = Schema.Array(BranchView)
 
 /** RFC 3339, with a zone. */
 const Instant = Schema.String.check(
-  Schema.isPattern(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/, {
+  Schema.isPattern(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/u, {
     expected: "a date and time with a zone, such as 2026-02-01T12:30:00Z"
   }),
   Schema.makeFilter((text: string) => (Number.isNaN(Date.parse(text)) ? "is no date" : undefined))
-)
+).annotate({ format: "date-time" })
 const Source = Schema.Union([
   Schema.Struct({
     kind: Schema.Literal("current"),
@@ -80,12 +79,12 @@ const Source = Schema.Union([
 
 const base = "/v1/orgs/:orgId/projects/:projectId/databases/:databaseId/branches"
 const one = `${base}/:branchId` as const
-const params = { ...projectParams, databaseId: Schema.String }
-const oneParams = { ...params, branchId: Schema.String }
+const params = { ...projectParams, databaseId: Id }
+const oneParams = { ...params, branchId: Id }
 const database = { type: "resource", param: "databaseId", kind: "Database" } as const
 const branch = { type: "resource", param: "branchId", kind: "DatabaseBranch" } as const
 
-export const DatabaseBranches = HttpApiGroup.make("databaseBranches").add(
+export const DatabaseBranches = group("databaseBranches", "Full, independent copies of a database.").add(
   HttpApiEndpoint.get("list", base, { params, success: BranchList, error: problems() }).annotateMerge(
     operation("databaseBranches.list", "read", "member", "List the branches of a database", {
       target: database

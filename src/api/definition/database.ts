@@ -1,7 +1,6 @@
 /** The database of an environment: one Postgres server each. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
@@ -10,17 +9,18 @@ import {
   caCertificateUrl,
   Deleted,
   environmentQuery,
+  Id,
   idempotencyKey,
   ifMatch,
   projectParams,
   ServiceStatus,
   withEtag
 } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const DatabaseView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   status: ServiceStatus,
   region: Schema.String,
   host: Schema.NullOr(Schema.String).annotate({ description: "null until the server was started once" }),
@@ -35,7 +35,7 @@ export const DatabaseView = Schema.Struct({
   })
 }).annotate({ identifier: "Database" })
 
-const connectionString = Schema.NullOr(Schema.String).annotate({
+const connectionString = Schema.NullOr(Schema.String.annotate({ format: "uri" })).annotate({
   description:
     "`postgres://` URL with the password, shown this once; null when the server is not ready yet: rotate then"
 })
@@ -52,7 +52,7 @@ const base = "/v1/orgs/:orgId/projects/:projectId/database"
 const place = { params: projectParams, query: environmentQuery } as const
 const target = { type: "environment" } as const
 
-export const Database = HttpApiGroup.make("database").add(
+export const Database = group("database", "The Postgres server of an environment.").add(
   HttpApiEndpoint.get("get", base, {
     ...place,
     success: withEtag(DatabaseView),

@@ -1,12 +1,11 @@
 /** The encrypted variables of an environment. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as Schema from "effect/Schema"
 import { mostVariables, VariableValue } from "#schemas/env-variables.ts"
 import { VariableKey } from "#schemas/names.ts"
 import { Deleted, environmentQuery, projectParams } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const Variable = Schema.Struct({ key: VariableKey, value: VariableValue }).annotate({
@@ -31,7 +30,7 @@ const base = "/v1/orgs/:orgId/projects/:projectId/env"
 const place = { params: projectParams, query: environmentQuery } as const
 const target = { type: "environment" } as const
 
-export const Env = HttpApiGroup.make("env").add(
+export const Env = group("env", "The encrypted variables of an environment.").add(
   HttpApiEndpoint.get("list", base, {
     ...place,
     success: VariableList,
@@ -42,7 +41,7 @@ export const Env = HttpApiGroup.make("env").add(
       "read",
       "admin",
       "Read the variables of an environment, decrypted; once there are any, with an ETag of the set",
-      { target }
+      { alsoAnswers: { headers: ["etag"] }, target }
     )
   ),
   HttpApiEndpoint.put("set", base, {

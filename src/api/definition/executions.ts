@@ -1,6 +1,5 @@
 /** Executions: containers that run one command to its end. */
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { cpuKinds } from "#schemas/catalog.ts"
@@ -11,12 +10,12 @@ import {
   ExecutionRuntime,
   ExecutionState
 } from "#schemas/execution.ts"
-import { idempotencyKey, page, pageQuery, projectParams, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Id, idempotencyKey, page, pageQuery, projectParams, Timestamp } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const ExecutionView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   status: ExecutionState,
   image: Schema.String,
   imageDigest: Schema.NullOr(Schema.String).annotate({ description: "Of the image that was fetched" }),
@@ -79,7 +78,7 @@ export const ExecutionLogPage = page(ExecutionLogEntry)
 
 const part = Schema.String.check(Schema.isMaxLength(32_768))
 const EnvKey = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, {
+  Schema.isPattern(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/u, {
     expected: "letters, digits and underscores that do not begin with a digit"
   })
 )
@@ -116,10 +115,10 @@ export type ExecutionRequest = typeof ExecutionRequest.Type
 
 const base = "/v1/orgs/:orgId/projects/:projectId/executions"
 const one = `${base}/:executionId` as const
-const params = { ...projectParams, executionId: Schema.String }
+const params = { ...projectParams, executionId: Id }
 const target = { type: "resource", param: "executionId", kind: "Execution" } as const
 
-export const Executions = HttpApiGroup.make("executions").add(
+export const Executions = group("executions", "Containers that run one command to its end.").add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
     query: {
@@ -192,6 +191,7 @@ export const Executions = HttpApiGroup.make("executions").add(
     error: problems()
   }).annotateMerge(
     operation("executions.logs", "read", "member", "Read what an execution printed, from the start", {
+      alsoAnswers: { content: { "text/event-stream": { schema: { type: "string" } } } },
       target
     })
   )

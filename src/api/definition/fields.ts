@@ -23,7 +23,7 @@ export const ifMatch = {
 }
 export const idempotencyKey = {
   "idempotency-key": Schema.optionalKey(
-    Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/)).annotate({
+    Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/u)).annotate({
       description: "Repeating a request with the same key gives the first answer again, for 24 hours"
     })
   )
@@ -47,9 +47,14 @@ export const page = <S extends Schema.Top>(item: S) =>
     nextCursor: Schema.NullOr(Schema.String).annotate({ description: "null at the end" })
   })
 
-export const Timestamp = Schema.String.annotate({ description: "UTC, RFC 3339 with milliseconds" })
+export const Id = Schema.String.annotate({ format: "uuid" })
+export const Timestamp = Schema.String.annotate({
+  format: "date-time",
+  description: "UTC, RFC 3339 with milliseconds"
+})
 /** Where the certificate is that signs the certificates of managed servers. */
 export const caCertificateUrl = Schema.String.annotate({
+  format: "uri",
   description: "Certificate of the authority that signed the server's certificate; give it to the client"
 })
 export const ServiceStatus = Schema.Literals(["provisioning", "ready", "failed"])

@@ -1,17 +1,16 @@
 /** Inviting people by e-mail. The token that accepts an invitation exists in the mail only. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Deleted, idempotencyKey, orgParams, Timestamp } from "./fields.ts"
+import { Deleted, Id, idempotencyKey, orgParams, Timestamp } from "./fields.ts"
 import { Role } from "./members.ts"
-import { callerOperation, operation, sessionOnly } from "./operation.ts"
+import { callerOperation, group, operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const InvitationView = Schema.Struct({
-  id: Schema.String,
-  email: Schema.String,
+  id: Id,
+  email: Schema.String.annotate({ format: "email" }),
   role: Role,
   status: Schema.Literals(["pending", "accepted", "revoked", "expired"]),
   expiresAt: Timestamp
@@ -30,7 +29,7 @@ export const Email = Schema.String.check(
 const base = "/v1/orgs/:orgId/invitations"
 const target = { type: "record", param: "invitationId", table: "invitation" } as const
 
-export const Invitations = HttpApiGroup.make("invitations").add(
+export const Invitations = group("invitations", "Inviting people to an organization by e-mail.").add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: InvitationList,
@@ -56,7 +55,7 @@ export const Invitations = HttpApiGroup.make("invitations").add(
     )
   ),
   HttpApiEndpoint.delete("revoke", `${base}/:invitationId`, {
-    params: { ...orgParams, invitationId: Schema.String },
+    params: { ...orgParams, invitationId: Id },
     success: Deleted,
     error: problems(409)
   }).annotateMerge(
@@ -69,7 +68,7 @@ export const Invitations = HttpApiGroup.make("invitations").add(
     params: { token: Schema.String },
     headers: idempotencyKey,
     success: Schema.Struct({
-      organization: Schema.Struct({ id: Schema.String, name: Schema.String, slug: Schema.String }),
+      organization: Schema.Struct({ id: Id, name: Schema.String, slug: Schema.String }),
       role: Role
     }).annotate({ identifier: "AcceptedInvitation" }),
     error: problems(409)

@@ -1,12 +1,13 @@
 /** The manifest: the whole desired state of an organization as one document. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Difference } from "#schemas/difference.ts"
-import { idempotencyKey, orgParams, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Manifest as ManifestDocument } from "#schemas/manifest.ts"
+import { Uid } from "#schemas/names.ts"
+import { Id, idempotencyKey, orgParams, Timestamp } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const PatchOperation = Schema.Struct({
@@ -37,7 +38,7 @@ const Located = {
 }
 
 export const PlanView = Schema.Struct({
-  planId: Schema.String,
+  planId: Id,
   organization: Schema.String,
   baseRevision: Schema.String,
   createdAt: Timestamp,
@@ -66,15 +67,9 @@ export const Applied = Schema.Struct({
   changes: Schema.Array(PlannedChange),
   revision: Schema.String.annotate({ description: "Position in the change feed to watch from" }),
   resources: Schema.Array(
-    Schema.Struct({ uid: Schema.String, address: Schema.String, generation: Schema.Int })
+    Schema.Struct({ uid: Id, address: Schema.String, generation: Schema.Int })
   ).annotate({ description: "What was written; each has converged when its observedGeneration reaches this" })
 }).annotate({ identifier: "Applied" })
-
-/** The source itself, so that faults can name line and column. YAML takes JSON as well, so clients may send either. */
-const source = [
-  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/yaml" })),
-  Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/json" }))
-] as const
 
 const options = {
   prune: Schema.optionalKey(
@@ -85,17 +80,40 @@ const options = {
   )
 }
 
+export { ManifestDocument }
+
+/** The body of `manifest.apply`. Its handler reads the document apart. */
+export const applyRequest = <Document extends Schema.Top>(manifest: Document) =>
+  Schema.Union([Schema.Struct({ planId: Uid }), Schema.Struct({ manifest, ...options })])
+export const ApplyRequest = applyRequest(ManifestDocument).annotate({ identifier: "ApplyRequest" })
+
+/** Text that holds what one of the specification's schemas describes. */
+const holding = (name: "ManifestDocument" | "ApplyRequest") =>
+  Schema.String.annotate({ contentSchema: { $ref: `#/components/schemas/${name}` } })
+/** The source itself, so that faults can name line and column. YAML takes JSON as well, so clients may send either. */
+const source = (name: "ManifestDocument" | "ApplyRequest") =>
+  [
+    holding(name).pipe(HttpApiSchema.asText({ contentType: "application/yaml" })),
+    holding(name).pipe(HttpApiSchema.asText({ contentType: "application/json" }))
+  ] as const
+
 /** Bytes: a manifest of ten thousand resources fits, and reading it stays a matter of a second. */
 const longestBody = 4 * 1024 * 1024
 
 const base = "/v1/orgs/:orgId/manifest"
 
-export const Manifest = HttpApiGroup.make("manifest").add(
+export const Manifest = group(
+  "manifest",
+  "The whole desired state of an organization as one document: export, plan and apply."
+).add(
   HttpApiEndpoint.get("get", base, {
     params: orgParams,
     success: [
-      Schema.Json.annotate({ identifier: "Manifest", description: "The manifest document" }),
-      Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/yaml" }))
+      Schema.Json.annotate({
+        description: "The manifest document",
+        contentSchema: { $ref: "#/components/schemas/ManifestDocument" }
+      }),
+      holding("ManifestDocument").pipe(HttpApiSchema.asText({ contentType: "application/yaml" }))
     ],
     error: problems()
   }).annotateMerge(
@@ -110,7 +128,7 @@ export const Manifest = HttpApiGroup.make("manifest").add(
     params: orgParams,
     query: options,
     headers: idempotencyKey,
-    payload: source,
+    payload: source("ManifestDocument"),
     success: PlanView,
     error: bodyProblems()
   }).annotateMerge(
@@ -127,7 +145,7 @@ export const Manifest = HttpApiGroup.make("manifest").add(
   HttpApiEndpoint.post("apply", `${base}/apply`, {
     params: orgParams,
     headers: idempotencyKey,
-    payload: source,
+    payload: source("ApplyRequest"),
     success: Applied.pipe(HttpApiSchema.status(202)),
     error: bodyProblems(402)
   }).annotateMerge(

@@ -1,18 +1,17 @@
 /** Who belongs to an organization, in which role. Only owners make or unmake owners, and one always stays. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as Schema from "effect/Schema"
-import { Deleted, orgParams, Timestamp } from "./fields.ts"
-import { operation, sessionOnly } from "./operation.ts"
+import { Deleted, Id, orgParams, Timestamp } from "./fields.ts"
+import { group, operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const Role = Schema.Literals(["owner", "admin", "member"])
 
 export const MemberView = Schema.Struct({
-  id: Schema.String,
-  userId: Schema.String,
-  email: Schema.String,
+  id: Id,
+  userId: Id,
+  email: Schema.String.annotate({ format: "email" }),
   name: Schema.String,
   role: Role,
   createdAt: Timestamp
@@ -21,10 +20,10 @@ export const MemberList = Schema.Array(MemberView)
 
 const base = "/v1/orgs/:orgId/members"
 const one = `${base}/:memberId` as const
-const params = { ...orgParams, memberId: Schema.String }
+const params = { ...orgParams, memberId: Id }
 const target = { type: "record", param: "memberId", table: "member" } as const
 
-export const Members = HttpApiGroup.make("members").add(
+export const Members = group("members", "Who belongs to an organization, in which role.").add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: MemberList,

@@ -5,6 +5,7 @@
  * Deny by default: an endpoint without this annotation stops the server from starting.
  */
 import * as Context from "effect/Context"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import type { Role } from "#schemas/kind.ts"
 import type { AccessTable } from "#src/store/records.ts"
@@ -48,6 +49,10 @@ export const Operation = Context.Reference<Operation | undefined>("svc/api/Opera
   defaultValue: () => undefined
 })
 
+/** A group of operations, with a sentence on what they are about. */
+export const group = <const Name extends string>(name: Name, description: string) =>
+  HttpApiGroup.make(name).annotate(OpenApi.Description, description)
+
 const both: ReadonlyArray<CredentialKind> = ["key", "session"]
 /** What keys never do: manage keys, billing or members. */
 export const sessionOnly: ReadonlyArray<CredentialKind> = ["session"]
@@ -63,6 +68,15 @@ interface Traits {
    * same. (The field is read before the handler, for every operation alike.)
    */
   readonly conditional?: boolean
+  /** What a successful answer may have or be besides what the typed client reads. */
+  readonly alsoAnswers?: AlsoAnswers
+}
+
+interface AlsoAnswers {
+  /** Names of header fields. */
+  readonly headers?: ReadonlyArray<string>
+  /** Bodies by media type. */
+  readonly content?: Readonly<Record<string, object>>
 }
 
 const ifMatchParameter = {
@@ -95,7 +109,7 @@ export const operation = (
       longestBody: traits.longestBody ?? usualBody
     },
     summary,
-    traits.conditional === true ? [ifMatchParameter] : []
+    traits
   )
 
 /** An operation that anybody may call. */
@@ -142,14 +156,16 @@ export const callerOperation = (
 const annotate = (
   meta: Operation,
   summary: string,
-  moreParameters: ReadonlyArray<object> = []
+  { conditional = false, alsoAnswers = {} }: Pick<Traits, "conditional" | "alsoAnswers"> = {}
 ): Context.Context<never> =>
   OpenApi.annotations({
     identifier: meta.id,
     summary,
+    description: conditionsOf(meta),
     transform: (described) => ({
       ...described,
-      parameters: [...(described["parameters"] ?? []), ...moreParameters]
+      parameters: [...(described["parameters"] ?? []), ...(conditional ? [ifMatchParameter] : [])],
+      responses: withMore(described["responses"], alsoAnswers)
     }),
     override: {
       "x-risk": meta.risk,
@@ -160,3 +176,31 @@ const annotate = (
       security: meta.credentials.map((kind) => ({ [kind]: [] }))
     }
   }).pipe(Context.add(Operation, meta))
+
+const inWords: Readonly<Record<CredentialKind, string>> = { key: "an API key", session: "a session" }
+
+/** What must be so for the operation to be carried out, as sentences. */
+const conditionsOf = ({ credentials, role, billing }: Operation): string =>
+  [
+    credentials.length === 0
+      ? "Takes no credential."
+      : `Takes ${credentials.map((kind) => inWords[kind]).join(" or ")}.`,
+    ...(role === null ? [] : [`The lowest role is ${role}.`]),
+    ...(billing ? ["The organization's billing must be active."] : [])
+  ].join(" ")
+
+type Answers = Readonly<Record<string, { readonly headers?: object; readonly content?: object }>>
+
+const withMore = (answers: Answers, { headers = [], content = {} }: AlsoAnswers): Answers =>
+  Object.fromEntries(
+    Object.entries(answers).map(([status, answer]) => [
+      status,
+      status.startsWith("2")
+        ? {
+            ...answer,
+            headers: { ...answer.headers, ...Object.fromEntries(headers.map((name) => [name, {}])) },
+            content: { ...answer.content, ...content }
+          }
+        : answer
+    ])
+  )

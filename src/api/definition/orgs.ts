@@ -1,18 +1,17 @@
 /** Organizations. Billing, projects and people belong to them, never to a single user. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { looksLikeUid, OrganizationSlug, reservedSlugs } from "#schemas/names.ts"
-import { Deleted, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
-import { callerOperation, operation, sessionOnly } from "./operation.ts"
+import { Deleted, Id, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
+import { callerOperation, group, operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const BillingStatus = Schema.Literals(["unpaid", "active", "past_due", "canceled"])
 
 export const OrganizationView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   slug: Schema.String,
   isPersonal: Schema.Boolean.annotate({ description: "Made with its owner's account; never deleted" }),
@@ -37,7 +36,7 @@ const NewSlug = OrganizationSlug.check(
 const base = "/v1/orgs"
 const one = `${base}/:orgId` as const
 
-export const Orgs = HttpApiGroup.make("orgs").add(
+export const Orgs = group("orgs", "Organizations, to which billing, projects and people belong.").add(
   HttpApiEndpoint.get("list", base, {
     success: OrganizationList,
     error: problems()

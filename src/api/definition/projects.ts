@@ -1,19 +1,27 @@
 /** Projects and their environments. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
 import { Origin } from "#schemas/environment.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
 import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
-import { Deleted, idempotencyKey, ifMatch, orgParams, projectParams, Timestamp, withEtag } from "./fields.ts"
-import { operation } from "./operation.ts"
+import {
+  Deleted,
+  Id,
+  idempotencyKey,
+  ifMatch,
+  orgParams,
+  projectParams,
+  Timestamp,
+  withEtag
+} from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 export const ProjectView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   slug: Schema.String,
   runtimeClass: RuntimeClass,
@@ -63,20 +71,20 @@ const BudgetSettings = Schema.Struct({
 })
 
 export const BudgetView = Schema.Struct({
-  monthlyCapUsd: Schema.NullOr(Schema.Number),
+  monthlyCapUsd: Schema.NullOr(Schema.Finite),
   alertThresholdPercent: Schema.NullOr(Schema.Int),
   hardStop: Schema.Boolean,
   month: Schema.String.annotate({ description: "Such as 2026-11: the month that the amounts are of" }),
-  spentUsd: Schema.Number,
-  reservedUsd: Schema.Number.annotate({ description: "Held for what is going on" }),
-  remainingUsd: Schema.NullOr(Schema.Number).annotate({ description: "null: there is no cap" })
+  spentUsd: Schema.Finite,
+  reservedUsd: Schema.Finite.annotate({ description: "Held for what is going on" }),
+  remainingUsd: Schema.NullOr(Schema.Finite).annotate({ description: "null: there is no cap" })
 }).annotate({ identifier: "Budget" })
 
 const base = "/v1/orgs/:orgId/projects"
 const one = `${base}/:projectId` as const
 const target = { type: "project" } as const
 
-export const Projects = HttpApiGroup.make("projects").add(
+export const Projects = group("projects", "Projects: containers of environments, with their budgets.").add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: ProjectList,
@@ -159,12 +167,12 @@ export const Projects = HttpApiGroup.make("projects").add(
 )
 
 export const EnvironmentView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   slug: Schema.String,
   implicit: Schema.Boolean.annotate({
     description: "Every project has it; it is never declared and never deleted alone"
   }),
-  origin: Schema.NullOr(Schema.String).annotate({
+  origin: Schema.NullOr(Schema.String.annotate({ format: "uri" })).annotate({
     description: "Where the app answers: cron and queue invocations go there; null until it is named"
   }),
   createdAt: Timestamp
@@ -183,7 +191,10 @@ const environmentParams = {
   environmentId: Schema.String.annotate({ description: "Id or slug" })
 }
 
-export const Environments = HttpApiGroup.make("environments").add(
+export const Environments = group(
+  "environments",
+  "Environments of a project: containers of what runs together."
+).add(
   HttpApiEndpoint.get("list", environments, {
     params: projectParams,
     success: Schema.Array(EnvironmentView),

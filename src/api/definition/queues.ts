@@ -1,7 +1,6 @@
 /** Queues of an environment, and the messages in them. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name } from "#schemas/names.ts"
@@ -9,6 +8,7 @@ import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, RetentionSeconds }
 import {
   Deleted,
   environmentQuery,
+  Id,
   idempotencyKey,
   ifMatch,
   projectParams,
@@ -16,7 +16,7 @@ import {
   Timestamp,
   withEtag
 } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const Consumer = Schema.Struct({
@@ -29,7 +29,7 @@ const Consumer = Schema.Struct({
 })
 
 export const QueueView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   name: Schema.String,
   environment: Schema.String,
   status: ServiceStatus,
@@ -67,7 +67,7 @@ const Message = Schema.Struct({
     DeliveryDelaySeconds.annotate({ description: "Instead of what the queue says" })
   ),
   idempotencyKey: Schema.optionalKey(
-    Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/)).annotate({
+    Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/u)).annotate({
       description: "Of several messages with one key within 24 hours only the first is published"
     })
   )
@@ -76,7 +76,7 @@ const Message = Schema.Struct({
 export const Published = Schema.Struct({
   messages: Schema.Array(
     Schema.Struct({
-      id: Schema.String,
+      id: Id,
       duplicate: Schema.Boolean.annotate({
         description: "The key was used before; the id is of that message"
       })
@@ -93,10 +93,13 @@ const settings = {
 
 const base = "/v1/orgs/:orgId/projects/:projectId/queues"
 const one = `${base}/:queueId` as const
-const params = { ...projectParams, queueId: Schema.String }
+const params = { ...projectParams, queueId: Id }
 const queue = { type: "resource", param: "queueId", kind: "Queue" } as const
 
-export const Queues = HttpApiGroup.make("queues").add(
+export const Queues = group(
+  "queues",
+  "Durable queues whose messages are delivered to an environment's app."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
     query: environmentQuery,

@@ -1,18 +1,17 @@
 /** How everything is doing: reconcile status, history, and what an operator can do about it. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
 import { Difference } from "#schemas/difference.ts"
 import { EnvironmentSlug, Uid } from "#schemas/names.ts"
-import { defaultPageSize, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { defaultPageSize, Id, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const summary = {
-  uid: Schema.String,
+  uid: Id,
   address: Schema.String.annotate({ description: "`project/environment/kind/name`" }),
   kind: Schema.String,
   project: Schema.NullOr(Schema.String),
@@ -42,8 +41,8 @@ export const ResourceSummary = Schema.Struct(summary).annotate({ identifier: "Re
 export const ResourceDetail = Schema.Struct({
   ...summary,
   spec: Schema.Json.annotate({ description: "What was asked for; secret values are masked" }),
-  status: Schema.NullOr(Schema.Json),
-  parentUid: Schema.NullOr(Schema.String)
+  status: Schema.Json.annotate({ description: "What was seen at the last look; null before the first" }),
+  parentUid: Schema.NullOr(Id)
 }).annotate({ identifier: "Resource" })
 
 export const ResourceEvent = Schema.Struct({
@@ -70,7 +69,11 @@ export const ResourceChange = Schema.Struct({
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 export const PauseRequest = Schema.Struct({
   reason: Schema.NonEmptyString.check(Schema.isMaxLength(500)),
-  until: Schema.optionalKey(Schema.DateTimeUtcFromString.annotate({ description: "When it ends by itself" }))
+  until: Schema.optionalKey(
+    Schema.String.annotate({ format: "date-time", description: "When it ends by itself" }).pipe(
+      Schema.decodeTo(Schema.DateTimeUtcFromString)
+    )
+  )
 }).annotate({ identifier: "PauseRequest" })
 /** What else than one resource can be paused. */
 export const PauseScope = Schema.Literals(["organization", "project", "kind"])
@@ -80,7 +83,10 @@ const one = `${base}/:uid` as const
 const params = { ...orgParams, uid: Uid }
 const target = { type: "resource", param: "uid" } as const
 
-export const Resources = HttpApiGroup.make("resources").add(
+export const Resources = group(
+  "resources",
+  "How everything is doing: reconcile status, history, and what an operator can do about it."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     query: {

@@ -3,12 +3,11 @@
  * forms.
  */
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Door } from "./door.ts"
-import { Deleted, Timestamp } from "./fields.ts"
-import { callerOperation, publicOperation, sessionOnly } from "./operation.ts"
+import { Deleted, Id, Timestamp } from "./fields.ts"
+import { callerOperation, group, publicOperation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 /** An address that mail could go to: more forms than those that can be invited, because the operator has one. */
@@ -25,8 +24,8 @@ const LinkToken = Schema.String.check(Schema.isMaxLength(200)).annotate({
 export const PersonName = Schema.String.check(Schema.isMaxLength(100))
 
 const SignedIn = Schema.Struct({
-  userId: Schema.String,
-  email: Schema.String,
+  userId: Id,
+  email: Schema.String.annotate({ format: "email" }),
   name: Schema.String,
   isNew: Schema.Boolean.annotate({ description: "The account was made just now" }),
   expiresAt: Timestamp
@@ -34,7 +33,7 @@ const SignedIn = Schema.Struct({
 
 const Mailed = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 
-export const SignIn = HttpApiGroup.make("signIn")
+export const SignIn = group("signIn", "Proving who one is. Success sets the session cookie.")
   .add(
     HttpApiEndpoint.post("password", "/v1/auth/sign-in", {
       payload: Schema.Struct({ email: Address, password: Password }),
@@ -79,7 +78,7 @@ export const SignIn = HttpApiGroup.make("signIn")
   .middleware(Door)
 
 const SessionView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   current: Schema.Boolean,
   method: Schema.NullOr(Schema.String).annotate({
     description: "`password`, `link` or `oidc:<provider>`; null for one that was made on the server"
@@ -94,7 +93,7 @@ const SessionView = Schema.Struct({
 const Nothing = Schema.Record(Schema.String, Schema.Never)
 const ofSession = { risk: "write", credentials: sessionOnly } as const
 
-export const Sessions = HttpApiGroup.make("sessions").add(
+export const Sessions = group("sessions", "The caller's sessions and password.").add(
   HttpApiEndpoint.get("list", "/v1/auth/sessions", {
     success: Schema.Array(SessionView),
     error: problems()
@@ -102,7 +101,7 @@ export const Sessions = HttpApiGroup.make("sessions").add(
     callerOperation("sessions.list", "List your sessions, the last used first", { credentials: sessionOnly })
   ),
   HttpApiEndpoint.delete("end", "/v1/auth/sessions/:sessionId", {
-    params: { sessionId: Schema.String },
+    params: { sessionId: Id },
     success: Deleted,
     error: problems()
   }).annotateMerge(callerOperation("sessions.end", "End one of your sessions", ofSession)),

@@ -1,21 +1,24 @@
 /** About the service and about the caller. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { callerOperation, publicOperation } from "./operation.ts"
-import { problems } from "./problem.ts"
+import { Id } from "./fields.ts"
+import { callerOperation, group, publicOperation } from "./operation.ts"
+import { anyProblems, problems } from "./problem.ts"
 
-export const System = HttpApiGroup.make("system").add(
+export const System = group("system", "About the service.").add(
   HttpApiEndpoint.get("health", "/v1/health", {
-    success: Schema.Struct({ ok: Schema.Boolean, service: Schema.String })
+    success: Schema.Struct({ ok: Schema.Boolean, service: Schema.String }),
+    error: anyProblems
   }).annotateMerge(publicOperation("system.health", "Whether the service answers and reaches its store")),
   HttpApiEndpoint.get("spec", "/v1/spec", {
-    success: Schema.Json.annotate({ description: "OpenAPI 3.1 document" })
+    success: Schema.Json.annotate({ description: "OpenAPI 3.1 document" }),
+    error: anyProblems
   }).annotateMerge(publicOperation("system.spec", "Describe every operation")),
   HttpApiEndpoint.get("caCertificate", "/v1/ca.pem", {
-    success: Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/x-pem-file" }))
+    success: Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/x-pem-file" })),
+    error: anyProblems
   }).annotateMerge(
     publicOperation(
       "system.caCertificate",
@@ -27,13 +30,13 @@ export const System = HttpApiGroup.make("system").add(
 export const CallerView = Schema.Struct({
   credential: Schema.Literals(["session", "key"]),
   credentialId: Schema.String,
-  userId: Schema.NullOr(Schema.String),
+  userId: Schema.NullOr(Id),
   organizations: Schema.Array(
-    Schema.Struct({ id: Schema.String, slug: Schema.String, name: Schema.String, role: Schema.String })
+    Schema.Struct({ id: Id, slug: Schema.String, name: Schema.String, role: Schema.String })
   )
 }).annotate({ identifier: "Caller" })
 
-export const Me = HttpApiGroup.make("me").add(
+export const Me = group("me", "About the caller.").add(
   HttpApiEndpoint.get("get", "/v1/me", { success: CallerView, error: problems() }).annotateMerge(
     callerOperation("me.get", "Who the credential belongs to and what it may do where")
   )

@@ -1,12 +1,11 @@
 /** Endpoints that are told of what happens in an organization, by signed HTTPS requests. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { eventTypes } from "#src/webhooks/event-types.ts"
-import { Deleted, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
-import { operation } from "./operation.ts"
+import { Deleted, Id, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
+import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
 const Events = Schema.Array(Schema.Literals(eventTypes))
@@ -15,15 +14,15 @@ const WantedEvents = Events.check(Schema.isMinLength(1), Schema.isMaxLength(100)
 })
 const Url = Schema.String.check(
   Schema.isMaxLength(2000),
-  Schema.isPattern(/^https:\/\/[^\s]+$/i, { expected: "an https:// URL" })
+  Schema.isPattern(/^[Hh][Tt][Tt][Pp][Ss]:\/\/[^\s]+$/u, { expected: "an https:// URL" })
 ).annotate({ format: "uri" })
 const Secret = Schema.String.annotate({
   description: "Signs what is sent: whsec_ and 40 hex digits. Shown this once"
 })
 
 const endpoint = {
-  id: Schema.String,
-  url: Schema.String,
+  id: Id,
+  url: Schema.String.annotate({ format: "uri" }),
   events: Events,
   createdAt: Timestamp
 }
@@ -47,16 +46,16 @@ export const RotatedSecret = Schema.Struct({
 
 const DeliveryState = Schema.Literals(["waiting", "delivered", "failed"])
 export const DeliveryView = Schema.Struct({
-  id: Schema.String,
+  id: Id,
   state: DeliveryState,
   createdAt: Timestamp,
   nextAttemptAt: Schema.NullOr(Timestamp),
   event: Schema.Struct({
-    id: Schema.String.annotate({
+    id: Id.annotate({
       description: "The same for every delivery of it: receivers tell repeats by it"
     }),
     type: Schema.String,
-    projectId: Schema.NullOr(Schema.String),
+    projectId: Schema.NullOr(Id),
     createdAt: Timestamp,
     data: Schema.Unknown
   }),
@@ -73,10 +72,13 @@ export const DeliveryPage = page(DeliveryView)
 
 const base = "/v1/orgs/:orgId/webhooks"
 const one = `${base}/:webhookId` as const
-const params = { ...orgParams, webhookId: Schema.String }
+const params = { ...orgParams, webhookId: Id }
 const target = { type: "record", param: "webhookId", table: "webhook" } as const
 
-export const Webhooks = HttpApiGroup.make("webhooks").add(
+export const Webhooks = group(
+  "webhooks",
+  "Endpoints that are told of what happens in an organization, by signed HTTPS requests."
+).add(
   HttpApiEndpoint.get("list", base, {
     params: orgParams,
     success: WebhookList,
@@ -161,7 +163,7 @@ export const Webhooks = HttpApiGroup.make("webhooks").add(
     })
   ),
   HttpApiEndpoint.post("redeliver", `${one}/deliveries/:deliveryId/redeliver`, {
-    params: { ...params, deliveryId: Schema.String },
+    params: { ...params, deliveryId: Id },
     headers: idempotencyKey,
     success: DeliveryView.pipe(HttpApiSchema.status(202)),
     error: problems(409)
