@@ -109,11 +109,11 @@ export const layer = HttpApiBuilder.group(
             : HttpServerResponse.jsonUnsafe(manifest)
         }),
         plan: Effect.fnUntraced(function* ({ payload, query }) {
-          const { orgId, orgSlug } = yield* RequestScope
+          const { orgId, orgSlug, reservation } = yield* RequestScope
           const request = { prune: query.prune ?? false, confirm: query.confirm ?? [] }
           const source = { text: payload, language: yield* language, inside: undefined }
           return yield* manifests.open(source).pipe(
-            Effect.flatMap((opened) => manifests.plan(orgId, orgSlug, opened, request)),
+            Effect.flatMap((opened) => manifests.plan(reservation.uid, orgId, orgSlug, opened, request)),
             Effect.mapError(toProblem)
           )
         }),

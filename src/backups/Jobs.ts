@@ -83,9 +83,13 @@ export const jobColumns = (sql: Sql) =>
 export class Jobs extends Context.Service<
   Jobs,
   {
-    /** Answers the job that is open now: there is one of each kind at a time for a history of a database. */
+    /**
+     * Answers the job that is open now: there is one of each kind at a time for a history of a database. With an `id`
+     * that was queued before, answers that one, ended or not.
+     */
     readonly queue: (
       job: Pick<JobRecord, "orgId" | "kind" | "databaseUid" | "lineage" | "backupId"> & {
+        readonly id?: string
         readonly reason: string
         readonly drill?: boolean
       },
@@ -153,12 +157,13 @@ export class Jobs extends Context.Service<
       return Jobs.of({
         queue: Effect.fn("Jobs.queue")(function* (job, actor) {
           const by = actor === undefined ? sql : api
+          const id = job.id ?? randomUUIDv7()
           const audited = actor === undefined ? by`select` : auditOf(by, job.orgId, actor, "made")
           for (;;) {
             const rows = yield* orUnavailable(by<JobRecord>`
               with made as (
                 insert into backup_job as j (org_id, id, kind, database_uid, lineage, backup_id, reason, drill)
-                select ${job.orgId}::uuid, ${randomUUIDv7()}::uuid, ${job.kind}::text, ${job.databaseUid}::uuid,
+                select ${job.orgId}::uuid, ${id}::uuid, ${job.kind}::text, ${job.databaseUid}::uuid,
                   ${job.lineage}::uuid, ${job.backupId}::uuid, ${job.reason}::text, ${job.drill ?? false}::boolean
                 where ${inOrg(by, job.orgId)}
                 on conflict do nothing
@@ -170,9 +175,11 @@ export class Jobs extends Context.Service<
             const open = yield* orUnavailable(by<JobRecord>`
               update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
               where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}
+                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text
+                and (finished_at is null or id = ${id}::uuid) and ${inOrg(by, job.orgId)}
               returning ${jobColumns(by)}`)
-            if (open[0] !== undefined) return open[0]
+            const found = open.find((one) => one.id === id) ?? open[0]
+            if (found !== undefined) return found
           }
         }),
         // Index: backup_job_due.

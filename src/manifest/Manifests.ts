@@ -69,8 +69,9 @@ export class Manifests extends Context.Service<
     readonly get: (orgId: string, orgSlug: string) => Effect.Effect<Manifest, StoreUnavailable>
     /** Reads a request's text up to the manifest in it, which may still have faults. */
     readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest | ReaderBusy>
-    /** Makes a plan, stores it, and changes nothing else. */
+    /** Makes a plan, stores it under `id`, and changes nothing else. */
     readonly plan: (
+      id: string,
       orgId: string,
       orgSlug: string,
       opened: Opened,
@@ -198,10 +199,10 @@ export class Manifests extends Context.Service<
         get: (orgId, orgSlug) =>
           Effect.map(current(orgId), (state) => exportManifest(orgSlug, state.current)),
         open,
-        plan: Effect.fn("Manifests.plan")(function* (orgId, orgSlug, opened, request) {
+        plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, prune: request.prune }
-          const stored = yield* plans.save(orgId, Redacted.make(JSON.stringify(content)))
+          const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
         }),
         applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor) {
