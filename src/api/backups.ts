@@ -160,14 +160,14 @@ export const layerBackups = HttpApiBuilder.group(
             jobs.queue(
               {
                 ...refOf(database),
-                id: reservation.uid,
                 kind: "backup",
                 databaseUid: database.uid,
                 backupId: null,
                 reason: "request",
                 drill: payload?.drill ?? false
               },
-              { ...caller.actor, outcome: 202 }
+              { ...caller.actor, outcome: 202 },
+              reservation
             ),
             fromStore
           )

@@ -119,7 +119,7 @@ export const layer = HttpApiBuilder.group(
         }),
         apply: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, orgSlug, role, caller } = yield* RequestScope
+            const { orgId, orgSlug, role, caller, reservation } = yield* RequestScope
             const actor = { ...caller.actor, outcome: 202 }
             const source = { text: payload, language: yield* language, inside: "manifest" }
             const opened = yield* Effect.mapError(manifests.open(source), toProblem)
@@ -128,7 +128,7 @@ export const layer = HttpApiBuilder.group(
             if ("planId" in body.success) {
               yield* billing
               return yield* Effect.mapError(
-                manifests.applyPlan(orgId, body.success.planId, role, actor),
+                manifests.applyPlan(orgId, body.success.planId, role, actor, reservation.again),
                 toProblem
               )
             }
@@ -136,13 +136,15 @@ export const layer = HttpApiBuilder.group(
             if (opened.document === undefined) return yield* moved(invalid(opened.faults), opened.faults)
             yield* billing
             const request = { prune: prune ?? false, confirm: confirm ?? [] }
-            return yield* manifests.applyManifest(orgId, orgSlug, opened, request, role, actor).pipe(
-              Effect.mapError(toProblem),
-              // The document sits inside of the request here: its pointers start there.
-              Effect.mapError((failure) =>
-                failure.errors === undefined ? failure : moved(failure, failure.errors)
+            return yield* manifests
+              .applyManifest(orgId, orgSlug, opened, request, role, actor, reservation)
+              .pipe(
+                Effect.mapError(toProblem),
+                // The document sits inside of the request here: its pointers start there.
+                Effect.mapError((failure) =>
+                  failure.errors === undefined ? failure : moved(failure, failure.errors)
+                )
               )
-            )
           })
         )
       })

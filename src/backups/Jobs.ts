@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import { auditOf } from "#src/store/auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { type Reservation, reservedAt } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import { channel } from "./Ledger.ts"
 
@@ -84,16 +85,16 @@ export class Jobs extends Context.Service<
   Jobs,
   {
     /**
-     * Answers the job that is open now: there is one of each kind at a time for a history of a database. With an `id`
-     * that was queued before, answers that one, ended or not.
+     * Answers the job that is open now: there is one of each kind at a time for a history of a database. A request that
+     * is tried again is answered with a job that was open since its first try, ended or not.
      */
     readonly queue: (
       job: Pick<JobRecord, "orgId" | "kind" | "databaseUid" | "lineage" | "backupId"> & {
-        readonly id?: string
         readonly reason: string
         readonly drill?: boolean
       },
-      actor?: Actor
+      actor?: Actor,
+      reservation?: Reservation
     ) => Effect.Effect<JobRecord, StoreUnavailable>
     readonly claim: (
       most: number,
@@ -155,9 +156,18 @@ export class Jobs extends Context.Service<
           and finished_at is null`
 
       return Jobs.of({
-        queue: Effect.fn("Jobs.queue")(function* (job, actor) {
+        queue: Effect.fn("Jobs.queue")(function* (job, actor, reservation) {
           const by = actor === undefined ? sql : api
-          const id = job.id ?? randomUUIDv7()
+          const id = reservation?.uid ?? randomUUIDv7()
+          if (reservation?.again === true) {
+            const [before] = yield* repeatable(by<JobRecord>`
+              select ${jobColumns(by)} from backup_job j
+              where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
+                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and ${inOrg(by, job.orgId)}
+                and (id = ${id}::uuid or finished_at is null or finished_at >= ${reservedAt(reservation)}::timestamptz)
+              order by id <> ${id}::uuid, created_at desc limit 1`)
+            if (before !== undefined) return before
+          }
           const audited = actor === undefined ? by`select` : auditOf(by, job.orgId, actor, "made")
           for (;;) {
             const rows = yield* orUnavailable(by<JobRecord>`
@@ -178,8 +188,7 @@ export class Jobs extends Context.Service<
                 and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text
                 and (finished_at is null or id = ${id}::uuid) and ${inOrg(by, job.orgId)}
               returning ${jobColumns(by)}`)
-            const found = open.find((one) => one.id === id) ?? open[0]
-            if (found !== undefined) return found
+            if (open[0] !== undefined) return open[0]
           }
         }),
         // Index: backup_job_due.

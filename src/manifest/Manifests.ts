@@ -1,4 +1,5 @@
 /** Export, plan and apply: the pure parts of this folder, joined to the store. */
+import { isDeepStrictEqual } from "node:util"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
@@ -8,9 +9,11 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type { Role } from "#schemas/kind.ts"
 import type { Manifest } from "#schemas/manifest.ts"
+import type { Written } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Plans } from "#src/store/Plans.ts"
+import type { Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { toChanges } from "./carrying-out.ts"
@@ -77,24 +80,29 @@ export class Manifests extends Context.Service<
       opened: Opened,
       request: PlanRequest
     ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
-    /** Carries a stored plan out, as it was reviewed, in one transaction. */
+    /**
+     * Carries a stored plan out, as it was reviewed, in one transaction. `again`: the same request may have done so
+     * before; what it then did is answered.
+     */
     readonly applyPlan: (
       orgId: string,
       planId: string,
       role: Role,
-      actor: Actor
+      actor: Actor,
+      again: boolean
     ) => Effect.Effect<
       AppliedView,
       UnknownPlan | Blocked | StalePlan | RoleTooLow | WriteError | StoreUnavailable
     >
-    /** Plans a document and carries that plan out at once. */
+    /** Plans a document and carries that plan out at once. A later try of the request goes on with the first one's plan. */
     readonly applyManifest: (
       orgId: string,
       orgSlug: string,
       opened: Opened,
       request: PlanRequest,
       role: Role,
-      actor: Actor
+      actor: Actor,
+      reservation: Reservation
     ) => Effect.Effect<
       AppliedView,
       InvalidManifest | Blocked | StalePlan | RoleTooLow | WriteError | StoreUnavailable
@@ -162,7 +170,8 @@ export class Manifests extends Context.Service<
         orgId: string,
         stored: StoredContent,
         role: Role,
-        actor: Actor
+        actor: Actor,
+        done: ReadonlyArray<ResourceRecord> | undefined
       ) {
         if (stored.blockers.length > 0) return yield* new Blocked({ blockers: stored.blockers })
         const wanted = stored.changes.filter((change) => change.action !== "noop" && !isKept(change))
@@ -170,7 +179,23 @@ export class Manifests extends Context.Service<
         if (above.length > 0) {
           return yield* new RoleTooLow({ needed: "owner", addresses: above.map(({ address }) => address) })
         }
-        const steps = stored.steps.filter((step) => stored.prune || !step.prune)
+        const steps = stepsOf(stored)
+        const applied = (
+          written: ReadonlyArray<Pick<Written, "uid" | "generation" | "revision">>
+        ): AppliedView => {
+          const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
+          return {
+            changes: wanted,
+            revision: written.at(-1)?.revision ?? "0",
+            resources: written.map(({ uid, generation }) => ({
+              uid,
+              generation,
+              address: addresses.get(uid) ?? ""
+            }))
+          }
+        }
+        const before = done === undefined ? undefined : outcomeOf(steps, done)
+        if (before !== undefined) return applied(before)
         const written = yield* resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
           Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
@@ -182,16 +207,24 @@ export class Manifests extends Context.Service<
             })
           )
         )
-        const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
-        const applied: AppliedView = {
-          changes: wanted,
-          revision: written.at(-1)?.revision ?? "0",
-          resources: written.map(({ uid, generation }) => ({
-            uid,
-            generation,
-            address: addresses.get(uid) ?? ""
-          }))
-        }
+        return applied(written)
+      })
+
+      const applyStored = Effect.fnUntraced(function* (
+        orgId: string,
+        planId: string,
+        text: Redacted.Redacted,
+        role: Role,
+        actor: Actor,
+        again: boolean
+      ) {
+        const stored = yield* Effect.orDie(decodeStored(Redacted.value(text)))
+        const now = yield* current(orgId)
+        const moved = movedSince(stored.base, baseOf(now.current))
+        const done = again && outcomeOf(stepsOf(stored), now.records) !== undefined
+        if (moved.length > 0 && !done) return yield* new StalePlan({ addresses: moved })
+        const applied = yield* carryOut(orgId, stored, role, actor, done ? now.records : undefined)
+        yield* plans.consume(orgId, planId)
         return applied
       })
 
@@ -205,23 +238,27 @@ export class Manifests extends Context.Service<
           const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
         }),
-        applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor) {
-          const loaded = yield* plans.load(orgId, planId)
+        applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor, again) {
+          const loaded = yield* plans.load(orgId, planId, again)
           if (Option.isNone(loaded)) return yield* new UnknownPlan({ planId })
-          const stored = yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
-          const now = yield* current(orgId)
-          const moved = movedSince(stored.base, baseOf(now.current))
-          if (moved.length > 0) return yield* new StalePlan({ addresses: moved })
-          const applied = yield* carryOut(orgId, stored, role, actor)
-          yield* plans.consume(orgId, planId)
-          return applied
+          return yield* applyStored(orgId, planId, loaded.value, role, actor, again)
         }),
-        applyManifest: Effect.fn("Manifests.applyManifest")(
-          function* (orgId, orgSlug, opened, request, role, actor) {
-            const made = yield* make(orgId, orgSlug, opened, request)
-            return yield* carryOut(orgId, { ...made.plan, prune: request.prune }, role, actor)
-          }
-        )
+        applyManifest: Effect.fn("Manifests.applyManifest")(function* (
+          orgId,
+          orgSlug,
+          opened,
+          request,
+          role,
+          actor,
+          { uid, keyed, again }
+        ) {
+          const loaded = again ? yield* plans.load(orgId, uid, true) : Option.none()
+          if (Option.isSome(loaded)) return yield* applyStored(orgId, uid, loaded.value, role, actor, again)
+          const made = yield* make(orgId, orgSlug, opened, request)
+          const content: StoredContent = { ...made.plan, prune: request.prune }
+          if (keyed) yield* plans.save(orgId, uid, Redacted.make(JSON.stringify(content)))
+          return yield* carryOut(orgId, content, role, actor, undefined)
+        })
       })
     })
   ).pipe(Layer.provide(Reader.layer))
@@ -235,6 +272,24 @@ const inTurns = Effect.fnUntraced(function* <A>(steps: Generator<void, A>) {
     yield* Effect.yieldNow
   }
 })
+
+const stepsOf = ({ steps, prune }: StoredContent) => steps.filter((step) => prune || !step.prune)
+
+/** What the steps came to, if what they ask for is there. */
+const outcomeOf = (steps: ReadonlyArray<Step>, records: ReadonlyArray<ResourceRecord>) => {
+  const found = new Map(records.map((record) => [record.uid, record]))
+  const made: Array<Pick<Written, "uid" | "generation" | "revision">> = []
+  for (const { action, uid, spec, generation } of steps) {
+    const record = found.get(uid)
+    const holds =
+      action === "delete"
+        ? record === undefined || record.deletionRequestedAt !== null
+        : record !== undefined && (action === "create" || isDeepStrictEqual(record.spec, spec ?? {}))
+    if (!holds) return undefined
+    made.push(record ?? { uid, generation: generation ?? 1, revision: "0" })
+  }
+  return made
+}
 
 /** What a conflict of that sort can have been about. */
 const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "RevisionConflict") =>

@@ -26,10 +26,11 @@ export class Plans extends Context.Service<
       id: string,
       content: Redacted.Redacted
     ) => Effect.Effect<StoredPlan, StoreUnavailable>
-    /** None: there is no such plan, it has expired, or it was applied. */
+    /** None: there is no such plan, it has expired, or it was applied and `applied` ones are not asked for. */
     readonly load: (
       orgId: string,
-      id: string
+      id: string,
+      applied: boolean
     ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
     /** Marks it as applied. False: somebody else was first. */
     readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
@@ -55,10 +56,11 @@ export class Plans extends Context.Service<
             return yield* new StoreUnavailable({ message: "The plan could not be stored" })
           return row
         }),
-        load: Effect.fn("Plans.load")(function* (orgId, id) {
+        load: Effect.fn("Plans.load")(function* (orgId, id, applied) {
           const [row] = yield* repeatable(sql<{ readonly key_id: string; readonly sealed: Uint8Array }>`
             select key_id, sealed from plan
-            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now() and applied_at is null
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now()
+              and (${applied}::boolean or applied_at is null)
               and ${inOrg(sql, orgId)}`)
           if (row === undefined) return Option.none()
           const opened = ring.open(planPlace(orgId, id), { keyId: row.key_id, bytes: row.sealed })

@@ -24,6 +24,10 @@ export const newReservation = (keyed: boolean): Reservation => ({
   again: false
 })
 
+/** When the first try began, by the clock of its process. */
+export const reservedAt = ({ uid }: Reservation): Date =>
+  new Date(Number.parseInt(uid.slice(0, 13).replace("-", ""), 16))
+
 /** Random bytes that are the same in every try. `purpose` tells apart what one request makes. */
 export const randomBytesOf = ({ uid, seed }: Reservation, purpose: string, length: number): Buffer =>
   Buffer.from(hkdfSync("sha256", Redacted.value(seed), uid, purpose, length))

@@ -93,7 +93,7 @@ const fill = Effect.fn(function* (caches: number) {
       )
     )
     const answer = yield* (yield* Idempotency).begin(ref, digest)
-    const loaded = yield* (yield* Plans).load(org.id, plan.id)
+    const loaded = yield* (yield* Plans).load(org.id, plan.id, false)
     const [row] = yield* sql<{ readonly keyId: string; readonly bytes: Uint8Array }>`
       select key_id as "keyId", sealed as bytes from webhook where id = ${hook.webhook.id}::uuid`
     const signing = yield* openSecrets(
