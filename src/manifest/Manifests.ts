@@ -94,7 +94,10 @@ export class Manifests extends Context.Service<
       AppliedView,
       UnknownPlan | Blocked | StalePlan | RoleTooLow | WriteError | StoreUnavailable
     >
-    /** Plans a document and carries that plan out at once. A later try of the request goes on with the first one's plan. */
+    /**
+     * Plans a document and carries that plan out at once. A later try of the request answers what an earlier one did, as
+     * long as that is so still.
+     */
     readonly applyManifest: (
       orgId: string,
       orgSlug: string,
@@ -171,7 +174,7 @@ export class Manifests extends Context.Service<
         stored: StoredContent,
         role: Role,
         actor: Actor,
-        done: ReadonlyArray<ResourceRecord> | undefined
+        before: ReadonlyArray<Outcome> | undefined
       ) {
         if (stored.blockers.length > 0) return yield* new Blocked({ blockers: stored.blockers })
         const wanted = stored.changes.filter((change) => change.action !== "noop" && !isKept(change))
@@ -180,23 +183,7 @@ export class Manifests extends Context.Service<
           return yield* new RoleTooLow({ needed: "owner", addresses: above.map(({ address }) => address) })
         }
         const steps = stepsOf(stored)
-        const applied = (
-          written: ReadonlyArray<Pick<Written, "uid" | "generation" | "revision">>
-        ): AppliedView => {
-          const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
-          return {
-            changes: wanted,
-            revision: written.at(-1)?.revision ?? "0",
-            resources: written.map(({ uid, generation }) => ({
-              uid,
-              generation,
-              address: addresses.get(uid) ?? ""
-            }))
-          }
-        }
-        const before = done === undefined ? undefined : outcomeOf(steps, done)
-        if (before !== undefined) return applied(before)
-        const written = yield* resources.write(orgId, toChanges(steps), actor).pipe(
+        const write = resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
           Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
             Effect.flatMap(current(orgId), (now) => {
@@ -207,25 +194,25 @@ export class Manifests extends Context.Service<
             })
           )
         )
-        return applied(written)
+        const written: ReadonlyArray<Outcome> = before ?? (yield* write)
+        const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
+        const applied: AppliedView = {
+          changes: wanted,
+          revision: written.at(-1)?.revision ?? "0",
+          resources: written.map(({ uid, generation }) => ({
+            uid,
+            generation,
+            address: addresses.get(uid) ?? ""
+          }))
+        }
+        return applied
       })
 
-      const applyStored = Effect.fnUntraced(function* (
-        orgId: string,
-        planId: string,
-        text: Redacted.Redacted,
-        role: Role,
-        actor: Actor,
-        again: boolean
-      ) {
-        const stored = yield* Effect.orDie(decodeStored(Redacted.value(text)))
-        const now = yield* current(orgId)
-        const moved = movedSince(stored.base, baseOf(now.current))
-        const done = again && outcomeOf(stepsOf(stored), now.records) !== undefined
-        if (moved.length > 0 && !done) return yield* new StalePlan({ addresses: moved })
-        const applied = yield* carryOut(orgId, stored, role, actor, done ? now.records : undefined)
-        yield* plans.consume(orgId, planId)
-        return applied
+      const load = Effect.fnUntraced(function* (orgId: string, planId: string, again: boolean) {
+        const loaded = yield* plans.load(orgId, planId, again)
+        return Option.isNone(loaded)
+          ? undefined
+          : yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
       })
 
       return Manifests.of({
@@ -239,9 +226,15 @@ export class Manifests extends Context.Service<
           return view(orgSlug, stored, made.plan, made.records)
         }),
         applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor, again) {
-          const loaded = yield* plans.load(orgId, planId, again)
-          if (Option.isNone(loaded)) return yield* new UnknownPlan({ planId })
-          return yield* applyStored(orgId, planId, loaded.value, role, actor, again)
+          const stored = yield* load(orgId, planId, again)
+          if (stored === undefined) return yield* new UnknownPlan({ planId })
+          const now = yield* current(orgId)
+          const before = again ? outcomeOf(stepsOf(stored), now.records) : undefined
+          const moved = before === undefined ? movedSince(stored.base, baseOf(now.current)) : []
+          if (moved.length > 0) return yield* new StalePlan({ addresses: moved })
+          const applied = yield* carryOut(orgId, stored, role, actor, before)
+          yield* plans.consume(orgId, planId)
+          return applied
         }),
         applyManifest: Effect.fn("Manifests.applyManifest")(function* (
           orgId,
@@ -252,11 +245,16 @@ export class Manifests extends Context.Service<
           actor,
           { uid, keyed, again }
         ) {
-          const loaded = again ? yield* plans.load(orgId, uid, true) : Option.none()
-          if (Option.isSome(loaded)) return yield* applyStored(orgId, uid, loaded.value, role, actor, again)
+          const earlier = again ? yield* load(orgId, uid, true) : undefined
+          if (earlier !== undefined) {
+            const before = outcomeOf(stepsOf(earlier), (yield* current(orgId)).records)
+            if (before !== undefined) return yield* carryOut(orgId, earlier, role, actor, before)
+          }
           const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, prune: request.prune }
-          if (keyed) yield* plans.save(orgId, uid, Redacted.make(JSON.stringify(content)))
+          // Kept for a later try. What is refused will be planned anew.
+          if (keyed && content.blockers.length === 0)
+            yield* plans.save(orgId, uid, Redacted.make(JSON.stringify(content)))
           return yield* carryOut(orgId, content, role, actor, undefined)
         })
       })
@@ -275,10 +273,12 @@ const inTurns = Effect.fnUntraced(function* <A>(steps: Generator<void, A>) {
 
 const stepsOf = ({ steps, prune }: StoredContent) => steps.filter((step) => prune || !step.prune)
 
+type Outcome = Pick<Written, "uid" | "generation" | "revision">
+
 /** What the steps came to, if what they ask for is there. */
 const outcomeOf = (steps: ReadonlyArray<Step>, records: ReadonlyArray<ResourceRecord>) => {
   const found = new Map(records.map((record) => [record.uid, record]))
-  const made: Array<Pick<Written, "uid" | "generation" | "revision">> = []
+  const made: Array<Outcome> = []
   for (const { action, uid, spec, generation } of steps) {
     const record = found.get(uid)
     const holds =

@@ -191,11 +191,12 @@ const triedTwice = Effect.fnUntraced(function* (operation: string, attempt: Atte
   yield* killed
   const { path, body, person, token, ready, meanwhile } = attempt
   if (ready !== undefined) yield* readyAt(ready)
+  const key = `killed/${operation.replaceAll(" ", "-")}`
   const send = call("POST", path, {
     ...(person === undefined ? {} : { token: session }),
     ...(token === undefined ? {} : { token }),
     ...(body === undefined ? {} : { body }),
-    headers: { "idempotency-key": `killed/${operation}` }
+    headers: { "idempotency-key": key }
   })
   const first = yield* send
   assert.include([200, 201, 202], first.status, `${operation}: ${first.text}`)
@@ -205,9 +206,7 @@ const triedTwice = Effect.fnUntraced(function* (operation: string, attempt: Atte
   const before = [yield* sql(rows), yield* holding]
   const early = yield* send
   assert.deepStrictEqual([early.status, early.body.code], [409, "idempotency_key_in_flight"], operation)
-  yield* sql(
-    `update idempotency set created_at = now() - interval '3 minutes' where key = 'killed/${operation}'`
-  )
+  yield* sql(`update idempotency set created_at = now() - interval '3 minutes' where key = '${key}'`)
   const second = yield* send
   assert.strictEqual(second.status, first.status, `${operation}: ${second.text}`)
   assert.deepStrictEqual(lasting(second.body), lasting(first.body), operation)
@@ -239,6 +238,11 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
             made.set("database", (yield* call("GET", `${shop}/database`)).body.id)
           }
         }
+        const planned = yield* call("POST", `${org}/manifest/plan`, { body: manifest("reviewed") })
+        yield* triedTwice("manifest.apply of a plan", {
+          path: `${org}/manifest/apply`,
+          body: { planId: planned.body.planId }
+        })
         const guest = yield* person()
         const body = { email: guest.email, role: "member" }
         const { id } = yield* triedTwice("orgs.createInvitation", {
