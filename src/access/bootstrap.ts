@@ -36,7 +36,10 @@ export const Keeper = Context.Reference<(made: Bootstrap) => Effect.Effect<void,
 const lockId = 7_310_577_206
 const slug = "main"
 
-export const newApiKey = (): string => `svc_${randomBytes(20).toString("hex")}`
+/** Random bytes that an API key is made of. */
+export const apiKeyBytes = 20
+export const apiKeyOf = (random: Buffer): string => `svc_${random.toString("hex")}`
+export const newApiKey = (): string => apiKeyOf(randomBytes(apiKeyBytes))
 export const newSessionToken = (): string => `svcs_${randomBytes(32).toString("hex")}`
 
 type Sql = Db["Service"]["engine"]

@@ -33,10 +33,11 @@ export const layer = HttpApiBuilder.group(
           )
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const { name, role = "admin" } = payload
+          const actor = { ...caller.actor, outcome: 201 }
           const made = yield* Effect.mapError(
-            keys.create(orgId, { name, role }, yield* theUser, { ...caller.actor, outcome: 201 }),
+            keys.create(orgId, { name, role }, yield* theUser, actor, reservation),
             fromStore
           )
           if (Option.isNone(made)) return yield* notAllowed

@@ -1,5 +1,4 @@
 /** Handlers of `backupDestinations.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -17,7 +16,7 @@ import { BackupDestinationList, BackupDestinationView } from "./definition/backu
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, type Problem, problem } from "./problem.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 /** Of one organization. */
 const most = 50
@@ -48,10 +47,12 @@ export const layer = HttpApiBuilder.group(
         return view(record, spec, tests(record.uid, spec.version))
       })
     })
-    const one = Effect.fnUntraced(function* (record: ResourceRecord) {
+    const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
       const [found] = yield* viewed(record.orgId, [record])
-      return found === undefined ? yield* noDestination : answer(BackupDestinationView, found, record)
+      return found ?? (yield* noDestination)
     })
+    const one = (record: ResourceRecord) =>
+      Effect.map(viewOf(record), (found) => answer(BackupDestinationView, found, record))
     const nameIsFree = Effect.fnUntraced(function* (orgId: string, name: string) {
       const found = yield* Effect.mapError(resources.find(orgId, kind, null, null, name), fromStore)
       if (Option.exists(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)) {
@@ -67,7 +68,9 @@ export const layer = HttpApiBuilder.group(
           return answer(BackupDestinationList, yield* viewed(orgId, yield* all(orgId)))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const before = yield* createdBefore
+          if (before !== undefined) return yield* viewOf(before)
+          const { orgId, caller, reservation } = yield* RequestScope
           const { name, endpoint, bucket, prefix = "", region = null, credentials } = payload
           yield* nameIsFree(orgId, name)
           if ((yield* all(orgId)).length >= most) {
@@ -85,7 +88,7 @@ export const layer = HttpApiBuilder.group(
             ...sealedAway(credentials)
           }
           yield* checked(config)
-          const ref = { orgId, uid: randomUUIDv7() }
+          const ref = { orgId, uid: reservation.uid }
           const version = yield* Effect.mapError(destinations.keep(ref, config), fromStore)
           const spec = specOf(config, version)
           const [written] = yield* stored(

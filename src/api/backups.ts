@@ -1,5 +1,4 @@
 /** Handlers of `backups.*` and `databases.listRecoveryPoints`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -14,13 +13,13 @@ import { branchView } from "#src/branches/view.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
-import { newPassword, passwordField } from "./credentials.ts"
+import { passwordField, passwordOf } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { BackupList, RecoveryPoints } from "./definition/backups.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
-import { stored } from "./writing.ts"
+import { createdBefore, stored } from "./writing.ts"
 
 /** Jobs that are shown; older ones are gone or of no interest. */
 const most = 100
@@ -155,7 +154,7 @@ export const layerBackups = HttpApiBuilder.group(
           return answer(BackupList, yield* viewed(orgId, records))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const database = yield* theLivingDatabase
           const made = yield* Effect.mapError(
             jobs.queue(
@@ -167,7 +166,8 @@ export const layerBackups = HttpApiBuilder.group(
                 reason: "request",
                 drill: payload?.drill ?? false
               },
-              { ...caller.actor, outcome: 202 }
+              { ...caller.actor, outcome: 202 },
+              reservation
             ),
             fromStore
           )
@@ -175,7 +175,9 @@ export const layerBackups = HttpApiBuilder.group(
           return view ?? (yield* notFound("backup"))
         }),
         restore: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const before = yield* createdBefore
+          if (before !== undefined) return branchView(before)
+          const { orgId, caller, reservation } = yield* RequestScope
           const database = yield* theLivingDatabase
           const spec = storedSpec(database.spec)
           const now = yield* Clock.currentTimeMillis
@@ -199,7 +201,7 @@ export const layerBackups = HttpApiBuilder.group(
             resources.place(orgId, database.projectId ?? "", database.environment ?? ""),
             fromStore
           )
-          const uid = randomUUIDv7()
+          const { uid } = reservation
           yield* stored(
             resources.write(
               orgId,
@@ -225,7 +227,7 @@ export const layerBackups = HttpApiBuilder.group(
                     promoteWhenReady: true
                   }),
                   managedBy: "api",
-                  secrets: { [passwordField]: newPassword() }
+                  secrets: { [passwordField]: passwordOf(reservation) }
                 }
               ],
               { ...caller.actor, outcome: 202 }

@@ -1,5 +1,4 @@
 /** Handlers of `caches.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Redacted from "effect/Redacted"
@@ -10,14 +9,14 @@ import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
-import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
+import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { CacheList, CacheView } from "./definition/caches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound } from "./problem.ts"
 import { cacheView, serviceStatus } from "./views.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(CacheSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */
@@ -55,11 +54,11 @@ export const layer = HttpApiBuilder.group(
           return answer(CacheList, records.map(cacheView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller } = yield* RequestScope
+          const { orgId, place, environment, caller, reservation } = yield* RequestScope
           const { name, ...asked } = payload
-          const uid = randomUUIDv7()
-          const password = newPassword()
-          yield* stored(
+          const { uid } = reservation
+          const password = passwordOf(reservation)
+          const create = stored(
             resources.write(
               orgId,
               [
@@ -79,6 +78,7 @@ export const layer = HttpApiBuilder.group(
               { ...caller.actor, outcome: 201 }
             )
           )
+          if ((yield* createdBefore) === undefined) yield* create
           const { record, shown } = yield* afterCreation(uid, decodeSpec)
           return {
             id: uid,

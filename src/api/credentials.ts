@@ -1,11 +1,11 @@
 /** Passwords of managed servers: made, rotated, and shown once in a connection string. */
-import { randomBytes } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Json } from "#schemas/kind.ts"
 import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
+import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -17,8 +17,9 @@ export const passwordField = "password"
 /** How long an answer that shows a connection string may take. */
 const patience = "45 seconds"
 
-/** 192 random bits, in letters that need no escaping in a URL. */
-export const newPassword = (): Redacted.Redacted => Redacted.make(randomBytes(24).toString("base64url"))
+/** The password that a request makes: 192 random bits, in letters that need no escaping in a URL. */
+export const passwordOf = (reservation: Reservation): Redacted.Redacted =>
+  Redacted.make(randomBytesOf(reservation, "password", 24).toString("base64url"))
 
 export const caCertificateUrl = Effect.map(AppConfig, (config) => `${config.publicUrl}/v1/ca.pem`)
 
@@ -58,8 +59,8 @@ export const afterCreation = Effect.fnUntraced(function* <Spec extends Versioned
 export const rotate = Effect.fnUntraced(function* <
   Spec extends Versioned & { readonly [field: string]: Json }
 >(found: ResourceRecord, decode: (spec: Json) => Effect.Effect<Spec>) {
-  const { orgId } = yield* RequestScope
-  const password = newPassword()
+  const { orgId, reservation } = yield* RequestScope
+  const password = passwordOf(reservation)
   const written = yield* amend(found, (record) =>
     Effect.map(decode(record.spec), (spec) => ({
       spec: { ...spec, credentialVersion: spec.credentialVersion + 1 },

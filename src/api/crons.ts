@@ -1,5 +1,4 @@
 /** Handlers of `crons.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -21,7 +20,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(CronSpec, { errors: "all" })
 const storedSpec = Schema.decodeUnknownSync(CronSpec)
@@ -53,10 +52,12 @@ export const layer = HttpApiBuilder.group(
       const now = yield* Clock.currentTimeMillis
       return records.map((record) => cronView(record, last.get(record.uid), now))
     })
-    const one = Effect.fnUntraced(function* (record: ResourceRecord) {
+    const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
       const [view] = yield* viewed(record.orgId, [record])
-      return view === undefined ? yield* notFound("cron job") : answer(CronView, view, record)
+      return view ?? (yield* notFound("cron job"))
     })
+    const one = (record: ResourceRecord) =>
+      Effect.map(viewOf(record), (view) => answer(CronView, view, record))
 
     return handlers.handleAll(
       guard(Api.groups.crons)({
@@ -69,9 +70,11 @@ export const layer = HttpApiBuilder.group(
           return answer(CronList, yield* viewed(orgId, records))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller } = yield* RequestScope
+          const before = yield* createdBefore
+          if (before !== undefined) return yield* viewOf(before)
+          const { orgId, place, environment, caller, reservation } = yield* RequestScope
           const { name, ...asked } = payload
-          const uid = randomUUIDv7()
+          const { uid } = reservation
           const spec = yield* completed(asked)
           const [written] = yield* stored(
             resources.write(
@@ -114,10 +117,10 @@ export const layer = HttpApiBuilder.group(
         }),
         delete: () => Effect.flatMap(theCron, remove),
         trigger: Effect.fnUntraced(function* () {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const { uid, name } = yield* theCron
           const made = yield* Effect.mapError(
-            crons.trigger({ orgId, uid }, { ...caller.actor, outcome: 202 }),
+            crons.trigger({ orgId, uid }, reservation.uid, { ...caller.actor, outcome: 202 }),
             fromStore
           )
           return Option.isSome(made)

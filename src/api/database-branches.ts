@@ -1,5 +1,4 @@
 /** Handlers of `databaseBranches.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -19,13 +18,13 @@ import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
-import { caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
+import { caCertificateUrl, passwordField, passwordOf, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { BranchList, BranchView } from "./definition/database-branches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
@@ -140,7 +139,9 @@ export const layer = HttpApiBuilder.group(
           return answer(BranchList, records.filter((record) => sourceOf(record) === uid).map(branchView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const before = yield* createdBefore
+          if (before !== undefined) return branchView(before)
+          const { orgId, caller, reservation } = yield* RequestScope
           const database = yield* theDatabase
           const { environmentUid, region, sku } = yield* checked(database, payload)
           const source: BranchSource =
@@ -154,7 +155,7 @@ export const layer = HttpApiBuilder.group(
                   }
           yield* reachable(database, source)
           const { expiresInDays, deleteOnPreviewClose } = payload
-          const uid = randomUUIDv7()
+          const { uid } = reservation
           yield* stored(
             resources.write(
               orgId,
@@ -178,7 +179,7 @@ export const layer = HttpApiBuilder.group(
                     ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
                   }),
                   managedBy: "api",
-                  secrets: { [passwordField]: newPassword() }
+                  secrets: { [passwordField]: passwordOf(reservation) }
                 }
               ],
               { ...caller.actor, outcome: 202 }
@@ -215,8 +216,11 @@ export const layer = HttpApiBuilder.group(
           return answer(BranchView, branchView(after), after)
         }),
         promote: Effect.fnUntraced(function* ({ params }) {
-          const { caller } = yield* RequestScope
+          const { caller, reservation } = yield* RequestScope
           const branch = yield* theBranch(params.databaseId)
+          // An earlier try promoted it.
+          if (reservation.again && decodeBranch(branch).spec.promotedTo !== undefined)
+            return branchView(branch)
           yield* stored(promotions.promote(branch, { ...caller.actor, outcome: 202 }))
           return branchView(yield* read(branch.uid))
         }),

@@ -1,5 +1,4 @@
 /** Handlers of `database.*`: the one database of an environment. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Redacted from "effect/Redacted"
@@ -11,14 +10,14 @@ import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
-import { afterCreation, caCertificateUrl, newPassword, passwordField, rotate } from "./credentials.ts"
+import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { DatabaseView } from "./definition/database.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
 import { databaseView, serviceStatus } from "./views.ts"
-import { remove, stored } from "./writing.ts"
+import { createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(DatabaseSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */
@@ -60,13 +59,10 @@ export const layer = HttpApiBuilder.group(
           return answer(DatabaseView, databaseView(record), record)
         }),
         provision: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller } = yield* RequestScope
-          if ((yield* find)?.deletionRequestedAt === null) {
-            return yield* problem(409, "database_exists", "The environment already has a database")
-          }
-          const uid = randomUUIDv7()
-          const password = newPassword()
-          yield* stored(
+          const { orgId, place, environment, caller, reservation } = yield* RequestScope
+          const { uid } = reservation
+          const password = passwordOf(reservation)
+          const create = stored(
             resources.write(
               orgId,
               [
@@ -86,6 +82,12 @@ export const layer = HttpApiBuilder.group(
               { ...caller.actor, outcome: 201 }
             )
           )
+          if ((yield* createdBefore) === undefined) {
+            if ((yield* find)?.deletionRequestedAt === null) {
+              return yield* problem(409, "database_exists", "The environment already has a database")
+            }
+            yield* create
+          }
           const { record, shown } = yield* afterCreation(uid, decodeSpec)
           return {
             status: record === undefined ? ("provisioning" as const) : serviceStatus(record),

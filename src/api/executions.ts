@@ -1,5 +1,4 @@
 /** Handlers of `executions.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -30,7 +29,7 @@ import { executionFaults, specOf } from "./execution-request.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { makeStreams } from "./streams.ts"
-import { amend, stored } from "./writing.ts"
+import { amend, createdBefore, stored } from "./writing.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
 const defaultLogPage = 100
@@ -91,7 +90,9 @@ export const layer = HttpApiBuilder.group(
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, caller } = yield* RequestScope
+            const { orgId, place, caller, reservation } = yield* RequestScope
+            const { uid } = reservation
+            if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
             const projectId = place?.projectId ?? ""
             const spec = specOf(payload)
             const faults = executionFaults(payload, spec, {
@@ -102,7 +103,6 @@ export const layer = HttpApiBuilder.group(
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
             const most = { organization: orgExecutions, project: limits.maxActiveExecutionsPerProject }
-            const uid = randomUUIDv7()
             const room = { orgId, projectId, uid }
             const full = yield* Effect.mapError(executions.enter(room, most), fromStore)
             if (full !== undefined)
@@ -152,7 +152,10 @@ export const layer = HttpApiBuilder.group(
                 )
               )
             })
-            yield* Effect.onError(making, () => Effect.ignore(executions.leave(room)))
+            // What may have been made keeps its place; one that nothing is known of gives it back by itself.
+            yield* Effect.tapError(making, ({ status }) =>
+              status < 500 ? Effect.ignore(executions.leave(room)) : Effect.void
+            )
             return yield* read(orgId, uid)
           })
         ),
@@ -163,6 +166,8 @@ export const layer = HttpApiBuilder.group(
         cancel: Effect.fnUntraced(function* () {
           const record = yield* theExecution
           const { orgId, uid } = record
+          const { again } = (yield* RequestScope).reservation
+          if (again && storedSpec(record.spec).cancelRequested) return yield* read(orgId, uid)
           const { finishedAt, status } = yield* read(orgId, uid)
           if (finishedAt !== null)
             return yield* problem(409, "execution_ended", `The execution has ended already: ${status}`)

@@ -30,6 +30,7 @@ import { AppConfig } from "#src/config.ts"
 import { AccessRecords } from "#src/store/AccessRecords.ts"
 import { Audit } from "#src/store/Audit.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { newReservation, type Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { AccessTable } from "#src/store/records.ts"
 import { Operation } from "./definition/operation.ts"
@@ -186,7 +187,7 @@ export const layer = Layer.effect(
           return yield* refused
         }
         const orgId = organization?.id ?? ""
-        const scope: Scope = {
+        const scope: Omit<Scope, "reservation"> = {
           caller,
           orgId,
           orgSlug: organization?.slug ?? "",
@@ -196,13 +197,14 @@ export const layer = Layer.effect(
           stillHolds: stillHolds(access, credential, addressed, operation),
           ...(yield* locate(operation, orgId, request, params))
         }
-        const handled = http.pipe(
-          Effect.provideService(RequestScope, scope),
-          Effect.catchCause(toFailureResponse)
-        )
-        const response = yield* (request.method === "POST" ? replay(scope, request, handled) : handled).pipe(
-          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody))
-        )
+        const handled = (reservation: Reservation) =>
+          http.pipe(
+            Effect.provideService(RequestScope, { ...scope, reservation }),
+            Effect.catchCause(toFailureResponse)
+          )
+        const response = yield* (
+          request.method === "POST" ? replay(scope, request, handled) : handled(newReservation(false))
+        ).pipe(Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody)))
         if (response.status === 403) deny(403)
         return HttpServerResponse.setHeaders(response, {
           // Answers hold secrets, and what is true for this credential is true for no other.

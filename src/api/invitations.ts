@@ -57,7 +57,7 @@ export const layer = HttpApiBuilder.group(
           return answer(InvitationList, found.map(view))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const taken = yield* Effect.mapError(
             limits.take(`invitations:${orgId}`, invitationsPerMinute),
             fromStore
@@ -70,6 +70,7 @@ export const layer = HttpApiBuilder.group(
               { email, role: payload.role },
               yield* theUser,
               { ...caller.actor, outcome: 201 },
+              reservation,
               ({ organization, inviter, token, days }) =>
                 messages.invitation(
                   organization,
@@ -92,9 +93,9 @@ export const layer = HttpApiBuilder.group(
           return done ? { ok: true as const } : yield* declined.accepted
         }),
         accept: Effect.fnUntraced(function* ({ params }) {
-          const { caller } = yield* RequestScope
+          const { caller, reservation } = yield* RequestScope
           const joined = yield* Effect.mapError(
-            invitations.accept(params.token, yield* theUser, caller.actor),
+            invitations.accept(params.token, yield* theUser, caller.actor, reservation.again),
             fromStore
           )
           if (typeof joined === "string") return yield* declined[joined]

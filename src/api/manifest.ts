@@ -101,17 +101,17 @@ export const layer = HttpApiBuilder.group(
             : HttpServerResponse.jsonUnsafe(manifest)
         }),
         plan: Effect.fnUntraced(function* ({ payload, query }) {
-          const { orgId, orgSlug } = yield* RequestScope
+          const { orgId, orgSlug, reservation } = yield* RequestScope
           const request = { prune: query.prune ?? false, confirm: query.confirm ?? [] }
           const source = { text: payload, language: yield* language, inside: undefined }
           return yield* manifests.open(source).pipe(
-            Effect.flatMap((opened) => manifests.plan(orgId, orgSlug, opened, request)),
+            Effect.flatMap((opened) => manifests.plan(reservation.uid, orgId, orgSlug, opened, request)),
             Effect.mapError(toProblem)
           )
         }),
         apply: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, orgSlug, role, caller } = yield* RequestScope
+            const { orgId, orgSlug, role, caller, reservation } = yield* RequestScope
             const actor = { ...caller.actor, outcome: 202 }
             const source = { text: payload, language: yield* language, inside: "manifest" }
             const opened = yield* Effect.mapError(manifests.open(source), toProblem)
@@ -120,7 +120,7 @@ export const layer = HttpApiBuilder.group(
             if ("planId" in body.success) {
               yield* billing
               return yield* Effect.mapError(
-                manifests.applyPlan(orgId, body.success.planId, role, actor),
+                manifests.applyPlan(orgId, body.success.planId, role, actor, reservation.again),
                 toProblem
               )
             }
@@ -128,13 +128,15 @@ export const layer = HttpApiBuilder.group(
             if (opened.document === undefined) return yield* moved(invalid(opened.faults), opened.faults)
             yield* billing
             const request = { prune: prune ?? false, confirm: confirm ?? [] }
-            return yield* manifests.applyManifest(orgId, orgSlug, opened, request, role, actor).pipe(
-              Effect.mapError(toProblem),
-              // The document sits inside of the request here: its pointers start there.
-              Effect.mapError((failure) =>
-                failure.errors === undefined ? failure : moved(failure, failure.errors)
+            return yield* manifests
+              .applyManifest(orgId, orgSlug, opened, request, role, actor, reservation)
+              .pipe(
+                Effect.mapError(toProblem),
+                // The document sits inside of the request here: its pointers start there.
+                Effect.mapError((failure) =>
+                  failure.errors === undefined ? failure : moved(failure, failure.errors)
+                )
               )
-            )
           })
         )
       })

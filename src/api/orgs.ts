@@ -56,11 +56,14 @@ export const layer = HttpApiBuilder.group(
           return answer(OrganizationList, found.map(view))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { caller } = yield* RequestScope
+          const { caller, reservation } = yield* RequestScope
           const userId = yield* theUser
           const present = yield* Effect.mapError(organizations.ofUser(userId), fromStore)
+          const before = present.find(({ id }) => id === reservation.uid)
+          if (before !== undefined) return view(before)
           if (present.length >= mostOrganizations) return yield* tooManyOrganizations
-          const made = { ...payload, billingStatus: billing === "required" ? "unpaid" : "active" } as const
+          const billingStatus = billing === "required" ? "unpaid" : "active"
+          const made = { id: reservation.uid, ...payload, billingStatus } as const
           const actor = { ...caller.actor, outcome: 201 }
           return view(
             yield* organizations

@@ -1,5 +1,4 @@
 /** Handlers of `projects.*` and `environments.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -10,9 +9,10 @@ import { implicitEnvironments } from "#schemas/names.ts"
 import { ProjectSpec } from "#schemas/project.ts"
 import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
 import { microUsdOf, usdOf } from "#src/budgets/money.ts"
-import { newSigningSecret } from "#src/outbound/signature.ts"
+import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
 import type { CreateChange } from "#src/store/changes.ts"
 import { Invocations, previousSigningField, signingField } from "#src/store/Invocations.ts"
+import { type Reservation, randomBytesOf, uidsOf } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
@@ -22,36 +22,42 @@ import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
 import { environmentView, projectView } from "./views.ts"
-import { amend, mismatch, precondition, remove, stored } from "./writing.ts"
+import { amend, createdBefore, mismatch, precondition, remove, stored } from "./writing.ts"
 
 /** A project and the environments that every project has. */
-export const newProject = (
+const newProject = (
+  reservation: Reservation,
   slug: string,
-  spec: typeof ProjectSpec.Type,
-  managedBy: "api" | "manifest"
+  spec: typeof ProjectSpec.Type
 ): ReadonlyArray<CreateChange> => {
-  const uid = randomUUIDv7()
-  const base = { action: "create", environment: null, managedBy } as const
+  const { uid } = reservation
+  const inside = uidsOf(reservation, "environments", implicitEnvironments.length)
   return [
-    { ...base, uid, kind: "Project", projectId: null, name: slug, parentUid: null, spec },
-    ...implicitEnvironments.map((name) => newEnvironment(uid, name, managedBy))
+    {
+      action: "create",
+      uid,
+      kind: "Project",
+      projectId: null,
+      environment: null,
+      name: slug,
+      parentUid: null,
+      spec,
+      managedBy: "api"
+    },
+    ...implicitEnvironments.map((name, index) => newEnvironment(inside[index] ?? "", uid, name))
   ]
 }
 
-export const newEnvironment = (
-  projectId: string,
-  name: string,
-  managedBy: "api" | "manifest"
-): CreateChange => ({
+const newEnvironment = (uid: string, projectId: string, name: string): CreateChange => ({
   action: "create",
-  uid: randomUUIDv7(),
+  uid,
   kind: "Environment",
   projectId,
   environment: null,
   name,
   parentUid: projectId,
   spec: {},
-  managedBy
+  managedBy: "api"
 })
 
 const decodeSpec = Schema.decodeUnknownEffect(ProjectSpec)
@@ -92,10 +98,12 @@ export const layerProjects = HttpApiBuilder.group(
           return answer(ProjectList, records.map(projectView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const before = yield* createdBefore
+          if (before !== undefined) return projectView(before)
+          const { orgId, caller, reservation } = yield* RequestScope
           const { slug, ...rest } = payload
           const spec = { runtimeClass: "scale-to-zero" as const, ...rest }
-          const changes = newProject(slug, spec, "api")
+          const changes = newProject(reservation, slug, spec)
           const [written] = yield* stored(
             resources.write(orgId, changes, { ...caller.actor, outcome: 201 })
           ).pipe(Effect.mapError(slugTaken(slug)))
@@ -178,8 +186,10 @@ export const layerEnvironments = HttpApiBuilder.group(
       guard(Api.groups.environments)({
         list: () => Effect.map(list, (records) => records.map(environmentView)),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, caller } = yield* RequestScope
-          const change = newEnvironment(place?.projectId ?? "", payload.slug, "api")
+          const before = yield* createdBefore
+          if (before !== undefined) return environmentView(before)
+          const { orgId, place, caller, reservation } = yield* RequestScope
+          const change = newEnvironment(reservation.uid, place?.projectId ?? "", payload.slug)
           const [written] = yield* stored(
             resources.write(orgId, [change], { ...caller.actor, outcome: 201 })
           ).pipe(Effect.mapError(slugTaken(payload.slug)))
@@ -202,10 +212,20 @@ export const layerEnvironments = HttpApiBuilder.group(
           return answer(EnvironmentView, environmentView(after), after)
         }),
         rotateSigningSecret: Effect.fnUntraced(function* ({ params }) {
-          const { orgId } = yield* RequestScope
-          const signingSecret = newSigningSecret()
+          const { orgId, reservation } = yield* RequestScope
+          const signingSecret = signingSecretOf(
+            randomBytesOf(reservation, "signing secret", signingSecretBytes)
+          )
+          const answered = { signingSecret: Redacted.value(signingSecret) }
+          const environment = yield* find(params.environmentId)
+          if (reservation.again) {
+            const { secrets } = yield* Effect.mapError(invocations.target(orgId, environment.uid), fromStore)
+            // Once more, and it would take the place of the one that it replaced.
+            if (secrets[0] !== undefined && Redacted.value(secrets[0]) === answered.signingSecret)
+              return answered
+          }
           yield* amend(
-            yield* find(params.environmentId),
+            environment,
             Effect.fnUntraced(function* (record: ResourceRecord) {
               const spec = yield* Effect.orDie(decodeEnvironment(record.spec))
               const target = yield* Effect.mapError(invocations.target(orgId, record.uid), fromStore)
@@ -219,7 +239,7 @@ export const layerEnvironments = HttpApiBuilder.group(
               }
             })
           )
-          return { signingSecret: Redacted.value(signingSecret) }
+          return answered
         }),
         delete: Effect.fnUntraced(function* ({ params }) {
           const record = yield* find(params.environmentId)

@@ -1,5 +1,4 @@
 /** Handlers of `queues.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -16,7 +15,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { serviceStatus } from "./views.ts"
-import { amend, remove, stored } from "./writing.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(QueueSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */
@@ -102,12 +101,10 @@ export const layer = HttpApiBuilder.group(
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, environment, caller } = yield* RequestScope
+            const { orgId, place, environment, caller, reservation } = yield* RequestScope
             const { name, ...asked } = payload
+            const { uid } = reservation
             const projectId = place?.projectId ?? ""
-            yield* checkDeadLetters(projectId, environment ?? "", name, asked.deadLetterQueue)
-            yield* billing
-            const uid = randomUUIDv7()
             const change = {
               action: "create",
               uid,
@@ -119,7 +116,11 @@ export const layer = HttpApiBuilder.group(
               spec: yield* decodeSpec(asked),
               managedBy: "api"
             } as const
-            yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
+            if ((yield* createdBefore) === undefined) {
+              yield* checkDeadLetters(projectId, environment ?? "", name, asked.deadLetterQueue)
+              yield* billing
+              yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
+            }
             yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
             const record = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
             return Option.isSome(record) ? queueView(record.value) : yield* notFound("queue")
@@ -146,7 +147,7 @@ export const layer = HttpApiBuilder.group(
         ),
         publish: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, caller } = yield* RequestScope
+            const { orgId, caller, reservation } = yield* RequestScope
             const record = yield* theQueue
             const { deliveryDelaySeconds } = yield* decodeSpec(record.spec)
             const bodies = payload.messages.map(({ body }) => JSON.stringify(body))
@@ -171,7 +172,8 @@ export const layer = HttpApiBuilder.group(
                   delaySeconds: delaySeconds ?? deliveryDelaySeconds,
                   ...(idempotencyKey === undefined ? {} : { key: idempotencyKey })
                 })),
-                { ...caller.actor, outcome: 202 }
+                { ...caller.actor, outcome: 202 },
+                reservation
               ),
               (error) =>
                 error._tag === "QueueFull" ? problem(409, "queue_full", error.message) : fromStore(error)

@@ -1,8 +1,10 @@
 /**
- * `Idempotency-Key`: the first answer is stored and given again, byte for byte.
+ * `Idempotency-Key`: a request takes effect once, and its answer is stored and given again, byte for byte.
  *
  * A request with a key is carried through even when its caller hangs up: whoever lost the answer on the way asks
- * again with the same key, and must find it.
+ * again with the same key, and must find it. A try that failed, or whose process died, may have taken effect: the next
+ * try runs with the same reservation, finds what was made and answers it. A refused request changed nothing and leaves
+ * its key free, so that the corrected request may come with it.
  */
 import { createHash } from "node:crypto"
 import * as Context from "effect/Context"
@@ -14,15 +16,16 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { type Answer, Idempotency } from "#src/store/Idempotency.ts"
+import { newReservation, type Reservation } from "#src/store/Reservation.ts"
 import type { Scope } from "./definition/scope.ts"
 import { invalid, type Problem, problem } from "./problem.ts"
 
 export class Replay extends Context.Service<
   Replay,
   <E, R>(
-    scope: Scope,
+    scope: Pick<Scope, "caller" | "orgId">,
     request: HttpServerRequest.HttpServerRequest,
-    handled: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+    handled: (reservation: Reservation) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
   ) => Effect.Effect<HttpServerResponse.HttpServerResponse, E | Problem | StoreUnavailable, R>
 >()("svc/api/Replay") {
   static readonly layer = Layer.effect(
@@ -32,7 +35,7 @@ export class Replay extends Context.Service<
       const background = yield* Effect.scope
       return Effect.fnUntraced(function* (scope, request, handled) {
         const key = request.headers["idempotency-key"]
-        if (key === undefined) return yield* handled
+        if (key === undefined) return yield* handled(newReservation(false))
         if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
           return yield* invalid([
             { pointer: "/headers/idempotency-key", message: "must have 1 to 255 visible ASCII characters" }
@@ -40,7 +43,7 @@ export class Replay extends Context.Service<
         }
         // An unreadable or oversized body is the framework's to refuse; nothing is kept of such a request.
         const body = yield* Effect.option(request.text)
-        if (body._tag === "None") return yield* handled
+        if (body._tag === "None") return yield* handled(newReservation(false))
         const ref = {
           // Operations that address no organization keep their answers under none.
           orgId: scope.orgId === "" ? "00000000-0000-0000-0000-000000000000" : scope.orgId,
@@ -50,22 +53,30 @@ export class Replay extends Context.Service<
         const digest = createHash("sha256")
           .update(JSON.stringify([request.method, request.url, body.value]))
           .digest()
-        const carriedOut = Effect.tap(handled, (response) => {
-          const answer = response.status < 500 && response.status !== 429 ? toAnswer(response) : undefined
-          if (answer === undefined) return store.forget(ref)
-          // The work is done: forgetting it now would have it done twice.
-          return Effect.catch(store.finish(ref, answer), (error) =>
-            Effect.logWarning("an answer could not be kept for its idempotency key", error)
+        const settle = (response: HttpServerResponse.HttpServerResponse) => {
+          const answer = response.status < 400 ? toAnswer(response) : undefined
+          if (answer !== undefined) return store.finish(ref, answer)
+          return response.status >= 400 && response.status < 500 ? store.refuse(ref) : store.fail(ref)
+        }
+        const carriedOut = (reservation: Reservation) =>
+          handled(reservation).pipe(
+            // What cannot be noted looks like a try whose process died, and is taken over like one.
+            Effect.tap((response) =>
+              Effect.catch(settle(response), (error) =>
+                Effect.logWarning("the end of a request could not be noted for its idempotency key", error)
+              )
+            ),
+            Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.fail(ref)) : Effect.void))
           )
-        }).pipe(
-          Effect.onExit((exit) => (Exit.isFailure(exit) ? Effect.ignore(store.forget(ref)) : Effect.void))
-        )
         // Taking the key and setting out are one step: a caller who hangs up in between would leave it taken.
         const begun = yield* Effect.uninterruptible(
           Effect.gen(function* () {
             const found = yield* store.begin(ref, digest)
-            if (found._tag !== "First") return found
-            return { _tag: found._tag, fiber: yield* Effect.forkIn(carriedOut, background) }
+            if (found._tag !== "Try") return found
+            return {
+              _tag: found._tag,
+              fiber: yield* Effect.forkIn(carriedOut(found.reservation), background)
+            }
           })
         )
         switch (begun._tag) {
@@ -87,7 +98,7 @@ export class Replay extends Context.Service<
               "idempotency_key_reused",
               "This key came with another request before; use a new one"
             )
-          case "First":
+          case "Try":
             return yield* Fiber.join(begun.fiber)
         }
       })

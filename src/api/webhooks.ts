@@ -44,10 +44,10 @@ export const layer = HttpApiBuilder.group(
           return answer(WebhookList, found.map(view))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const made = { url: yield* checked(payload.url), events: canonical(payload.events) }
           const { webhook, secret } = yield* Effect.mapError(
-            webhooks.create(orgId, made, { ...caller.actor, outcome: 201 }),
+            webhooks.create(orgId, made, { ...caller.actor, outcome: 201 }, reservation),
             conflict
           )
           const { id, url, events, createdAt } = webhook
@@ -75,10 +75,10 @@ export const layer = HttpApiBuilder.group(
           return gone ? { ok: true as const } : yield* noWebhook
         }),
         rotateSecret: Effect.fnUntraced(function* ({ params, payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const { overlapSeconds = daySeconds } = payload
           const rotated = yield* Effect.mapError(
-            webhooks.rotate(orgId, params.webhookId, overlapSeconds, caller.actor),
+            webhooks.rotate(orgId, params.webhookId, overlapSeconds, caller.actor, reservation),
             fromStore
           )
           if (Option.isNone(rotated)) return yield* noWebhook
@@ -86,10 +86,11 @@ export const layer = HttpApiBuilder.group(
           return { secret: Redacted.value(secret), previousValidUntil: previousUntil.toISOString() }
         }),
         test: Effect.fnUntraced(function* ({ params }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const actor = { ...caller.actor, outcome: 202 }
+          const id = reservation.uid
           return deliveryView(
-            yield* Effect.mapError(deliveries.test(orgId, params.webhookId, actor), fromStore)
+            yield* Effect.mapError(deliveries.test(orgId, params.webhookId, id, actor), fromStore)
           )
         }),
         listDeliveries: Effect.fnUntraced(function* ({ params, query }) {
@@ -109,11 +110,12 @@ export const layer = HttpApiBuilder.group(
           })
         }),
         redeliver: Effect.fnUntraced(function* ({ params }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           if (!looksLikeUid(params.deliveryId)) return yield* notFound("delivery")
           const actor = { ...caller.actor, outcome: 202 }
+          const { webhookId, deliveryId } = params
           const again = yield* Effect.mapError(
-            deliveries.redeliver(orgId, params.webhookId, params.deliveryId, actor),
+            deliveries.redeliver(orgId, webhookId, deliveryId, reservation.uid, actor),
             fromStore
           )
           return Option.isSome(again) ? deliveryView(again.value) : yield* notFound("delivery")

@@ -43,6 +43,14 @@ export const precondition = Effect.fnUntraced(function* (
   return { expectedRevision: record.revision }
 })
 
+/** What an earlier try of this request created, which was not answered. */
+export const createdBefore = Effect.gen(function* () {
+  const { orgId, reservation } = yield* RequestScope
+  if (!reservation.again) return undefined
+  const resources = yield* Resources
+  return Option.getOrUndefined(yield* Effect.mapError(resources.get(orgId, reservation.uid), fromStore))
+})
+
 /** A write that somebody else was faster than: what the caller said it must find is not there. */
 const orMismatch = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
   Effect.flatMap(RequestScope, ({ ifMatch }) =>

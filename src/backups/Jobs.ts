@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import { auditOf } from "#src/store/auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { type Reservation, reservedAt } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import { channel } from "./Ledger.ts"
 
@@ -83,13 +84,17 @@ export const jobColumns = (sql: Sql) =>
 export class Jobs extends Context.Service<
   Jobs,
   {
-    /** Answers the job that is open now: there is one of each kind at a time for a history of a database. */
+    /**
+     * Answers the job that is open now: there is one of each kind at a time for a history of a database. A request that
+     * is tried again is answered with a job that was open since its first try, ended or not.
+     */
     readonly queue: (
       job: Pick<JobRecord, "orgId" | "kind" | "databaseUid" | "lineage" | "backupId"> & {
         readonly reason: string
         readonly drill?: boolean
       },
-      actor?: Actor
+      actor?: Actor,
+      reservation?: Reservation
     ) => Effect.Effect<JobRecord, StoreUnavailable>
     readonly claim: (
       most: number,
@@ -151,14 +156,24 @@ export class Jobs extends Context.Service<
           and finished_at is null`
 
       return Jobs.of({
-        queue: Effect.fn("Jobs.queue")(function* (job, actor) {
+        queue: Effect.fn("Jobs.queue")(function* (job, actor, reservation) {
           const by = actor === undefined ? sql : api
+          const id = reservation?.uid ?? randomUUIDv7()
+          if (reservation?.again === true) {
+            const [before] = yield* repeatable(by<JobRecord>`
+              select ${jobColumns(by)} from backup_job j
+              where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
+                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and ${inOrg(by, job.orgId)}
+                and (id = ${id}::uuid or finished_at is null or finished_at >= ${reservedAt(reservation)}::timestamptz)
+              order by id <> ${id}::uuid, created_at desc limit 1`)
+            if (before !== undefined) return before
+          }
           const audited = actor === undefined ? by`select` : auditOf(by, job.orgId, actor, "made")
           for (;;) {
             const rows = yield* orUnavailable(by<JobRecord>`
               with made as (
                 insert into backup_job as j (org_id, id, kind, database_uid, lineage, backup_id, reason, drill)
-                select ${job.orgId}::uuid, ${randomUUIDv7()}::uuid, ${job.kind}::text, ${job.databaseUid}::uuid,
+                select ${job.orgId}::uuid, ${id}::uuid, ${job.kind}::text, ${job.databaseUid}::uuid,
                   ${job.lineage}::uuid, ${job.backupId}::uuid, ${job.reason}::text, ${job.drill ?? false}::boolean
                 where ${inOrg(by, job.orgId)}
                 on conflict do nothing
@@ -170,7 +185,8 @@ export class Jobs extends Context.Service<
             const open = yield* orUnavailable(by<JobRecord>`
               update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
               where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and finished_at is null and ${inOrg(by, job.orgId)}
+                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text
+                and (finished_at is null or id = ${id}::uuid) and ${inOrg(by, job.orgId)}
               returning ${jobColumns(by)}`)
             if (open[0] !== undefined) return open[0]
           }

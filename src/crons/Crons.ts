@@ -1,5 +1,4 @@
 /** Cron jobs as requests and their reconciler see them: the schedule in force, and runs. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -49,8 +48,12 @@ export class Crons extends Context.Service<
       orgId: string,
       uids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyMap<string, Date>, StoreUnavailable>
-    /** None: the job is gone or going. */
-    readonly trigger: (ref: Ref, actor: Actor) => Effect.Effect<Option.Option<RunRecord>, StoreUnavailable>
+    /** Makes the run `id`, or answers it if it was made before. None: the job is gone or going. */
+    readonly trigger: (
+      ref: Ref,
+      id: string,
+      actor: Actor
+    ) => Effect.Effect<Option.Option<RunRecord>, StoreUnavailable>
     /** Newest first; what is planned and not due yet is not shown. */
     readonly runs: (
       ref: Ref,
@@ -64,6 +67,14 @@ export class Crons extends Context.Service<
     Crons,
     Effect.gen(function* () {
       const { api, engine } = yield* Db
+
+      const run = Effect.fn("Crons.run")(function* ({ orgId, uid }: Ref, id: string) {
+        const [row] = yield* repeatable(api<RunRecord>`
+          select ${columns(api)} from cron_run r
+          where r.org_id = ${orgId}::uuid and r.id = ${id}::uuid and r.cron_uid = ${uid}::uuid
+            and ${inOrg(api, orgId)}`)
+        return Option.fromUndefinedOr(row)
+      })
 
       return Crons.of({
         inForce: Effect.fn("Crons.inForce")(function* ({ orgId, uid }) {
@@ -146,7 +157,7 @@ export class Crons extends Context.Service<
             from jsonb_array_elements_text(${api.json(uids)}::jsonb) as c(uid)`)
           return new Map(rows.flatMap(({ uid, at }) => (at === null ? [] : [[uid, at] as const])))
         }),
-        trigger: Effect.fn("Crons.trigger")(function* ({ orgId, uid }, actor) {
+        trigger: Effect.fn("Crons.trigger")(function* ({ orgId, uid }, id, actor) {
           const [row] = yield* orUnavailable(api<RunRecord>`
             with job as materialized (
               select uid from resource
@@ -154,12 +165,13 @@ export class Crons extends Context.Service<
                 and ${inOrg(api, orgId)} for share
             ), made as (
               insert into cron_run as r (org_id, id, cron_uid, trigger, scheduled_at, due_at)
-              select ${orgId}::uuid, ${randomUUIDv7()}::uuid, uid, 'manual', now(), now() from job
+              select ${orgId}::uuid, ${id}::uuid, uid, 'manual', now(), now() from job
               where ${inOrg(api, orgId)}
+              on conflict (org_id, id) do nothing
               returning ${columns(api)}
             ), audited as (${auditOf(api, orgId, actor, "made")})
             select made.*, pg_notify(${channel}, '') from made`)
-          return Option.fromUndefinedOr(row)
+          return row === undefined ? yield* run({ orgId, uid }, id) : Option.some(row)
         }),
         // Index: cron_run_listing.
         runs: Effect.fn("Crons.runs")(function* ({ orgId, uid }, limit, before) {
@@ -171,13 +183,7 @@ export class Crons extends Context.Service<
                 < (${before?.scheduledAt ?? null}::timestamptz, ${before?.id ?? null}::uuid))
             order by r.scheduled_at desc, r.id desc limit ${limit}::int`)
         }),
-        run: Effect.fn("Crons.run")(function* ({ orgId, uid }, id) {
-          const [row] = yield* repeatable(api<RunRecord>`
-            select ${columns(api)} from cron_run r
-            where r.org_id = ${orgId}::uuid and r.id = ${id}::uuid and r.cron_uid = ${uid}::uuid
-              and ${inOrg(api, orgId)}`)
-          return Option.fromUndefinedOr(row)
-        })
+        run
       })
     })
   )

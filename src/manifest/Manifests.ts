@@ -1,4 +1,5 @@
 /** Export, plan and apply: the pure parts of this folder, joined to the store. */
+import { isDeepStrictEqual } from "node:util"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
@@ -8,9 +9,11 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type { Role } from "#schemas/kind.ts"
 import type { Manifest } from "#schemas/manifest.ts"
+import type { Written } from "#src/store/changes.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Plans } from "#src/store/Plans.ts"
+import type { Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { toChanges } from "./carrying-out.ts"
@@ -69,31 +72,40 @@ export class Manifests extends Context.Service<
     readonly get: (orgId: string, orgSlug: string) => Effect.Effect<Manifest, StoreUnavailable>
     /** Reads a request's text up to the manifest in it, which may still have faults. */
     readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest | ReaderBusy>
-    /** Makes a plan, stores it, and changes nothing else. */
+    /** Makes a plan, stores it under `id`, and changes nothing else. */
     readonly plan: (
+      id: string,
       orgId: string,
       orgSlug: string,
       opened: Opened,
       request: PlanRequest
     ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
-    /** Carries a stored plan out, as it was reviewed, in one transaction. */
+    /**
+     * Carries a stored plan out, as it was reviewed, in one transaction. `again`: the same request may have done so
+     * before; what it then did is answered.
+     */
     readonly applyPlan: (
       orgId: string,
       planId: string,
       role: Role,
-      actor: Actor
+      actor: Actor,
+      again: boolean
     ) => Effect.Effect<
       AppliedView,
       UnknownPlan | Blocked | StalePlan | RoleTooLow | WriteError | StoreUnavailable
     >
-    /** Plans a document and carries that plan out at once. */
+    /**
+     * Plans a document and carries that plan out at once. A later try of the request answers what an earlier one did, as
+     * long as that is so still.
+     */
     readonly applyManifest: (
       orgId: string,
       orgSlug: string,
       opened: Opened,
       request: PlanRequest,
       role: Role,
-      actor: Actor
+      actor: Actor,
+      reservation: Reservation
     ) => Effect.Effect<
       AppliedView,
       InvalidManifest | Blocked | StalePlan | RoleTooLow | WriteError | StoreUnavailable
@@ -161,7 +173,8 @@ export class Manifests extends Context.Service<
         orgId: string,
         stored: StoredContent,
         role: Role,
-        actor: Actor
+        actor: Actor,
+        before: ReadonlyArray<Outcome> | undefined
       ) {
         if (stored.blockers.length > 0) return yield* new Blocked({ blockers: stored.blockers })
         const wanted = stored.changes.filter((change) => change.action !== "noop" && !isKept(change))
@@ -169,8 +182,8 @@ export class Manifests extends Context.Service<
         if (above.length > 0) {
           return yield* new RoleTooLow({ needed: "owner", addresses: above.map(({ address }) => address) })
         }
-        const steps = stored.steps.filter((step) => stored.prune || !step.prune)
-        const written = yield* resources.write(orgId, toChanges(steps), actor).pipe(
+        const steps = stepsOf(stored)
+        const write = resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
           Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
             Effect.flatMap(current(orgId), (now) => {
@@ -181,6 +194,7 @@ export class Manifests extends Context.Service<
             })
           )
         )
+        const written: ReadonlyArray<Outcome> = before ?? (yield* write)
         const addresses = new Map(steps.map((step): [string, string] => [step.uid, step.address]))
         const applied: AppliedView = {
           changes: wanted,
@@ -194,33 +208,55 @@ export class Manifests extends Context.Service<
         return applied
       })
 
+      const load = Effect.fnUntraced(function* (orgId: string, planId: string, again: boolean) {
+        const loaded = yield* plans.load(orgId, planId, again)
+        return Option.isNone(loaded)
+          ? undefined
+          : yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
+      })
+
       return Manifests.of({
         get: (orgId, orgSlug) =>
           Effect.map(current(orgId), (state) => exportManifest(orgSlug, state.current)),
         open,
-        plan: Effect.fn("Manifests.plan")(function* (orgId, orgSlug, opened, request) {
+        plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, prune: request.prune }
-          const stored = yield* plans.save(orgId, Redacted.make(JSON.stringify(content)))
+          const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
         }),
-        applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor) {
-          const loaded = yield* plans.load(orgId, planId)
-          if (Option.isNone(loaded)) return yield* new UnknownPlan({ planId })
-          const stored = yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
+        applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor, again) {
+          const stored = yield* load(orgId, planId, again)
+          if (stored === undefined) return yield* new UnknownPlan({ planId })
           const now = yield* current(orgId)
-          const moved = movedSince(stored.base, baseOf(now.current))
+          const before = again ? outcomeOf(stepsOf(stored), now.records) : undefined
+          const moved = before === undefined ? movedSince(stored.base, baseOf(now.current)) : []
           if (moved.length > 0) return yield* new StalePlan({ addresses: moved })
-          const applied = yield* carryOut(orgId, stored, role, actor)
+          const applied = yield* carryOut(orgId, stored, role, actor, before)
           yield* plans.consume(orgId, planId)
           return applied
         }),
-        applyManifest: Effect.fn("Manifests.applyManifest")(
-          function* (orgId, orgSlug, opened, request, role, actor) {
-            const made = yield* make(orgId, orgSlug, opened, request)
-            return yield* carryOut(orgId, { ...made.plan, prune: request.prune }, role, actor)
+        applyManifest: Effect.fn("Manifests.applyManifest")(function* (
+          orgId,
+          orgSlug,
+          opened,
+          request,
+          role,
+          actor,
+          { uid, keyed, again }
+        ) {
+          const earlier = again ? yield* load(orgId, uid, true) : undefined
+          if (earlier !== undefined) {
+            const before = outcomeOf(stepsOf(earlier), (yield* current(orgId)).records)
+            if (before !== undefined) return yield* carryOut(orgId, earlier, role, actor, before)
           }
-        )
+          const made = yield* make(orgId, orgSlug, opened, request)
+          const content: StoredContent = { ...made.plan, prune: request.prune }
+          // Kept for a later try. What is refused will be planned anew.
+          if (keyed && content.blockers.length === 0)
+            yield* plans.save(orgId, uid, Redacted.make(JSON.stringify(content)))
+          return yield* carryOut(orgId, content, role, actor, undefined)
+        })
       })
     })
   ).pipe(Layer.provide(Reader.layer))
@@ -234,6 +270,26 @@ const inTurns = Effect.fnUntraced(function* <A>(steps: Generator<void, A>) {
     yield* Effect.yieldNow
   }
 })
+
+const stepsOf = ({ steps, prune }: StoredContent) => steps.filter((step) => prune || !step.prune)
+
+type Outcome = Pick<Written, "uid" | "generation" | "revision">
+
+/** What the steps came to, if what they ask for is there. */
+const outcomeOf = (steps: ReadonlyArray<Step>, records: ReadonlyArray<ResourceRecord>) => {
+  const found = new Map(records.map((record) => [record.uid, record]))
+  const made: Array<Outcome> = []
+  for (const { action, uid, spec, generation } of steps) {
+    const record = found.get(uid)
+    const holds =
+      action === "delete"
+        ? record === undefined || record.deletionRequestedAt !== null
+        : record !== undefined && (action === "create" || isDeepStrictEqual(record.spec, spec ?? {}))
+    if (!holds) return undefined
+    made.push(record ?? { uid, generation: generation ?? 1, revision: "0" })
+  }
+  return made
+}
 
 /** What a conflict of that sort can have been about. */
 const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "RevisionConflict") =>

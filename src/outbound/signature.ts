@@ -39,6 +39,8 @@ export const signed = (
   }
 }
 
-/** 40 digits are 30 bytes of base64 as well. */
-export const newSigningSecret = (): Redacted.Redacted =>
-  Redacted.make(`${prefix}${randomBytes(20).toString("hex")}`)
+/** Random bytes that a signing secret is made of. 40 digits are 30 bytes of base64 as well. */
+export const signingSecretBytes = 20
+export const signingSecretOf = (random: Buffer): Redacted.Redacted =>
+  Redacted.make(`${prefix}${random.toString("hex")}`)
+export const newSigningSecret = (): Redacted.Redacted => signingSecretOf(randomBytes(signingSecretBytes))

@@ -1,5 +1,4 @@
 /** The messages of a queue as requests see them: publishing, counting, another chance, and throwing away. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -9,6 +8,7 @@ import { countedBacklog } from "#schemas/queue.ts"
 import { auditOf } from "#src/store/auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { newReservation, type Reservation, uidsOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import { QueueLimits } from "./limits.ts"
 
@@ -52,12 +52,16 @@ const allQueues = "00000000-0000-0000-0000-000000000000"
 export class Messages extends Context.Service<
   Messages,
   {
-    /** All of them or none, with the audit record. None comes back when the queue is gone. */
+    /**
+     * All of them or none, with the audit record. None comes back when the queue is gone. What was published under a
+     * reservation with a key within 24 hours is answered and not published again.
+     */
     readonly publish: (
       orgId: string,
       queueUid: string,
       messages: ReadonlyArray<NewMessage>,
-      actor: Actor
+      actor: Actor,
+      reservation?: Reservation
     ) => Effect.Effect<ReadonlyArray<Published>, StoreUnavailable | QueueFull>
     readonly stats: (orgId: string, queueUid: string) => Effect.Effect<QueueStats, StoreUnavailable>
     /**
@@ -125,7 +129,8 @@ export class Messages extends Context.Service<
         orgId: string,
         queueUid: string,
         messages: ReadonlyArray<NewMessage>,
-        actor: Actor
+        actor: Actor,
+        reservation: Reservation = newReservation(false)
       ) {
         // A key that comes twice in one request: the first counts here as well.
         const first = new Map<string, number>()
@@ -134,8 +139,9 @@ export class Messages extends Context.Service<
           if (!first.has(key)) first.set(key, index)
           return first.get(key) ?? index
         })
+        const ids = uidsOf(reservation, "messages", messages.length)
         const rows = messages.flatMap((message, index) =>
-          originals[index] === index ? [{ ...message, id: randomUUIDv7(), index }] : []
+          originals[index] === index ? [{ ...message, id: ids[index] ?? "", index }] : []
         )
         const keyed = rows.flatMap(({ id, key }) => (key === undefined ? [] : [{ id, key }]))
         const gate = inOrg(sql, orgId)
@@ -157,20 +163,41 @@ export class Messages extends Context.Service<
             join keyed on keyed.key = i.key where keyed.message_id <> i.id
           ),`
         const known = keyed.length > 0
+        // Keys of messages have no blanks.
+        const requestKey = `request ${reservation.uid}`
+        // The messages may be delivered and gone: that they were published is remembered for as long as keys are.
+        const once = sql`
+          request as (
+            insert into queue_key (org_id, queue_uid, key, message_id)
+            select ${orgId}::uuid, uid, ${requestKey}::text, ${reservation.uid}::uuid from room where ${gate}
+            on conflict (org_id, queue_uid, key) do nothing
+            returning 1
+          ),`
+        /** What an earlier try published. */
+        const before = sql<{ readonly id: string; readonly kept: string }>`
+          select i.id, coalesce(k.message_id, i.id) as kept
+          from unnest(${rows.map(({ id }) => id)}::uuid[], ${rows.map(({ key }) => key ?? null)}::text[]) as i(id, key)
+          left join queue_key k on k.org_id = ${orgId}::uuid and k.queue_uid = ${queueUid}::uuid and k.key = i.key
+          where ${gate} and exists (select from queue_key r
+            where r.org_id = ${orgId}::uuid and r.queue_uid = ${queueUid}::uuid and r.key = ${requestKey}::text)`
         const bytes = rows.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0)
         const now = yield* Clock.currentTimeMillis
         const publisher = [orgId, queueUid, actor.principal, actor.credential, actor.operation].join(" ")
         const audits = !publishers.has(publisher, now)
         // Not tried again when the answer is lost: without a key that would publish it twice.
-        const kept = yield* orUnavailable(sql<{ readonly id: string; readonly kept: string }>`
+        const published = yield* orUnavailable(sql<{ readonly id: string; readonly kept: string }>`
           with held as materialized (${held(orgId, queueUid)}),
-          live as materialized (
+          room as materialized (
             select r.uid from resource r where r.org_id = ${orgId}::uuid and r.uid = ${queueUid}::uuid and r.kind = 'Queue'
               and r.deletion_requested_at is null and r.deleted_at is null and ${gate}
               and (select "queueMessages" + ${rows.length}::int <= ${limits.queueMessages}::float8
                 and "queueBytes" + ${bytes}::float8 <= ${limits.queueBytes}::float8
                 and "orgMessages" + ${rows.length}::int <= ${limits.orgMessages}::float8
                 and "orgBytes" + ${bytes}::float8 <= ${limits.orgBytes}::float8 from held)
+          ),
+          ${reservation.keyed ? once : sql``}
+          live as materialized (
+            select uid from room ${reservation.keyed ? sql`where exists (select from request)` : sql``}
           ),
           ${known ? keys : sql``}
           input as materialized (
@@ -188,17 +215,18 @@ export class Messages extends Context.Service<
           woken as (select pg_notify('svc_queue', uid::text) from live)
           select i.id, ${known ? sql`coalesce((select b.message_id from before b where b.id = i.id), i.id)` : sql`i.id`} as kept
           from input i cross join woken`)
+        const kept = published.length === 0 && reservation.keyed ? yield* repeatable(before) : published
         if (kept.length === 0) {
           const full = yield* whyFull(orgId, queueUid, rows.length, bytes)
           return full === undefined ? [] : yield* full
         }
         if (audits) publishers.add(publisher, now)
         const byId = new Map(kept.map((row) => [row.id, row.kept]))
-        const published = new Map(
+        const byIndex = new Map(
           rows.map(({ id, index }) => [index, { id: byId.get(id) ?? id, duplicate: byId.get(id) !== id }])
         )
         return originals.map((original, index): Published => {
-          const { id, duplicate } = published.get(original) ?? { id: "", duplicate: true }
+          const { id, duplicate } = byIndex.get(original) ?? { id: "", duplicate: true }
           return { id, duplicate: duplicate || original !== index }
         })
       })

@@ -1,16 +1,16 @@
 /** API keys of an organization. The store keeps SHA-256 of the secret: 160 random bits need no slow hash. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { digestOf } from "#src/access/Access.ts"
-import { newApiKey } from "#src/access/bootstrap.ts"
+import { apiKeyBytes, apiKeyOf } from "#src/access/bootstrap.ts"
 import { auditOf } from "./auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable } from "./Db.ts"
 import { here } from "./departure.ts"
 import type { StoreUnavailable } from "./errors.ts"
+import { type Reservation, randomBytesOf } from "./Reservation.ts"
 import type { Actor } from "./records.ts"
 
 export interface ApiKey {
@@ -28,12 +28,16 @@ export class ApiKeys extends Context.Service<
   {
     /** Revoked ones too, oldest first. */
     readonly list: (orgId: string) => Effect.Effect<ReadonlyArray<ApiKey>, StoreUnavailable>
-    /** None: the organization is being deleted, or the caller is no admin of it any more. */
+    /**
+     * Answers the same key again if it was made under this reservation before. None: the organization is being deleted,
+     * or the caller is no admin of it any more.
+     */
     readonly create: (
       orgId: string,
       made: { readonly name: string; readonly role: "admin" | "member" },
       caller: string,
-      actor: Actor
+      actor: Actor,
+      reservation: Reservation
     ) => Effect.Effect<
       Option.Option<{ readonly id: string; readonly keyPrefix: string; readonly key: Redacted.Redacted }>,
       StoreUnavailable
@@ -57,9 +61,10 @@ export class ApiKeys extends Context.Service<
               created_at as "createdAt"
             from api_key where org_id = ${orgId}::uuid and ${inOrg(sql, orgId)} order by created_at, id`)
         }),
-        create: Effect.fn("ApiKeys.create")(function* (orgId, { name, role }, caller, actor) {
-          const key = newApiKey()
-          const [id, keyPrefix] = [randomUUIDv7(), `${key.slice(0, 8)}...`]
+        create: Effect.fn("ApiKeys.create")(function* (orgId, { name, role }, caller, actor, reservation) {
+          const { uid: id, keyed } = reservation
+          const key = apiKeyOf(randomBytesOf(reservation, "API key", apiKeyBytes))
+          const keyPrefix = `${key.slice(0, 8)}...`
           const rows = yield* orUnavailable(sql`
             with here as materialized (${here(sql, orgId)}),
             k as (
@@ -68,10 +73,14 @@ export class ApiKeys extends Context.Service<
                 ${role}::text, ${caller}::uuid
               from here where ${inOrg(sql, orgId)} and exists (select from member m
                 where m.org_id = ${orgId}::uuid and m.user_id = ${caller}::uuid and m.role in ('owner', 'admin'))
+              on conflict (org_id, id) do nothing
               returning id
             ), audited as (${auditOf(sql, orgId, actor, "k")})
             select id from k`)
-          return rows.length === 0 ? Option.none() : Option.some({ id, keyPrefix, key: Redacted.make(key) })
+          const before = sql`select id from api_key
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}`
+          const known = rows.length > 0 || !keyed ? rows : yield* repeatable(before)
+          return known.length === 0 ? Option.none() : Option.some({ id, keyPrefix, key: Redacted.make(key) })
         }),
         revoke: Effect.fn("ApiKeys.revoke")(function* (orgId, id, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly revokedAt: Date }>`

@@ -1,6 +1,7 @@
 /**
- * Answers that are given again: the first answer to a request with an `Idempotency-Key` is kept for 24 hours,
- * sealed (it may hold a secret that is shown once), and replayed byte for byte.
+ * Requests with an `Idempotency-Key`. The first try reserves the id of what it makes and a seed for its secrets, and
+ * every later try of the same request has the same. The answer of a request that took effect is kept for 24 hours and
+ * given again byte for byte. Both are sealed: they hold secrets that are shown once.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -10,6 +11,7 @@ import * as Schema from "effect/Schema"
 import { Db, inOrg, repeatable } from "./Db.ts"
 import { StoreUnavailable } from "./errors.ts"
 import { KeyRing } from "./KeyRing.ts"
+import { newReservation, type Reservation } from "./Reservation.ts"
 
 export interface IdempotencyRef {
   readonly orgId: string
@@ -34,23 +36,28 @@ export const Answer = Schema.Struct({
 export type Answer = typeof Answer.Type
 
 export type Begun =
-  | { readonly _tag: "First" }
+  | { readonly _tag: "Try"; readonly reservation: Reservation }
   | { readonly _tag: "Replay"; readonly answer: Answer }
   | { readonly _tag: "InFlight" }
   | { readonly _tag: "OtherRequest" }
 
-/** A first request that has not answered after this many seconds died; another may take its place. */
-const takeOverAfter = 120
+/** A try that has not ended after this many seconds died; another may take its place. */
+const leaseSeconds = 120
 
 const AnswerText = Schema.fromJsonString(Answer)
+const ReservationText = Schema.fromJsonString(Schema.Struct({ uid: Schema.String, seed: Schema.String }))
 
 export class Idempotency extends Context.Service<
   Idempotency,
   {
+    /** Takes the key for a try, unless another try is running or the request is answered. */
     readonly begin: (ref: IdempotencyRef, digest: Buffer) => Effect.Effect<Begun, StoreUnavailable>
+    /** Keeps the answer of a request that took effect. */
     readonly finish: (ref: IdempotencyRef, answer: Answer) => Effect.Effect<void, StoreUnavailable>
-    /** Forgets a request that did not come to an answer worth keeping. */
-    readonly forget: (ref: IdempotencyRef) => Effect.Effect<void, StoreUnavailable>
+    /** The try changed nothing. Unless an earlier one may have, the key is free for any request. */
+    readonly refuse: (ref: IdempotencyRef) => Effect.Effect<void, StoreUnavailable>
+    /** The try may have taken effect: the next one, of the same request only, has its reservation. */
+    readonly fail: (ref: IdempotencyRef) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/store/Idempotency") {
   static readonly layer = Layer.effect(
@@ -58,52 +65,84 @@ export class Idempotency extends Context.Service<
     Effect.gen(function* () {
       const { api: sql } = yield* Db
       const ring = yield* KeyRing
+
+      const open = (ref: IdempotencyRef, sealed: { readonly key_id: string; readonly sealed: Uint8Array }) =>
+        Effect.mapBoth(ring.open(idempotencyPlace(ref), { keyId: sealed.key_id, bytes: sealed.sealed }), {
+          onSuccess: Redacted.value,
+          onFailure: (error) => new StoreUnavailable({ message: error.message, cause: error })
+        })
+
       return Idempotency.of({
         begin: Effect.fnUntraced(function* (ref, digest) {
+          const fresh = newReservation(true)
+          const text = JSON.stringify({ uid: fresh.uid, seed: Redacted.value(fresh.seed) })
+          const { keyId, bytes } = ring.seal(idempotencyPlace(ref), Redacted.make(text))
+          const known = sql`i.created_at >= now() - interval '24 hours'`
+          // Whose reservation goes on.
+          const same = sql`${known} and i.status is null and i.sealed is not null and i.request_digest = excluded.request_digest`
           const [row] = yield* repeatable(sql<{
-            readonly first: boolean
+            readonly mine: boolean
             readonly same: boolean
+            readonly answered: boolean
             readonly key_id: string | null
             readonly sealed: Uint8Array | null
           }>`
             with begun as (
-              insert into idempotency as i (org_id, credential, key, request_digest)
-              select ${ref.orgId}::uuid, ${ref.credential}, ${ref.key}, ${digest} where ${inOrg(sql, ref.orgId)}
+              insert into idempotency as i (org_id, credential, key, request_digest, key_id, sealed)
+              select ${ref.orgId}::uuid, ${ref.credential}, ${ref.key}, ${digest}, ${keyId}::text, ${bytes}::bytea
+              where ${inOrg(sql, ref.orgId)}
               on conflict (org_id, credential, key) do update set
-                request_digest = excluded.request_digest, created_at = now(), status = null, sealed = null, key_id = null
-              where i.created_at < now() - interval '24 hours'
-                or i.status is null and i.created_at < now() - ${takeOverAfter}::int * interval '1 second'
-              returning true as first
+                doubtful = ${same} and i.outcome is distinct from 'refused',
+                key_id = case when ${same} then i.key_id else excluded.key_id end,
+                sealed = case when ${same} then i.sealed else excluded.sealed end,
+                request_digest = excluded.request_digest, created_at = now(), status = null, outcome = null
+              where not (${known}) or i.outcome = 'refused'
+                or i.status is null and i.request_digest = excluded.request_digest
+                  and (i.outcome = 'failed' or i.created_at < now() - ${leaseSeconds}::int * interval '1 second')
+              returning key_id, sealed
             )
-            select true as first, true as same, null::text as key_id, null::bytea as sealed from begun
+            select true as mine, true as same, false as answered, key_id, sealed from begun
             union all
-            select false, request_digest = ${digest}, key_id, sealed from idempotency
+            select false, request_digest = ${digest}, status is not null, key_id, sealed from idempotency
             where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}
               and not exists (select from begun) and ${inOrg(sql, ref.orgId)}`)
           // A row that another statement is inserting right now is not visible yet: it is in flight.
           if (row === undefined) return { _tag: "InFlight" }
-          if (row.first) return { _tag: "First" }
           if (!row.same) return { _tag: "OtherRequest" }
           if (row.sealed === null || row.key_id === null) return { _tag: "InFlight" }
-          const opened = yield* Effect.mapError(
-            ring.open(idempotencyPlace(ref), { keyId: row.key_id, bytes: row.sealed }),
-            (error) => new StoreUnavailable({ message: error.message, cause: error })
-          )
-          const answer = yield* Effect.orDie(Schema.decodeUnknownEffect(AnswerText)(Redacted.value(opened)))
-          return { _tag: "Replay", answer }
+          // Taken now, or by this statement when it ran first and its answer was lost.
+          if (Buffer.compare(row.sealed, bytes) === 0) return { _tag: "Try", reservation: fresh }
+          if (row.mine) {
+            const opened = yield* open(ref, { key_id: row.key_id, sealed: row.sealed })
+            const { uid, seed } = yield* Effect.orDie(Schema.decodeUnknownEffect(ReservationText)(opened))
+            return { _tag: "Try", reservation: { uid, seed: Redacted.make(seed), keyed: true, again: true } }
+          }
+          if (!row.answered) return { _tag: "InFlight" }
+          const opened = yield* open(ref, { key_id: row.key_id, sealed: row.sealed })
+          return {
+            _tag: "Replay",
+            answer: yield* Effect.orDie(Schema.decodeUnknownEffect(AnswerText)(opened))
+          }
         }),
         finish: Effect.fnUntraced(function* (ref, answer) {
           const text = yield* Effect.orDie(Schema.encodeEffect(AnswerText)(answer))
           const { keyId, bytes } = ring.seal(idempotencyPlace(ref), Redacted.make(text))
           yield* repeatable(sql`
-            update idempotency set status = ${answer.status}::int, key_id = ${keyId}, sealed = ${bytes}
+            update idempotency set status = ${answer.status}::int, key_id = ${keyId}, sealed = ${bytes}, outcome = null
             where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}
               and status is null and ${inOrg(sql, ref.orgId)}`)
         }),
-        forget: Effect.fnUntraced(function* (ref) {
+        refuse: Effect.fnUntraced(function* (ref) {
           yield* repeatable(sql`
-            delete from idempotency where org_id = ${ref.orgId}::uuid and credential = ${ref.credential}
-              and key = ${ref.key} and status is null and ${inOrg(sql, ref.orgId)}`)
+            update idempotency set outcome = case when doubtful then 'failed' else 'refused' end
+            where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}
+              and status is null and ${inOrg(sql, ref.orgId)}`)
+        }),
+        fail: Effect.fnUntraced(function* (ref) {
+          yield* repeatable(sql`
+            update idempotency set outcome = 'failed'
+            where org_id = ${ref.orgId}::uuid and credential = ${ref.credential} and key = ${ref.key}
+              and status is null and ${inOrg(sql, ref.orgId)}`)
         })
       })
     })

@@ -1,5 +1,5 @@
 /** Invitations: seven days, one use, bound to an e-mail address. The store keeps a digest of the token only. */
-import { randomBytes, randomUUIDv7 } from "node:crypto"
+import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -12,6 +12,7 @@ import { auditOf } from "./auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import { here } from "./departure.ts"
 import type { StoreUnavailable } from "./errors.ts"
+import { type Reservation, randomBytesOf } from "./Reservation.ts"
 import type { Actor } from "./records.ts"
 
 export interface Invitation {
@@ -54,21 +55,25 @@ export class Invitations extends Context.Service<
     readonly list: (orgId: string) => Effect.Effect<ReadonlyArray<Invitation>, StoreUnavailable>
     /**
      * Stores the invitation together with its mail. None: the address belongs to a member. An open invitation for the
-     * address is renewed, and its first token dies.
+     * address is renewed, and its first token dies. What was made under the same reservation before is answered, and
+     * mailed once.
      */
     readonly create: (
       orgId: string,
       invited: { readonly email: string; readonly role: "admin" | "member" },
       caller: string,
       actor: Actor,
+      reservation: Reservation,
       write: (invited: Invited) => Omit<Letter, "to" | "orgId" | "usefulSeconds">
     ) => Effect.Effect<Option.Option<Invitation>, StoreUnavailable>
     /** Repeating it changes nothing. Accepted ones cannot be taken back: false. */
     readonly revoke: (orgId: string, id: string, actor: Actor) => Effect.Effect<boolean, StoreUnavailable>
+    /** `again`: the same request may have accepted it before. */
     readonly accept: (
       token: string,
       userId: string,
-      actor: Actor
+      actor: Actor,
+      again: boolean
     ) => Effect.Effect<Joined | Declined, StoreUnavailable>
   }
 >()("svc/store/Invitations") {
@@ -116,14 +121,30 @@ export class Invitations extends Context.Service<
               and i.expires_at > now() and ${inOrg(sql, orgId)}
             order by i.created_at, i.id`)
         }),
-        create: Effect.fn("Invitations.create")(function* (orgId, { email, role }, caller, actor, write) {
+        create: Effect.fn("Invitations.create")(function* (
+          orgId,
+          { email, role },
+          caller,
+          actor,
+          reservation,
+          write
+        ) {
           const gate = inOrg(sql, orgId)
+          const token = `svci_${randomBytesOf(reservation, "invitation", 32).toString("hex")}`
+          if (reservation.again) {
+            const [before] = yield* repeatable(sql<Invitation>`
+              select i.id, i.email, i.role, i.expires_at as "expiresAt", case when i.accepted_at is not null then 'accepted'
+                when i.revoked_at is not null then 'revoked' else 'pending' end as status
+              from invitation i
+              where i.org_id = ${orgId}::uuid and ${gate}
+                and (i.digest = ${digestOf(token)}::bytea or i.id = ${reservation.uid}::uuid)`)
+            if (before !== undefined) return Option.some(before)
+          }
           const [about] = yield* repeatable(sql<{ readonly organization: string; readonly inviter: string }>`
             select o.name as organization, m.name as inviter
             from organization o join svc_members() m on m.user_id = ${caller}::uuid
             where o.id = ${orgId}::uuid and ${gate}`)
           if (about === undefined) return Option.none()
-          const token = `svci_${randomBytes(32).toString("hex")}`
           const letter = mail.prepare({
             ...write({ ...about, token: Redacted.make(token), days: lifetimeDays }),
             to: email,
@@ -134,7 +155,7 @@ export class Invitations extends Context.Service<
             with here as materialized (${here(sql, orgId)}),
             i as (
               insert into invitation (org_id, id, email, role, digest, invited_by, expires_at)
-              select ${orgId}::uuid, ${randomUUIDv7()}::uuid, ${email}::text, ${role}::text, ${digestOf(token)}::bytea,
+              select ${orgId}::uuid, ${reservation.uid}::uuid, ${email}::text, ${role}::text, ${digestOf(token)}::bytea,
                 ${caller}::uuid, now() + ${lifetimeDays}::int * interval '1 day'
               from here where ${gate}
                 and not exists (select from svc_members() m where lower(normalize(m.email, nfkc)) = ${email}::text)
@@ -157,11 +178,20 @@ export class Invitations extends Context.Service<
             select id from i`)
           return rows.length > 0
         }),
-        accept: Effect.fn("Invitations.accept")(function* (token, userId, actor) {
+        accept: Effect.fn("Invitations.accept")(function* (token, userId, actor, again) {
           if (!tokenForm.test(token)) return "unknown"
           const [found] = yield* find(token, userId)
           if (found === undefined) return "unknown"
           if (!found.meant) return "not_meant"
+          if (found.status === "accepted" && again) {
+            const [before] = yield* repeatable(sql<Joined>`
+              select o.id, o.name, o.slug, m.role
+              from invitation i join organization o on o.id = i.org_id
+              join member m on m.org_id = i.org_id and m.user_id = i.accepted_by
+              where i.org_id = ${found.orgId}::uuid and i.id = ${found.id}::uuid and i.accepted_by = ${userId}::uuid
+                and ${inOrg(sql, found.orgId)}`)
+            return before ?? found.status
+          }
           if (found.status !== "pending") return found.status
           const [joined] = yield* join(found.orgId, found.id, userId, actor)
           if (joined !== undefined) return joined

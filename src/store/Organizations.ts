@@ -8,7 +8,7 @@ import * as SqlError from "effect/sql/SqlError"
 import { auditOf } from "./auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "./Db.ts"
 import { leave } from "./departure.ts"
-import { NameTaken, type StoreUnavailable } from "./errors.ts"
+import { NameTaken, Refused, type StoreUnavailable } from "./errors.ts"
 import type { Actor } from "./records.ts"
 
 export type BillingStatus = "unpaid" | "active" | "past_due" | "canceled"
@@ -37,12 +37,17 @@ export class Organizations extends Context.Service<
   {
     readonly ofUser: (userId: string) => Effect.Effect<ReadonlyArray<Organization>, StoreUnavailable>
     readonly get: (orgId: string) => Effect.Effect<Option.Option<Organization>, StoreUnavailable>
-    /** A team organization with its first owner. */
+    /** A team organization with its first owner. Refused if it was made before. */
     readonly create: (
-      made: { readonly name: string; readonly slug: string; readonly billingStatus: BillingStatus },
+      made: {
+        readonly id: string
+        readonly name: string
+        readonly slug: string
+        readonly billingStatus: BillingStatus
+      },
       owner: string,
       actor: Actor
-    ) => Effect.Effect<Organization, NameTaken | StoreUnavailable>
+    ) => Effect.Effect<Organization, NameTaken | Refused | StoreUnavailable>
     /** None: it is gone, or not of the expected revision. */
     readonly update: (
       orgId: string,
@@ -74,8 +79,11 @@ export class Organizations extends Context.Service<
             where o.id = ${orgId}::uuid and o.deletion_requested_at is null and ${inOrg(sql, orgId)}`)
           return Option.fromUndefinedOr(row)
         }),
-        create: Effect.fn("Organizations.create")(function* ({ name, slug, billingStatus }, owner, actor) {
-          const orgId = randomUUIDv7()
+        create: Effect.fn("Organizations.create")(function* (
+          { id: orgId, name, slug, billingStatus },
+          owner,
+          actor
+        ) {
           const rows = yield* slugFree(
             slug,
             sql<Organization>`
@@ -83,6 +91,7 @@ export class Organizations extends Context.Service<
                 insert into organization (id, name, slug, is_personal, billing_status)
                 select ${orgId}::uuid, ${name}::text, ${slug}::text, false, ${billingStatus}::text
                 where ${inOrg(sql, orgId)}
+                on conflict (id) do nothing
                 returning *
               ), owner as (
                 insert into member (org_id, id, user_id, role)
@@ -90,7 +99,13 @@ export class Organizations extends Context.Service<
               ), audited as (${auditOf(sql, orgId, actor, "o")})
               select ${columns(sql)} from o`
           )
-          return rows[0] ?? (yield* Effect.die(new Error("an insertion answered no row")))
+          return (
+            rows[0] ??
+            (yield* new Refused({
+              code: "deleted_since",
+              message: "An earlier try of this request created it, and you left or deleted it since"
+            }))
+          )
         }),
         update: Effect.fn("Organizations.update")(function* (orgId, change, actor) {
           const [row] = yield* slugFree(

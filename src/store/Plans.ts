@@ -1,5 +1,4 @@
 /** Plans as they were made, kept for 24 hours. They hold the secrets of the manifest, so they are sealed. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -21,11 +20,17 @@ export interface StoredPlan {
 export class Plans extends Context.Service<
   Plans,
   {
-    readonly save: (orgId: string, content: Redacted.Redacted) => Effect.Effect<StoredPlan, StoreUnavailable>
-    /** None: there is no such plan, it has expired, or it was applied. */
+    /** A plan that was saved with this `id` before, and not applied, gives way. */
+    readonly save: (
+      orgId: string,
+      id: string,
+      content: Redacted.Redacted
+    ) => Effect.Effect<StoredPlan, StoreUnavailable>
+    /** None: there is no such plan, it has expired, or it was applied and `applied` ones are not asked for. */
     readonly load: (
       orgId: string,
-      id: string
+      id: string,
+      applied: boolean
     ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
     /** Marks it as applied. False: somebody else was first. */
     readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
@@ -37,23 +42,25 @@ export class Plans extends Context.Service<
       const { api: sql } = yield* Db
       const ring = yield* KeyRing
       return Plans.of({
-        save: Effect.fn("Plans.save")(function* (orgId, content) {
-          const id = randomUUIDv7()
+        save: Effect.fn("Plans.save")(function* (orgId, id, content) {
           const { keyId, bytes } = ring.seal(planPlace(orgId, id), content)
           const [row] = yield* repeatable(sql<StoredPlan>`
             insert into plan (org_id, id, expires_at, key_id, sealed)
             select ${orgId}::uuid, ${id}::uuid, now() + interval '24 hours', ${keyId}, ${bytes}
             where ${inOrg(sql, orgId)}
-            on conflict (org_id, id) do nothing
+            on conflict (org_id, id) do update set created_at = excluded.created_at, expires_at = excluded.expires_at,
+              key_id = excluded.key_id, sealed = excluded.sealed
+              where plan.applied_at is null
             returning id, created_at as "createdAt", expires_at as "expiresAt"`)
           if (row === undefined)
             return yield* new StoreUnavailable({ message: "The plan could not be stored" })
           return row
         }),
-        load: Effect.fn("Plans.load")(function* (orgId, id) {
+        load: Effect.fn("Plans.load")(function* (orgId, id, applied) {
           const [row] = yield* repeatable(sql<{ readonly key_id: string; readonly sealed: Uint8Array }>`
             select key_id, sealed from plan
-            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now() and applied_at is null
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now()
+              and (${applied}::boolean or applied_at is null)
               and ${inOrg(sql, orgId)}`)
           if (row === undefined) return Option.none()
           const opened = ring.open(planPlace(orgId, id), { keyId: row.key_id, bytes: row.sealed })

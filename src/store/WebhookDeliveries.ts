@@ -1,5 +1,4 @@
 /** What was sent to an endpoint and what became of it, for those who look; and sending it again. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -51,17 +50,22 @@ export class WebhookDeliveries extends Context.Service<
       limit: number,
       before?: string
     ) => Effect.Effect<ReadonlyArray<Delivery>, StoreUnavailable>
-    /** An event that tells of nothing, to this endpoint alone. Refused where the endpoint is disabled. */
+    /**
+     * An event that tells of nothing, to this endpoint alone. `id` is that of the new delivery; one that was made before
+     * is answered as it is. Refused where the endpoint is disabled.
+     */
     readonly test: (
       orgId: string,
       webhookId: string,
+      id: string,
       actor: Actor
     ) => Effect.Effect<Delivery, Refused | StoreUnavailable>
-    /** The event of that delivery, as a new one. None: the endpoint has no such delivery. */
+    /** The event of that delivery, as a new one with this `id`, or as it was made before. None: the endpoint has no such delivery. */
     readonly redeliver: (
       orgId: string,
       webhookId: string,
       deliveryId: string,
+      id: string,
       actor: Actor
     ) => Effect.Effect<Option.Option<Delivery>, Refused | StoreUnavailable>
   }
@@ -82,6 +86,16 @@ export class WebhookDeliveries extends Context.Service<
         message: "The endpoint is disabled, and nothing is sent to it; enable it first"
       })
 
+      /** Why nothing was made: it was before, or the endpoint is disabled. */
+      const madeBefore = Effect.fnUntraced(function* (orgId: string, webhookId: string, id: string) {
+        const [row] = yield* repeatable(sql<Row>`
+          select ${columns(sql)}
+          from webhook_delivery d join webhook_event e on e.org_id = d.org_id and e.id = d.event_id
+          where d.org_id = ${orgId}::uuid and d.webhook_id = ${webhookId}::uuid and d.id = ${id}::uuid
+            and ${inOrg(sql, orgId)}`)
+        return row === undefined ? yield* disabled : yield* deliveryOf(row)
+      })
+
       return WebhookDeliveries.of({
         // Index: webhook_delivery_list.
         list: Effect.fn("WebhookDeliveries.list")(function* (orgId, webhookId, filter, limit, before) {
@@ -96,39 +110,46 @@ export class WebhookDeliveries extends Context.Service<
             order by d.seq desc limit ${limit}::int`)
           return yield* Effect.forEach(rows, deliveryOf)
         }),
-        test: Effect.fn("WebhookDeliveries.test")(function* (orgId, webhookId, actor) {
+        test: Effect.fn("WebhookDeliveries.test")(function* (orgId, webhookId, id, actor) {
           const gate = inOrg(sql, orgId)
           const [row] = yield* orUnavailable(sql<Row>`
             with target as materialized (${enabled(orgId, webhookId)}),
             e as (
               insert into webhook_event (org_id, id, type, data)
-              select ${orgId}::uuid, ${randomUUIDv7()}::uuid, ${testType}::text, '{}'::jsonb from target where ${gate}
+              select ${orgId}::uuid, ${id}::uuid, ${testType}::text, '{}'::jsonb from target where ${gate}
+              on conflict (org_id, id) do nothing
               returning *
             ), d as (
-              insert into webhook_delivery (org_id, webhook_id, event_id)
-              select ${orgId}::uuid, t.id, e.id from target t cross join e where ${gate}
+              insert into webhook_delivery (org_id, id, webhook_id, event_id)
+              select ${orgId}::uuid, ${id}::uuid, t.id, e.id from target t cross join e where ${gate}
               returning *
-            ), audited as (${auditOf(sql, orgId, actor, "target")})
+            ), told as (select webhook_id as id from d),
+            audited as (${auditOf(sql, orgId, actor, "told")})
             select ${columns(sql)} from d cross join e`)
-          return row === undefined ? yield* disabled : yield* deliveryOf(row)
+          return row === undefined ? yield* madeBefore(orgId, webhookId, id) : yield* deliveryOf(row)
         }),
-        redeliver: Effect.fn("WebhookDeliveries.redeliver")(function* (orgId, webhookId, deliveryId, actor) {
-          const gate = inOrg(sql, orgId)
-          const [found] = yield* repeatable(sql<{ readonly event: string }>`
+        redeliver: Effect.fn("WebhookDeliveries.redeliver")(
+          function* (orgId, webhookId, deliveryId, id, actor) {
+            const gate = inOrg(sql, orgId)
+            const [found] = yield* repeatable(sql<{ readonly event: string }>`
             select event_id as event from webhook_delivery
             where org_id = ${orgId}::uuid and id = ${deliveryId}::uuid and webhook_id = ${webhookId}::uuid and ${gate}`)
-          if (found === undefined) return Option.none()
-          const [row] = yield* orUnavailable(sql<Row>`
+            if (found === undefined) return Option.none()
+            const [row] = yield* orUnavailable(sql<Row>`
             with target as materialized (${enabled(orgId, webhookId)}),
             d as (
-              insert into webhook_delivery (org_id, webhook_id, event_id)
-              select ${orgId}::uuid, t.id, ${found.event}::uuid from target t where ${gate}
+              insert into webhook_delivery (org_id, id, webhook_id, event_id)
+              select ${orgId}::uuid, ${id}::uuid, t.id, ${found.event}::uuid from target t where ${gate}
+              on conflict (org_id, id) do nothing
               returning *
-            ), audited as (${auditOf(sql, orgId, actor, "target")})
+            ), told as (select webhook_id as id from d),
+            audited as (${auditOf(sql, orgId, actor, "told")})
             select ${columns(sql)} from d join webhook_event e on e.org_id = d.org_id and e.id = d.event_id
             where ${gate}`)
-          return row === undefined ? yield* disabled : Option.some(yield* deliveryOf(row))
-        })
+            const delivery = row === undefined ? madeBefore(orgId, webhookId, id) : deliveryOf(row)
+            return Option.some(yield* delivery)
+          }
+        )
       })
     })
   )

@@ -1,19 +1,19 @@
 /** The endpoints of an organization's webhooks. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
+import * as Redacted from "effect/Redacted"
 import * as SqlError from "effect/sql/SqlError"
-import { newSigningSecret } from "#src/outbound/signature.ts"
+import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
 import type { EventType } from "#src/webhooks/event-types.ts"
 import { openSecrets, sealSecrets } from "#src/webhooks/secrets.ts"
 import { auditOf } from "./auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "./Db.ts"
 import { here } from "./departure.ts"
 import { NameTaken, Refused, StoreUnavailable } from "./errors.ts"
-import { KeyRing } from "./KeyRing.ts"
+import { KeyRing, type Sealed } from "./KeyRing.ts"
+import { type Reservation, randomBytesOf } from "./Reservation.ts"
 import type { Actor } from "./records.ts"
 
 export interface Webhook {
@@ -45,10 +45,12 @@ export class Webhooks extends Context.Service<
   {
     /** Oldest first. */
     readonly list: (orgId: string) => Effect.Effect<ReadonlyArray<Webhook>, StoreUnavailable>
+    /** Answers the endpoint, and the secret that it has now, if it was made under this reservation before. */
     readonly create: (
       orgId: string,
       made: { readonly url: string; readonly events: ReadonlyArray<EventType> },
-      actor: Actor
+      actor: Actor,
+      reservation: Reservation
     ) => Effect.Effect<
       { readonly webhook: Webhook; readonly secret: Redacted.Redacted },
       NameTaken | Refused | StoreUnavailable
@@ -67,7 +69,8 @@ export class Webhooks extends Context.Service<
       orgId: string,
       id: string,
       overlapSeconds: number,
-      actor: Actor
+      actor: Actor,
+      reservation: Reservation
     ) => Effect.Effect<Option.Option<Rotated>, Refused | StoreUnavailable>
   }
 >()("svc/store/Webhooks") {
@@ -77,14 +80,32 @@ export class Webhooks extends Context.Service<
       const { api: sql } = yield* Db
       const ring = yield* KeyRing
 
+      /** An endpoint with its secret. */
+      const known = Effect.fnUntraced(function* (orgId: string, id: string) {
+        const [row] = yield* repeatable(sql<
+          Webhook & { readonly key_id: string; readonly sealed: Uint8Array }
+        >`
+          select ${columns(sql)}, key_id, sealed from webhook
+          where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}`)
+        if (row === undefined) return undefined
+        const { key_id: keyId, sealed: bytes, ...webhook } = row
+        const [secret] = yield* opened(orgId, id, { keyId, bytes })
+        return secret === undefined ? undefined : { webhook, secret }
+      })
+      const opened = (orgId: string, id: string, sealed: Sealed) =>
+        Effect.mapError(
+          openSecrets(ring, orgId, id, sealed),
+          (error) => new StoreUnavailable({ message: error.message, cause: error })
+        )
+
       return Webhooks.of({
         list: Effect.fn("Webhooks.list")(function* (orgId) {
           return yield* repeatable(sql<Webhook>`
             select ${columns(sql)} from webhook w
             where org_id = ${orgId}::uuid and ${inOrg(sql, orgId)} order by created_at, id`)
         }),
-        create: Effect.fn("Webhooks.create")(function* (orgId, { url, events }, actor) {
-          const [id, secret] = [randomUUIDv7(), newSigningSecret()]
+        create: Effect.fn("Webhooks.create")(function* (orgId, { url, events }, actor, reservation) {
+          const [id, secret] = [reservation.uid, secretOf(reservation)]
           const { keyId, bytes } = sealSecrets(ring, orgId, id, [secret])
           const gate = inOrg(sql, orgId)
           const [webhook] = yield* sql<Webhook>`
@@ -94,9 +115,12 @@ export class Webhooks extends Context.Service<
               select ${orgId}::uuid, ${id}::uuid, ${url}::text, ${typesOf(sql, events)}, ${keyId}::text, ${bytes}::bytea
               from here
               where ${gate} and (select count(*) from webhook o where o.org_id = ${orgId}::uuid) < ${most}::int
+              on conflict (org_id, id) do nothing
               returning *
             ), audited as (${auditOf(sql, orgId, actor, "w")})
             select ${columns(sql)} from w`.pipe(urlTaken(url), orUnavailable)
+          const before = webhook === undefined && reservation.keyed ? yield* known(orgId, id) : undefined
+          if (before !== undefined) return before
           if (webhook === undefined) {
             return yield* new Refused({
               code: "too_many_webhooks",
@@ -140,20 +164,26 @@ export class Webhooks extends Context.Service<
             select id from w`)
           return rows.length > 0
         }),
-        rotate: Effect.fn("Webhooks.rotate")(function* (orgId, id, overlapSeconds, actor) {
+        rotate: Effect.fn("Webhooks.rotate")(function* (orgId, id, overlapSeconds, actor, reservation) {
           const [row] = yield* repeatable(sql<{
             readonly version: number
             readonly key_id: string
             readonly sealed: Uint8Array
+            readonly previousUntil: Date | null
           }>`
-            select secret_version as version, key_id, sealed from webhook
+            select secret_version as version, key_id, sealed, previous_until as "previousUntil" from webhook
             where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}`)
           if (row === undefined) return Option.none()
-          const [current] = yield* Effect.mapError(
-            openSecrets(ring, orgId, id, { keyId: row.key_id, bytes: row.sealed }),
-            (error) => new StoreUnavailable({ message: error.message, cause: error })
+          const [current] = yield* opened(orgId, id, { keyId: row.key_id, bytes: row.sealed })
+          const secret = secretOf(reservation)
+          const { previousUntil } = row
+          // Once more, and it would take the place of the one that it replaced.
+          if (
+            current !== undefined &&
+            Redacted.value(current) === Redacted.value(secret) &&
+            previousUntil !== null
           )
-          const secret = newSigningSecret()
+            return Option.some({ secret, previousUntil })
           const kept = current === undefined || overlapSeconds === 0 ? [] : [current]
           const { keyId, bytes } = sealSecrets(ring, orgId, id, [secret, ...kept])
           const [rotated] = yield* orUnavailable(sql<{ readonly previousUntil: Date }>`
@@ -179,6 +209,9 @@ export class Webhooks extends Context.Service<
     })
   )
 }
+
+const secretOf = (reservation: Reservation) =>
+  signingSecretOf(randomBytesOf(reservation, "signing secret", signingSecretBytes))
 
 const columns = (sql: Sql) =>
   sql.literal(`id, url, events, created_at as "createdAt", failing_since as "failingSince",

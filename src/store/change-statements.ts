@@ -57,6 +57,8 @@ export const creation = (writing: Writing, changes: ReadonlyArray<CreateChange>)
       where ${gate} and (i.parent_uid is null or i.parent_uid in (select uid from parents)
         or i.parent_uid in (select uid from input))
       order by i.ord
+      -- An earlier try of the same request may have made it.
+      on conflict (org_id, uid) do nothing
       returning uid, kind, generation, revision, created_at, updated_at
     ),
     queued as (

@@ -58,7 +58,7 @@ export interface Written {
   readonly updatedAt: Date
 }
 
-/** All of `changes` or none of them. */
+/** All of `changes` or none of them. What was created before under the same uid is left as it is. */
 export const writeChanges = Effect.fn("writeChanges")(function* (
   sql: Sql,
   ring: KeyRing["Service"],
@@ -87,11 +87,11 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
       changes.filter((change) => change.action === "update"),
       update
     )
-    const created = yield* run(
-      changes.filter((change) => change.action === "create"),
-      creation
-    )
-    const written = new Map([...deleted, ...updated, ...created].map((row) => [row.uid, row]))
+    const creations = changes.filter((change) => change.action === "create")
+    const created = creations.length === 0 ? [] : yield* creation(writing, creations)
+    const before =
+      created.length === creations.length ? [] : yield* createdBefore(sql, orgId, creations, created)
+    const written = new Map([...deleted, ...updated, ...created, ...before].map((row) => [row.uid, row]))
     return changes.flatMap((change) => written.get(change.uid) ?? [])
   })
   return yield* (changes.length === 1 ? once : transaction(sql, once)).pipe(
@@ -124,6 +124,30 @@ const nameTaken = (changes: ReadonlyArray<Change>, constraint: string) => {
         : `${names.length === 1 ? `${names[0]} exists already` : "One of the names exists already"}; choose another name`
   })
 }
+
+/** What an earlier try of the same request created, or two tries at once. */
+const createdBefore = Effect.fnUntraced(function* (
+  sql: Sql,
+  orgId: string,
+  changes: ReadonlyArray<CreateChange>,
+  created: ReadonlyArray<Written>
+) {
+  const done = new Set(created.map((row) => row.uid))
+  const missed = changes.flatMap(({ uid }) => (done.has(uid) ? [] : [uid]))
+  const rows = yield* sql<Written & { readonly deleted: boolean }>`
+    select uid, generation, revision::text as revision, created_at as "createdAt", updated_at as "updatedAt",
+      deleted_at is not null as deleted
+    from resource where org_id = ${orgId}::uuid and uid = any(${missed}::uuid[]) and ${inOrg(sql, orgId)}`
+  if (rows.length < missed.length) return yield* explain(sql, orgId, changes, [...created, ...rows])
+  if (rows.some(({ deleted }) => deleted)) {
+    return yield* new Refused({
+      code: "deleted_since",
+      message:
+        "An earlier try of this request created it, and it was deleted since; use a new idempotency key"
+    })
+  }
+  return rows
+})
 
 /** Finds out why some change did not match. In a transaction this failure takes the others back with it. */
 const explain = Effect.fnUntraced(function* (

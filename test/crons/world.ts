@@ -1,4 +1,5 @@
 /** A store, runners on it as so many processes would have them, and jobs whose times the test chooses. */
+import { randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
@@ -121,7 +122,7 @@ export const makeJob = Effect.fnUntraced(function* (app: App, values: object = {
 export type Job = Effect.Success<ReturnType<typeof makeJob>>
 
 export const trigger = Effect.fnUntraced(function* (job: Job) {
-  const made = yield* (yield* Crons).trigger(job, actor)
+  const made = yield* (yield* Crons).trigger(job, randomUUIDv7(), actor)
   return made._tag === "Some" ? made.value.id : yield* Effect.die("the job is gone")
 })
 

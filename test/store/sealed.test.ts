@@ -11,6 +11,7 @@ import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Plans } from "#src/store/Plans.ts"
+import { newReservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets, Secrets } from "#src/store/Secrets.ts"
 import { checkKeyRing, rotateKeys, sealedTables } from "#src/store/sealed.ts"
@@ -44,7 +45,7 @@ const fill = Effect.fn(function* (caches: number) {
   }))
   yield* (yield* Resources).write(org.id, changes, actor)
   const name = `thing-${uuid()}`
-  const plan = yield* (yield* Plans).save(org.id, Redacted.make("the plan"))
+  const plan = yield* (yield* Plans).save(org.id, uuid(), Redacted.make("the plan"))
   const ref = { orgId: org.id, credential: "key:1", key: "once" }
   const digest = Buffer.from("digest")
   const idempotency = yield* Idempotency
@@ -52,7 +53,7 @@ const fill = Effect.fn(function* (caches: number) {
   yield* idempotency.finish(ref, { status: 201, headers: {}, body: "the answer" })
   yield* (yield* PlatformSecrets).ensure(name, Effect.succeed(Redacted.make("the platform's")))
   const wanted = { url: "https://example.com/", events: ["budget.alert"] } as const
-  const hook = yield* (yield* Webhooks).create(org.id, wanted, actor)
+  const hook = yield* (yield* Webhooks).create(org.id, wanted, actor, newReservation(false))
   const { engine: sql } = yield* Db
   const letter = {
     template: "test",
@@ -92,7 +93,7 @@ const fill = Effect.fn(function* (caches: number) {
       )
     )
     const answer = yield* (yield* Idempotency).begin(ref, digest)
-    const loaded = yield* (yield* Plans).load(org.id, plan.id)
+    const loaded = yield* (yield* Plans).load(org.id, plan.id, false)
     const [row] = yield* sql<{ readonly keyId: string; readonly bytes: Uint8Array }>`
       select key_id as "keyId", sealed as bytes from webhook where id = ${hook.webhook.id}::uuid`
     const signing = yield* openSecrets(

@@ -5,6 +5,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { Db, transaction } from "#src/store/Db.ts"
+import { newReservation } from "#src/store/Reservation.ts"
 import { WebhookDeliveries } from "#src/store/WebhookDeliveries.ts"
 import { Webhooks } from "#src/store/Webhooks.ts"
 import { Deliveries } from "#src/webhooks/Deliveries.ts"
@@ -204,7 +205,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
 
         // Somebody repaired it, and asks for what was given up.
         const list = yield* WebhookDeliveries
-        const again = yield* list.redeliver(one.orgId, one.id, last?.id ?? "", actor)
+        const again = yield* list.redeliver(one.orgId, one.id, last?.id ?? "", uuid(), actor)
         assert.isTrue(Option.isSome(again))
         yield* until(
           Effect.sync(() => one.received),
@@ -319,7 +320,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
         )
         return one.received[before] ?? assert.fail("nothing came")
       })
-      const rotated = yield* webhooks.rotate(one.orgId, one.id, 3600, actor)
+      const rotated = yield* webhooks.rotate(one.orgId, one.id, 3600, actor, newReservation(false))
       if (Option.isNone(rotated)) assert.fail("there is no endpoint")
       const fresh = Redacted.value(rotated.value.secret)
       const both = yield* next
@@ -332,7 +333,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
       verified(fresh, alone)
       assert.throws(() => verified(one.secret, alone))
       // At once: for a secret that somebody else knows.
-      const leaked = yield* webhooks.rotate(one.orgId, one.id, 0, actor)
+      const leaked = yield* webhooks.rotate(one.orgId, one.id, 0, actor, newReservation(false))
       if (Option.isNone(leaked)) assert.fail("there is no endpoint")
       const safe = yield* next
       verified(Redacted.value(leaked.value.secret), safe)
@@ -415,10 +416,10 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
       const [delivery] = yield* stored(one.id)
       assert.lengthOf(yield* webhooks.list(other.id), 0)
       assert.lengthOf(yield* list.list(other.id, one.id, {}, 10), 0)
-      assert.isTrue(Option.isNone(yield* list.redeliver(other.id, one.id, delivery?.id ?? "", actor)))
-      assert.strictEqual((yield* Effect.flip(list.test(other.id, one.id, actor)))._tag, "Refused")
+      assert.isTrue(Option.isNone(yield* list.redeliver(other.id, one.id, delivery?.id ?? "", uuid(), actor)))
+      assert.strictEqual((yield* Effect.flip(list.test(other.id, one.id, uuid(), actor)))._tag, "Refused")
       assert.isFalse(yield* webhooks.remove(other.id, one.id, actor))
-      assert.isTrue(Option.isNone(yield* webhooks.rotate(other.id, one.id, 0, actor)))
+      assert.isTrue(Option.isNone(yield* webhooks.rotate(other.id, one.id, 0, actor, newReservation(false))))
       assert.isTrue(Option.isNone(yield* webhooks.update(other.id, one.id, { enabled: false }, actor)))
     })
   )

@@ -10,6 +10,7 @@ import { Mail } from "#src/mail/Mail.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
+import { newReservation } from "#src/store/Reservation.ts"
 import { WebhookDeliveries } from "#src/store/WebhookDeliveries.ts"
 import { Webhooks } from "#src/store/Webhooks.ts"
 import { Deliveries } from "#src/webhooks/Deliveries.ts"
@@ -42,7 +43,12 @@ export const subscribe = Effect.fnUntraced(function* (
   url: string,
   events: readonly [EventType, ...ReadonlyArray<EventType>] = ["budget.alert"]
 ) {
-  const { webhook, secret } = yield* (yield* Webhooks).create(orgId, { url, events }, actor)
+  const { webhook, secret } = yield* (yield* Webhooks).create(
+    orgId,
+    { url, events },
+    actor,
+    newReservation(false)
+  )
   return { id: webhook.id, secret: Redacted.value(secret) }
 })
 

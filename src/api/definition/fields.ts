@@ -24,7 +24,8 @@ export const ifMatch = {
 export const idempotencyKey = {
   "idempotency-key": Schema.optionalKey(
     Schema.String.check(Schema.isPattern(/^[\x21-\x7e]{1,255}$/u)).annotate({
-      description: "Repeating a request with the same key gives the first answer again, for 24 hours"
+      description:
+        "A request takes effect once: repeating it with the same key gives the first answer again, for 24 hours. A refused request leaves its key free"
     })
   )
 }

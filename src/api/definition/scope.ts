@@ -7,6 +7,7 @@ import type * as Effect from "effect/Effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { Reservation } from "#src/store/Reservation.ts"
 import type { Place } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import type { CredentialKind } from "./operation.ts"
@@ -34,6 +35,8 @@ export interface Scope {
   readonly place: Place | undefined
   /** The environment of the query; `production` where the operation needs one. */
   readonly environment: string | undefined
+  /** Id and secrets of what the request makes: handlers that make something take them from here. */
+  readonly reservation: Reservation
   /** Present for operations whose target is a resource. */
   readonly record: ResourceRecord | undefined
 }

@@ -116,14 +116,19 @@ export const accountPages = Effect.fnUntraced(function* (secure: boolean) {
       const token = form.text("token")
       const session = yield* signedIn(invitationPath(token))
       const { id, address } = yield* CurrentRequest
-      const joined = yield* invitations.accept(token, session.userId, {
-        principal: `user:${session.userId}`,
-        credential: "session",
-        operation: "invitations.accept",
-        requestId: id,
-        address,
-        outcome: 200
-      })
+      const joined = yield* invitations.accept(
+        token,
+        session.userId,
+        {
+          principal: `user:${session.userId}`,
+          credential: "session",
+          operation: "invitations.accept",
+          requestId: id,
+          address,
+          outcome: 200
+        },
+        false
+      )
       if (typeof joined !== "string") return goTo("/account?done=joined")
       const found = Option.getOrUndefined(yield* people.findInvitation(digestOf(token)))
       if (found === undefined) return yield* noInvitation
