@@ -176,6 +176,9 @@ test("a server that hangs is waited for and not ready, and started again when th
     assert.notProperty((yield* lookAt(world, hanging.resource)).resource.status, "unansweredSince")
     assert.deepStrictEqual(pidOf(world, made), [pid])
     process.kill(pid, "SIGSTOP")
+    yield* run(world, hanging.resource, (target, current) =>
+      Effect.flatMap(look(target, current), (observation) => target.converge(current, observation))
+    )
     yield* settle(world, hanging.resource)
     assert.notInclude(pidOf(world, made), pid)
   }))
