@@ -8,17 +8,19 @@ import { findKind } from "#schemas/index.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
-import { addressOf, type ResourceRecord } from "#src/store/records.ts"
+import { addressOf, isReady, type ResourceRecord } from "#src/store/records.ts"
 
 export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`
 
-/** `provisioning`, `ready` or `failed`, as the operations of single kinds tell it. */
-export const serviceStatus = (record: Pick<ResourceRecord, "phase">): "provisioning" | "ready" | "failed" =>
-  record.phase === "ready" || record.phase === "updating"
-    ? "ready"
-    : record.phase === "failed"
-      ? "failed"
-      : "provisioning"
+/**
+ * `provisioning`, `ready` or `failed`, as the operations of single kinds tell it: `ready` as long as the condition says
+ * that users can rely on it, whatever is being changed.
+ */
+export const serviceStatus = ({
+  phase,
+  conditions
+}: Pick<ResourceRecord, "phase" | "conditions">): "provisioning" | "ready" | "failed" =>
+  phase !== "deleting" && isReady(conditions) ? "ready" : phase === "failed" ? "failed" : "provisioning"
 
 /**
  * Specification and status of a record by its kind's schemas. What does not decode is a fault of the program: it
