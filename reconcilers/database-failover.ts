@@ -142,8 +142,8 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     new Retryable({
       reason: "DataLost",
       message:
-        "The data folder is gone, and no standby has the data. Put the folder back, or let svc db restore bring back " +
-        "what was backed up; to begin with an empty database, delete this one and make another"
+        "The data folder is gone, and no standby has the data. Put it back, or svc db restore brings back what was " +
+        "backed up; to begin with an empty database, delete this one and make another"
     })
 
   /** Fails when there was data of the history that is wanted, and nothing of it is left. */
