@@ -9,6 +9,9 @@ import type { RedisServer } from "#src/infra/RedisServers.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus, CacheFacts>
 
+/** Between looks for a data folder that is gone: it may come back at any time. */
+export const lookForDataMs = 60_000
+
 export const lostData = {
   reason: "DataLost",
   message:

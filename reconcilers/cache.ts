@@ -26,7 +26,7 @@ import {
 } from "#src/infra/RedisServers.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { certificateFaults, fileFaults, processFaults, readiness } from "./cache-faults.ts"
-import { factsOf, isLost, lostData, startedEmpty } from "./cache-loss.ts"
+import { factsOf, isLost, lookForDataMs, lostData, startedEmpty } from "./cache-loss.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus, CacheFacts>
 
@@ -149,7 +149,7 @@ export const layer = register(
       converge: Effect.fnUntraced(function* (resource) {
         // Before anything is made where the folder was: whoever brings it back finds the place free.
         if (isLost(resource, Option.getOrUndefined(yield* retryable(servers.inspect(resource.uid)))))
-          return yield* new Retryable(lostData)
+          return yield* new Retryable({ ...lostData, againAfterMs: lookForDataMs })
         const settings = yield* settingsOf(resource)
         yield* retryable(servers.requireProgram)
         yield* retryable(converge({ uid: resource.uid, fence: resource.fence }, settings))

@@ -27,7 +27,14 @@ import {
 } from "#src/engine/Reconciler.ts"
 import { type Hydration, Hydrations, waitsForTurn } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
-import { isWrongData, retryable, type ServerWanted, serverCare, wrongData } from "./postgres-server.ts"
+import {
+  isWrongData,
+  lookForDataMs,
+  retryable,
+  type ServerWanted,
+  serverCare,
+  wrongData
+} from "./postgres-server.ts"
 
 type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus, DatabaseBranchFacts>
 type Seen = Observation<DatabaseBranchStatus, DatabaseBranchFacts>
@@ -322,7 +329,8 @@ export const layer = register(
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
         if (found.value.initialised) {
-          if (isWrongData(resource.facts, found.value)) return yield* new Retryable(wrongData)
+          if (isWrongData(resource.facts, found.value))
+            return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
           return yield* care.step(subjectOf(resource), found.value, Effect.void)
         }
         if (resource.spec.source.kind === "replaced") {

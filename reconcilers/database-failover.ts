@@ -20,7 +20,7 @@ import {
   ReplicaOptions,
   standbyOf
 } from "./database-standby.ts"
-import { isWrongData, retryable, serverCare } from "./postgres-server.ts"
+import { isWrongData, lookForDataMs, retryable, serverCare } from "./postgres-server.ts"
 
 /** How long a standby may take to write down what it has received of a primary that ended. */
 const drainSeconds = 5
@@ -141,6 +141,8 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
   const lost = () =>
     new Retryable({
       reason: "DataLost",
+      // The folder may come back at any time.
+      againAfterMs: lookForDataMs,
       message:
         "The data folder is gone, and no standby has the data. Put it back, or svc db restore brings back what was " +
         "backed up; to begin with an empty database, delete this one and make another"

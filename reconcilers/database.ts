@@ -11,7 +11,14 @@ import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers
 import { makeFailovers, remarkOn } from "./database-failover.ts"
 import { replicaCare } from "./database-replicas.ts"
 import { type DatabaseResource, lineageOf } from "./database-standby.ts"
-import { isWrongData, retryable, type ServerWanted, serverCare, wrongData } from "./postgres-server.ts"
+import {
+  isWrongData,
+  lookForDataMs,
+  retryable,
+  type ServerWanted,
+  serverCare,
+  wrongData
+} from "./postgres-server.ts"
 
 const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted => ({
   orgId,
@@ -148,7 +155,7 @@ export const layer = register(
         const server = found.value
         const reached = reachedBy(resource, server)
         if (factsOf(server, reached) !== undefined && isForeign(resource, server, reached))
-          return yield* new Retryable(wrongData)
+          return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
         if (server.lineage !== reached) yield* retryable(servers.noteLineage(target, reached))
         if (!server.exchanging && (yield* failovers.isDue(resource, server)))
           return yield* failovers.failOver(resource, server)

@@ -75,6 +75,9 @@ export const isWrongData = (
   { initialised, systemIdentifier }: PostgresServer
 ): boolean => initialised && known !== undefined && systemIdentifier !== known
 
+/** Between looks for a data folder that is not where it should be. */
+export const lookForDataMs = 60_000
+
 export const wrongData = {
   reason: "WrongData",
   message:

@@ -30,6 +30,10 @@ export const judge = (
   const drifted = settledBefore && !claimed.deleting && (foundAbsent || found.length > 0)
   const driftText = listed(found, foundAbsent)
   const open = observation._tag === "Absent" || observation.differences.length > 0
+  const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
+    observation._tag === "Present" ? observation : {}
+  // The run ends here so that its facts are stored; its next step follows at once, ahead of routine work.
+  const cutShort = learned !== undefined && (open || upkeep.length > 0)
   const base = {
     // What is away tells nothing: what was last seen stays, unless it is away for good.
     status:
@@ -117,13 +121,11 @@ export const judge = (
     }
   }
   if (present && !open) {
-    const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
-      observation._tag === "Present" ? observation : {}
     // Steps that mend nothing back off as others do.
-    const fruitless = upkeep.length > 0 && steps > 0 && learned === undefined
+    const fruitless = upkeep.length > 0 && steps > 0 && !cutShort
     const dueIn = fruitless
       ? backoff(claimed.attempt, options, random)
-      : upkeep.length > 0 && learned !== undefined
+      : cutShort
         ? 0
         : poll(upkeep.length > 0 ? 1_000 : driftDelay(registration, random))
     return {
@@ -133,7 +135,7 @@ export const judge = (
       ready: { status: "true", ...(fruitless ? withFailure(remark, failure) : remark) },
       synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
       dueIn,
-      priority: 2,
+      priority: cutShort ? 0 : 2,
       fruitless,
       ...(fruitless && failure !== undefined
         ? { lastError: failure.message, errorReason: failure.reason ?? "UpkeepFailed" }
@@ -147,19 +149,15 @@ export const judge = (
       ? `Still to do: ${listed(base.differences, observation._tag === "Absent")}`
       : "Not ready yet; looked at again shortly")
   // On its way by itself, or steps remain: a look soon. Steps that change nothing back off like failures.
-  const fruitless = open && steps > 0 && learned === undefined
+  const fruitless = open && steps > 0 && !cutShort
   return {
     ...base,
     outcome: "progressing",
     phase: underway(claimed),
     ready: { status: "false", reason, message },
     synced: { status: open ? "false" : "true", reason: open ? reason : "Converged", message },
-    dueIn: fruitless
-      ? backoff(claimed.attempt, options, random)
-      : open && learned !== undefined
-        ? 0
-        : poll(1_000),
-    priority: 1,
+    dueIn: fruitless ? backoff(claimed.attempt, options, random) : cutShort ? 0 : poll(1_000),
+    priority: cutShort ? 0 : 1,
     fruitless
   }
 }
