@@ -72,8 +72,8 @@ const order: ReadonlyArray<Repair> = [
  */
 export const isWrongData = (
   { systemIdentifier: known }: { readonly systemIdentifier?: string },
-  { initialised, systemIdentifier }: PostgresServer
-): boolean => initialised && known !== undefined && systemIdentifier !== known
+  { initialised, systemIdentifier: found }: PostgresServer
+): boolean => initialised && known !== undefined && found !== undefined && found !== known
 
 /** Between looks for a data folder that is not where it should be. */
 export const lookForDataMs = 60_000

@@ -8,7 +8,8 @@ import * as Effect from "effect/Effect"
 
 /**
  * Read without the server, which may be down: `system_identifier` is the first field of `ControlFileData`
- * (src/include/catalog/pg_control.h), 8 bytes in the order of the machine. Undefined: there is none to read.
+ * (src/include/catalog/pg_control.h), 8 bytes in the order of the machine. Undefined: there is none to read, or the file
+ * is damaged; the server will not start then.
  */
 export const systemIdentifierIn = (dataFolder: string): Effect.Effect<string | undefined> =>
   Effect.promise(async () => {
@@ -16,7 +17,7 @@ export const systemIdentifierIn = (dataFolder: string): Effect.Effect<string | u
     if (file === undefined) return undefined
     try {
       const { bytesRead, buffer } = await file.read(new BigUint64Array(1))
-      return bytesRead === 8 && buffer[0] !== undefined ? String(buffer[0]) : undefined
+      return bytesRead === 8 && buffer[0] ? String(buffer[0]) : undefined
     } finally {
       await file.close()
     }

@@ -6,6 +6,7 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { askRows } from "#src/infra/PostgresControl.ts"
 import {
   asServer,
   type BranchWorld,
@@ -21,6 +22,7 @@ import {
   databaseReconciler,
   databaseWorld,
   folderOf,
+  inspectDatabase,
   makeDatabase
 } from "#test/setup/databases.ts"
 import { memoryEngine } from "#test/setup/memory-engine.ts"
@@ -67,6 +69,9 @@ it.live(
       const folder = folderOf(world, resource)
       yield* Effect.gen(function* () {
         const engine = yield* memoryEngine(resource)
+        // It is stored that there is data before anybody could have written any.
+        yield* engine.runUntil("there is data", () => "lineage" in engine.row().facts)
+        assert.lengthOf(processesNaming(folder), 0, "the server is not started yet")
         yield* engine.ready
         yield* fill(world, resource)
         yield* engine.pause
@@ -111,6 +116,14 @@ it.live(
         const another = yield* memoryEngine(other)
         yield* engine.ready
         yield* another.ready
+        const { port = 0 } = yield* inspectDatabase(world, mine)
+        assert.deepStrictEqual(
+          yield* askRows(
+            { socketDir: path.join(world.dataDir, "run"), port },
+            "select system_identifier::text as identifier from pg_control_system()"
+          ),
+          [{ identifier: engine.row().facts["systemIdentifier"] }]
+        )
         yield* fill(world, mine)
         yield* engine.pause
         const dataOf = (resource: DatabaseResource) => path.join(folderOf(world, resource), "data")
