@@ -139,7 +139,7 @@ const walk = Effect.fnUntraced(function* (
     steps++
     observation = yield* reconciler.observe(resource)
     // A step that changed nothing that can be seen: look again later instead of insisting now.
-    if (failure !== undefined || isDeepStrictEqual(before, observation)) break
+    if (isDeepStrictEqual(before, observation)) break
   }
   const walked: Walk = { observation, found, foundAbsent: first._tag === "Absent", steps, failure }
   return walked
