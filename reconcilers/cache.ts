@@ -13,7 +13,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Cache, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
+import { Cache, type CacheFacts, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { absent, type Difference, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
@@ -26,8 +26,9 @@ import {
 } from "#src/infra/RedisServers.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { certificateFaults, fileFaults, processFaults, readiness, remedyOf } from "./cache-faults.ts"
+import { factsOf, isLost, lookForDataMs, lostData, startedEmpty } from "./cache-loss.ts"
 
-type CacheResource = Resource<CacheSpec, CacheStatus>
+type CacheResource = Resource<CacheSpec, CacheStatus, CacheFacts>
 
 export const layer = register(
   Cache,
@@ -137,21 +138,35 @@ export const layer = register(
         const status = statusOf(resource, server, certificate, now)
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
+        if (isLost(resource, server))
+          return {
+            _tag: "Present" as const,
+            status,
+            ready: false,
+            ...lostData,
+            differences: [{ field: "/data", message: lostData.message }]
+          }
         const settings = yield* settingsOf(resource)
         const faults = [
           ...(yield* faultsOf(certificate)),
           ...fileFaults(server, settings),
           ...processFaults(server, settings, unansweredFor(status, now))
         ]
+        const ready = readiness(server, settings, faults)
         return {
           _tag: "Present" as const,
           status,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
-          ...readiness(server, settings, faults)
+          ...ready,
+          facts: factsOf(resource, server, ready.ready),
+          ...startedEmpty(resource, server)
         }
       }),
 
       converge: Effect.fnUntraced(function* (resource, observation) {
+        // Before anything is made where the folder was: whoever brings it back finds the place free.
+        if (isLost(resource, Option.getOrUndefined(yield* retryable(servers.inspect(resource.uid)))))
+          return yield* new Retryable({ ...lostData, againAfterMs: lookForDataMs })
         const settings = yield* settingsOf(resource)
         yield* retryable(servers.requireProgram)
         const target = { uid: resource.uid, fence: resource.fence }

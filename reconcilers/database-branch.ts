@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import {
   DatabaseBranch,
+  type DatabaseBranchFacts,
   type DatabaseBranchSpec,
   type DatabaseBranchStatus,
   expiryOf
@@ -26,10 +27,17 @@ import {
 } from "#src/engine/Reconciler.ts"
 import { type Hydration, Hydrations, waitsForTurn } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
-import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
+import {
+  isWrongData,
+  lookForDataMs,
+  retryable,
+  type ServerWanted,
+  serverCare,
+  wrongData
+} from "./postgres-server.ts"
 
-type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus>
-type Seen = Observation<DatabaseBranchStatus>
+type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus, DatabaseBranchFacts>
+type Seen = Observation<DatabaseBranchStatus, DatabaseBranchFacts>
 
 /**
  * Tries before somebody has to ask for another. What the copy depends on may be down for a while: the engine's backoff
@@ -54,8 +62,13 @@ const movingText = "Its data takes the place of a database's, or comes from ther
 const lostData = {
   code: "data_lost",
   step: "ready",
-  detail: "The data folder of the branch is gone; another copy would hold other data"
+  detail:
+    "The data folder of the branch is gone; another copy would hold other data. Put the folder back and retry, or delete the branch"
 }
+
+/** The status tells it where a release ran that kept no facts. */
+const wasHydrated = ({ facts, status }: BranchResource): boolean =>
+  facts.hydrated === true || status?.hydrated === true
 
 /** Most are small and done within a second, for which somebody waits. */
 const lookAfter = (ageMs: number) =>
@@ -119,16 +132,17 @@ export const layer = register(
       const waits =
         spec.promotedTo === undefined
           ? // Nothing is recorded of it before its data has come; afterwards it may go, by its expiry.
-            !there && resource.status === null && !other.value.nothingKept.includes(resource.uid)
+            !there &&
+            resource.status === null &&
+            !wasHydrated(resource) &&
+            !other.value.nothingKept.includes(resource.uid)
           : there || (server !== undefined && other.value.exchanging)
       return waits ? new Waiting({ on: target, reason: "Promoting", message: movingText }) : undefined
     })
 
     /** It had its data once. Another copy would hold other data than what users have seen. */
     const isLost = (resource: BranchResource, now: Hydration | undefined) =>
-      now?.state === "done" ||
-      resource.status?.hydrated === true ||
-      resource.status?.failure?.code === lostData.code
+      now?.state === "done" || wasHydrated(resource) || resource.status?.failure?.code === lostData.code
 
     /** A manifest names its source by place: it is looked up once. */
     const originOf = Effect.fnUntraced(function* ({ orgId, projectId, spec, status }: BranchResource) {
@@ -268,6 +282,14 @@ export const layer = register(
         const now = yield* retryable(hydrations.inspect(resource.uid))
         const origin = yield* originOf(resource)
         if (!server.initialised) return yield* hydrating(resource, now, origin)
+        if (isWrongData(resource.facts, server))
+          return {
+            _tag: "Present",
+            status: resource.status ?? { ...nothing, sourceDatabaseId: origin },
+            ready: false,
+            ...wrongData,
+            differences: [{ field: "/data", message: wrongData.message }]
+          }
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
         const refused = resource.spec.promotionRefused
@@ -282,23 +304,33 @@ export const layer = register(
             totalBytes: now?.totalBytes ?? 0,
             hydrated: true
           },
+          // Stored before the next step: the server is started by a later one, so nobody has written anything yet.
+          facts: {
+            hydrated: true,
+            ...(server.systemIdentifier === undefined ? {} : { systemIdentifier: server.systemIdentifier })
+          },
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
           ...readiness
         }
       }),
 
-      converge: Effect.fnUntraced(function* (resource) {
+      converge: Effect.fnUntraced(function* (resource, seen) {
         const target = { uid: resource.uid, fence: resource.fence }
         if ((yield* ended(resource)) !== undefined) {
           yield* retryable(servers.claim(target))
           yield* retryable(hydrations.cancel(target))
           return yield* care.remove(target)
         }
+        // Nothing is made where the folder was: whoever brings it back finds the place free.
+        if (seen._tag === "Absent" && wasHydrated(resource))
+          return yield* new Terminal({ reason: "DataLost", message: lostData.detail })
         yield* retryable(servers.claim(target))
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
         if (found.value.initialised) {
+          if (isWrongData(resource.facts, found.value))
+            return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
           return yield* care.step(subjectOf(resource), found.value, Effect.void)
         }
         if (resource.spec.source.kind === "replaced") {

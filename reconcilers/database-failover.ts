@@ -20,7 +20,7 @@ import {
   ReplicaOptions,
   standbyOf
 } from "./database-standby.ts"
-import { retryable, serverCare } from "./postgres-server.ts"
+import { isWrongData, lookForDataMs, retryable, serverCare } from "./postgres-server.ts"
 
 /** How long a standby may take to write down what it has received of a primary that ended. */
 const drainSeconds = 5
@@ -42,7 +42,12 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
         })),
       { concurrency: replicaNumbers.length }
     )
-    return found.filter(({ server }) => server?.initialised && server.lineage === lineageOf(resource))
+    return found.filter(
+      ({ server }) =>
+        server?.initialised &&
+        server.lineage === lineageOf(resource) &&
+        !(resource.facts.lineage === lineageOf(resource) && isWrongData(resource.facts, server))
+    )
   })
   /**
    * One that has not followed since the last failover would begin a timeline whose name is taken: the segments of the
@@ -133,18 +138,30 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     yield* Effect.repeat(retryable(servers.failOver(target)), { until: (done) => done })
   })
 
+  const lost = () =>
+    new Retryable({
+      reason: "DataLost",
+      // The folder may come back at any time.
+      againAfterMs: lookForDataMs,
+      message:
+        "The data folder is gone, and no standby has the data. Put it back, or svc db restore brings back what was " +
+        "backed up; to begin with an empty database, delete this one and make another"
+    })
+
+  /** Fails when there was data of the history that is wanted, and nothing of it is left. */
+  const refuseIfLost = Effect.fnUntraced(function* (resource: DatabaseResource) {
+    if (resource.facts.lineage === lineageOf(resource) && (yield* holders(resource)).length === 0)
+      return yield* lost()
+  })
+
   /** New, empty data: for a database that never had any, and never in the place of data that was lost. */
   const initialise = Effect.fnUntraced(function* (resource: DatabaseResource) {
     const some = yield* holders(resource)
     if (some.length === 0) {
-      if ((resource.status?.server ?? "") === "")
-        return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
-      return yield* new Retryable({
-        reason: "DataLost",
-        message:
-          "The data folder is gone, and no standby has the data. svc db restore brings back what was backed up; " +
-          "to begin with an empty database, delete this one and make another"
-      })
+      // The status tells it where a release ran that kept no facts.
+      const hadData = resource.facts.lineage !== undefined || (resource.status?.server ?? "") !== ""
+      if (hadData) return yield* lost()
+      return yield* retryable(servers.initialise({ uid: resource.uid, fence: resource.fence }))
     }
     const why =
       some.flatMap(({ server }) => server?.startFailures?.message ?? [])[0] ??
@@ -155,7 +172,7 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
     })
   })
 
-  return { failOver, initialise, isDue }
+  return { failOver, initialise, isDue, refuseIfLost }
 })
 
 /** What is told of standbys while the database is ready. */

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
-import type { Difference, Retryable } from "#src/engine/Reconciler.ts"
+import { type Difference, Retryable } from "#src/engine/Reconciler.ts"
 import { Hydrations } from "#src/infra/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import type { PostgresTarget } from "#src/infra/postgres-assigned.ts"
@@ -139,22 +139,21 @@ export const replicaCare = Effect.gen(function* () {
     }
   })
 
-  /** One step for each standby. What fails is tried again, and is no failure of the database. */
+  /** One step for each standby, whatever becomes of the others; then fails if any did. */
   const step = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
     const { seen, folders, slots } = yield* lookAll(resource, server)
     const primary: PostgresTarget = { uid: resource.uid, fence: resource.fence }
-    const attempt = (effect: Effect.Effect<void, { readonly message: string }>) =>
-      Effect.catch(effect, (error) =>
-        Effect.logWarning("a standby could not be brought to what it should be", {
-          database: resource.uid,
-          error: error.message
-        })
-      )
+    const faults: Array<string> = []
+    const attempt = (what: string, effect: Effect.Effect<void, { readonly message: string }>) =>
+      Effect.catch(effect, ({ message }) => Effect.sync(() => void faults.push(`${what}: ${message}`)))
     for (const { number, due } of seen) {
-      if (due !== undefined) yield* attempt(take(resource, server.era, number, due.act))
+      if (due !== undefined) yield* attempt(`Standby ${number}`, take(resource, server.era, number, due.act))
     }
-    if (slots.length > 0) yield* attempt(servers.dropSlots(primary, slots))
-    if (folders.length > 0) yield* attempt(servers.removeSetAside(primary, folders))
+    if (slots.length > 0)
+      yield* attempt("Log kept for standbys that are gone", servers.dropSlots(primary, slots))
+    if (folders.length > 0) yield* attempt("Data folders set aside", servers.removeSetAside(primary, folders))
+    if (faults.length > 0)
+      return yield* new Retryable({ reason: "ReplicaFailing", message: faults.join("; ") })
   })
 
   const remains = Effect.fnUntraced(function* (uid: string) {

@@ -6,7 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DatabaseReplica, DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
+import type { DatabaseFacts, DatabaseReplica, DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { outside } from "#src/engine/outside.ts"
 import type { Resource, Retryable } from "#src/engine/Reconciler.ts"
@@ -23,7 +23,7 @@ import {
 import { scramMatches } from "#src/infra/scram.ts"
 import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
 
-export type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
+export type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus, DatabaseFacts>
 
 export interface ReplicaOptions {
   /** A standby that was without its primary's log for so long, while that was there, is copied again. */

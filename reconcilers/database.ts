@@ -4,15 +4,21 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Database, type DatabaseSpec, type DatabaseStatus } from "#schemas/database.ts"
+import { Database, type DatabaseFacts, type DatabaseStatus } from "#schemas/database.ts"
 import { BackupHealth } from "#src/backups/health.ts"
-import { absent, type Difference, type Resource, register } from "#src/engine/Reconciler.ts"
+import { absent, type Difference, Retryable, register } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import { makeFailovers, remarkOn } from "./database-failover.ts"
 import { replicaCare } from "./database-replicas.ts"
-import { retryable, type ServerWanted, serverCare } from "./postgres-server.ts"
-
-type DatabaseResource = Resource<DatabaseSpec, DatabaseStatus>
+import { type DatabaseResource, lineageOf } from "./database-standby.ts"
+import {
+  isWrongData,
+  lookForDataMs,
+  retryable,
+  type ServerWanted,
+  serverCare,
+  wrongData
+} from "./postgres-server.ts"
 
 const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted => ({
   orgId,
@@ -27,15 +33,33 @@ const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted 
  * The history that the database has reached. A machine that has lost its record of it does not take the database back to
  * the first one.
  */
-const reachedBy = ({ uid, spec, status }: DatabaseResource, server: PostgresServer): string => {
-  const lineage = spec.lineage ?? uid
-  return status?.lineage === lineage ? lineage : server.lineage
+const reachedBy = (resource: DatabaseResource, server: PostgresServer): string => {
+  const lineage = lineageOf(resource)
+  const { facts, status } = resource
+  return facts.lineage === lineage || status?.lineage === lineage ? lineage : server.lineage
 }
+
+/**
+ * What is known of the data for good. The engine stores it before the next step, and the server is started by a later
+ * one: nobody can have written anything before it is stored that there is data. While folders are exchanged it is not
+ * known whose data is where.
+ */
+const factsOf = (server: PostgresServer, lineage: string): DatabaseFacts | undefined =>
+  server.initialised && !server.exchanging && server.failover === undefined
+    ? {
+        lineage,
+        ...(server.systemIdentifier === undefined ? {} : { systemIdentifier: server.systemIdentifier })
+      }
+    : undefined
+
+/** Copies of one history share its identifier: a promotion of another history changes it, a failover does not. */
+const isForeign = ({ facts }: DatabaseResource, server: PostgresServer, lineage: string): boolean =>
+  facts.lineage === lineage && isWrongData(facts, server)
 
 /** What has to come into the place of the data folder first; undefined: the right one is there. */
 const exchangeOf = (resource: DatabaseResource, server: PostgresServer) => {
-  const { uid, spec } = resource
-  const lineage = spec.lineage ?? uid
+  const { spec } = resource
+  const lineage = lineageOf(resource)
   return reachedBy(resource, server) === lineage || spec.keptAs === undefined
     ? undefined
     : { from: lineage, keep: spec.keptAs, lineage }
@@ -71,9 +95,22 @@ export const layer = register(
           // The last one is told of when the database is ready again: until then nobody has heard of it.
           ...(told === undefined ? {} : { failover: told })
         }
-        const present = { _tag: "Present" as const, status }
+        const known = factsOf(server, lineage)
+        const foreign = known !== undefined && isForeign(resource, server, lineage)
+        const present = {
+          _tag: "Present" as const,
+          status,
+          ...(known === undefined || foreign ? {} : { facts: known })
+        }
         // What is to be removed needs no comparison, and not the secrets that one would take.
         if (resource.deleting) return { ...present, ready: false, differences: [] }
+        if (foreign)
+          return {
+            ...present,
+            ready: false,
+            ...wrongData,
+            differences: [{ field: "/data", message: wrongData.message }]
+          }
         // The primary's folder is away for a moment while it is exchanged: that is no loss.
         if (!server.exchanging && (yield* failovers.isDue(resource, server)))
           return { ...present, ready: false, ...failingOver(server) }
@@ -108,20 +145,26 @@ export const layer = register(
         return { ...seen, status: whole, ...upkeep, ...(remark === undefined ? {} : { remark }) }
       }),
 
-      converge: Effect.fnUntraced(function* (resource) {
+      converge: Effect.fnUntraced(function* (resource, seen) {
         const target = { uid: resource.uid, fence: resource.fence }
+        // Nothing is made where the folder was: whoever brings it back finds the place free.
+        if (seen._tag === "Absent") yield* failovers.refuseIfLost(resource)
         yield* retryable(servers.claim(target))
         const found = yield* retryable(servers.inspect(resource.uid))
         if (Option.isNone(found)) return
         const server = found.value
         const reached = reachedBy(resource, server)
+        if (factsOf(server, reached) !== undefined && isForeign(resource, server, reached))
+          return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
         if (server.lineage !== reached) yield* retryable(servers.noteLineage(target, reached))
         if (!server.exchanging && (yield* failovers.isDue(resource, server)))
           return yield* failovers.failOver(resource, server)
         const exchange = exchangeOf(resource, server)
         if (exchange === undefined) {
           const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))
-          if (!busy && server.process._tag === "Running") yield* replicas.step(resource, server)
+          // What is wrong with standbys is upkeep: it must not be told as a failure to mend the primary.
+          const whole = seen._tag === "Present" && seen.ready && seen.differences.length === 0
+          if (!busy && whole && server.process._tag === "Running") yield* replicas.step(resource, server)
           return
         }
         // The server is down between the first of these steps and the last.

@@ -66,6 +66,24 @@ const order: ReadonlyArray<Repair> = [
   "close"
 ]
 
+/**
+ * Whether a folder holds other data than this server's: that of another server must neither be shown to its users nor
+ * get its password.
+ */
+export const isWrongData = (
+  { systemIdentifier: known }: { readonly systemIdentifier?: string },
+  { initialised, systemIdentifier: found }: PostgresServer
+): boolean => initialised && known !== undefined && found !== undefined && found !== known
+
+/** Between looks for a data folder that is not where it should be. */
+export const lookForDataMs = 60_000
+
+export const wrongData = {
+  reason: "WrongData",
+  message:
+    "The data folder holds the data of another server. It is not touched; put the folder of this one back in its place"
+}
+
 /** Built once for each kind that has such servers. */
 export const serverCare = Effect.gen(function* () {
   const servers = yield* PostgresServers

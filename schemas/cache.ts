@@ -39,12 +39,21 @@ export const CacheStatus = Schema.Struct({
 }).annotate({ identifier: "CacheStatus" })
 export type CacheStatus = typeof CacheStatus.Type
 
+export const CacheFacts = Schema.Struct({
+  /** It was asked to keep its data, and its append-only file held all of it. Until `persistence: none` is asked for. */
+  persisted: Schema.optionalKey(Schema.Boolean),
+  /** The run of the server (its `run_id`) that was last ready. Another one began with an empty memory. */
+  run: Schema.optionalKey(Schema.String)
+})
+export type CacheFacts = typeof CacheFacts.Type
+
 export const Cache = defineKind({
   name: "Cache",
   summary: "A Redis-compatible cache that accepts TLS connections only.",
   scope: "environment",
   spec: CacheSpec,
   status: CacheStatus,
+  facts: CacheFacts,
   fields: Object.keys(CacheSpec.fields),
   immutable: ["region"],
   internal: ["credentialVersion"],
@@ -56,7 +65,10 @@ export const Cache = defineKind({
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
     ScriptBusy: "A script keeps the server busy; it is ended when it takes too long",
-    NotAnswering: "The server process is there and does not answer; it is started again when that lasts"
+    NotAnswering: "The server process is there and does not answer; it is started again when that lasts",
+    DataLost:
+      "It was to keep its data, and its data folder is gone; it is made empty only when somebody says so",
+    StartedEmpty: "It was started again without what it held in memory"
   },
   manifest: listSection("caches"),
   deadlineSeconds: 300

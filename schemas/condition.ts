@@ -33,6 +33,8 @@ export const engineReasons = {
   Deleting: "Deletion was asked for and is under way",
   ReconcileFailed: "The last try failed and will be repeated",
   InvalidSpec: "The specification cannot be satisfied; change it or retry by hand",
+  FactsUnreadable: "What is known of the resource for good cannot be read; nothing is changed until it can",
+  UpkeepFailed: "It can be relied on; a step of its upkeep failed and will be repeated",
   HostDependencyMissing: "A program that the kind needs is not installed on this host",
   DeadlineExceeded: "The phase took longer than it may",
   NoProgress: "Several tries in a row changed nothing",

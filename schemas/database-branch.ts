@@ -70,6 +70,14 @@ export const DatabaseBranchStatus = Schema.Struct({
 }).annotate({ identifier: "DatabaseBranchStatus" })
 export type DatabaseBranchStatus = typeof DatabaseBranchStatus.Type
 
+export const DatabaseBranchFacts = Schema.Struct({
+  /** It had its data: another copy would hold other data than what users have seen. */
+  hydrated: Schema.optionalKey(Schema.Boolean),
+  /** Postgres's own identifier of that data. */
+  systemIdentifier: Schema.optionalKey(Schema.String)
+})
+export type DatabaseBranchFacts = typeof DatabaseBranchFacts.Type
+
 /** When a version 7 UUID was made (RFC 9562): a resource's is the time of its creation. */
 const madeAt = (uid: string): number => Number.parseInt(uid.replaceAll("-", "").slice(0, 12), 16)
 
@@ -95,6 +103,7 @@ export const DatabaseBranch = defineKind({
   scope: "environment",
   spec: DatabaseBranchSpec,
   status: DatabaseBranchStatus,
+  facts: DatabaseBranchFacts,
   fields: Object.keys(DatabaseBranchSpec.fields),
   immutable: ["sourceEnvironment", "sourceDatabase"],
   internal: [
@@ -117,6 +126,7 @@ export const DatabaseBranch = defineKind({
     Hydrating: "The data is being copied, or its log replayed",
     HydrationFailed: "The copy came to nothing; the message says why, and at which step",
     DataLost: "The data folder is gone; another copy would hold other data",
+    WrongData: "The data folder holds the data of another server; nothing is done with it",
     SourceNotReady: "The database that it is a copy of is not up; it is waited for",
     SourceMissing: "The database that it should be a branch of is not there",
     PreviewDataForbidden: "The project does not allow copies of production data in previews",

@@ -65,12 +65,21 @@ export const DatabaseStatus = Schema.Struct({
 }).annotate({ identifier: "DatabaseStatus" })
 export type DatabaseStatus = typeof DatabaseStatus.Type
 
+export const DatabaseFacts = Schema.Struct({
+  /** The history that its data has reached. Absent: it never had data, and nothing is lost if there is none. */
+  lineage: Schema.optionalKey(Schema.String),
+  /** Postgres's own identifier of the data of that history, which copies of it share. */
+  systemIdentifier: Schema.optionalKey(Schema.String)
+})
+export type DatabaseFacts = typeof DatabaseFacts.Type
+
 export const Database = defineKind({
   name: "Database",
   summary: "A Postgres server of its own, with TLS and write-ahead log archiving.",
   scope: "environment",
   spec: DatabaseSpec,
   status: DatabaseStatus,
+  facts: DatabaseFacts,
   fields: Object.keys(DatabaseSpec.fields),
   immutable: ["region"],
   internal: ["credentialVersion", "lineage", "keptAs"],
@@ -89,8 +98,10 @@ export const Database = defineKind({
     DestinationFailing: "Backups do not reach a destination; they are kept on this machine",
     ReplicaCopying: "A standby is being copied; the database works",
     ReplicaDown: "A standby does not run or does not follow; the database works",
+    ReplicaFailing: "A standby cannot be brought to what it should be; the database works",
     ReplicaLagging: "A standby is far behind; the database works",
     DataLost: "The data folder is gone and no standby has the data; a restore brings back what was backed up",
+    WrongData: "The data folder holds the data of another server; nothing is done with it",
     FailingOver: "The primary's data is lost or cannot be started; a standby takes its place",
     FailedOver: "A standby has taken the place of the primary"
   },

@@ -4,7 +4,7 @@
  * A kind says what its specification looks like, where it lives, what may not change, what it depends on and
  * how it appears in a manifest. It does no I/O. How the kind becomes real is told by its reconciler.
  */
-import type * as Schema from "effect/Schema"
+import * as Schema from "effect/Schema"
 import type { ManifestMapping } from "./manifest-mapping.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
@@ -13,7 +13,12 @@ export type Json = Schema.Json
 export type Scope = "organization" | "project" | "environment"
 export type Role = "member" | "admin" | "owner"
 
-export interface Kind<out Name extends string = string, out Spec = unknown, out Status = unknown> {
+export interface Kind<
+  out Name extends string = string,
+  out Spec = unknown,
+  out Status = unknown,
+  out Facts = unknown
+> {
   readonly name: Name
   /** Opens the kind's page of the documentation: one sentence. */
   readonly summary: string
@@ -22,6 +27,11 @@ export interface Kind<out Name extends string = string, out Spec = unknown, out 
   /** Decoding fills in every default, so that what is stored is complete. */
   readonly spec: Schema.Codec<Spec, unknown>
   readonly status: Schema.Codec<Status, unknown>
+  /**
+   * What stays true of the real thing whether or not it can be seen, such as that it once held data. No look takes a
+   * fact away: a later one replaces single keys. Every key is optional, because a new resource has none.
+   */
+  readonly facts: Schema.Codec<Facts, object>
   /** Top-level fields of the specification. */
   readonly fields: ReadonlyArray<string>
   /** Top-level fields of the specification that can only change by replacing the resource. */
@@ -53,10 +63,19 @@ export interface Kind<out Name extends string = string, out Spec = unknown, out 
   readonly deadlineSeconds: number
 }
 
-/** Keeps the literal name and the two types while checking the shape. */
-export const defineKind = <const Name extends string, Spec, Status>(
-  kind: Kind<Name, Spec, Status>
-): Kind<Name, Spec, Status> => kind
+const NoFacts = Schema.Struct({})
+export type NoFacts = typeof NoFacts.Type
+
+/** Keeps the literal name and the types while checking the shape. A kind that names no facts has none. */
+export function defineKind<const Name extends string, Spec, Status, Facts>(
+  kind: Kind<Name, Spec, Status, Facts>
+): Kind<Name, Spec, Status, Facts>
+export function defineKind<const Name extends string, Spec, Status>(
+  kind: Omit<Kind<Name, Spec, Status>, "facts">
+): Kind<Name, Spec, Status, NoFacts>
+export function defineKind(kind: Omit<Kind, "facts"> & Partial<Pick<Kind, "facts">>): Kind {
+  return { facts: NoFacts, ...kind }
+}
 
 /** The name of a kind within a sentence: `backup destination`. */
 export const kindInWords = (name: string): string => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()

@@ -8,22 +8,19 @@ import { findKind } from "#schemas/index.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
-import { addressOf, type ResourceRecord } from "#src/store/records.ts"
+import { addressOf, isReady, type ResourceRecord } from "#src/store/records.ts"
 
 export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`
 
 /**
- * `provisioning`, `ready` or `failed`, as the operations of single kinds tell it. It never says more than the condition
- * `Ready` does: what is being changed is ready for as long as that is not false.
+ * `provisioning`, `ready` or `failed`, as the operations of single kinds tell it: `ready` as long as the condition says
+ * that users can rely on it, whatever is being changed.
  */
 export const serviceStatus = ({
   phase,
   conditions
-}: Pick<ResourceRecord, "phase" | "conditions">): "provisioning" | "ready" | "failed" => {
-  if (phase === "failed") return "failed"
-  const down = conditions.some(({ type, status }) => type === "Ready" && status === "false")
-  return (phase === "ready" || phase === "updating") && !down ? "ready" : "provisioning"
-}
+}: Pick<ResourceRecord, "phase" | "conditions">): "provisioning" | "ready" | "failed" =>
+  phase !== "deleting" && isReady(conditions) ? "ready" : phase === "failed" ? "failed" : "provisioning"
 
 /**
  * Specification and status of a record by its kind's schemas. What does not decode is a fault of the program: it

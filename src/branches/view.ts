@@ -1,7 +1,7 @@
 /** How a branch looks to callers. */
 import * as Schema from "effect/Schema"
 import { DatabaseBranch, type DatabaseBranchStatus, expiryOf } from "#schemas/database-branch.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import { isReady, type ResourceRecord } from "#src/store/records.ts"
 
 const decode = Schema.decodeUnknownSync(
   Schema.Struct({ spec: DatabaseBranch.spec, status: Schema.NullOr(DatabaseBranch.status) })
@@ -17,21 +17,24 @@ export const sourceOf = (record: Pick<ResourceRecord, "spec" | "status">): strin
   return spec.sourceDatabaseId ?? status?.sourceDatabaseId ?? null
 }
 
-/** A server that is ready and then not for a while is no failure of the branch. */
+/** The status tells what was last seen of it; when it cannot be seen, or is not there any more, it is not ready. */
 const stateOf = (
-  phase: ResourceRecord["phase"],
+  { phase, conditions }: Pick<ResourceRecord, "phase" | "conditions">,
   status: DatabaseBranchStatus | null
-): DatabaseBranchStatus["state"] | "failed" =>
-  phase === "failed" && status?.state !== "ready" ? "failed" : (status?.state ?? "queued")
+): DatabaseBranchStatus["state"] | "failed" => {
+  const seen = status?.state ?? "queued"
+  if (seen === "ready" && isReady(conditions)) return "ready"
+  return phase === "failed" ? "failed" : seen === "ready" ? "hydrating" : seen
+}
 
 type Viewed = Pick<
   ResourceRecord,
-  "uid" | "name" | "environment" | "spec" | "status" | "phase" | "lastError" | "createdAt"
+  "uid" | "name" | "environment" | "spec" | "status" | "phase" | "conditions" | "lastError" | "createdAt"
 >
 
 export const branchView = (record: Viewed) => {
   const { spec, status } = decodeBranch(record)
-  const state = stateOf(record.phase, status)
+  const state = stateOf(record, status)
   const hydrated = status?.hydrated === true
   const share =
     hydrated || state === "promoted" || state === "expired"

@@ -20,12 +20,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type { Difference } from "#schemas/difference.ts"
-import type { Kind } from "#schemas/kind.ts"
+import type { Kind, NoFacts } from "#schemas/kind.ts"
 
 export type { Difference }
 
 /** A resource as the engine hands it to its reconciler. */
-export interface Resource<out Spec = unknown, out Status = unknown> {
+export interface Resource<out Spec = unknown, out Status = unknown, out Facts = NoFacts> {
   readonly orgId: string
   readonly uid: string
   readonly kind: string
@@ -37,12 +37,14 @@ export interface Resource<out Spec = unknown, out Status = unknown> {
   readonly generation: number
   /** What the last observation stored; `null` before the first. Never the base of a comparison. */
   readonly status: Status | null
+  /** What observations have found to stay true, whether or not it can be seen now. */
+  readonly facts: Facts
   readonly deleting: boolean
   /** Fencing number of this run: higher than every earlier run's. Far ends that we own refuse lower ones. */
   readonly fence: bigint
 }
 
-export type Observation<Status> =
+export type Observation<Status, Facts = NoFacts> =
   | { readonly _tag: "Absent" }
   | {
       readonly _tag: "Present"
@@ -59,6 +61,13 @@ export type Observation<Status> =
       readonly upkeep?: ReadonlyArray<Difference>
       /** Worth telling while it is ready, instead of that all is well. */
       readonly remark?: { readonly reason: string; readonly message: string }
+      /**
+       * What was found to stay true. New facts are stored before the next step is taken, so a step may rely on them
+       * after a crash at any moment.
+       */
+      readonly facts?: Facts
+      /** What the new facts say has happened: told once, as a Warning event that is stored together with them. */
+      readonly happened?: { readonly reason: string; readonly message: string }
     }
 
 export const absent: { readonly _tag: "Absent" } = { _tag: "Absent" }
@@ -95,15 +104,17 @@ export class Waiting extends Schema.TaggedError<Waiting>()("Waiting", {
 export type ReconcileError = Retryable | Terminal | Waiting
 
 /** The three functions of a kind. */
-export interface Reconciler<in Spec, in out Status> {
-  readonly observe: (resource: Resource<Spec, Status>) => Effect.Effect<Observation<Status>, ReconcileError>
+export interface Reconciler<in Spec, in out Status, in out Facts = NoFacts> {
+  readonly observe: (
+    resource: Resource<Spec, Status, Facts>
+  ) => Effect.Effect<Observation<Status, Facts>, ReconcileError>
   readonly converge: (
-    resource: Resource<Spec, Status>,
-    observation: Observation<Status>
+    resource: Resource<Spec, Status, Facts>,
+    observation: Observation<Status, Facts>
   ) => Effect.Effect<void, ReconcileError>
   readonly remove: (
-    resource: Resource<Spec, Status>,
-    observation: Observation<Status>
+    resource: Resource<Spec, Status, Facts>,
+    observation: Observation<Status, Facts>
   ) => Effect.Effect<void, ReconcileError>
 }
 
@@ -155,10 +166,10 @@ export class Registry extends Context.Service<
  *     return { observe: ..., converge: ..., remove: ... }
  *   }))
  */
-export const register = <Name extends string, Spec, Status, E, R>(
-  kind: Kind<Name, Spec, Status>,
+export const register = <Name extends string, Spec, Status, Facts, E, R>(
+  kind: Kind<Name, Spec, Status, Facts>,
   options: RegistrationOptions,
-  make: Effect.Effect<Reconciler<Spec, Status>, E, R>
+  make: Effect.Effect<Reconciler<Spec, Status, Facts>, E, R>
 ): Layer.Layer<never, E, R | Registry> =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -167,14 +178,16 @@ export const register = <Name extends string, Spec, Status, E, R>(
     })
   )
 
-/** Decodes the stored specification and status on the way in and encodes the status on the way out. */
-const closeOver = <Spec, Status>(
-  kind: Kind<string, Spec, Status>,
-  reconciler: Reconciler<Spec, Status>
+/** Decodes what is stored on the way in, and encodes status and facts on the way out. */
+const closeOver = <Spec, Status, Facts>(
+  kind: Kind<string, Spec, Status, Facts>,
+  reconciler: Reconciler<Spec, Status, Facts>
 ): Reconciler<unknown, unknown> => {
   const decodeSpec = Schema.decodeUnknownEffect(kind.spec)
   const decodeStatus = Schema.decodeUnknownEffect(kind.status)
   const encodeStatus = Schema.encodeEffect(kind.status)
+  const decodeFacts = Schema.decodeUnknownEffect(kind.facts)
+  const encodeFacts = Schema.encodeEffect(kind.facts)
 
   const decode = Effect.fnUntraced(function* (resource: Resource) {
     const spec = yield* Effect.mapError(
@@ -190,32 +203,41 @@ const closeOver = <Spec, Status>(
       resource.status === null
         ? null
         : yield* Effect.catch(decodeStatus(resource.status), () => Effect.succeed(null))
-    return { ...resource, spec, status }
+    // A step that guards data must not take facts that it cannot read for none. Removal makes nothing.
+    const facts = yield* Effect.mapError(
+      decodeFacts(resource.deleting ? {} : resource.facts),
+      (error) =>
+        new Retryable({
+          message: `What is known of it for good cannot be read, so nothing is changed: ${error.message}`,
+          reason: "FactsUnreadable"
+        })
+    )
+    return { ...resource, spec, status, facts }
   })
   const decodeObservation = (
     observation: Observation<unknown>
-  ): Effect.Effect<Observation<Status>, ReconcileError> =>
+  ): Effect.Effect<Observation<Status, Facts>, ReconcileError> =>
     observation._tag === "Absent"
       ? Effect.succeed(absent)
-      : Effect.matchEffect(decodeStatus(observation.status), {
-          onFailure: () => Effect.die(new Error(`${kind.name}: an observation does not decode`)),
-          onSuccess: (status) => Effect.succeed({ ...observation, status })
-        })
+      : Effect.all([decodeStatus(observation.status), decodeFacts(observation.facts ?? {})]).pipe(
+          Effect.matchEffect({
+            onFailure: () => Effect.die(new Error(`${kind.name}: an observation does not decode`)),
+            onSuccess: ([status, facts]) => Effect.succeed({ ...observation, status, facts })
+          })
+        )
+  const encodeObservation = Effect.fnUntraced(function* (observation: Observation<Status, Facts>) {
+    if (observation._tag === "Absent") return absent
+    const { facts: found, ...rest } = observation
+    const status = yield* encodeStatus(observation.status)
+    const encoded: Observation<unknown> =
+      found === undefined ? { ...rest, status } : { ...rest, status, facts: yield* encodeFacts(found) }
+    return encoded
+  }, Effect.orDie)
 
   return {
-    observe: (resource) =>
-      Effect.flatMap(decode(resource), (decoded) =>
-        Effect.flatMap(
-          reconciler.observe(decoded),
-          (observation): Effect.Effect<Observation<unknown>> =>
-            observation._tag === "Absent"
-              ? Effect.succeed(absent)
-              : Effect.map(Effect.orDie(encodeStatus(observation.status)), (status) => ({
-                  ...observation,
-                  status
-                }))
-        )
-      ),
+    observe: Effect.fnUntraced(function* (resource) {
+      return yield* encodeObservation(yield* reconciler.observe(yield* decode(resource)))
+    }),
     converge: Effect.fnUntraced(function* (resource, observation) {
       yield* reconciler.converge(yield* decode(resource), yield* decodeObservation(observation))
     }),

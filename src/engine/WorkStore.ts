@@ -11,6 +11,7 @@ import type { Condition, Phase } from "#schemas/condition.ts"
 import type { Difference } from "#schemas/difference.ts"
 import type { Json } from "#schemas/kind.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { Facts } from "./facts.ts"
 
 /**
  * The right to reconcile one resource for a while. Tokens rise; a write that carries an old one has no effect, so
@@ -44,6 +45,7 @@ export interface Claimed extends Lease {
   readonly spec: Json
   readonly generation: number
   readonly status: Json | null
+  readonly facts: Facts
   readonly observedGeneration: number
   readonly phase: Phase
   /** Milliseconds that the phase has lasted. */
@@ -102,6 +104,8 @@ export interface Recorded {
 
 export interface StatusChange {
   readonly status: Json | null
+  /** Replace what is stored under the same keys; what is stored under others stays. */
+  readonly facts: Facts
   readonly phase: Phase
   readonly conditions: ReadonlyArray<Condition>
   readonly differences: ReadonlyArray<Difference>

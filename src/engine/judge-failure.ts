@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import type { EngineOptions } from "./options.ts"
 import type { ReconcileError } from "./Reconciler.ts"
-import { backoff, never, underway, type Verdict } from "./verdict.ts"
+import { backoff, never, underway, type Verdict, whilePaused } from "./verdict.ts"
 import type { Claimed } from "./WorkStore.ts"
 
 export const judgeFailure = Effect.fnUntraced(function* (
@@ -69,7 +69,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
   const verdict: Verdict = {
     ...base,
     outcome: "retryable",
-    phase: claimed.paused === null ? underway(claimed) : claimed.phase,
+    phase: claimed.paused === null ? underway(claimed) : whilePaused(claimed, false),
     ready: { status: wasReady ? "unknown" : "false", reason, message },
     synced: { status: "false", reason, message },
     dueIn,

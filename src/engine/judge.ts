@@ -1,7 +1,8 @@
 /** What it means that the steps of a run ended without an error. */
+import { newFacts } from "./facts.ts"
 import type { EngineOptions } from "./options.ts"
-import type { Difference, Observation, Registration } from "./Reconciler.ts"
-import { backoff, driftDelay, listed, pollDelay, underway, type Verdict } from "./verdict.ts"
+import type { Difference, Observation, Registration, Retryable } from "./Reconciler.ts"
+import { backoff, driftDelay, listed, pollDelay, underway, type Verdict, whilePaused } from "./verdict.ts"
 import type { Claimed, StatusChange } from "./WorkStore.ts"
 
 /** What the steps of one run came to. */
@@ -11,6 +12,8 @@ export interface Walk {
   readonly found: ReadonlyArray<Difference>
   readonly foundAbsent: boolean
   readonly steps: number
+  /** Why the last step failed, which was to change nothing that users rely on. */
+  readonly failure: Retryable | undefined
 }
 
 export const judge = (
@@ -20,13 +23,27 @@ export const judge = (
   walked: Walk,
   random: number
 ): Verdict => {
-  const { observation, found, foundAbsent, steps } = walked
+  const { observation, found, foundAbsent, steps, failure } = walked
+  const learned = newFacts(claimed.facts, observation)
+  const happened = observation._tag === "Present" && learned !== undefined ? observation.happened : undefined
   const settledBefore = claimed.phase === "ready" && claimed.observedGeneration === claimed.generation
   const drifted = settledBefore && !claimed.deleting && (foundAbsent || found.length > 0)
   const driftText = listed(found, foundAbsent)
   const open = observation._tag === "Absent" || observation.differences.length > 0
+  const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
+    observation._tag === "Present" ? observation : {}
+  // The run ends here so that its facts are stored; its next step follows at once, ahead of routine work.
+  const cutShort = learned !== undefined && (open || upkeep.length > 0)
   const base = {
-    status: observation._tag === "Present" ? (observation.status as StatusChange["status"]) : null,
+    // What is away tells nothing: what was last seen stays, unless it is away for good.
+    status:
+      observation._tag === "Present"
+        ? (observation.status as StatusChange["status"])
+        : claimed.deleting
+          ? null
+          : undefined,
+    facts: learned,
+    happened: happened === undefined ? [] : [{ type: "Warning" as const, ...happened }],
     differences:
       observation._tag === "Present"
         ? observation.differences
@@ -83,7 +100,7 @@ export const judge = (
     return {
       ...base,
       outcome: "paused",
-      phase: claimed.phase,
+      phase: whilePaused(claimed, present),
       ready: present
         ? { status: "true", reason: "Converged", message: "Ready; reconciling is paused" }
         : {
@@ -104,21 +121,25 @@ export const judge = (
     }
   }
   if (present && !open) {
-    const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
-      observation._tag === "Present" ? observation : {}
     // Steps that mend nothing back off as others do.
-    const fruitless = upkeep.length > 0 && steps > 0
+    const fruitless = upkeep.length > 0 && steps > 0 && !cutShort
+    const dueIn = fruitless
+      ? backoff(claimed.attempt, options, random)
+      : cutShort
+        ? 0
+        : poll(upkeep.length > 0 ? 1_000 : driftDelay(registration, random))
     return {
       ...base,
       outcome: "ready",
       phase: "ready",
-      ready: { status: "true", ...remark },
+      ready: { status: "true", ...(fruitless ? withFailure(remark, failure) : remark) },
       synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
-      dueIn: fruitless
-        ? backoff(claimed.attempt, options, random)
-        : poll(upkeep.length > 0 ? 1_000 : driftDelay(registration, random)),
-      priority: 2,
-      fruitless
+      dueIn,
+      priority: cutShort ? 0 : 2,
+      fruitless,
+      ...(fruitless && failure !== undefined
+        ? { lastError: failure.message, errorReason: failure.reason ?? "UpkeepFailed" }
+        : {})
     }
   }
   const reason = (observation._tag === "Present" ? observation.reason : undefined) ?? "Progressing"
@@ -128,18 +149,30 @@ export const judge = (
       ? `Still to do: ${listed(base.differences, observation._tag === "Absent")}`
       : "Not ready yet; looked at again shortly")
   // On its way by itself, or steps remain: a look soon. Steps that change nothing back off like failures.
-  const fruitless = open && steps > 0
+  const fruitless = open && steps > 0 && !cutShort
   return {
     ...base,
     outcome: "progressing",
     phase: underway(claimed),
     ready: { status: "false", reason, message },
     synced: { status: open ? "false" : "true", reason: open ? reason : "Converged", message },
-    dueIn: fruitless ? backoff(claimed.attempt, options, random) : poll(1_000),
-    priority: 1,
+    dueIn: fruitless ? backoff(claimed.attempt, options, random) : cutShort ? 0 : poll(1_000),
+    priority: cutShort ? 0 : 1,
     fruitless
   }
 }
+
+/** What is told of something that can be relied on, and whose upkeep fails. */
+const withFailure = (
+  remark: { readonly reason: string; readonly message: string },
+  failure: Retryable | undefined
+) =>
+  failure === undefined
+    ? remark
+    : {
+        reason: remark.reason === "Converged" ? (failure.reason ?? "UpkeepFailed") : remark.reason,
+        message: `${remark.message}. A step of its upkeep failed: ${failure.message}`
+      }
 
 export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Verdict => {
   const { count = 0, first = "" } = claimed.children ?? {}

@@ -7,11 +7,12 @@ import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
+import { newFacts } from "./facts.ts"
 import { judge, type Walk, waitingForChildren } from "./judge.ts"
 import { judgeFailure } from "./judge-failure.ts"
 import type { EngineOptions } from "./options.ts"
 import { type OutsideCall, OutsideLog } from "./outside.ts"
-import type { Observation, ReconcileError, Registration, Resource } from "./Reconciler.ts"
+import type { Observation, ReconcileError, Registration, Resource, Retryable } from "./Reconciler.ts"
 import { quiet, type RunResult, report } from "./report.ts"
 import { driftDelay, pollDelay } from "./verdict.ts"
 import type { Claimed } from "./WorkStore.ts"
@@ -37,6 +38,7 @@ export const reconcile = (
       observation.differences.length === 0 &&
       (observation.upkeep ?? []).length === 0 &&
       observation.remark === undefined &&
+      newFacts(claimed.facts, observation) === undefined &&
       isDeepStrictEqual(observation.status, claimed.status)
         ? Effect.map(Random.next, (random) => ({
             outcome: "ready" as const,
@@ -66,6 +68,7 @@ const toResource = (claimed: Claimed): Resource => ({
   spec: claimed.spec,
   generation: claimed.generation,
   status: claimed.status,
+  facts: claimed.facts,
   deleting: claimed.deleting,
   fence: claimed.token
 })
@@ -75,13 +78,12 @@ type Looked = Exit.Exit<Observation<unknown>, ReconcileError>
 const full = Effect.fn("reconcile")(
   function* (registration: Registration, claimed: Claimed, options: EngineOptions, looked?: Looked) {
     const log: Array<OutsideCall> = []
-    const resource = toResource(claimed)
     const hasChildren = claimed.deleting && claimed.children !== null && claimed.children.count > 0
     const act = claimed.paused === null && !hasChildren
     const taken = { steps: 0 }
     const exit = hasChildren
       ? undefined
-      : yield* bounded(walk(registration, resource, act, options, taken, looked), options).pipe(
+      : yield* bounded(walk(registration, claimed, act, options, taken, looked), options).pipe(
           Effect.provideService(OutsideLog, log),
           Effect.exit
         )
@@ -102,6 +104,10 @@ const full = Effect.fn("reconcile")(
   Effect.annotateLogs({ component: "engine" })
 )
 
+/** Users can rely on it as it is: what is still to be done is upkeep. */
+const isUpkeep = (observation: Observation<unknown>): boolean =>
+  observation._tag === "Present" && observation.ready && observation.differences.length === 0
+
 const needsStep = (resource: Resource, observation: Observation<unknown>): boolean =>
   resource.deleting
     ? observation._tag === "Present"
@@ -111,26 +117,43 @@ const needsStep = (resource: Resource, observation: Observation<unknown>): boole
 
 const walk = Effect.fnUntraced(function* (
   registration: Registration,
-  resource: Resource,
+  claimed: Claimed,
   act: boolean,
   options: EngineOptions,
   taken: { steps: number },
   looked: Looked | undefined
 ) {
   const { reconciler } = registration
+  const resource = toResource(claimed)
+  // Facts are stored before a step is taken that may rely on them. Removal relies on none.
+  const mayStep = (seen: Observation<unknown>) =>
+    act && needsStep(resource, seen) && (resource.deleting || newFacts(claimed.facts, seen) === undefined)
   const first = yield* looked ?? reconciler.observe(resource)
   const found = first._tag === "Present" ? first.differences : []
   let observation: Observation<unknown> = first
-  while (act && taken.steps < options.maxSteps && needsStep(resource, observation)) {
+  let failure: Retryable | undefined
+  while (taken.steps < options.maxSteps && mayStep(observation)) {
     const before = observation
     taken.steps++
-    yield* resource.deleting
-      ? reconciler.remove(resource, observation)
-      : reconciler.converge(resource, observation)
+    const step = resource.deleting
+      ? reconciler.remove(resource, before)
+      : reconciler.converge(resource, before)
+    // A failure of what takes nothing from users is told without calling the whole in doubt.
+    failure = yield* Effect.catch(Effect.as(step, undefined), (error) =>
+      error._tag === "Retryable" && !resource.deleting && isUpkeep(before)
+        ? Effect.succeed(error)
+        : Effect.fail(error)
+    )
     observation = yield* reconciler.observe(resource)
     // A step that changed nothing that can be seen: look again later instead of insisting now.
     if (isDeepStrictEqual(before, observation)) break
   }
-  const walked: Walk = { observation, found, foundAbsent: first._tag === "Absent", steps: taken.steps }
+  const walked: Walk = {
+    observation,
+    found,
+    foundAbsent: first._tag === "Absent",
+    steps: taken.steps,
+    failure
+  }
   return walked
 })

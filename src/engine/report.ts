@@ -77,7 +77,7 @@ export const report = Effect.fnUntraced(function* (
           reason: overdue ? "DeadlineExceeded" : "NoProgress",
           message: overdue
             ? `${late}Tried rarely from now on; retry by hand once the cause is gone`
-            : `${attempt} tries in a row made no progress. Tried rarely from now on; retry by hand once the cause is gone`
+            : `${attempt} tries in a row made no progress${verdict.lastError === null ? "" : ` (${verdict.lastError})`}. Tried rarely from now on; retry by hand once the cause is gone`
         }
       : { type: "Stalled", status: "false", reason: "Advancing", message: "Tries are making progress" },
     verdict.drift === "open" || (verdict.drift === undefined && drift?.status === "true")
@@ -103,12 +103,19 @@ export const report = Effect.fnUntraced(function* (
   const conditions = nextConditions(previous, inputs, claimed.generation, claimed.now)
   const events: ReadonlyArray<EngineEvent> = [
     ...verdict.driftEvents,
+    ...(verdict.happened ?? []),
     ...log
       .filter((call) => call.effect === "write")
       .map((call) => ({ type: "Outside" as const, reason: call.name, message: call.ok ? "done" : "failed" })),
     ...(verdict.lastError === null
       ? []
-      : [{ type: "Warning" as const, reason: verdict.synced.reason, message: verdict.lastError }]),
+      : [
+          {
+            type: "Warning" as const,
+            reason: verdict.errorReason ?? verdict.synced.reason,
+            message: verdict.lastError
+          }
+        ]),
     ...transitions(previous, conditions)
       .filter((condition) => verdict.lastError === null || condition.type !== "Synced")
       .map((condition) => ({
@@ -134,6 +141,7 @@ export const report = Effect.fnUntraced(function* (
       handledRetry: claimed.retryToken,
       change: {
         status: verdict.status === undefined ? claimed.status : verdict.status,
+        facts: verdict.facts ?? {},
         phase,
         conditions,
         differences: verdict.differences,

@@ -23,17 +23,24 @@ export interface Verdict {
   readonly phase: Phase
   readonly ready: Omit<ConditionInput, "type">
   readonly synced: Omit<ConditionInput, "type">
+  /** Undefined: the last one stays. */
   readonly status: StatusChange["status"] | undefined
+  /** What this run has found to stay true. */
+  readonly facts?: StatusChange["facts"] | undefined
   readonly differences: ReadonlyArray<Difference>
   /** Undefined: the run does not tell whether there is drift. */
   readonly drift: "none" | "open" | "repaired" | undefined
   readonly driftEvents: ReadonlyArray<EngineEvent>
+  /** What the new facts say has happened. */
+  readonly happened?: ReadonlyArray<EngineEvent>
   readonly dueIn: number
   readonly priority: Priority
   /** Whether the try counts towards backoff and stalling. */
   readonly fruitless: boolean
   readonly waitingOn: string | null
   readonly lastError: string | null
+  /** Reason of the event that tells the error. Absent: that of the condition Synced. */
+  readonly errorReason?: string
 }
 
 /** Longer than anybody waits: "not again by itself". */
@@ -66,6 +73,13 @@ export const underway = (claimed: Claimed): Phase =>
       : claimed.status !== null && claimed.phase !== "provisioning" && claimed.phase !== "pending"
         ? "updating"
         : "provisioning"
+
+/**
+ * The phase of what is only looked at: `ready` says no more than that users can rely on it. What cannot be relied on
+ * waits for whoever paused it, however long.
+ */
+export const whilePaused = (claimed: Claimed, ready: boolean): Phase =>
+  claimed.deleting ? "deleting" : ready ? "ready" : claimed.phase === "failed" ? "failed" : "waiting"
 
 export const listed = (differences: ReadonlyArray<Difference>, absent: boolean): string =>
   absent

@@ -32,10 +32,13 @@ import { makeProcesses, type PostgresProcess } from "./postgres-process.ts"
 import { type PostgresSettings, renderAccess, renderConfig, renderIdentities } from "./postgres-settings.ts"
 import { makeStart } from "./postgres-start.ts"
 import { makeStatements } from "./postgres-statements.ts"
+import { systemIdentifierIn } from "./postgres-system-identifier.ts"
 
 export interface PostgresServer {
   readonly port: number | undefined
   readonly initialised: boolean
+  /** Postgres's identifier of the data, which every copy of it shares; undefined without data. */
+  readonly systemIdentifier: string | undefined
   readonly files: { readonly config: string; readonly access: string; readonly identities: string }
   /** PEM text. */
   readonly certificate: string | undefined
@@ -261,6 +264,7 @@ export class PostgresServers extends Context.Service<
             const server: PostgresServer = {
               port: now?.port,
               initialised: yield* exists(path.join(dataOf(uid), "PG_VERSION")),
+              systemIdentifier: yield* systemIdentifierIn(dataOf(uid)),
               files: {
                 config: yield* readText(path.join(confOf(uid), "postgresql.conf")),
                 access: yield* readText(path.join(confOf(uid), "pg_hba.conf")),

@@ -37,6 +37,8 @@ export interface LiveUser {
 
 export interface LiveServer {
   readonly processId: number
+  /** Drawn by the server whenever it starts. */
+  readonly runId: string
   /** Program and version, such as `redis 7.0.15`. */
   readonly version: string
   /** Whether it still reads its data from disk. */
@@ -71,6 +73,7 @@ export const readLive = (
     const read = new Map(comparedUsers.map((name, i) => [name, users[i] ?? null]))
     return {
       processId: Number(facts.get("process_id")),
+      runId: facts.get("run_id") ?? "",
       version: `${program} ${facts.get(`${program}_version`) ?? facts.get("redis_version") ?? ""}`,
       loading: facts.get("loading") !== "0",
       rewriting: facts.get("aof_rewrite_in_progress") !== "0" || facts.get("aof_rewrite_scheduled") !== "0",

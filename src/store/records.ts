@@ -37,6 +37,10 @@ export interface ResourceRecord {
   readonly handledRetry: string | null
 }
 
+/** Whether users can rely on it, as the last look found. */
+export const isReady = (conditions: ResourceRecord["conditions"]): boolean =>
+  conditions.some(({ type, status }) => type === "Ready" && status === "true")
+
 /** `project/environment/kind/name`, without the parts that the kind's scope does not have. */
 export const addressOf = (
   record: Pick<ResourceRecord, "project" | "environment" | "kind" | "name">

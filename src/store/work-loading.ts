@@ -26,6 +26,7 @@ interface LoadedRow {
   readonly spec: Json
   readonly generation: number
   readonly status: Json | null
+  readonly facts: Claimed["facts"]
   readonly observedGeneration: number
   readonly phase: string
   readonly phaseAge: number
@@ -61,7 +62,7 @@ export const loader = (sql: Sql) => {
     if (leases.length === 0) return []
     const rows = yield* orUnavailable(sql<LoadedRow>`
       select r.uid, r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
-        r.generation, r.status, r.observed_generation as "observedGeneration", r.phase,
+        r.generation, r.status, r.facts, r.observed_generation as "observedGeneration", r.phase,
         (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
         r.settled and r.phase = 'ready' and r.observed_generation = r.generation
           and r.deletion_requested_at is null as settled,

@@ -38,6 +38,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     last_error: result.lastError,
     handled: result.handledRetry,
     status: result.change?.status ?? null,
+    facts: result.change?.facts,
     phase: result.change?.phase,
     conditions: result.change?.conditions,
     differences: result.change?.differences,
@@ -53,7 +54,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     with input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
         ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, waiting_on uuid,
-        seen pg_snapshot, last_error text, handled text, status jsonb, phase text, conditions jsonb, differences jsonb,
+        seen pg_snapshot, last_error text, handled text, status jsonb, facts jsonb, phase text, conditions jsonb, differences jsonb,
         observed int, settled boolean, deleting boolean, gone boolean)
     ),
     kept as (
@@ -86,7 +87,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     fenced as (select org_id, uid from kept union all select org_id, uid from removed),
     changed as (
       update resource r set
-        status = i.status, conditions = i.conditions, differences = i.differences,
+        status = i.status, facts = r.facts || i.facts, conditions = i.conditions, differences = i.differences,
         observed_generation = i.observed, settled = i.settled,
         -- Deletion may have been asked for meanwhile; the next run, which is due already, knows of it.
         phase = case when r.deletion_requested_at is not null and not i.deleting then r.phase else i.phase end,

@@ -1,28 +1,108 @@
 import { assert, it } from "@effect/vitest"
-import type { ConditionType, Phase } from "#schemas/condition.ts"
-import { serviceStatus } from "#src/api/views.ts"
+import type { Condition, Phase } from "#schemas/condition.ts"
+import { cacheView, databaseView } from "#src/api/views.ts"
+import { branchView } from "#src/branches/view.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 
-const record = (phase: Phase, ready: "true" | "false" | "unknown" | undefined) => ({
+const server = {
+  host: "127.0.0.1",
+  port: 1,
+  dbName: "app",
+  user: "app",
+  server: "PostgreSQL 18.4",
+  certificateExpiresAt: ""
+}
+const record = (
+  kind: string,
+  phase: Phase,
+  ready: Condition["status"],
+  parts: Pick<ResourceRecord, "spec" | "status">
+): ResourceRecord => ({
+  ...parts,
+  orgId: uuid(),
+  uid: uuid(),
+  kind,
+  projectId: uuid(),
+  project: "shop",
+  environment: "production",
+  name: "main",
+  parentUid: null,
+  generation: 1,
+  observedGeneration: 1,
   phase,
-  conditions:
-    ready === undefined
-      ? []
-      : (["Ready", "Synced"] as const).map((type: ConditionType) => ({
-          type,
-          status: type === "Ready" ? ready : ("false" as const),
-          reason: "Progressing",
-          message: "",
-          lastTransitionAt: "2026-01-01T00:00:00.000Z",
-          observedGeneration: 1
-        }))
+  phaseSince: new Date(),
+  conditions: [
+    {
+      type: "Ready",
+      status: ready,
+      reason: "Any",
+      message: "Any",
+      lastTransitionAt: new Date().toISOString(),
+      observedGeneration: 1
+    }
+  ],
+  differences: [],
+  revision: "1",
+  protected: false,
+  managedBy: "api",
+  deletionRequestedAt: null,
+  createdAt: new Date(),
+  updatedAt: new Date(),
+  attempt: 0,
+  nextAttemptAt: null,
+  lastError: null,
+  handledRetry: null
 })
 
-it("a service is called ready only while its condition Ready is not false", () => {
-  const told = (phase: Phase) =>
-    ([undefined, "true", "unknown", "false"] as const).map((ready) => serviceStatus(record(phase, ready)))
-  assert.deepStrictEqual(told("ready"), ["ready", "ready", "ready", "provisioning"])
-  assert.deepStrictEqual(told("updating"), ["ready", "ready", "ready", "provisioning"])
-  assert.deepStrictEqual(new Set(told("provisioning")), new Set(["provisioning"]))
-  assert.deepStrictEqual(new Set(told("waiting")), new Set(["provisioning"]))
-  assert.deepStrictEqual(new Set(told("failed")), new Set(["failed"]))
-})
+const views: ReadonlyArray<
+  readonly [string, (phase: Phase, ready: Condition["status"]) => { readonly status: string }, string]
+> = [
+  [
+    "cache",
+    (phase, ready) =>
+      cacheView(
+        record("Cache", phase, ready, {
+          spec: { region: "local" },
+          status: { host: "127.0.0.1", port: 1, memoryMb: 256, server: "redis 7", certificateExpiresAt: "" }
+        })
+      ),
+    "provisioning"
+  ],
+  [
+    "database",
+    (phase, ready) =>
+      databaseView(record("Database", phase, ready, { spec: { region: "local" }, status: server })),
+    "provisioning"
+  ],
+  [
+    "branch",
+    (phase, ready) =>
+      branchView(
+        record("DatabaseBranch", phase, ready, {
+          spec: { sourceEnvironment: "production", sourceDatabase: "main" },
+          status: {
+            ...server,
+            state: "ready",
+            sourceDatabaseId: null,
+            step: null,
+            doneBytes: 0,
+            totalBytes: 0,
+            hydrated: true,
+            failure: null
+          }
+        })
+      ),
+    "hydrating"
+  ]
+]
+
+for (const [name, view, otherwise] of views)
+  it(`the view of a ${name} says ready exactly when the condition does, whatever the status told last`, () => {
+    assert.strictEqual(view("ready", "true").status, "ready")
+    assert.strictEqual(view("updating", "true").status, "ready")
+    for (const phase of ["waiting", "updating", "ready"] as const)
+      for (const ready of ["false", "unknown"] as const)
+        assert.strictEqual(view(phase, ready).status, otherwise, `${phase}, ${ready}`)
+    assert.strictEqual(view("failed", "false").status, "failed")
+  })

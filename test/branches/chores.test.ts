@@ -55,7 +55,8 @@ const makeRestores = Effect.fnUntraced(function* (count: number, state = "ready"
   )
   const status = JSON.stringify({ ...branchStatus, state, hydrated: true, failure: null })
   for (const [n, uid] of uids.entries())
-    yield* sql`update resource set phase = 'ready', status = ${status}::text::jsonb,
+    yield* sql`update resource set phase = 'ready',
+      conditions = '[{"type": "Ready", "status": "true", "reason": "Converged", "message": "Ready", "lastTransitionAt": "", "observedGeneration": 1}]', status = ${status}::text::jsonb,
       created_at = now() - make_interval(hours => ${count - n}::int) where org_id = ${orgId} and uid = ${uid}`
   return { orgId, uids, database: restore.sourceDatabaseId }
 })

@@ -11,7 +11,7 @@ import { OutsideHook } from "#src/engine/outside.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { HydrationHook } from "#src/infra/Hydrations.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
-import { look } from "#test/reconcilers/settle.ts"
+import { look, recorded } from "#test/reconcilers/settle.ts"
 import {
   asServer,
   type BranchResource,
@@ -50,7 +50,7 @@ const drive = (
       if (seen._tag === "Present") {
         const status = seen.status as DatabaseBranchStatus
         if (enough({ status, ready: seen.ready })) return { status, said }
-        resource = { ...resource, status } as typeof resource
+        resource = recorded(resource, seen)
         if (!resource.deleting && seen.differences.length === 0) {
           yield* Effect.sleep(
             Math.min(100, Duration.toMillis(Duration.fromInputUnsafe(seen.pollAfter ?? 100)))

@@ -33,6 +33,7 @@ export class DesiredRows {
       generation: 1,
       revision: ++this.revision,
       status: null,
+      facts: {},
       phase: "pending",
       phaseSince: now,
       observedGeneration: 0,

@@ -49,6 +49,7 @@ export interface ResourceRow extends Omit<NewResource, "spec" | "secrets"> {
   generation: number
   revision: bigint
   status: Json | null
+  facts: StatusChange["facts"]
   phase: StatusChange["phase"]
   phaseSince: number
   observedGeneration: number

@@ -193,6 +193,7 @@ export class MemoryStore extends DesiredRows {
       spec: resource.spec,
       generation: resource.generation,
       status: resource.status,
+      facts: resource.facts,
       observedGeneration: resource.observedGeneration,
       phase: resource.phase,
       phaseAge: now - resource.phaseSince,
@@ -249,6 +250,7 @@ export class MemoryStore extends DesiredRows {
       resource.phaseSince = this.now()
     }
     resource.status = change.status
+    resource.facts = { ...resource.facts, ...change.facts }
     resource.conditions = change.conditions
     resource.differences = change.differences
     resource.observedGeneration = change.observedGeneration

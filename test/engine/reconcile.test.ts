@@ -23,6 +23,7 @@ const claimedOf = (values: Partial<Claimed>): Claimed => ({
   spec: { size: 1 },
   generation: 1,
   status: { size: 1 },
+  facts: {},
   observedGeneration: 1,
   phase: "ready",
   phaseAge: 0,
@@ -92,7 +93,8 @@ it.effect("what fails at a step, or was never there, is tried ever more rarely",
     const attempt = 100
     const step = yield* run(failing("converge"), claimedOf({ attempt, spec: { size: 2 } }))
     assert.isAbove(step.recorded.dueIn, 600_000)
-    const never = yield* run(failing("observe"), claimedOf({ attempt, status: null, phase: "provisioning" }))
+    const never = yield* run(failing("observe"), claimedOf({ attempt, status: null,
+  facts: {}, phase: "provisioning" }))
     assert.isAbove(never.recorded.dueIn, 600_000)
   })
 )

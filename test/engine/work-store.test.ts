@@ -43,6 +43,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     handledRetry: null,
     change: {
       status: null,
+      facts: {},
       phase: "provisioning",
       conditions: [],
       differences: [],

@@ -83,6 +83,7 @@ reconcilerSuite<World, BackupDestinationSpec, unknown>({
       spec: { endpoint, bucket, prefix: uid, region: null, version },
       generation: 1,
       status: null,
+      facts: {},
       deleting: false,
       fence: 1n
     }

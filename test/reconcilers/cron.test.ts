@@ -58,6 +58,7 @@ reconcilerSuite<World, CronSpec, unknown>({
       spec,
       generation: 1,
       status: null,
+      facts: {},
       deleting: false,
       fence: 1n
     }),

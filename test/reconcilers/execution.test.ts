@@ -77,6 +77,7 @@ reconcilerSuite<World, ExecutionSpec, unknown>({
       },
       generation: 1,
       status: null,
+      facts: {},
       deleting: false,
       fence: 1n
     }),

@@ -74,6 +74,7 @@ reconcilerSuite<World, QueueSpec, unknown>({
       spec,
       generation: 1,
       status: null,
+      facts: {},
       deleting: false,
       fence: 1n
     }),

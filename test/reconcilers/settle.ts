@@ -40,7 +40,7 @@ export const reachGoal = Effect.fnUntraced(function* (
     const attempt = yield* Effect.result(
       Effect.gen(function* () {
         const observation = yield* look(target, current)
-        if (observation._tag === "Present") current = { ...current, status: observation.status }
+        if (observation._tag === "Present") current = recorded(current, observation)
         if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
         const upkeep = observation._tag === "Present" ? (observation.upkeep ?? []) : []
         if (
@@ -74,6 +74,16 @@ export const reachGoal = Effect.fnUntraced(function* (
   }
   return yield* Effect.die(new Error(`not settled after ${settleMs} ms: ${trouble}`))
 })
+
+/** A resource with what an observation tells, as the store has it afterwards. */
+export const recorded = <R extends Resource>(resource: R, observation: Observation<unknown>): R =>
+  observation._tag === "Absent"
+    ? resource
+    : {
+        ...resource,
+        status: observation.status,
+        facts: { ...resource.facts, ...observation.facts }
+      }
 
 const isReady = (observation: Observation<unknown>): boolean =>
   observation._tag === "Present" &&

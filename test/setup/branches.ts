@@ -94,6 +94,7 @@ export const makeBranch = (world: BranchWorld, spec: Partial<DatabaseBranchSpec>
     },
     generation: 1,
     status: null,
+    facts: {},
     deleting: false,
     fence: 0n
   }

@@ -78,6 +78,7 @@ export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): Cac
     },
     generation: 1,
     status: null,
+    facts: {},
     deleting: false,
     fence: 0n
   }

@@ -92,6 +92,7 @@ export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> =
     },
     generation: 1,
     status: null,
+    facts: {},
     deleting: false,
     fence: 0n
   }

@@ -20,6 +20,7 @@ const slow: ReadonlyArray<string> = [
   "faults/crash.test.ts",
   "executions/runs.test.ts",
   "reconcilers/cache.test.ts",
+  "reconcilers/lost-data.test.ts",
   "reconcilers/database-branch.test.ts",
   "cli/services.test.ts",
   "canary.test.ts",

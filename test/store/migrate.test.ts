@@ -61,3 +61,42 @@ it.live("a login without the two roles is told what to grant; with them it needs
     assert.deepStrictEqual(seen.flat(), [{ name: "svc_api" }, { name: "svc_engine" }])
   }).pipe(Effect.scoped)
 )
+
+it.live("what statuses told of data before there were facts becomes facts", () =>
+  Effect.gen(function* () {
+    const url = yield* emptyDatabase
+    yield* migrate(url)
+    const rows: ReadonlyArray<readonly [string, string, string, object, object | null, object]> = [
+      ["Database", "had-data", "failed", {}, { server: "PostgreSQL 18" }, { lineage: "UID" }],
+      ["Database", "promoted", "ready", {}, { server: "PostgreSQL 18", lineage: "b" }, { lineage: "b" }],
+      ["Database", "paused-away", "ready", { lineage: "b" }, null, { lineage: "b" }],
+      ["Database", "never-made", "provisioning", {}, { server: "" }, {}],
+      ["Database", "new", "pending", {}, null, {}],
+      ["DatabaseBranch", "hydrated", "ready", {}, { hydrated: true }, { hydrated: true }],
+      ["DatabaseBranch", "lost", "failed", {}, { failure: { code: "data_lost" } }, { hydrated: true }],
+      ["DatabaseBranch", "expired", "ready", {}, { hydrated: false, state: "expired" }, {}],
+      ["Cache", "kept", "updating", { persistence: "aof" }, { server: "redis 7" }, { persisted: true }],
+      ["Cache", "in-memory", "ready", { persistence: "none" }, { server: "redis 7" }, {}],
+      ["Cache", "never-made", "provisioning", { persistence: "aof" }, null, {}]
+    ]
+    const insert = (ord: number, [kind, name, phase, spec, status]: (typeof rows)[number]) => `
+      insert into resource (org_id, uid, kind, name, phase, spec, status, generation, observed_generation, managed_by)
+      values (gen_random_uuid(), '00000000-0000-7000-8000-${String(ord).padStart(12, "0")}', '${kind}', '${name}',
+        '${phase}', '${JSON.stringify(spec)}', ${status === null ? "null" : `'${JSON.stringify(status)}'`}, 1, 1, 'api')`
+    yield* run(
+      url,
+      "alter table resource drop column facts",
+      "delete from schema_migration where name = '0018_facts.sql'",
+      `do $script$ begin set local session_replication_role = replica; ${rows.map((row, ord) => insert(ord, row)).join(";")}; end $script$`
+    )
+    assert.deepStrictEqual(yield* migrate(url), ["0018_facts.sql"])
+    const [found] = yield* run(url, "select uid, kind, name, facts from resource order by uid")
+    assert.deepStrictEqual(
+      (found ?? []).map((row) => {
+        const { uid, kind, name, facts } = row as Record<string, unknown>
+        return [kind, name, JSON.parse(JSON.stringify(facts).replace(String(uid), "UID"))]
+      }),
+      rows.map(([kind, name, , , , facts]) => [kind, name, facts])
+    )
+  }).pipe(Effect.scoped)
+)

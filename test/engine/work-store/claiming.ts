@@ -24,6 +24,7 @@ export const claimingTests = (it: It): void => {
         spec: { size: 7 },
         generation: 1,
         status: null,
+        facts: {},
         observedGeneration: 0,
         phase: "pending",
         settled: false,

@@ -39,6 +39,26 @@ export const resultTests = (it: It): void => {
     })
   )
 
+  it.effect("facts are merged key by key, and no result takes one away", () =>
+    Effect.gen(function* () {
+      const { work, make, take } = yield* setting
+      const uid = yield* make()
+      const other = yield* make()
+      const learn = Effect.fnUntraced(function* (facts: Claimed["facts"]) {
+        const claimed = yield* take(uid)
+        yield* work.record([result(claimed, { change: { ...ready(claimed), status: null, facts } })])
+      })
+      assert.deepStrictEqual((yield* take(other)).facts, {})
+      yield* learn({ made: true, label: "first", size: { of: 1 } })
+      yield* learn({ label: "second", size: { is: 2 } })
+      yield* learn({})
+      const claimed = yield* take(uid)
+      assert.deepStrictEqual(claimed.facts, { made: true, label: "second", size: { is: 2 } })
+      yield* work.record([result(claimed, { change: undefined })])
+      assert.deepStrictEqual((yield* take(uid)).facts, { made: true, label: "second", size: { is: 2 } })
+    })
+  )
+
   it.effect("a quiet result ends the turn and touches nothing else", () =>
     Effect.gen(function* () {
       const { work, store, make, claim, stored } = yield* setting

@@ -105,6 +105,7 @@ export const setting = Effect.gen(function* () {
 
 export const ready = (claimed: Claimed): StatusChange => ({
   status: { size: 1 },
+  facts: {},
   phase: "ready",
   conditions: [],
   differences: [],

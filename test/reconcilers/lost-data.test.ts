@@ -1,0 +1,354 @@
+/**
+ * What becomes of data whose folder is away for a while, on real servers: nothing is made in its place, and it is there
+ * again when the folder is. An operator pauses what is on a disk before the disk is taken out.
+ */
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { askRows } from "#src/infra/PostgresControl.ts"
+import {
+  asServer,
+  type BranchWorld,
+  branchReconciler,
+  branchWorld,
+  makeBranch
+} from "#test/setup/branches.ts"
+import * as caches from "#test/setup/caches.ts"
+import {
+  asApplication,
+  type DatabaseResource,
+  type DatabaseWorld,
+  databaseReconciler,
+  databaseWorld,
+  folderOf,
+  inspectDatabase,
+  makeDatabase
+} from "#test/setup/databases.ts"
+import { memoryEngine } from "#test/setup/memory-engine.ts"
+import { managedPorts } from "#test/setup/postgres.ts"
+import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { eventually, makeReplicated, rowsIn, standby } from "#test/setup/replicas.ts"
+
+const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
+
+type Engine = Effect.Success<ReturnType<typeof memoryEngine>>
+
+/** What names a folder also runs in it. */
+const stopped = (folder: string) =>
+  Effect.andThen(
+    Effect.sync(() => killNaming(folder)),
+    eventually(
+      "what ran in the folder has ended",
+      Effect.sync(() => processesNaming(folder).length === 0)
+    )
+  )
+const takenAway = (folder: string) =>
+  Effect.as(
+    Effect.sync(() => fs.renameSync(folder, `${folder}.away`)),
+    Effect.sync(() => fs.renameSync(`${folder}.away`, folder))
+  )
+const fill = (world: DatabaseWorld, resource: DatabaseResource) =>
+  asApplication(world, resource, (sql) =>
+    sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
+  )
+const ready = ({ condition }: Engine) => condition("Ready")?.status
+const whyNot = ({ condition }: Engine) => condition("Ready")?.reason
+/** A status of a release that knew other fields. */
+const forgetStatus = (engine: Engine) =>
+  Effect.sync(() => {
+    engine.row().status = { of: "another release" }
+  })
+
+it.live(
+  "a database that was paused before its folder went away is lost, not empty, and has its rows when the folder is back",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeDatabase(world)
+      const folder = folderOf(world, resource)
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        // It is stored that there is data before anybody could have written any.
+        yield* engine.runUntil("there is data", () => "lineage" in engine.row().facts)
+        assert.lengthOf(processesNaming(folder), 0, "the server is not started yet")
+        yield* engine.ready
+        yield* fill(world, resource)
+        yield* engine.pause
+        yield* stopped(folder)
+        const putBack = yield* takenAway(folder)
+        yield* engine.run
+        assert.deepStrictEqual([engine.row().phase, ready(engine)], ["waiting", "false"])
+        assert.deepInclude(engine.row().status, { dbName: "app" }, "the last status stays")
+        yield* engine.resume
+        yield* engine.run
+        assert.deepStrictEqual([ready(engine), whyNot(engine)], ["false", "DataLost"])
+        yield* forgetStatus(engine)
+        yield* engine.run
+        assert.strictEqual(whyNot(engine), "DataLost")
+        assert.isFalse(fs.existsSync(folder), "the place is free for the folder")
+        yield* putBack
+        yield* engine.ready
+        assert.strictEqual(yield* rowsIn(world, resource), 1000)
+        // Only the data, of a server whose other files are there.
+        yield* stopped(folder)
+        const dataBack = yield* takenAway(path.join(folder, "data"))
+        yield* forgetStatus(engine)
+        yield* engine.run
+        assert.strictEqual(whyNot(engine), "DataLost")
+        assert.isFalse(fs.existsSync(path.join(folder, "data")))
+        yield* dataBack
+        yield* engine.ready
+        assert.strictEqual(yield* rowsIn(world, resource), 1000)
+      }).pipe(Effect.provide(databaseReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(10)
+)
+
+it.live(
+  "a data folder of another database is neither started nor given a password, and the right one is taken again",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const [mine, other] = [makeDatabase(world), makeDatabase(world)]
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(mine)
+        const another = yield* memoryEngine(other)
+        yield* engine.ready
+        yield* another.ready
+        const { port = 0 } = yield* inspectDatabase(world, mine)
+        assert.deepStrictEqual(
+          yield* askRows(
+            { socketDir: path.join(world.dataDir, "run"), port },
+            "select system_identifier::text as identifier from pg_control_system()"
+          ),
+          [{ identifier: engine.row().facts["systemIdentifier"] }]
+        )
+        yield* fill(world, mine)
+        yield* engine.pause
+        const dataOf = (resource: DatabaseResource) => path.join(folderOf(world, resource), "data")
+        yield* stopped(folderOf(world, mine))
+        yield* stopped(folderOf(world, other))
+        const putBack = yield* takenAway(dataOf(mine))
+        fs.renameSync(dataOf(other), dataOf(mine))
+        yield* engine.run
+        assert.strictEqual(engine.row().phase, "waiting")
+        yield* engine.resume
+        yield* engine.run
+        assert.deepStrictEqual([ready(engine), whyNot(engine)], ["false", "WrongData"])
+        yield* engine.run
+        assert.strictEqual(whyNot(engine), "WrongData")
+        assert.lengthOf(processesNaming(folderOf(world, mine)), 0, "nothing was started")
+        fs.renameSync(dataOf(mine), dataOf(other))
+        yield* putBack
+        yield* engine.ready
+        yield* another.ready
+        assert.strictEqual(yield* rowsIn(world, mine), 1000)
+      }).pipe(Effect.provide(databaseReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(10)
+)
+
+it.live(
+  "with all folders of a database and its standbys away nothing is made anew; the standby that comes back takes over",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeReplicated(world)
+      const all = [resource, standby(world, resource, 1), standby(world, resource, 2)]
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        yield* engine.ready
+        yield* fill(world, resource)
+        const streaming = () => {
+          const status = JSON.stringify(engine.row().status)
+          return status.match(/"streaming"/g)?.length === 2
+        }
+        yield* engine.runUntil("both stream", streaming)
+        yield* eventually(
+          "standby 1 has the rows",
+          Effect.map(rowsIn(world, standby(world, resource, 1)), (n) => n === 1000)
+        )
+        yield* engine.pause
+        const back = []
+        for (const one of all) {
+          yield* stopped(folderOf(world, one))
+          back.push(yield* takenAway(folderOf(world, one)))
+        }
+        yield* engine.run
+        yield* engine.resume
+        yield* engine.run
+        yield* forgetStatus(engine)
+        yield* engine.run
+        assert.strictEqual(whyNot(engine), "DataLost")
+        for (const one of all) assert.isFalse(fs.existsSync(folderOf(world, one)))
+        yield* back[1]!
+        yield* engine.runUntil("a standby takes over", () => ready(engine) === "true")
+        assert.strictEqual(yield* rowsIn(world, resource), 1000)
+      }).pipe(Effect.provide(databaseReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(12)
+)
+
+it.live(
+  "why a standby cannot be made is told by the condition, the history and the last error of a database that stays ready",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = makeReplicated(world, { replicas: 0 })
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        yield* engine.ready
+        const ports = path.join(world.dataDir, "ports")
+        const free: Array<string> = []
+        for (let port = managedPorts.first; port <= managedPorts.last; port++) {
+          const file = path.join(ports, String(port))
+          if (fs.readdirSync(ports).includes(String(port))) continue
+          fs.symlinkSync("somebody-else", file)
+          free.push(file)
+        }
+        yield* engine.update({ ...resource.spec, replicas: 2 })
+        yield* engine.runUntil("it has tried", () => engine.work()?.lastError !== null)
+        assert.deepStrictEqual([engine.row().phase, ready(engine)], ["ready", "true"])
+        assert.match(engine.work()?.lastError ?? "", /^Standby 1: Every port from .* is taken/)
+        assert.match(engine.condition("Ready")?.message ?? "", /Every port from .* is taken/)
+        assert.match(engine.events("ReplicaFailing")[0]?.message ?? "", /Every port from .* is taken/)
+        for (const file of free) fs.rmSync(file)
+        yield* engine.runUntil("nothing fails any more", () => engine.work()?.lastError === null)
+        assert.strictEqual(ready(engine), "true")
+      }).pipe(Effect.provide(databaseReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(10)
+)
+
+it.live(
+  "a branch that was paused before its folder went away is not copied anew, and has its rows when the folder is back",
+  () =>
+    Effect.gen(function* () {
+      const world: BranchWorld = yield* branchWorld
+      const branch = makeBranch(world)
+      const server = asServer(world, branch)
+      const folder = folderOf(world, server)
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(branch)
+        yield* engine.ready
+        yield* asApplication(world, server, (sql) => sql.unsafe("insert into ledger values (-1)"))
+        yield* engine.pause
+        yield* stopped(folder)
+        const putBack = yield* takenAway(folder)
+        yield* engine.run
+        assert.deepStrictEqual([engine.row().phase, ready(engine)], ["waiting", "false"])
+        yield* engine.resume
+        yield* forgetStatus(engine)
+        yield* engine.run
+        assert.deepStrictEqual([engine.row().phase, whyNot(engine)], ["failed", "DataLost"])
+        assert.isFalse(fs.existsSync(folder), "the place is free for the folder")
+        yield* putBack
+        yield* engine.retry
+        yield* engine.ready
+        assert.strictEqual(yield* rowsIn(world, server), 1001)
+      }).pipe(Effect.provide(branchReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(10)
+)
+
+const client = (world: caches.CacheWorld, resource: caches.CacheResource) =>
+  Effect.gen(function* () {
+    const { port = 0 } = yield* caches.inspectCache(world, resource)
+    const ca = yield* caches.authorityOf(world)
+    return yield* caches.appClient({ port, password: caches.passwordOf(world, resource), ca })
+  })
+const keep = (world: caches.CacheWorld, resource: caches.CacheResource) =>
+  Effect.flatMap(client(world, resource), (one) => Effect.promise(() => one.set("kept", "yes"))).pipe(
+    Effect.scoped
+  )
+const kept = (world: caches.CacheWorld, resource: caches.CacheResource) =>
+  Effect.flatMap(client(world, resource), (one) => Effect.promise(() => one.get("kept"))).pipe(Effect.scoped)
+
+for (const running of [false, true])
+  it.live(
+    `a cache with an append-only file whose folder went away while its server ${running ? "ran" : "was down"} is lost, not empty`,
+    () =>
+      Effect.gen(function* () {
+        const world = yield* caches.cacheWorld
+        const resource = caches.makeCache(world)
+        const folder = caches.folderOf(world, resource)
+        yield* Effect.gen(function* () {
+          const engine = yield* memoryEngine(resource)
+          yield* engine.ready
+          yield* keep(world, resource)
+          yield* engine.pause
+          if (!running) yield* stopped(folder)
+          const putBack = yield* takenAway(folder)
+          yield* engine.run
+          assert.deepStrictEqual([engine.row().phase, ready(engine)], ["waiting", "false"])
+          yield* engine.resume
+          yield* engine.run
+          yield* forgetStatus(engine)
+          yield* engine.run
+          assert.strictEqual(whyNot(engine), "DataLost")
+          assert.isFalse(fs.existsSync(folder), "the place is free for the folder")
+          yield* putBack
+          yield* engine.ready
+          assert.strictEqual(yield* kept(world, resource), "yes")
+          assert.lengthOf(engine.events("StartedEmpty"), 0)
+        }).pipe(Effect.provide(caches.cacheReconciler(world)))
+      }).pipe(Effect.scoped),
+    minutes(5)
+  )
+
+it.live(
+  "a cache that has lost what it was to keep begins empty once somebody asks for no persistence, and says so",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* caches.cacheWorld
+      const resource = caches.makeCache(world)
+      const folder = caches.folderOf(world, resource)
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        yield* engine.ready
+        yield* keep(world, resource)
+        yield* stopped(folder)
+        fs.rmSync(path.join(folder, "appendonlydir"), { recursive: true })
+        yield* engine.run
+        yield* engine.retry
+        yield* engine.run
+        assert.strictEqual(whyNot(engine), "DataLost", "asking for another try accepts no loss")
+        assert.lengthOf(processesNaming(folder), 0)
+        yield* engine.update({ ...resource.spec, persistence: "none" })
+        yield* engine.ready
+        assert.isNull(yield* kept(world, resource))
+        assert.lengthOf(engine.events("StartedEmpty"), 1)
+        yield* engine.update(resource.spec)
+        yield* engine.ready
+        assert.deepInclude(engine.row().facts, { persisted: true })
+        yield* keep(world, resource)
+        yield* stopped(folder)
+        yield* engine.run
+        yield* engine.ready
+        assert.strictEqual(yield* kept(world, resource), "yes")
+        assert.lengthOf(engine.events("StartedEmpty"), 1)
+      }).pipe(Effect.provide(caches.cacheReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(5)
+)
+
+it.live(
+  "a cache without persistence that starts again after having been ready says that it lost what it held, once",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* caches.cacheWorld
+      const resource = caches.makeCache(world, { persistence: "none" })
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        yield* engine.ready
+        assert.lengthOf(engine.events("StartedEmpty"), 0)
+        yield* stopped(caches.folderOf(world, resource))
+        yield* engine.run
+        yield* engine.ready
+        yield* engine.run
+        assert.lengthOf(engine.events("StartedEmpty"), 1)
+      }).pipe(Effect.provide(caches.cacheReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(5)
+)
