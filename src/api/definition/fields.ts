@@ -38,7 +38,9 @@ export const pageQuery = {
   limit: Schema.optionalKey(
     Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 })).annotate({ description: "Default 20" })
   ),
-  cursor: Schema.optionalKey(Schema.String.check(Schema.isMaxLength(500)))
+  cursor: Schema.optionalKey(
+    Schema.String.check(Schema.isMaxLength(500)).annotate({ description: "`nextCursor` of the page before" })
+  )
 }
 export const defaultPageSize = 20
 

@@ -55,6 +55,17 @@ const requestId: OpenApi.OpenAPISpecParameter = {
   schema: { type: "string", description: "A name for the request; one is made where there is none" }
 }
 
+const ifNoneMatch: OpenApi.OpenAPISpecParameter = {
+  name: "If-None-Match",
+  in: "header",
+  required: false,
+  schema: { type: "string", description: "ETag of what the caller has (RFC 9110)" }
+}
+const notModified: JsonObject = {
+  description: "What the caller has is still so",
+  headers: header("ETag", "X-Request-Id", "RateLimit", "RateLimit-Policy")
+}
+
 const securitySchemes = {
   key: {
     type: "http",
@@ -71,19 +82,28 @@ type Paths = Readonly<Record<string, Readonly<Record<string, Operation>>>>
 export const completed = (document: Generated, groups: Groups): JsonObject => {
   const endpoints = endpointsOf(groups)
   const described = mapEntries(document.paths, (item, path) =>
-    mapEntries(item, (operation, method) => completeOperation(operation, endpoints.get(`${method} ${path}`)))
+    mapEntries(item, (operation, method) =>
+      completeOperation(operation, method, endpoints.get(`${method} ${path}`))
+    )
   )
   const { paths, parameters } = sharing(described)
   const { schemas, responses } = problemsOnce(document)
   return plainSchemas({
     ...document,
     paths,
-    components: { schemas, responses, parameters, headers, securitySchemes }
+    components: {
+      schemas,
+      responses: { ...responses, NotModified: notModified },
+      parameters,
+      headers,
+      securitySchemes
+    }
   })
 }
 
 const completeOperation = (
   { parameters, requestBody, responses, ...rest }: OpenApi.OpenAPISpecOperation,
+  method: string,
   endpoint: HttpApiEndpoint.Top | undefined
 ): Operation => {
   const limited = rest.security.length > 0
@@ -93,25 +113,34 @@ const completeOperation = (
     ...(limited ? ["RateLimit", "RateLimit-Policy"] : []),
     ...(replays ? ["Idempotency-Replayed"] : [])
   ]
+  const cached = method === "get" && responses[200]?.headers?.["etag"] !== undefined
+  const more = [...(cached ? [ifNoneMatch] : []), requestId]
+  // A body is looked at before it is known whether the operation reads it.
+  const unread = ["post", "put", "patch"].includes(method) ? ["413", "415"] : []
   return {
     ...rest,
-    parameters: [...withTypes(parameters, endpoint), requestId].map(describedAside),
+    parameters: [...withTypes(parameters, endpoint), ...more].map(describedAside),
     ...(requestBody === undefined
       ? {}
       : { requestBody: { content: mediaTypes(requestBody.content), required: !takesNoBody(endpoint) } }),
-    responses: mapEntries(responses, (response, status) =>
-      isProblem(status)
-        ? { $ref: `#/components/responses/Problem${status}` }
-        : {
-            ...response,
-            headers: header(...Object.keys(response.headers ?? {}).map(fieldName), ...usual),
-            ...(response.content === undefined ? {} : { content: mediaTypes(response.content) })
-          }
-    )
+    responses: {
+      ...mapEntries(responses, (response, status) =>
+        isProblem(status)
+          ? problemAt(status)
+          : {
+              ...response,
+              headers: header(...Object.keys(response.headers ?? {}).map(fieldName), ...usual),
+              ...(response.content === undefined ? {} : { content: mediaTypes(response.content) })
+            }
+      ),
+      ...(cached ? { 304: { $ref: "#/components/responses/NotModified" } } : {}),
+      ...Object.fromEntries(unread.map((status) => [status, problemAt(status)]))
+    }
   }
 }
 
 const isProblem = (status: string) => Number(status) >= 400
+const problemAt = (status: string) => ({ $ref: `#/components/responses/Problem${status}` })
 
 /** The generator copies the schema of problems for each status, and their answers for each operation. */
 const problemsOnce = ({ components, paths }: Generated) => {
