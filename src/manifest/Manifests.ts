@@ -14,7 +14,7 @@ import { Plans } from "#src/store/Plans.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { toChanges } from "./carrying-out.ts"
-import type { Current, Plan, PlannedChange, Step } from "./change.ts"
+import type { Current, Plan, Step } from "./change.ts"
 import { exportManifest } from "./export.ts"
 import type { ManifestFault, Position } from "./place.ts"
 import { planInSteps } from "./plan.ts"
@@ -159,17 +159,17 @@ export class Manifests extends Context.Service<
 
       const carryOut = Effect.fnUntraced(function* (
         orgId: string,
-        stored: StoredContent,
+        stored: Omit<Plan, "warnings">,
         role: Role,
         actor: Actor
       ) {
         if (stored.blockers.length > 0) return yield* new Blocked({ blockers: stored.blockers })
-        const wanted = stored.changes.filter((change) => change.action !== "noop" && !isKept(change))
+        const wanted = stored.changes.filter(({ action }) => action !== "noop")
         const above = wanted.filter(({ requires }) => requires.role === "owner" && role !== "owner")
         if (above.length > 0) {
           return yield* new RoleTooLow({ needed: "owner", addresses: above.map(({ address }) => address) })
         }
-        const steps = stored.steps.filter((step) => stored.prune || !step.prune)
+        const { steps } = stored
         const written = yield* resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
           Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
@@ -200,14 +200,17 @@ export class Manifests extends Context.Service<
         open,
         plan: Effect.fn("Manifests.plan")(function* (orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
-          const content: StoredContent = { ...made.plan, prune: request.prune }
+          const content: StoredContent = { ...made.plan, format }
           const stored = yield* plans.save(orgId, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
         }),
         applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor) {
           const loaded = yield* plans.load(orgId, planId)
           if (Option.isNone(loaded)) return yield* new UnknownPlan({ planId })
-          const stored = yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
+          const stored = yield* Effect.mapError(
+            decodeStored(Redacted.value(loaded.value)),
+            () => new UnknownPlan({ planId })
+          )
           const now = yield* current(orgId)
           const moved = movedSince(stored.base, baseOf(now.current))
           if (moved.length > 0) return yield* new StalePlan({ addresses: moved })
@@ -218,7 +221,7 @@ export class Manifests extends Context.Service<
         applyManifest: Effect.fn("Manifests.applyManifest")(
           function* (orgId, orgSlug, opened, request, role, actor) {
             const made = yield* make(orgId, orgSlug, opened, request)
-            return yield* carryOut(orgId, { ...made.plan, prune: request.prune }, role, actor)
+            return yield* carryOut(orgId, made.plan, role, actor)
           }
         )
       })
@@ -241,18 +244,25 @@ const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "Revisi
     .filter(({ action }) => (action === "create") === (conflict === "NameTaken"))
     .map(({ address }) => address)
 
+/**
+ * How the content of a plan is read. A release that reads it in another way has another number, and asks for a new plan
+ * where it finds an old one: before 2, the steps held deletions that only prune was to carry out.
+ */
+const format = 2
+
 interface StoredContent extends Omit<Plan, "warnings"> {
-  readonly prune: boolean
+  readonly format: typeof format
 }
 
 /** Written and read by this file only, and authenticated in between: JSON is enough. */
 const decodeStored = Schema.decodeUnknownEffect(
   Schema.fromJsonString(
-    Schema.declare((value: unknown): value is StoredContent => typeof value === "object" && value !== null)
+    Schema.declare(
+      (value: unknown): value is StoredContent =>
+        typeof value === "object" && value !== null && "format" in value && value.format === format
+    )
   )
 )
-
-const isKept = (change: PlannedChange) => change.reasons.some(({ code }) => code === "needs_prune")
 
 const toCurrent = (record: ResourceRecord): Current => ({
   uid: record.uid,
