@@ -15,6 +15,7 @@ import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/q
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
 import { serviceStatus } from "./views.ts"
 import { amend, remove, stored } from "./writing.ts"
 
@@ -45,44 +46,6 @@ const queueView = (record: ResourceRecord) => {
 }
 const withTag = (record: ResourceRecord) => answer(QueueView, queueView(record), record)
 
-/** The queues of the environment, by name, with where each sends what it gives up. */
-const neighbours = Effect.fnUntraced(function* (projectId: string, environment: string) {
-  const { orgId } = yield* RequestScope
-  const resources = yield* Resources
-  const records = yield* Effect.mapError(
-    resources.listKind(orgId, "Queue", projectId, environment),
-    fromStore
-  )
-  return new Map(
-    records
-      .filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      .map((record) => [record.name, decodeSpecSync(record.spec).deadLetterQueue])
-  )
-})
-
-/** A dead letter queue is there, and following them comes to an end. */
-const checkDeadLetters = Effect.fnUntraced(function* (
-  projectId: string,
-  environment: string,
-  name: string,
-  deadLetterQueue: string | null | undefined
-) {
-  if (deadLetterQueue === null || deadLetterQueue === undefined) return
-  const next = yield* neighbours(projectId, environment)
-  const fault = (message: string) => invalid([{ pointer: "/deadLetterQueue", message }])
-  if (deadLetterQueue !== name && !next.has(deadLetterQueue)) {
-    return yield* fault(`names the queue "${deadLetterQueue}", which is not in this environment`)
-  }
-  next.set(name, deadLetterQueue)
-  const seen = new Set<string>()
-  for (let at: string | null | undefined = name; typeof at === "string"; at = next.get(at)) {
-    if (seen.has(at)) {
-      return yield* fault("leads back to this queue: dead letter queues must not form a circle")
-    }
-    seen.add(at)
-  }
-})
-
 export const layer = HttpApiBuilder.group(
   Api,
   "queues",
@@ -105,7 +68,11 @@ export const layer = HttpApiBuilder.group(
             const { orgId, place, environment, caller } = yield* RequestScope
             const { name, ...asked } = payload
             const projectId = place?.projectId ?? ""
-            yield* checkDeadLetters(projectId, environment ?? "", name, asked.deadLetterQueue)
+            yield* checkDeadLetters(
+              { projectId, environment: environment ?? null },
+              name,
+              asked.deadLetterQueue
+            )
             yield* billing
             const uid = randomUUIDv7()
             const change = {
@@ -129,8 +96,8 @@ export const layer = HttpApiBuilder.group(
         update: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { consumer, ...rest } = payload
-            const { projectId, environment, name } = yield* theQueue
-            yield* checkDeadLetters(projectId ?? "", environment ?? "", name, rest.deadLetterQueue)
+            const record = yield* theQueue
+            yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
             yield* billing
             const after = yield* amend(yield* theQueue, (record) =>
               Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
@@ -207,14 +174,18 @@ export const layer = HttpApiBuilder.group(
         }),
         delete: Effect.fnUntraced(function* () {
           const record = yield* theQueue
-          const next = yield* neighbours(record.projectId ?? "", record.environment ?? "")
-          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
           // What a project or an environment takes with it needs no such order.
-          if (users.length > 0 && record.deletionRequestedAt === null) {
+          if (record.deletionRequestedAt !== null) return yield* remove(record)
+          const next = yield* deadLetterQueues(record)
+          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
+          const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
+          if (users.length > 0 || crons.length > 0) {
             return yield* problem(
               409,
               "in_use",
-              `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+              users.length > 0
+                ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+                : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
             )
           }
           return yield* remove(record)

@@ -14,6 +14,7 @@ import { type Manifest, type ManifestProject, unavailableSections } from "#schem
 import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
 import { addressOf } from "#src/store/records.ts"
 import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
+import { blockMissingQueues } from "./cron-queues.ts"
 import { unconfirmed } from "./deletions.ts"
 import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
@@ -120,6 +121,7 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
       if (index % perStep === 0) yield
     }
   }
+  blockMissingQueues(draft, project, at)
 }
 
 const addressIn = (place: Place, kind: Kind, entry: ManifestEntry) =>
