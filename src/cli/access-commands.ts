@@ -11,7 +11,7 @@ import { changeEntries, credentialsFile, readEntries, replaceEntry } from "./cre
 import { codeOf, exitCodes, failure } from "./failure.ts"
 import { asJson, connection, loginOf, online, readSecret, readStdin } from "./flags.ts"
 import { isLoopback } from "./login.ts"
-import { json, out, say, table } from "./output.ts"
+import { exact, json, out, say, table } from "./output.ts"
 
 export const login = Command.make(
   "login",
@@ -131,7 +131,7 @@ export const api = Command.make(
             `${login.apiUrl} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`
           )
       })
-      if (answer.text !== "") yield* out(answer.text.replace(/\n$/, ""))
+      if (answer.text !== "") yield* exact(answer.text.replace(/\n$/, ""))
       if (answer.status === 401 && token === undefined) return yield* failure(login.missing, codeOf(401))
       const code = codeOf(answer.status)
       if (code !== 0) return yield* failure("", code)

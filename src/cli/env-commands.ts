@@ -9,7 +9,7 @@ import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, online, type Place, place, readSecret, waiting } from "./flags.ts"
-import { json, out, say } from "./output.ts"
+import { exact, json, say } from "./output.ts"
 import { findAt, type Waiting, waitForOne } from "./wait.ts"
 
 const ls = Command.make(
@@ -29,7 +29,7 @@ const ls = Command.make(
         if (flags.json) return yield* json(shown)
         if (shown.length === 0)
           return yield* say(`There are no variables in ${flags.project}/${flags.environment}`)
-        yield* out(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
+        yield* exact(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
       })
     )
 ).pipe(Command.withAlias("list"), Command.withDescription("List variables; values only with --show"))

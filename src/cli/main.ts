@@ -27,12 +27,13 @@ import { asJson, yes } from "./flags.ts"
 import { audit, grants, keys } from "./key-commands.ts"
 import { apply, exportCommand, plan } from "./manifest-commands.ts"
 import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
-import { out, paint, table } from "./output.ts"
+import { json, out, paint, say, shownText, table } from "./output.ts"
 import { invitations, members, orgs } from "./people-commands.ts"
 import { environments, projects } from "./project-commands.ts"
 import { queues } from "./queue-commands.ts"
 import { loadFolderSettings } from "./settings.ts"
 import { diff, events, show, status, wait } from "./status-commands.ts"
+import { visible } from "./visible.ts"
 import { webhooks } from "./webhook-commands.ts"
 
 /** For a process that is there to be stopped, being told to stop is success. */
@@ -84,7 +85,7 @@ const doctor = Command.make("doctor", { json: asJson }, (flags) =>
   Effect.gen(function* () {
     const { dependencies } = yield* Effect.promise(() => import("../infra/dependencies.ts"))
     const found = yield* Effect.promise(() => dependencies())
-    if (flags.json) yield* out(JSON.stringify({ dependencies: found }, null, 2))
+    if (flags.json) yield* json({ dependencies: found })
     else {
       yield* out(
         table(
@@ -200,7 +201,7 @@ const end = (cause: Cause.Cause<unknown>) =>
     if (Cause.hasInterruptsOnly(cause)) return stopping
     const error: unknown = Cause.squash(cause)
     if (error instanceof CliFailure) {
-      if (error.message !== "") process.stderr.write(`${paint("red", error.message)}\n`)
+      if (error.message !== "") process.stderr.write(`${shownText(paint("red", error.message))}\n`)
       return error.exitCode
     }
     // Wrong use has been told already. To ask for nothing in particular shows the help, and is no mistake.
@@ -210,7 +211,7 @@ const end = (cause: Cause.Cause<unknown>) =>
       return process.argv.includes("--detailed-exitcode") ? exitCodes.failure : exitCodes.usage
     }
     process.stderr.write(
-      `svc failed unexpectedly: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`
+      `svc failed unexpectedly: ${visible(error instanceof Error ? (error.stack ?? error.message) : String(error))}\n`
     )
     return exitCodes.failure
   })
@@ -219,10 +220,10 @@ const end = (cause: Cause.Cause<unknown>) =>
 const presenter = CliOutput.layerPresenter({
   present: (event) =>
     event._tag === "InvalidInvocation"
-      ? Effect.sync(() => {
-          const lines = event.errors.map(({ message }) => paint("red", message))
-          process.stderr.write(`${lines.join("\n")}\nSee ${event.commandPath.join(" ")} --help\n`)
-        })
+      ? say(
+          ...event.errors.flatMap(({ message }) => message.split("\n").map((line) => paint("red", line))),
+          `See ${event.commandPath.join(" ")} --help`
+        )
       : CliOutput.defaultPresenter.present(event)
 })
 const config = CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version] })
