@@ -12,6 +12,7 @@ import { codeOf, exitCodes, failure } from "./failure.ts"
 import { asJson, connection, loginOf, online, readSecret, readStdin } from "./flags.ts"
 import { isLoopback } from "./login.ts"
 import { exact, json, out, say, table } from "./output.ts"
+import { resending } from "./resend.ts"
 
 export const login = Command.make(
   "login",
@@ -115,7 +116,7 @@ export const api = Command.make(
       const path = flags.path.replaceAll("{org}", encodeURIComponent(login.organization))
       const answer = yield* Effect.tryPromise({
         try: async (signal) => {
-          const response = await fetch(`${login.apiUrl}${path}`, {
+          const response = await resending(fetch)(`${login.apiUrl}${path}`, {
             method: flags.method,
             signal: AbortSignal.any([signal, AbortSignal.timeout(120_000)]),
             headers: {

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Role } from "../api/definition/members.ts"
 import { Client, call } from "./client.ts"
+import { renameOrganization } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, yes } from "./flags.ts"
 import { json, out, say, table } from "./output.ts"
@@ -59,7 +60,7 @@ const orgsUpdate = Command.make(
     ...connection,
     name: Flag.String("name").pipe(Flag.withDescription("New name"), Flag.optional),
     slug: Flag.String("slug").pipe(
-      Flag.withDescription("New slug; manifests, paths and stored logins that name the old one must follow"),
+      Flag.withDescription("New slug; manifests and paths that name the old one must follow"),
       Flag.optional
     ),
     json: asJson
@@ -68,7 +69,7 @@ const orgsUpdate = Command.make(
     online(
       flags,
       Effect.gen(function* () {
-        const { asOwner, org } = yield* Client
+        const { asOwner, login, org } = yield* Client
         const payload = {
           ...(Option.isSome(flags.name) ? { name: flags.name.value } : {}),
           ...(Option.isSome(flags.slug) ? { slug: flags.slug.value } : {})
@@ -76,6 +77,7 @@ const orgsUpdate = Command.make(
         if (Object.keys(payload).length === 0)
           return yield* failure("Nothing to change: give --name or --slug", exitCodes.usage)
         const { body } = yield* call(asOwner.orgs.update({ params: { orgId: org }, payload, headers: {} }))
+        if (body.slug !== org) yield* renameOrganization(login.apiUrl, org, body.slug)
         yield* flags.json ? json(body) : say(`It is "${body.name}" with the slug "${body.slug}" now`)
       })
     )

@@ -16,6 +16,17 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
         const made = yield* svc(["orgs", "create", "acme", "--name", "Acme", "--json"])
         assert.strictEqual(made.code, 0, made.stderr)
         assert.deepInclude(JSON.parse(made.stdout), { slug: "acme", name: "Acme", billingStatus: "unpaid" })
+        // It can be used at once: the stored key is another organization's, the session is its owner's.
+        const [looked, keyed, api] = yield* Effect.all(
+          [
+            svc(["status", "--org", "acme"]),
+            svc(["keys", "create", "ci", "--org", "acme"]),
+            svc(["api", "GET", "/v1/orgs/{org}/projects", "--org", "acme"])
+          ],
+          { concurrency: 3 }
+        )
+        assert.deepStrictEqual([looked.code, keyed.code, api.code], [0, 0, 0], looked.stderr + keyed.stderr)
+        assert.strictEqual(api.stdout, "[]\n")
         const again = yield* svc(["orgs", "create", "acme"])
         assert.deepStrictEqual([again.code, again.stdout], [6, ""])
         assert.include(again.stderr, "taken")
