@@ -13,6 +13,7 @@ import { asJson, connection, loginOf, online, readSecret, readStdin } from "./fl
 import { isLoopback } from "./login.ts"
 import { exact, json, out, say, table } from "./output.ts"
 import { resending } from "./resend.ts"
+import { visibleLine } from "./visible.ts"
 
 export const login = Command.make(
   "login",
@@ -69,7 +70,11 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
       const { asMember, login } = yield* Client
       const me = yield* call(asMember.me.get())
       if (flags.json) return yield* json(me)
-      yield* out(`${me.credential} ${me.credentialId} at ${login.apiUrl}`)
+      const who =
+        me.user !== null && me.user !== undefined
+          ? `${me.user.name} <${me.user.email}>, signed in`
+          : `The API key "${me.keyName}"`
+      yield* out(visibleLine(`${who} at ${login.apiUrl}`))
       yield* out(
         table(
           ["ORGANIZATION", "ROLE", "NAME"],

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, at, online, type Place, place, readSecret, waiting } from "./flags.ts"
+import { asJson, at, confirmName, online, type Place, place, readSecret, waiting, yes } from "./flags.ts"
 import { exact, json, say } from "./output.ts"
 import { findAt, type Waiting, waitForOne } from "./wait.ts"
 
@@ -109,19 +109,27 @@ const set = Command.make(
   ])
 )
 
-const rm = Command.make("rm", { ...place, ...waiting, json: asJson, key: Argument.String("key") }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      const { params, query } = at(org, flags)
-      yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
-      yield* inForce(flags)
-      yield* flags.json
-        ? json({ removed: [flags.key] })
-        : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
-    })
-  )
+const rm = Command.make(
+  "rm",
+  { ...place, ...waiting, json: asJson, key: Argument.String("key"), yes },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const { params, query } = at(org, flags)
+        yield* confirmName(
+          `This removes ${flags.key} from ${flags.project}/${flags.environment}; its value is shown to nobody again.`,
+          flags.key,
+          flags.yes
+        )
+        yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
+        yield* inForce(flags)
+        yield* flags.json
+          ? json({ removed: [flags.key] })
+          : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
+      })
+    )
 ).pipe(Command.withAlias("delete"), Command.withDescription("Remove a variable"))
 
 export const env = Command.make("env").pipe(

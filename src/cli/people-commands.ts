@@ -217,7 +217,8 @@ const invitationsRevoke = Command.make(
   "revoke",
   {
     ...connection,
-    invitation: Argument.String("invitation").pipe(Argument.withDescription("E-mail address or id"))
+    invitation: Argument.String("invitation").pipe(Argument.withDescription("E-mail address or id")),
+    yes
   },
   (flags) =>
     online(
@@ -228,6 +229,7 @@ const invitationsRevoke = Command.make(
         const found = (yield* pending).find(({ id, email }) => id === named || email === named.toLowerCase())
         if (found === undefined)
           return yield* failure(`There is no open invitation for "${named}"`, exitCodes.notFound)
+        yield* confirmName(`The link that ${found.email} has works no more.`, found.email, flags.yes)
         yield* call(asOwner.invitations.revoke({ params: { orgId: org, invitationId: found.id } }))
         yield* say(`The invitation for ${found.email} is taken back`)
       })

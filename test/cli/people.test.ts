@@ -109,7 +109,7 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
         assert.strictEqual(changed.code, 0, changed.stderr)
         const [revoked, unsure, unknown] = yield* Effect.all(
           [
-            svc(["invitations", "revoke", "new@example.test"]),
+            svc(["invitations", "revoke", "new@example.test", "--yes"]),
             svc(["members", "rm", "guest@example.test"]),
             svc(["members", "rm", "nobody@example.test", "--yes"])
           ],

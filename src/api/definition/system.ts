@@ -27,7 +27,11 @@ export const System = HttpApiGroup.make("system").add(
 export const CallerView = Schema.Struct({
   credential: Schema.Literals(["session", "key"]),
   credentialId: Schema.String,
+  /** The name that the key was given; null for a session. */
+  keyName: Schema.NullOr(Schema.String),
   userId: Schema.NullOr(Schema.String),
+  /** Whose session it is; null for a key. */
+  user: Schema.NullOr(Schema.Struct({ id: Schema.String, email: Schema.String, name: Schema.String })),
   organizations: Schema.Array(
     Schema.Struct({ id: Schema.String, slug: Schema.String, name: Schema.String, role: Schema.String })
   )
