@@ -118,7 +118,7 @@ export class Access extends Context.Service<
       }>,
       StoreUnavailable
     >
-    /** What people call the credential: the name of a key, or whose session it is. */
+    /** What people call the credential: the name of a key, and whose session it is or who made the key. */
     readonly describe: (
       credential: Credential["kind"],
       credentialId: string,

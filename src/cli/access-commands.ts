@@ -70,10 +70,11 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
       const { asMember, login } = yield* Client
       const me = yield* call(asMember.me.get())
       if (flags.json) return yield* json(me)
+      const person = me.user === null ? undefined : `${me.user.name} <${me.user.email}>`
       const who =
-        me.user !== null && me.user !== undefined
-          ? `${me.user.name} <${me.user.email}>, signed in`
-          : `The API key "${me.keyName}"`
+        me.credential === "session"
+          ? `${person}, signed in`
+          : `The API key "${me.keyName}"${person === undefined ? "" : `, made by ${person},`}`
       yield* out(visibleLine(`${who} at ${login.apiUrl}`))
       yield* out(
         table(

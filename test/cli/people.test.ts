@@ -135,7 +135,11 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
           [svc(["whoami", "--json"], ci), svc(["keys", "ls"], ci), svc(["keys", "ls"])],
           { concurrency: 3 }
         )
-        assert.strictEqual(JSON.parse(whoami.stdout).organizations[0].role, "member")
+        const { organizations, keyName, user } = JSON.parse(whoami.stdout)
+        assert.deepStrictEqual(
+          [organizations[0].role, keyName, user.email],
+          ["member", "ci", "operator@localhost"]
+        )
         assert.deepStrictEqual([own.code, own.stdout], [1, ""])
         assert.match(listed.stdout, new RegExp(`^${key.slice(0, 8)}\\.\\.\\. +ci +member`, "m"))
         assert.notInclude(listed.stdout, key)

@@ -30,7 +30,7 @@ export const CallerView = Schema.Struct({
   /** The name that the key was given; null for a session. */
   keyName: Schema.NullOr(Schema.String),
   userId: Schema.NullOr(Schema.String),
-  /** Whose session it is; null for a key. */
+  /** Whose session it is, or who made the key; null where that account is gone. */
   user: Schema.NullOr(Schema.Struct({ id: Schema.String, email: Schema.String, name: Schema.String })),
   organizations: Schema.Array(
     Schema.Struct({ id: Schema.String, slug: Schema.String, name: Schema.String, role: Schema.String })
