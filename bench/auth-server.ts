@@ -26,6 +26,7 @@ if (process.env["BENCH_AUTH"] === "off") {
   const access = Access.of({
     identify: () => Effect.succeed(identity),
     organizations: () => Effect.succeed([]),
+    describe: () => Effect.succeed({ keyName: null, user: null }),
     used: () => Effect.void
   })
   const taken = { allowed: true, limit: 1, remaining: 1, retryAfter: 0 }

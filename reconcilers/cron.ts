@@ -1,6 +1,6 @@
 /**
  * A cron job's schedule is put in force for the runners, which plan and make its runs. What this keeps true: the runners
- * follow the specification as it is, and nothing is left of a job that was deleted.
+ * follow the specification as it is, a job whose queue is missing says so, and nothing is left of a job that was deleted.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -9,7 +9,8 @@ import { Cron, type CronSpec, CronSpec as CronSpecSchema } from "#schemas/cron.t
 import { nextRun } from "#schemas/cron-schedule.ts"
 import { Crons } from "#src/crons/Crons.ts"
 import { outside } from "#src/engine/outside.ts"
-import { absent, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
+import { absent, type Resource, Retryable, register, Terminal, Waiting } from "#src/engine/Reconciler.ts"
+import { QueueTables } from "#src/queues/QueueTables.ts"
 
 const same = Schema.toEquivalence(CronSpecSchema)
 
@@ -22,6 +23,7 @@ export const layer = register(
   { driftInterval: "15 minutes", concurrency: 32 },
   Effect.gen(function* () {
     const crons = yield* Crons
+    const queues = yield* QueueTables
     const retryable = Effect.mapError(
       (error: { readonly message: string }) => new Retryable({ message: error.message })
     )
@@ -31,6 +33,17 @@ export const layer = register(
       Effect.flatMap(retryable(self), (done) =>
         done ? Effect.void : Effect.fail(new Retryable({ message: "A later run has worked on the cron job" }))
       )
+
+    /** What it waits for comes to the environment, which is what can be named of it. */
+    const queueIsThere = Effect.fnUntraced(function* ({ orgId, uid, parentUid, spec }: Resource<CronSpec>) {
+      const { target } = spec
+      if (target.kind !== "queue") return
+      const environment = parentUid ?? uid
+      const found = yield* retryable(queues.named(orgId, environment, target.queue))
+      if (Option.isSome(found)) return
+      const message = `Waits for the queue "${target.queue}", which is not in this environment`
+      return yield* new Waiting({ on: environment, reason: "NoQueue", message })
+    })
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -43,6 +56,7 @@ export const layer = register(
           same(config, resource.spec) &&
           name === resource.name &&
           environmentUid === resource.parentUid
+        if (matches && !resource.deleting) yield* queueIsThere(resource)
         return {
           _tag: "Present" as const,
           status: { scheduled: config?.enabled === true },

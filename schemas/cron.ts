@@ -117,7 +117,7 @@ export const Cron = defineKind({
   after: ["Environment"],
   singleton: false,
   deleteRole: "admin",
-  reasons: {},
+  reasons: { NoQueue: "The queue that it publishes to is not there; it goes on when the queue is" },
   manifest: listSection("crons"),
   deadlineSeconds: 300
 })

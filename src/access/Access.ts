@@ -118,6 +118,18 @@ export class Access extends Context.Service<
       }>,
       StoreUnavailable
     >
+    /** What people call the credential: the name of a key, and whose session it is or who made the key. */
+    readonly describe: (
+      credential: Credential["kind"],
+      credentialId: string,
+      userId: string | null
+    ) => Effect.Effect<
+      {
+        readonly keyName: string | null
+        readonly user: { readonly id: string; readonly email: string; readonly name: string } | null
+      },
+      StoreUnavailable
+    >
     /** Notes that the credential was used, in the background and at most once a minute. */
     readonly used: (credential: Credential["kind"], identity: Identity) => Effect.Effect<void>
   }
@@ -171,6 +183,23 @@ export class Access extends Context.Service<
               : engine`select o.id, o.slug, o.name, m.role from member m join organization o on o.id = m.org_id
                   where m.user_id = ${userId}::uuid order by o.slug`
           ),
+        describe: Effect.fnUntraced(function* (credential, credentialId, userId) {
+          const [row] = yield* repeatable(engine<{
+            readonly keyName: string | null
+            readonly id: string | null
+            readonly email: string | null
+            readonly name: string | null
+          }>`
+            select k.name as "keyName", a.id, a.email, a.name
+            from (select) as one
+            left join api_key k on k.id = ${credential === "key" ? credentialId : null}::uuid
+            left join account a on a.id = ${userId}::uuid`)
+          const { keyName = null, id = null, email = null, name = null } = row ?? {}
+          return {
+            keyName,
+            user: id === null || email === null || name === null ? null : { id, email, name }
+          }
+        }),
         used: (credential, identity) =>
           identity.lastUsedAt !== null && Date.now() - identity.lastUsedAt.getTime() < 60_000
             ? Effect.void

@@ -20,6 +20,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { checkTarget } from "./queue-references.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(CronSpec, { errors: "all" })
@@ -76,6 +77,10 @@ export const layer = HttpApiBuilder.group(
           const { name, ...asked } = payload
           const { uid } = reservation
           const spec = yield* completed(asked)
+          yield* checkTarget(
+            { projectId: place?.projectId ?? null, environment: environment ?? null },
+            spec.target
+          )
           const [written] = yield* stored(
             resources.write(
               orgId,
@@ -101,8 +106,10 @@ export const layer = HttpApiBuilder.group(
         }),
         get: () => Effect.flatMap(theCron, one),
         update: Effect.fnUntraced(function* ({ payload }) {
+          const record = yield* theCron
+          if (payload.target !== undefined) yield* checkTarget(record, payload.target)
           const after = yield* amend(
-            yield* theCron,
+            record,
             Effect.fnUntraced(function* (record: ResourceRecord) {
               const current = storedSpec(record.spec)
               const spec = yield* completed({

@@ -95,7 +95,7 @@ export const layer = HttpApiBuilder.group(
         return yield* problem(
           422,
           "preview_data_forbidden",
-          "The project does not allow copies of production data in previews; set its previewData to allowed first"
+          'The project does not allow copies of production data in previews; set its previewData to "allowed" (svc projects update PROJECT --preview-data allowed), or choose another environment'
         )
       }
       return { environmentUid, region, sku }

@@ -14,6 +14,7 @@ import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/q
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
 import { serviceStatus } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -43,44 +44,6 @@ const queueView = (record: ResourceRecord) => {
   }
 }
 const withTag = (record: ResourceRecord) => answer(QueueView, queueView(record), record)
-
-/** The queues of the environment, by name, with where each sends what it gives up. */
-const neighbours = Effect.fnUntraced(function* (projectId: string, environment: string) {
-  const { orgId } = yield* RequestScope
-  const resources = yield* Resources
-  const records = yield* Effect.mapError(
-    resources.listKind(orgId, "Queue", projectId, environment),
-    fromStore
-  )
-  return new Map(
-    records
-      .filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      .map((record) => [record.name, decodeSpecSync(record.spec).deadLetterQueue])
-  )
-})
-
-/** A dead letter queue is there, and following them comes to an end. */
-const checkDeadLetters = Effect.fnUntraced(function* (
-  projectId: string,
-  environment: string,
-  name: string,
-  deadLetterQueue: string | null | undefined
-) {
-  if (deadLetterQueue === null || deadLetterQueue === undefined) return
-  const next = yield* neighbours(projectId, environment)
-  const fault = (message: string) => invalid([{ pointer: "/deadLetterQueue", message }])
-  if (deadLetterQueue !== name && !next.has(deadLetterQueue)) {
-    return yield* fault(`names the queue "${deadLetterQueue}", which is not in this environment`)
-  }
-  next.set(name, deadLetterQueue)
-  const seen = new Set<string>()
-  for (let at: string | null | undefined = name; typeof at === "string"; at = next.get(at)) {
-    if (seen.has(at)) {
-      return yield* fault("leads back to this queue: dead letter queues must not form a circle")
-    }
-    seen.add(at)
-  }
-})
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -117,7 +80,11 @@ export const layer = HttpApiBuilder.group(
               managedBy: "api"
             } as const
             if ((yield* createdBefore) === undefined) {
-              yield* checkDeadLetters(projectId, environment ?? "", name, asked.deadLetterQueue)
+              yield* checkDeadLetters(
+                { projectId, environment: environment ?? null },
+                name,
+                asked.deadLetterQueue
+              )
               yield* billing
               yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
             }
@@ -130,8 +97,8 @@ export const layer = HttpApiBuilder.group(
         update: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { consumer, ...rest } = payload
-            const { projectId, environment, name } = yield* theQueue
-            yield* checkDeadLetters(projectId ?? "", environment ?? "", name, rest.deadLetterQueue)
+            const record = yield* theQueue
+            yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
             yield* billing
             const after = yield* amend(yield* theQueue, (record) =>
               Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
@@ -209,14 +176,18 @@ export const layer = HttpApiBuilder.group(
         }),
         delete: Effect.fnUntraced(function* () {
           const record = yield* theQueue
-          const next = yield* neighbours(record.projectId ?? "", record.environment ?? "")
-          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
           // What a project or an environment takes with it needs no such order.
-          if (users.length > 0 && record.deletionRequestedAt === null) {
+          if (record.deletionRequestedAt !== null) return yield* remove(record)
+          const next = yield* deadLetterQueues(record)
+          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
+          const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
+          if (users.length > 0 || crons.length > 0) {
             return yield* problem(
               409,
               "in_use",
-              `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+              users.length > 0
+                ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+                : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
             )
           }
           return yield* remove(record)

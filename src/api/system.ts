@@ -46,13 +46,17 @@ export const layerMe = HttpApiBuilder.group(
         get: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
           const { credential, credentialId, userId } = caller
-          const organizations = access.organizations(credential, credentialId, userId)
-          return {
-            credential,
-            credentialId,
-            userId,
-            organizations: yield* Effect.mapError(organizations, fromStore)
-          }
+          const [organizations, { keyName, user }] = yield* Effect.mapError(
+            Effect.all(
+              [
+                access.organizations(credential, credentialId, userId),
+                access.describe(credential, credentialId, userId)
+              ],
+              { concurrency: 2 }
+            ),
+            fromStore
+          )
+          return { credential, credentialId, keyName, userId, user, organizations }
         })
       })
     )

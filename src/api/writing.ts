@@ -1,6 +1,10 @@
 /** What handlers that change something have in common: preconditions, changes on top of what is there, deletion. */
+import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import { completeSpec } from "#schemas/complete-spec.ts"
+import { findKind } from "#schemas/index.ts"
 import type { Json } from "#schemas/kind.ts"
 import { kindInWords } from "#schemas/kind.ts"
 import type { SecretValues } from "#src/store/changes.ts"
@@ -87,12 +91,14 @@ export const amend = Effect.fnUntraced(function* <E, R>(
   let base = found
   for (let attempt = 1; ; attempt++) {
     const expected = yield* precondition(base)
+    const wanted = yield* change(base)
     const update = {
       action: "update",
       uid: base.uid,
       expectedGeneration: base.generation,
       ...expected,
-      ...(yield* change(base))
+      ...wanted,
+      spec: asStored(base, wanted.spec)
     } as const
     const written = yield* orMismatch(resources.write(orgId, [update], caller.actor)).pipe(
       Effect.as(true),
@@ -105,6 +111,14 @@ export const amend = Effect.fnUntraced(function* <E, R>(
     if (written) return base
   }
 })
+
+/** A default that came after it was stored is no change: what means the same is left as it is. */
+const asStored = ({ kind, spec }: ResourceRecord, wanted: Json): Json => {
+  const known = findKind(kind)
+  const same =
+    known !== undefined && isDeepStrictEqual(Result.getOrUndefined(completeSpec(known, spec)), wanted)
+  return same ? spec : wanted
+}
 
 /** Asks for deletion. It answers when that is stored; the resource goes when the real thing is seen to be gone. */
 export const remove = Effect.fnUntraced(function* (record: ResourceRecord) {

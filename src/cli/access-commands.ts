@@ -11,7 +11,9 @@ import { changeEntries, credentialsFile, readEntries, replaceEntry } from "./cre
 import { codeOf, exitCodes, failure } from "./failure.ts"
 import { asJson, connection, loginOf, online, readSecret, readStdin } from "./flags.ts"
 import { isLoopback } from "./login.ts"
-import { json, out, say, table } from "./output.ts"
+import { exact, json, out, say, table } from "./output.ts"
+import { resending } from "./resend.ts"
+import { visibleLine } from "./visible.ts"
 
 export const login = Command.make(
   "login",
@@ -68,7 +70,12 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
       const { asMember, login } = yield* Client
       const me = yield* call(asMember.me.get())
       if (flags.json) return yield* json(me)
-      yield* out(`${me.credential} ${me.credentialId} at ${login.apiUrl}`)
+      const person = me.user === null ? undefined : `${me.user.name} <${me.user.email}>`
+      const who =
+        me.credential === "session"
+          ? `${person}, signed in`
+          : `The API key "${me.keyName}"${person === undefined ? "" : `, made by ${person},`}`
+      yield* out(visibleLine(`${who} at ${login.apiUrl}`))
       yield* out(
         table(
           ["ORGANIZATION", "ROLE", "NAME"],
@@ -115,7 +122,7 @@ export const api = Command.make(
       const path = flags.path.replaceAll("{org}", encodeURIComponent(login.organization))
       const answer = yield* Effect.tryPromise({
         try: async (signal) => {
-          const response = await fetch(`${login.apiUrl}${path}`, {
+          const response = await resending(fetch)(`${login.apiUrl}${path}`, {
             method: flags.method,
             signal: AbortSignal.any([signal, AbortSignal.timeout(120_000)]),
             headers: {
@@ -131,7 +138,7 @@ export const api = Command.make(
             `${login.apiUrl} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`
           )
       })
-      if (answer.text !== "") yield* out(answer.text.replace(/\n$/, ""))
+      if (answer.text !== "") yield* exact(answer.text.replace(/\n$/, ""))
       if (answer.status === 401 && token === undefined) return yield* failure(login.missing, codeOf(401))
       const code = codeOf(answer.status)
       if (code !== 0) return yield* failure("", code)

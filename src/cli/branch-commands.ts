@@ -125,8 +125,8 @@ const create = Command.make(
     json: asJson,
     name: branchName,
     into: Flag.String("into").pipe(
-      Flag.withDescription("Environment that the branch is for"),
-      Flag.withDefault("preview")
+      Flag.withDescription("Environment that the branch is for (default: the one of its database)"),
+      Flag.optional
     ),
     at: Flag.String("at").pipe(
       Flag.withDescription("As it was at a moment, such as 2026-02-01T12:30:00Z (default: as it is now)"),
@@ -160,7 +160,7 @@ const create = Command.make(
         const database = yield* theDatabase(flags)
         const payload = {
           name,
-          environment: into,
+          environment: Option.getOrElse(into, () => flags.environment),
           sku,
           region,
           source,
@@ -181,6 +181,7 @@ const create = Command.make(
 ).pipe(
   Command.withDescription("Copy a database, as it is or as it was"),
   Command.withExamples([
+    { command: "svc db branch create shop trial", description: "As it is now, beside its database" },
     {
       command: "svc db branch create shop before-friday --into staging --at 2026-02-06T00:00:00Z",
       description: "As it was"

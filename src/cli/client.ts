@@ -12,6 +12,7 @@ import { Api } from "../api/definition/api.ts"
 import { ProblemBody } from "../api/definition/problem.ts"
 import { type CliFailure, exitCodes, failure, fromProblem } from "./failure.ts"
 import type { Login } from "./login.ts"
+import { resending } from "./resend.ts"
 
 const make = (login: Login, credential: Redacted.Redacted | undefined) =>
   HttpApiClient.make(Api, {
@@ -28,9 +29,9 @@ export class Client extends Context.Service<
   {
     readonly login: Login
     readonly org: string
-    /** Calls with the API key, or with the session if there is no key. */
+    /** Calls with the API key of the organization, or with the session if there is no such key. */
     readonly asMember: ApiClient
-    /** Calls with the owner's session, or with the key if there is no session. */
+    /** Calls with the session, or with the key if there is no session. */
     readonly asOwner: ApiClient
   }
 >()("svc/cli/Client") {
@@ -45,7 +46,10 @@ export class Client extends Context.Service<
           asOwner: yield* make(login, login.session ?? login.apiKey)
         }
       })
-    ).pipe(Layer.provide(FetchHttpClient.layer))
+    ).pipe(
+      Layer.provide(FetchHttpClient.layer),
+      Layer.provide(Layer.succeed(FetchHttpClient.Fetch, resending(fetch)))
+    )
 }
 
 const isProblem = Schema.is(ProblemBody)

@@ -120,9 +120,19 @@ const sameTokens = (a: Entry, b: Entry) => a.apiKey === b.apiKey && a.session ==
 export const useEntry = (entry: Entry) =>
   changeEntries((entries) => [entry, ...entries.filter((other) => !sameTokens(other, entry))])
 
-/** Makes a credential the one in use, instead of the one for the same control plane. */
+/** Makes a credential the one in use, instead of the one for the same organization of the same control plane. */
 export const replaceEntry = (entry: Entry) =>
   changeEntries((entries) => {
-    const replaced = entries.find(({ apiUrl }) => apiUrl === entry.apiUrl)
+    const replaced = entries.find(
+      ({ apiUrl, organization }) => apiUrl === entry.apiUrl && organization === entry.organization
+    )
     return [entry, ...entries.filter((other) => other !== replaced)]
   })
+
+/** Follows an organization to its new slug. */
+export const renameOrganization = (apiUrl: string, before: string, after: string) =>
+  changeEntries((entries) =>
+    entries.map((entry) =>
+      entry.apiUrl === apiUrl && entry.organization === before ? { ...entry, organization: after } : entry
+    )
+  )

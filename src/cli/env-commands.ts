@@ -8,8 +8,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, at, online, type Place, place, readSecret, waiting } from "./flags.ts"
-import { json, out, say } from "./output.ts"
+import { asJson, at, confirmName, online, type Place, place, readSecret, waiting, yes } from "./flags.ts"
+import { exact, json, say } from "./output.ts"
 import { findAt, type Waiting, waitForOne } from "./wait.ts"
 
 const ls = Command.make(
@@ -29,7 +29,7 @@ const ls = Command.make(
         if (flags.json) return yield* json(shown)
         if (shown.length === 0)
           return yield* say(`There are no variables in ${flags.project}/${flags.environment}`)
-        yield* out(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
+        yield* exact(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
       })
     )
 ).pipe(Command.withAlias("list"), Command.withDescription("List variables; values only with --show"))
@@ -109,19 +109,27 @@ const set = Command.make(
   ])
 )
 
-const rm = Command.make("rm", { ...place, ...waiting, json: asJson, key: Argument.String("key") }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      const { params, query } = at(org, flags)
-      yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
-      yield* inForce(flags)
-      yield* flags.json
-        ? json({ removed: [flags.key] })
-        : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
-    })
-  )
+const rm = Command.make(
+  "rm",
+  { ...place, ...waiting, json: asJson, key: Argument.String("key"), yes },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const { params, query } = at(org, flags)
+        yield* confirmName(
+          `This removes ${flags.key} from ${flags.project}/${flags.environment}; its value is shown to nobody again.`,
+          flags.key,
+          flags.yes
+        )
+        yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
+        yield* inForce(flags)
+        yield* flags.json
+          ? json({ removed: [flags.key] })
+          : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
+      })
+    )
 ).pipe(Command.withAlias("delete"), Command.withDescription("Remove a variable"))
 
 export const env = Command.make("env").pipe(

@@ -8,7 +8,7 @@ import { Client, call } from "./client.ts"
 import { at, follow, hasEnded, nothing, one, outcome, print, read, type Shown } from "./execution-follow.ts"
 import { run } from "./execution-run.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, connection, online, project, waiting } from "./flags.ts"
+import { asJson, confirmName, connection, online, project, waiting, yes } from "./flags.ts"
 import { facts, json, out, say, table } from "./output.ts"
 
 const id = Argument.String("id").pipe(Argument.withDescription("Id of the execution"))
@@ -85,24 +85,28 @@ const logs = Command.make(
     )
 ).pipe(Command.withDescription("What an execution printed"))
 
-const cancel = Command.make("cancel", { ...connection, ...waiting, json: asJson, project, id }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      let shown: Shown = yield* call(
-        asMember.executions.cancel({ params: one(org, flags.project, flags.id), headers: {} })
-      )
-      const deadline = (yield* Clock.currentTimeMillis) + flags.timeout * 1000
-      while (flags.wait && !hasEnded(shown)) {
-        if ((yield* Clock.currentTimeMillis) > deadline)
-          return yield* failure(`The execution ${flags.id} goes on`, exitCodes.timeout)
-        yield* Effect.sleep("400 millis")
-        shown = yield* read(flags.project, flags.id)
-      }
-      yield* flags.json ? json(shown) : say(`${shown.id} ${outcome(shown)}`)
-    })
-  )
+const cancel = Command.make(
+  "cancel",
+  { ...connection, ...waiting, json: asJson, project, id, yes },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        yield* confirmName(`This ends the execution ${flags.id}.`, flags.id, flags.yes)
+        let shown: Shown = yield* call(
+          asMember.executions.cancel({ params: one(org, flags.project, flags.id), headers: {} })
+        )
+        const deadline = (yield* Clock.currentTimeMillis) + flags.timeout * 1000
+        while (flags.wait && !hasEnded(shown)) {
+          if ((yield* Clock.currentTimeMillis) > deadline)
+            return yield* failure(`The execution ${flags.id} goes on`, exitCodes.timeout)
+          yield* Effect.sleep("400 millis")
+          shown = yield* read(flags.project, flags.id)
+        }
+        yield* flags.json ? json(shown) : say(`${shown.id} ${outcome(shown)}`)
+      })
+    )
 ).pipe(Command.withDescription("End an execution before its time"))
 
 const availability = Command.make("availability", { ...connection, json: asJson, project }, (flags) =>

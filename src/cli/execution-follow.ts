@@ -4,6 +4,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
+import { visible } from "./visible.ts"
 
 export const at = (orgId: string, projectId: string) => ({ orgId, projectId })
 export const one = (orgId: string, projectId: string, executionId: string) => ({
@@ -29,6 +30,12 @@ interface Printed {
 }
 export const nothing: Printed = { page: undefined, entries: 0 }
 
+/**
+ * A terminal is not to be steered by what somebody's program prints: its colours and movements are left out, and what
+ * else is no text is shown as an escape. A pipe or a file gets every byte.
+ */
+export const onTerminal = (text: string) => visible(stripVTControlCharacters(text.replaceAll("\r\n", "\n")))
+
 /** Writes what came since as it was printed. */
 export const print = Effect.fnUntraced(function* (projectId: string, executionId: string, from: Printed) {
   const { asMember, org } = yield* Client
@@ -42,9 +49,9 @@ export const print = Effect.fnUntraced(function* (projectId: string, executionId
       })
     )
     for (const { stream, text } of items.slice(entries)) {
-      // A terminal is not to be steered by what somebody's program prints.
-      const safe = process.stdout.isTTY === true ? stripVTControlCharacters(text) : text
-      yield* Effect.sync(() => void (stream === "stdout" ? process.stdout : process.stderr).write(safe))
+      const target = stream === "stdout" ? process.stdout : process.stderr
+      const safe = target.isTTY === true ? onTerminal(text) : text
+      yield* Effect.sync(() => void target.write(safe))
     }
     if (nextCursor === null) return { page, entries: items.length }
     page = nextCursor

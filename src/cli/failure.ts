@@ -4,6 +4,7 @@
  */
 import * as Data from "effect/Data"
 import type { ProblemBody } from "../api/definition/problem.ts"
+import { visibleLine } from "./visible.ts"
 
 export const exitCodes = {
   failure: 1,
@@ -37,7 +38,7 @@ export const fromProblem = (problem: ProblemBody): CliFailure => {
     ...(problem.status === 401 ? ["Sign in with svc login --api-key, or set SVC_TOKEN"] : []),
     ...(problem.status >= 500 ? [`Request ${problem.requestId}`] : [])
   ]
-  return failure(lines.join("\n"), codeOf(problem.status))
+  return failure(lines.map(visibleLine).join("\n"), codeOf(problem.status))
 }
 
 export const codeOf = (status: number): number => {

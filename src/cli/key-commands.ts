@@ -129,15 +129,19 @@ const grantsLs = Command.make("ls", { ...connection, json: asJson }, (flags) =>
   )
 ).pipe(Command.withAlias("list"), Command.withDescription("List what was granted to agents"))
 
-const grantsRevoke = Command.make("revoke", { ...connection, grant: Argument.String("grant") }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asOwner, org } = yield* Client
-      yield* call(asOwner.agentGrants.revoke({ params: { orgId: org, grantId: flags.grant } }))
-      yield* say("Revoked")
-    })
-  )
+const grantsRevoke = Command.make(
+  "revoke",
+  { ...connection, grant: Argument.String("grant"), yes },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asOwner, org } = yield* Client
+        yield* confirmName(`The agent of the grant ${flags.grant} is let in no more.`, flags.grant, flags.yes)
+        yield* call(asOwner.agentGrants.revoke({ params: { orgId: org, grantId: flags.grant } }))
+        yield* say("Revoked")
+      })
+    )
 ).pipe(Command.withDescription("Revoke a grant, by its id"))
 
 export const grants = Command.make("grants").pipe(

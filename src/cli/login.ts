@@ -11,7 +11,8 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { parse } from "yaml"
-import { readEntries, readText } from "./credentials.ts"
+import { looksLikeUid } from "#schemas/names.ts"
+import { type Entry, readEntries, readText } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { isFromFolder } from "./settings.ts"
 
@@ -87,8 +88,8 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
   ].find(({ url }) => url !== undefined)
   const source = named?.source ?? ""
   const apiUrl = yield* canonicalUrl(named?.url ?? "", source)
-  const own = entries.find((entry) => entry.apiUrl === apiUrl)
-  const organization = flags.org ?? env("SVC_ORG") ?? project?.organization ?? own?.organization ?? "main"
+  const here = entries.filter((entry) => entry.apiUrl === apiUrl)
+  const organization = flags.org ?? env("SVC_ORG") ?? project?.organization ?? here[0]?.organization ?? "main"
   const manifest =
     project?.manifest === undefined ? "svc.manifest.yaml" : path.join(project.dir, project.manifest)
   const common = { apiUrl, organization, manifest }
@@ -101,23 +102,50 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
       session: token.startsWith("svcs_") ? secret(token) : undefined,
       missing: ""
     }
-    const may =
-      named?.trusted === true || isLoopback(apiUrl) || own !== undefined || isFromFolder("SVC_TOKEN")
+    const may = named?.trusted === true || isLoopback(apiUrl) || here.length > 0 || isFromFolder("SVC_TOKEN")
     if (may) return login
     const missing = `SVC_TOKEN is not sent to ${apiUrl}, because only ${source} names it. Set SVC_API_URL or --api-url to the same to allow it`
     return { ...login, apiKey: undefined, session: undefined, missing }
   }
+  const { apiKey, session } = fitting(here, organization)
   const others = [...new Set(entries.map((entry) => entry.apiUrl))]
+  const operate = (more: string) =>
+    isLoopback(apiUrl) ? [`Who operates the control plane on this machine: svc admin credentials${more}`] : []
   const login: Login = {
     ...common,
-    apiKey: secret(own?.apiKey),
-    session: secret(own?.session),
-    missing: [
-      `There is no credential for ${apiUrl} (named by ${source}).`,
-      ...(others.length > 0 ? [`Stored ones are for ${others.join(", ")} and are sent nowhere else.`] : []),
-      `Sign in with: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
-      ...(isLoopback(apiUrl) ? ["Who operates the control plane on this machine: svc admin credentials"] : [])
-    ].join("\n")
+    apiKey: secret(apiKey),
+    session: secret(session),
+    missing: (here.length > 0
+      ? [
+          `There is no credential for the organization "${organization}" at ${apiUrl}: an API key opens its own organization only, and the stored ones are for ${here.map((entry) => `"${entry.organization}"`).join(", ")}.`,
+          `Sign in with a key of it: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
+          ...operate(` --org ${organization}`)
+        ]
+      : [
+          `There is no credential for ${apiUrl} (named by ${source}).`,
+          ...(others.length > 0
+            ? [`Stored ones are for ${others.join(", ")} and are sent nowhere else.`]
+            : []),
+          `Sign in with: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
+          ...operate("")
+        ]
+    ).join("\n")
   }
   return login
 })
+
+/**
+ * What of the credentials for one control plane opens an organization. A key opens the one it was made in; a session is
+ * a person's, and opens every organization of that person. An id cannot be compared with a slug, so there the key in use
+ * is tried where there is no session.
+ */
+export const fitting = (
+  entries: ReadonlyArray<Entry>,
+  organization: string
+): { readonly apiKey: string | undefined; readonly session: string | undefined } => {
+  const [inUse] = entries
+  const own = entries.find((entry) => (entry.organization ?? "main") === organization)
+  const session = own?.session ?? entries.find((entry) => entry.session !== undefined)?.session
+  const unknown = own === undefined && session === undefined && looksLikeUid(organization)
+  return { apiKey: unknown ? inUse?.apiKey : own?.apiKey, session }
+}

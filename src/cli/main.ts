@@ -1,191 +1,19 @@
-/** The command line, composed. What a command needs is loaded when it runs: `svc --help` must be quick. */
+/** The command line, run: how it ends, and what it says of mistakes. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import * as Cause from "effect/Cause"
-import * as Argument from "effect/cli/Argument"
 import * as CliConfig from "effect/cli/CliConfig"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Command from "effect/cli/Command"
-import * as Completions from "effect/cli/Completions"
-import * as Flag from "effect/cli/Flag"
 import * as GlobalFlag from "effect/cli/GlobalFlag"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import { api, login, logout, whoami } from "./access-commands.ts"
-import { adminBilling, adminOrgs } from "./admin-commands.ts"
-import { backups } from "./backup-commands.ts"
-import { caches } from "./cache-commands.ts"
-import { crons } from "./cron-commands.ts"
-import { database } from "./database-commands.ts"
-import { destinations } from "./destination-commands.ts"
-import { env } from "./env-commands.ts"
-import { executions } from "./execution-commands.ts"
-import { CliFailure, exitCodes, failure } from "./failure.ts"
-import { asJson, yes } from "./flags.ts"
-import { audit, grants, keys } from "./key-commands.ts"
-import { apply, exportCommand, plan } from "./manifest-commands.ts"
-import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
-import { out, paint, table } from "./output.ts"
-import { invitations, members, orgs } from "./people-commands.ts"
-import { environments, projects } from "./project-commands.ts"
-import { queues } from "./queue-commands.ts"
+import { stopping, svc } from "./commands.ts"
+import { CliFailure, exitCodes } from "./failure.ts"
+import { paint, say, shownText } from "./output.ts"
 import { loadFolderSettings } from "./settings.ts"
-import { diff, events, show, status, wait } from "./status-commands.ts"
-import { webhooks } from "./webhook-commands.ts"
-
-/** For a process that is there to be stopped, being told to stop is success. */
-let stopping = exitCodes.interrupted as number
-
-const up = Command.make(
-  "up",
-  {
-    file: Argument.String("file").pipe(
-      Argument.withDescription("Manifest to apply once it serves"),
-      Argument.optional
-    ),
-    apply: Flag.Boolean("apply").pipe(
-      Flag.withDescription("--no-apply starts without applying a manifest"),
-      Flag.withDefault(true)
-    )
-  },
-  ({ file, apply }) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./up.ts")),
-      (loaded) => {
-        stopping = 0
-        return loaded.up({ file: Option.getOrUndefined(file), apply })
-      }
-    )
-).pipe(
-  Command.withDescription(
-    "Start the control plane on this machine; the first start applies the quick-start manifest"
-  )
-)
-
-const down = Command.make(
-  "down",
-  {
-    delete: Flag.Boolean("delete").pipe(
-      Flag.withDescription("Remove the data as well"),
-      Flag.withDefault(false)
-    ),
-    yes
-  },
-  (flags) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./down.ts")),
-      (loaded) => loaded.down(flags)
-    )
-).pipe(Command.withDescription("Stop everything that was started here"))
-
-const doctor = Command.make("doctor", { json: asJson }, (flags) =>
-  Effect.gen(function* () {
-    const { dependencies } = yield* Effect.promise(() => import("../infra/dependencies.ts"))
-    const found = yield* Effect.promise(() => dependencies())
-    if (flags.json) yield* out(JSON.stringify({ dependencies: found }, null, 2))
-    else {
-      yield* out(
-        table(
-          ["", "DEPENDENCY", "FOUND", "NEEDED BY"],
-          found.map((one) => [
-            one.found === undefined ? "missing" : "ok",
-            one.name,
-            one.found ?? one.hint,
-            one.neededBy
-          ])
-        )
-      )
-    }
-    if (found.some((one) => one.found === undefined)) return yield* failure("")
-  })
-).pipe(Command.withDescription("Check what this machine needs (exits with 1 if something is missing)"))
-
-const adminCredentials = Command.make(
-  "credentials",
-  {
-    org: Flag.String("org").pipe(Flag.withDescription("Organization"), Flag.withDefault("main")),
-    json: asJson
-  },
-  (flags) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./admin.ts")),
-      (loaded) => loaded.credentials(flags)
-    )
-).pipe(
-  Command.withDescription("Make and store a new API key and owner's session, when the first ones are lost")
-)
-
-const rotateKeys = Command.make("rotate-keys", { json: asJson }, (flags) =>
-  Effect.flatMap(
-    Effect.promise(() => import("./admin.ts")),
-    (loaded) => loaded.rotate(flags)
-  )
-).pipe(Command.withDescription("Seal every secret anew with the first key of SVC_ENCRYPTION_KEYS"))
-
-const admin = Command.make("admin").pipe(
-  Command.withDescription("What needs access to the state store itself"),
-  Command.withSubcommands([adminCredentials, rotateKeys, adminOrgs, adminBilling])
-)
-
-const commands = [
-  up,
-  down,
-  doctor,
-  admin,
-  login,
-  logout,
-  whoami,
-  plan,
-  apply,
-  exportCommand,
-  status,
-  show,
-  wait,
-  events,
-  diff,
-  retry,
-  pause,
-  resume,
-  protect,
-  abandon,
-  projects,
-  environments,
-  env,
-  caches,
-  queues,
-  crons,
-  executions,
-  backups,
-  destinations,
-  database,
-  orgs,
-  members,
-  invitations,
-  keys,
-  grants,
-  audit,
-  webhooks,
-  api
-] as const
-
-const base = Command.make("svc").pipe(
-  Command.withDescription("A control plane for databases, caches and what else an application runs on")
-)
-
-const completion = Command.make(
-  "completion",
-  { shell: Argument.Literals("shell", ["bash", "zsh", "fish"]) },
-  ({ shell }) =>
-    out(
-      Completions.generate(
-        "svc",
-        shell,
-        Completions.fromCommand(base.pipe(Command.withSubcommands([...commands])))
-      )
-    )
-).pipe(Command.withDescription("Print a completion script for a shell"))
+import { visible } from "./visible.ts"
 
 const isShowHelp = (error: unknown): error is { readonly errors: ReadonlyArray<unknown> } =>
   typeof error === "object" &&
@@ -197,10 +25,10 @@ const isShowHelp = (error: unknown): error is { readonly errors: ReadonlyArray<u
 /** Says why, to people, and chooses the exit code. */
 const end = (cause: Cause.Cause<unknown>) =>
   Effect.sync(() => {
-    if (Cause.hasInterruptsOnly(cause)) return stopping
+    if (Cause.hasInterruptsOnly(cause)) return stopping.code
     const error: unknown = Cause.squash(cause)
     if (error instanceof CliFailure) {
-      if (error.message !== "") process.stderr.write(`${paint("red", error.message)}\n`)
+      if (error.message !== "") process.stderr.write(`${shownText(paint("red", error.message))}\n`)
       return error.exitCode
     }
     // Wrong use has been told already. To ask for nothing in particular shows the help, and is no mistake.
@@ -210,7 +38,7 @@ const end = (cause: Cause.Cause<unknown>) =>
       return process.argv.includes("--detailed-exitcode") ? exitCodes.failure : exitCodes.usage
     }
     process.stderr.write(
-      `svc failed unexpectedly: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`
+      `svc failed unexpectedly: ${visible(error instanceof Error ? (error.stack ?? error.message) : String(error))}\n`
     )
     return exitCodes.failure
   })
@@ -219,10 +47,10 @@ const end = (cause: Cause.Cause<unknown>) =>
 const presenter = CliOutput.layerPresenter({
   present: (event) =>
     event._tag === "InvalidInvocation"
-      ? Effect.sync(() => {
-          const lines = event.errors.map(({ message }) => paint("red", message))
-          process.stderr.write(`${lines.join("\n")}\nSee ${event.commandPath.join(" ")} --help\n`)
-        })
+      ? say(
+          ...event.errors.flatMap(({ message }) => message.split("\n").map((line) => paint("red", line))),
+          `See ${event.commandPath.join(" ")} --help`
+        )
       : CliOutput.defaultPresenter.present(event)
 })
 const config = CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version] })
@@ -234,8 +62,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(error.code === "EPIPE" ? 0 : exitCodes.failure)
 })
 
-base.pipe(
-  Command.withSubcommands([...commands, completion]),
+svc.pipe(
   Command.run({ version: "0.1.0" }),
   Effect.provide(Layer.mergeAll(NodeServices.layer, presenter, config)),
   Effect.as(0),
@@ -247,6 +74,6 @@ base.pipe(
   ),
   NodeRuntime.runMain({
     disableErrorReporting: true,
-    teardown: (exit, onExit) => onExit(Exit.isSuccess(exit) ? Number(process.exitCode ?? 0) : stopping)
+    teardown: (exit, onExit) => onExit(Exit.isSuccess(exit) ? Number(process.exitCode ?? 0) : stopping.code)
   })
 )

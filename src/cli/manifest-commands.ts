@@ -8,7 +8,7 @@ import { stringify } from "yaml"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "./flags.ts"
-import { effects, json, out, renderPlan, say } from "./output.ts"
+import { effects, exact, json, out, renderPlan, say, sayText } from "./output.ts"
 import { detachable, type Goal, waitFor } from "./wait.ts"
 
 const file = Flag.String("file").pipe(
@@ -144,7 +144,7 @@ export const apply = Command.make(
           ? undefined
           : yield* makePlan(yield* readManifest(flags.file), flags)
         if (planned !== undefined) {
-          yield* say(renderPlan(planned))
+          yield* sayText(renderPlan(planned))
           if (planned.blockers.length > 0) return yield* failure("The plan is blocked")
           const real = effects(planned.changes)
           if (real.length === 0) {
@@ -182,7 +182,7 @@ export const exportCommand = Command.make("export", { ...connection, json: asJso
       const value: unknown = typeof manifest === "string" ? JSON.parse(manifest) : manifest
       yield* flags.json
         ? json(value)
-        : out(stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).trimEnd())
+        : exact(stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).trimEnd())
     })
   )
 ).pipe(Command.withDescription("Print the current state as a manifest; secret values are masked"))

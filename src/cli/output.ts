@@ -1,9 +1,16 @@
-/** What people see. Data goes to stdout, everything else to stderr; colour only where a person reads it. */
-import { styleText } from "node:util"
+/**
+ * What people see. Data goes to stdout, everything else to stderr; colour only where a person reads it.
+ *
+ * Names, messages and events come from others, so nothing is written raw: only what `paint` put there reaches a
+ * terminal as a command to it.
+ */
+import { randomBytes } from "node:crypto"
+import { inspect } from "node:util"
 import * as Effect from "effect/Effect"
 import type { PlanView } from "../api/definition/manifest.ts"
+import { visible, visibleJson, visibleLine } from "./visible.ts"
 
-type Style = Parameters<typeof styleText>[0]
+type Style = "bold" | "gray" | "green" | "magenta" | "red" | "yellow"
 
 /** Text goes to both streams, so both must be read by a person. An empty NO_COLOR means nothing (no-color.org). */
 const coloured = (): boolean =>
@@ -12,30 +19,52 @@ const coloured = (): boolean =>
   process.env["TERM"] !== "dumb" &&
   process.stdout.isTTY === true &&
   process.stderr.isTTY === true
-export const paint = (style: Style, text: string): string =>
-  coloured() ? styleText(style, text, { validateStream: false }) : text
+/** Begins a command of our own in text that is not written yet. Nobody else can guess it. */
+const mark = `\ufdd0${randomBytes(12).toString("hex")}`
+const painted = new RegExp(`${mark}\\[\\d+m`, "g")
 
-export const out = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))
-export const json = (value: unknown) => out(JSON.stringify(value, null, 2))
-export const say = (text: string) => Effect.sync(() => void process.stderr.write(`${text}\n`))
+export const paint = (style: Style, text: string): string => {
+  const [on, off] = coloured() ? (inspect.colors[style] ?? []) : []
+  return on === undefined || off === undefined ? text : `${mark}[${on}m${text}${mark}[${off}m`
+}
+
+/** As a terminal may be given it. */
+export const shownText = (text: string): string => visible(text).replaceAll(mark, "\u001b")
+
+const write = (stream: NodeJS.WriteStream, text: string) => Effect.sync(() => void stream.write(`${text}\n`))
+
+/** For people, and for programs that read tables. */
+export const out = (text: string) => write(process.stdout, shownText(text))
+/** For programs: to the byte, but where a terminal would show it. */
+export const exact = (text: string) =>
+  write(process.stdout, process.stdout.isTTY === true ? shownText(text) : text)
+export const json = (value: unknown) => write(process.stdout, visibleJson(JSON.stringify(value, null, 2)))
+export const jsonLine = (value: unknown) => write(process.stdout, visibleJson(JSON.stringify(value)))
+/** Each is one line, whatever is in it. */
+export const say = (...lines: ReadonlyArray<string>) =>
+  write(process.stderr, lines.map((line) => shownText(visibleLine(line))).join("\n"))
+/** Lines that were put together already. */
+export const sayText = (text: string) => write(process.stderr, shownText(text))
 
 /** Names and values below each other. */
 export const facts = (rows: ReadonlyArray<readonly [string, string]>): string => {
   const width = Math.max(...rows.map(([name]) => name.length))
-  return rows.map(([name, value]) => `${paint("bold", name.padEnd(width))}  ${value}`).join("\n")
+  return rows.map(([name, value]) => `${paint("bold", name.padEnd(width))}  ${visibleLine(value)}`).join("\n")
 }
 
 /** Rows in columns as wide as their widest cell. */
 export const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const lines = rows.map((row) => row.map(visibleLine))
+  const widthOf = (cell: string) => cell.replace(painted, "").length
   const widths = head.map((title, column) =>
-    Math.max(title.length, ...rows.map((row) => (row[column] ?? "").length))
+    Math.max(title.length, ...lines.map((row) => widthOf(row[column] ?? "")))
   )
   const line = (cells: ReadonlyArray<string>) =>
     cells
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .map((cell, column) => cell + " ".repeat(Math.max(0, (widths[column] ?? 0) - widthOf(cell))))
       .join("  ")
       .trimEnd()
-  return [paint("bold", line(head)), ...rows.map(line)].join("\n")
+  return [paint("bold", line(head)), ...lines.map(line)].join("\n")
 }
 
 type Plan = typeof PlanView.Type
@@ -65,12 +94,14 @@ const patchLines = (patch: Change["patch"]): ReadonlyArray<string> =>
   })
 
 /** Not named by the manifest, and still not deleted, because the plan was made without prune. */
-const isKept = ({ action, reasons }: Change): boolean =>
-  action === "delete" && reasons.some(({ code }) => code === "needs_prune")
+const isKept = ({ reasons }: Change): boolean => reasons.some(({ code }) => code === "needs_prune")
 
 /** What applying the plan really does. */
 export const effects = (changes: ReadonlyArray<Change>): ReadonlyArray<Change> =>
   changes.filter((change) => change.action !== "noop" && !isKept(change))
+
+/** So many of those that are kept are named. */
+const mostKept = 20
 
 /** A plan for people: what changes, from what to what, why, and how risky that is. */
 export const renderPlan = (plan: Plan): string => {
@@ -90,6 +121,7 @@ export const renderPlan = (plan: Plan): string => {
   const count = (action: Change["action"]) => real.filter((change) => change.action === action).length
   const place = (at: { readonly line?: number; readonly column?: number }) =>
     at.line === undefined ? "" : `${at.line}:${at.column ?? 1} `
+  const more = kept.length - mostKept
   return [
     ...changes,
     ...(changes.length > 0 ? [""] : []),
@@ -103,11 +135,15 @@ export const renderPlan = (plan: Plan): string => {
     ...plan.blockers.map((blocker) =>
       paint("red", `Blocked ${place(blocker)}${blocker.pointer}: ${blocker.message}`)
     ),
-    ...kept.map(({ address }) =>
-      paint("gray", `  ${address} is not in the manifest and is kept (--prune deletes it)`)
-    ),
+    ...kept.slice(0, mostKept).map(({ address }) => paint("gray", `  ${address}`)),
+    ...(more > 0 ? [paint("gray", `  and ${more} more`)] : []),
+    ...(kept.length > 0
+      ? [paint("gray", `${kept.length} not in the manifest, kept (use --prune to delete)`)]
+      : []),
     real.length === 0
       ? "Nothing to change."
       : `Plan: ${count("create")} to create, ${count("update")} to update, ${count("replace")} to replace, ${count("delete")} to delete.`
-  ].join("\n")
+  ]
+    .map(visibleLine)
+    .join("\n")
 }

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Role } from "../api/definition/members.ts"
 import { Client, call } from "./client.ts"
+import { renameOrganization } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, yes } from "./flags.ts"
 import { json, out, say, table } from "./output.ts"
@@ -59,7 +60,7 @@ const orgsUpdate = Command.make(
     ...connection,
     name: Flag.String("name").pipe(Flag.withDescription("New name"), Flag.optional),
     slug: Flag.String("slug").pipe(
-      Flag.withDescription("New slug; manifests, paths and stored logins that name the old one must follow"),
+      Flag.withDescription("New slug; manifests and paths that name the old one must follow"),
       Flag.optional
     ),
     json: asJson
@@ -68,7 +69,7 @@ const orgsUpdate = Command.make(
     online(
       flags,
       Effect.gen(function* () {
-        const { asOwner, org } = yield* Client
+        const { asOwner, login, org } = yield* Client
         const payload = {
           ...(Option.isSome(flags.name) ? { name: flags.name.value } : {}),
           ...(Option.isSome(flags.slug) ? { slug: flags.slug.value } : {})
@@ -76,6 +77,7 @@ const orgsUpdate = Command.make(
         if (Object.keys(payload).length === 0)
           return yield* failure("Nothing to change: give --name or --slug", exitCodes.usage)
         const { body } = yield* call(asOwner.orgs.update({ params: { orgId: org }, payload, headers: {} }))
+        if (body.slug !== org) yield* renameOrganization(login.apiUrl, org, body.slug)
         yield* flags.json ? json(body) : say(`It is "${body.name}" with the slug "${body.slug}" now`)
       })
     )
@@ -215,7 +217,8 @@ const invitationsRevoke = Command.make(
   "revoke",
   {
     ...connection,
-    invitation: Argument.String("invitation").pipe(Argument.withDescription("E-mail address or id"))
+    invitation: Argument.String("invitation").pipe(Argument.withDescription("E-mail address or id")),
+    yes
   },
   (flags) =>
     online(
@@ -226,6 +229,7 @@ const invitationsRevoke = Command.make(
         const found = (yield* pending).find(({ id, email }) => id === named || email === named.toLowerCase())
         if (found === undefined)
           return yield* failure(`There is no open invitation for "${named}"`, exitCodes.notFound)
+        yield* confirmName(`The link that ${found.email} has works no more.`, found.email, flags.yes)
         yield* call(asOwner.invitations.revoke({ params: { orgId: org, invitationId: found.id } }))
         yield* say(`The invitation for ${found.email} is taken back`)
       })

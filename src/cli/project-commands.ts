@@ -5,7 +5,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { RuntimeClass } from "#schemas/project.ts"
+import { PreviewData, RuntimeClass } from "#schemas/project.ts"
 import type { BudgetView } from "../api/definition/projects.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
@@ -60,6 +60,50 @@ const projectsCreate = Command.make(
       })
     )
 ).pipe(Command.withDescription("Create a project with its production and preview environments"))
+
+const projectsUpdate = Command.make(
+  "update",
+  {
+    ...connection,
+    json: asJson,
+    project,
+    name: Flag.String("name").pipe(Flag.withDescription("New name, for people"), Flag.optional),
+    runtimeClass: Flag.Literals("runtime-class", RuntimeClass.literals).pipe(Flag.optional),
+    previewData: Flag.Literals("preview-data", PreviewData.literals).pipe(
+      Flag.withDescription("Whether the environment preview may hold copies of production data"),
+      Flag.optional
+    )
+  },
+  (flags) =>
+    online(
+      flags,
+      Effect.gen(function* () {
+        const { asMember, org } = yield* Client
+        const payload = {
+          ...(Option.isSome(flags.name) ? { name: flags.name.value } : {}),
+          ...(Option.isSome(flags.runtimeClass) ? { runtimeClass: flags.runtimeClass.value } : {}),
+          ...(Option.isSome(flags.previewData) ? { previewData: flags.previewData.value } : {})
+        }
+        if (Object.keys(payload).length === 0)
+          return yield* failure("Say what to change; --help lists it", exitCodes.usage)
+        const params = { orgId: org, projectId: flags.project }
+        const { body } = yield* call(asMember.projects.update({ params, headers: {}, payload }))
+        yield* flags.json
+          ? json(body)
+          : say(
+              `"${body.name}" (${body.slug}): ${body.runtimeClass}, production data in previews ${body.previewData}`
+            )
+      })
+    )
+).pipe(
+  Command.withDescription("Change a project"),
+  Command.withExamples([
+    {
+      command: "svc projects update shop --preview-data allowed",
+      description: "Let branches of production databases into previews"
+    }
+  ])
+)
 
 const projectsDelete = Command.make(
   "delete",
@@ -169,7 +213,7 @@ const budget = Command.make("budget").pipe(
 
 export const projects = Command.make("projects").pipe(
   Command.withDescription("Projects"),
-  Command.withSubcommands([projectsLs, projectsCreate, projectsDelete, budget])
+  Command.withSubcommands([projectsLs, projectsCreate, projectsUpdate, projectsDelete, budget])
 )
 
 const slug = Argument.String("environment").pipe(Argument.withDescription("Slug of the environment"))

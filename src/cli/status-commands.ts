@@ -8,7 +8,8 @@ import { stringify } from "yaml"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { address, allResources, asJson, connection, online, resolve, waiting } from "./flags.ts"
-import { facts, json, out, paint, say, table } from "./output.ts"
+import { facts, json, jsonLine, out, paint, say, table } from "./output.ts"
+import { visibleLine } from "./visible.ts"
 import { detachable, goalsNow, waitFor } from "./wait.ts"
 import { follow, progressLine, readyCondition, type Summary } from "./watch.ts"
 
@@ -51,13 +52,9 @@ export const status = Command.make(
         ? follow(({ deleted, resource }) => {
             if (!asked(flags, resource)) return Effect.succeed(false)
             return Effect.as(
-              out(
-                flags.json
-                  ? JSON.stringify({ deleted, resource })
-                  : deleted
-                    ? `${resource.address}  ${paint("gray", "gone")}`
-                    : progressLine(resource)
-              ),
+              flags.json
+                ? jsonLine({ deleted, resource })
+                : out(deleted ? `${resource.address}  ${paint("gray", "gone")}` : progressLine(resource)),
               false
             )
           })
@@ -184,7 +181,7 @@ export const diff = Command.make(
         } else if (drifted.length === 0) yield* say("At the last look everything was as it should be")
         for (const { address, differences } of flags.json ? [] : drifted) {
           yield* out(paint("yellow", `! ${address}`))
-          for (const { field, message } of differences) yield* out(`    ${field}: ${message}`)
+          for (const { field, message } of differences) yield* out(visibleLine(`    ${field}: ${message}`))
         }
         if (drifted.length > 0) return yield* failure("", exitCodes.usage)
       })

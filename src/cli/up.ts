@@ -18,7 +18,7 @@ import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, readLogin } from "./login.ts"
 import { applyPlan, goalsOf, makePlan } from "./manifest-commands.ts"
-import { effects, paint, say, table } from "./output.ts"
+import { effects, paint, say, sayText, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
@@ -96,18 +96,16 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
   }
   if (made !== undefined) {
     yield* say(
-      [
-        `First start: made the organization "${made.organization}", its owner and an API key, shown this once:`,
-        `  ${Redacted.value(made.apiKey)}`,
-        `Key and owner's session are stored in ${credentialsFile()} (mode 0600); svc uses them from there.`
-      ].join("\n")
+      `First start: made the organization "${made.organization}", its owner and an API key, shown this once:`,
+      `  ${Redacted.value(made.apiKey)}`,
+      `Key and owner's session are stored in ${credentialsFile()} (mode 0600); svc uses them from there.`
     )
   }
   yield* (
     made === undefined ? Effect.andThen(adopt(url), laterStart(flags, url)) : firstStart(flags, url)
   ).pipe(
     // The control plane serves on, whatever became of the manifest.
-    Effect.catch((error) => say(paint("red", error.message)))
+    Effect.catch((error) => sayText(paint("red", error.message)))
   )
   yield* say("Ctrl-C stops the control plane; databases and caches go on. svc down stops them too.")
   return yield* Effect.never
@@ -215,14 +213,13 @@ const showConnections = Effect.fnUntraced(function* (created: ReadonlySet<string
     }
   }
   if (rows.length === 0) return yield* say("Everything is ready; svc status shows where")
-  yield* say(
+  yield* sayText(
     `\n${table(["READY", "CONNECT WITH (shown this once; svc caches rotate, svc database rotate make another)"], rows)}`
   )
   yield* say(
-    [
-      `\nClients verify the servers with the certificate in ${caFile}:`,
-      `  redis-cli --tls --cacert ${caFile} -u 'rediss://...'`,
-      `  psql 'postgres://...&sslrootcert=${caFile}'`
-    ].join("\n")
+    "",
+    `Clients verify the servers with the certificate in ${caFile}:`,
+    `  redis-cli --tls --cacert ${caFile} -u 'rediss://...'`,
+    `  psql 'postgres://...&sslrootcert=${caFile}'`
   )
 })

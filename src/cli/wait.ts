@@ -39,7 +39,7 @@ const again = "watch it with: svc status --watch; wait again with: svc wait"
 
 /** Says how to look again when somebody stops waiting. */
 export const detachable = <A, E, R>(self: Effect.Effect<A, E, R>) =>
-  Effect.onInterrupt(self, () => say(`\nNot waiting any longer. What was asked for goes on; ${again}`))
+  Effect.onInterrupt(self, () => say("", `Not waiting any longer. What was asked for goes on; ${again}`))
 
 /** Waits until each has converged, and shows each change of condition on the way. Fails when one has failed. */
 export const waitFor = Effect.fnUntraced(function* (

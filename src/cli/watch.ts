@@ -6,6 +6,7 @@ import { ResourceChange, type ResourceSummary } from "../api/definition/resource
 import { Client } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { paint } from "./output.ts"
+import { visibleLine } from "./visible.ts"
 
 export type Summary = typeof ResourceSummary.Type
 export type Change = typeof ResourceChange.Type
@@ -81,5 +82,6 @@ export const progressLine = (resource: Summary): string => {
       : resource.phase === "failed"
         ? paint("red", "failed")
         : paint("yellow", resource.phase)
-  return `${resource.address}  ${mark}${ready === undefined || ready.status === "true" ? "" : `  ${ready.message}`}`
+  const why = ready === undefined || ready.status === "true" ? "" : `  ${ready.message}`
+  return visibleLine(`${resource.address}  ${mark}${why}`)
 }

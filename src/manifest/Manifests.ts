@@ -17,7 +17,7 @@ import type { Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { toChanges } from "./carrying-out.ts"
-import type { Current, Plan, PlannedChange, Step } from "./change.ts"
+import type { Current, Plan, Step } from "./change.ts"
 import { exportManifest } from "./export.ts"
 import type { ManifestFault, Position } from "./place.ts"
 import { planInSteps } from "./plan.ts"
@@ -171,18 +171,18 @@ export class Manifests extends Context.Service<
 
       const carryOut = Effect.fnUntraced(function* (
         orgId: string,
-        stored: StoredContent,
+        stored: Omit<Plan, "warnings">,
         role: Role,
         actor: Actor,
         before: ReadonlyArray<Outcome> | undefined
       ) {
         if (stored.blockers.length > 0) return yield* new Blocked({ blockers: stored.blockers })
-        const wanted = stored.changes.filter((change) => change.action !== "noop" && !isKept(change))
+        const wanted = stored.changes.filter(({ action }) => action !== "noop")
         const above = wanted.filter(({ requires }) => requires.role === "owner" && role !== "owner")
         if (above.length > 0) {
           return yield* new RoleTooLow({ needed: "owner", addresses: above.map(({ address }) => address) })
         }
-        const steps = stepsOf(stored)
+        const { steps } = stored
         const write = resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
           Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
@@ -208,11 +208,12 @@ export class Manifests extends Context.Service<
         return applied
       })
 
+      /** Undefined: there is no such plan any more, or a release made it whose plans this one reads in another way. */
       const load = Effect.fnUntraced(function* (orgId: string, planId: string, again: boolean) {
         const loaded = yield* plans.load(orgId, planId, again)
         return Option.isNone(loaded)
           ? undefined
-          : yield* Effect.orDie(decodeStored(Redacted.value(loaded.value)))
+          : Option.getOrUndefined(yield* Effect.option(decodeStored(Redacted.value(loaded.value))))
       })
 
       return Manifests.of({
@@ -221,7 +222,7 @@ export class Manifests extends Context.Service<
         open,
         plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
-          const content: StoredContent = { ...made.plan, prune: request.prune }
+          const content: StoredContent = { ...made.plan, format }
           const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
           return view(orgSlug, stored, made.plan, made.records)
         }),
@@ -229,7 +230,7 @@ export class Manifests extends Context.Service<
           const stored = yield* load(orgId, planId, again)
           if (stored === undefined) return yield* new UnknownPlan({ planId })
           const now = yield* current(orgId)
-          const before = again ? outcomeOf(stepsOf(stored), now.records) : undefined
+          const before = again ? outcomeOf(stored.steps, now.records) : undefined
           const moved = before === undefined ? movedSince(stored.base, baseOf(now.current)) : []
           if (moved.length > 0) return yield* new StalePlan({ addresses: moved })
           const applied = yield* carryOut(orgId, stored, role, actor, before)
@@ -247,11 +248,11 @@ export class Manifests extends Context.Service<
         ) {
           const earlier = again ? yield* load(orgId, uid, true) : undefined
           if (earlier !== undefined) {
-            const before = outcomeOf(stepsOf(earlier), (yield* current(orgId)).records)
+            const before = outcomeOf(earlier.steps, (yield* current(orgId)).records)
             if (before !== undefined) return yield* carryOut(orgId, earlier, role, actor, before)
           }
           const made = yield* make(orgId, orgSlug, opened, request)
-          const content: StoredContent = { ...made.plan, prune: request.prune }
+          const content: StoredContent = { ...made.plan, format }
           // Kept for a later try. What is refused will be planned anew.
           if (keyed && content.blockers.length === 0)
             yield* plans.save(orgId, uid, Redacted.make(JSON.stringify(content)))
@@ -270,8 +271,6 @@ const inTurns = Effect.fnUntraced(function* <A>(steps: Generator<void, A>) {
     yield* Effect.yieldNow
   }
 })
-
-const stepsOf = ({ steps, prune }: StoredContent) => steps.filter((step) => prune || !step.prune)
 
 type Outcome = Pick<Written, "uid" | "generation" | "revision">
 
@@ -297,18 +296,25 @@ const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "Revisi
     .filter(({ action }) => (action === "create") === (conflict === "NameTaken"))
     .map(({ address }) => address)
 
+/**
+ * How the content of a plan is read. A release that reads it in another way has another number, and asks for a new plan
+ * where it finds an old one: before 2, the steps held deletions that only prune was to carry out.
+ */
+const format = 2
+
 interface StoredContent extends Omit<Plan, "warnings"> {
-  readonly prune: boolean
+  readonly format: typeof format
 }
 
 /** Written and read by this file only, and authenticated in between: JSON is enough. */
 const decodeStored = Schema.decodeUnknownEffect(
   Schema.fromJsonString(
-    Schema.declare((value: unknown): value is StoredContent => typeof value === "object" && value !== null)
+    Schema.declare(
+      (value: unknown): value is StoredContent =>
+        typeof value === "object" && value !== null && "format" in value && value.format === format
+    )
   )
 )
-
-const isKept = (change: PlannedChange) => change.reasons.some(({ code }) => code === "needs_prune")
 
 const toCurrent = (record: ResourceRecord): Current => ({
   uid: record.uid,

@@ -23,6 +23,9 @@ export interface Current {
 export type Action = "create" | "update" | "replace" | "delete" | "noop"
 export type Risk = "read" | "write" | "destructive" | "dangerous"
 
+/** The code of the reason why something that no manifest names stays as it is. */
+export const keptWithoutPrune = "needs_prune"
+
 export interface PlannedChange {
   readonly address: string
   readonly kind: string
@@ -50,8 +53,6 @@ export interface Step {
   readonly secrets: Readonly<Record<string, string>>
   /** For updates and deletions: the generation that the plan was made for. */
   readonly generation: number | null
-  /** Only carried out with prune. */
-  readonly prune: boolean
 }
 
 /** Why the plan cannot be applied. */

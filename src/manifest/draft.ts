@@ -83,8 +83,7 @@ export const placeOf = (draft: Draft, project: ManifestProject, at: Path): Place
         parentUid: projectId,
         spec: {},
         secrets: {},
-        generation: null,
-        prune: false
+        generation: null
       })
     }
   }

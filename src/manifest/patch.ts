@@ -1,5 +1,7 @@
 /** What users may see of specifications and of their changes: no internal fields, sealed values masked. */
+import * as Result from "effect/Result"
 import jsonPatch from "fast-json-patch"
+import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { masked } from "#schemas/manifest.ts"
 import type { JsonObject } from "#schemas/manifest-mapping.ts"
@@ -14,6 +16,10 @@ export interface PatchOperation {
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 export const asObject = (value: unknown): JsonObject => (isObject(value) ? value : {})
+
+/** A stored specification with every default. One that this release cannot read is as it was stored. */
+export const storedSpec = (kind: Kind, stored: unknown): JsonObject =>
+  asObject(Result.getOrElse(completeSpec(kind, stored), () => stored))
 
 /** Fields in the order in which the kind lists them, so that what is shown is the same every time. */
 const shownFields = (kind: Kind, spec: JsonObject): JsonObject => {
@@ -31,8 +37,8 @@ const mask = (values: Json): JsonObject => {
   return hidden
 }
 
-export const publicSpec = (kind: Kind, spec: unknown): JsonObject => {
-  const shown = shownFields(kind, asObject(spec))
+export const publicSpec = (kind: Kind, stored: unknown): JsonObject => {
+  const shown = shownFields(kind, storedSpec(kind, stored))
   const sealed = kind.sealed === undefined ? undefined : shown[kind.sealed.field]
   return kind.sealed === undefined || sealed === undefined
     ? shown

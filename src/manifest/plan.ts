@@ -2,21 +2,23 @@
  * The difference between a manifest and what is stored, as a list of changes. Pure: making a plan writes nothing.
  *
  * A key that is left out is unmanaged. A key that is present is the whole truth for its list: what it does not name
- * is a deletion, shown always and carried out only with `prune`. Resources whose deletion was asked for count as gone.
+ * is deleted with `prune`, and kept without. Resources whose deletion was asked for count as gone.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import * as Result from "effect/Result"
+import { completeSpec } from "#schemas/complete-spec.ts"
 import { kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { type Manifest, type ManifestProject, unavailableSections } from "#schemas/manifest.ts"
 import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
 import { addressOf } from "#src/store/records.ts"
-import type { Current, Plan, PlanOptions, Step } from "./change.ts"
+import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
+import { blockMissingQueues } from "./cron-queues.ts"
 import { unconfirmed } from "./deletions.ts"
 import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
-import { asObject, publicPatch } from "./patch.ts"
+import { asObject, publicPatch, storedSpec } from "./patch.ts"
 import type { Path } from "./place.ts"
 import { blockForbiddenCopy } from "./preview-data.ts"
 import { baseOf, stateOf } from "./state.ts"
@@ -59,7 +61,7 @@ export function* planInSteps(
     const named = new Set(manifest.projects.map(({ slug }) => slug))
     for (const one of draft.state.living) {
       if (one.kind !== "Project" || named.has(one.name)) continue
-      planDeletion(draft, one, ["projects"], "projects")
+      planSurplus(draft, one, ["projects"], "projects")
       if (draft.changes.length % perStep === 0) yield
     }
   }
@@ -115,10 +117,11 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
     }
     if (mapping.section === null) continue
     for (const [index, one] of surplus.entries()) {
-      planDeletion(draft, one, [...at, mapping.section], mapping.section)
+      planSurplus(draft, one, [...at, mapping.section], mapping.section)
       if (index % perStep === 0) yield
     }
   }
+  blockMissingQueues(draft, project, at)
 }
 
 const addressIn = (place: Place, kind: Kind, entry: ManifestEntry) =>
@@ -148,7 +151,12 @@ const planEntry = (
     return
   }
   const current = draft.state.byAddress.get(address)
-  const before = asObject(current?.spec)
+  const stored = current === undefined ? undefined : completeSpec(kind, current.spec)
+  const before = asObject(stored === undefined ? {} : Result.getOrElse(stored, () => current?.spec))
+  if (stored !== undefined && Result.isFailure(stored)) {
+    const message = `What is stored of ${kind.name} "${name}" is not valid in this release, and is compared as it is`
+    draft.warn(path, message)
+  }
   const wanted = wantedOf(kind, entry, current === undefined ? undefined : before, draft.options)
   if (Result.isFailure(wanted)) {
     for (const obstacle of wanted.failure) {
@@ -171,8 +179,7 @@ const planEntry = (
     parentUid: parentOf(place, kind, environment),
     spec: after,
     secrets,
-    generation: null,
-    prune: false
+    generation: null
   })
   if (current === undefined) {
     draft.changes.push({
@@ -216,7 +223,7 @@ const planEntry = (
       })),
       requires: { role: kind.deleteRole, billing: true }
     })
-    draft.steps.push(deletion(current, false), creation(randomUUIDv7()))
+    draft.steps.push(deletion(current), creation(randomUUIDv7()))
     return
   }
   const changed = patch.flatMap(({ op, path }) => (op === "test" ? [] : [path])).join(", ")
@@ -242,7 +249,7 @@ const newUid = (place: Place, kind: Kind, name: string): string => {
   return (kind.name === "Environment" ? place.environments.get(name) : undefined) ?? randomUUIDv7()
 }
 
-const deletion = (one: Current, prune: boolean): Step => ({
+const deletion = (one: Current): Step => ({
   address: addressOf(one),
   action: "delete",
   uid: one.uid,
@@ -253,43 +260,51 @@ const deletion = (one: Current, prune: boolean): Step => ({
   parentUid: null,
   spec: null,
   secrets: {},
-  generation: one.generation,
-  prune
+  generation: one.generation
 })
 
-const planDeletion = (draft: Draft, one: Current, path: Path, section: string) => {
+/** What the manifest's list does not name: it goes with prune, and stays without. */
+const planSurplus = (draft: Draft, one: Current, path: Path, section: string) => {
   const kind = kindOf.get(one.kind)
   if (kind === undefined) return
-  const inside = draft.state.insideOf(one)
-  if (draft.options.prune) {
-    const guarded = [one, ...inside].find((other) => other.protected)
-    if (guarded !== undefined) {
-      const message = `${addressOf(guarded)} is protected against deletion; remove the protection first`
-      draft.block(path, "protected", message)
-    }
-    for (const gone of [one, ...inside]) draft.doomed.set(gone.uid, gone)
-  }
-  const needsOwner = [one, ...inside].some((other) => kindOf.get(other.kind)?.deleteRole === "owner")
-  const contents = inside.length > 0 ? `; ${inside.length} resources in it go as well` : ""
-  draft.changes.push({
+  const change = {
     address: addressOf(one),
     kind: one.kind,
     project: one.project ?? one.name,
     environment: one.environment,
-    name: one.name,
+    name: one.name
+  }
+  const unnamed = `"${section}" is in the manifest and does not name it`
+  if (!draft.options.prune) {
+    draft.changes.push({
+      ...change,
+      action: "noop",
+      risk: "read",
+      patch: [],
+      reasons: [
+        { code: "not_in_manifest", message: unnamed },
+        { code: keptWithoutPrune, message: "Kept, because the plan is made without prune" }
+      ],
+      requires: { role: "member", billing: false }
+    })
+    return
+  }
+  const inside = draft.state.insideOf(one)
+  const guarded = [one, ...inside].find((other) => other.protected)
+  if (guarded !== undefined) {
+    const message = `${addressOf(guarded)} is protected against deletion; remove the protection first`
+    draft.block(path, "protected", message)
+  }
+  for (const gone of [one, ...inside]) draft.doomed.set(gone.uid, gone)
+  const needsOwner = [one, ...inside].some((other) => kindOf.get(other.kind)?.deleteRole === "owner")
+  const contents = inside.length > 0 ? `; ${inside.length} resources in it go as well` : ""
+  draft.changes.push({
+    ...change,
     action: "delete",
     risk: one.kind === "Project" ? "dangerous" : "destructive",
-    patch: publicPatch(kind, asObject(one.spec), {}),
-    reasons: [
-      {
-        code: "not_in_manifest",
-        message: `"${section}" is in the manifest and does not name it${contents}`
-      },
-      ...(draft.options.prune
-        ? []
-        : [{ code: "needs_prune", message: "Kept unless the plan is made with prune" }])
-    ],
+    patch: publicPatch(kind, storedSpec(kind, one.spec), {}),
+    reasons: [{ code: "not_in_manifest", message: unnamed + contents }],
     requires: { role: needsOwner ? "owner" : "admin", billing: false }
   })
-  draft.steps.push(deletion(one, true))
+  draft.steps.push(deletion(one))
 }

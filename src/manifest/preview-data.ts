@@ -19,6 +19,6 @@ export const blockForbiddenCopy = (draft: Draft, project: ManifestProject, at: P
   draft.block(
     [...at, "databaseBranch", "sourceEnvironment"],
     "preview_data_forbidden",
-    'The project does not allow copies of production data in previews; its previewData has to be "allowed"'
+    "The project does not allow copies of production data in previews; say so in it with previewData: allowed"
   )
 }

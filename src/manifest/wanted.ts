@@ -3,8 +3,8 @@
  * defaults completed, internal fields kept. Everything that keeps an entry from becoming a specification is named.
  */
 import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { masked } from "#schemas/manifest.ts"
 import type { JsonObject, ManifestEntry } from "#schemas/manifest-mapping.ts"
@@ -80,7 +80,7 @@ export const wantedOf = (
     }
     spec[field] = fingerprints
   }
-  const decoded = decoderOf(kind)(spec)
+  const decoded = completeSpec(kind, spec)
   if (Result.isFailure(decoded)) {
     for (const { path = [], message } of format(decoded.failure.issue).issues) {
       const keys = path.map((part) => String(typeof part === "object" ? part.key : part))
@@ -97,15 +97,3 @@ export const wantedOf = (
 }
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
-type Decoder = (input: JsonObject) => Result.Result<unknown, Schema.SchemaError>
-const decoders = new WeakMap<Kind, Decoder>()
-/** Made once for each kind: compiling a schema costs more than using it. */
-const decoderOf = (kind: Kind): Decoder => {
-  const known = decoders.get(kind)
-  if (known !== undefined) return known
-  const decode = Schema.decodeUnknownResult(kind.spec, { errors: "all" })
-  const decoder: Decoder = (input) => decode(input)
-  decoders.set(kind, decoder)
-  return decoder
-}

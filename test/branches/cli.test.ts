@@ -17,10 +17,10 @@ layer(signedIn(), { excludeTestServices: true, timeout: "10 minutes" })("svc db 
         yield* ok(["projects", "create", "shop"])
         yield* ok(["environments", "create", "shop", "staging"])
         yield* ok(["db", "provision", "shop"])
-        const made = yield* ok(["db", "branch", "create", "shop", "copy", "--into", "staging"])
+        const made = yield* ok(["db", "branch", "create", "shop", "copy"])
         assert.match(made.stderr, /copy {2}(queued|copying|hydrating|ready)/)
         assert.match(made.stderr, /copy is ready/)
-        assert.match((yield* ok(["db", "branch", "ls", "shop"])).stdout, /copy +staging +ready +127/)
+        assert.match((yield* ok(["db", "branch", "ls", "shop"])).stdout, /copy +production +ready +127/)
         assert.match(
           (yield* ok(["db", "branch", "rotate", "shop", "copy"])).stdout,
           /^postgres:\/\/app:[\w-]+@127\.[\d.]+:\d+\/app\?sslmode=verify-full\n$/

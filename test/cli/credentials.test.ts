@@ -3,7 +3,15 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { credentialsFile, type Entry, readEntries, replaceEntry, useEntry } from "#src/cli/credentials.ts"
+import {
+  credentialsFile,
+  type Entry,
+  readEntries,
+  renameOrganization,
+  replaceEntry,
+  useEntry
+} from "#src/cli/credentials.ts"
+import { fitting, readLogin } from "#src/cli/login.ts"
 
 const home = Effect.acquireRelease(
   Effect.sync(() => {
@@ -71,5 +79,54 @@ it.live("the lock of a process that died while it held it does not last", () =>
     yield* useEntry(entry("http://127.0.0.1:8787", "kept"))
     assert.strictEqual((yield* readEntries).length, 1)
     assert.isFalse(fs.existsSync(lock))
+  }).pipe(Effect.scoped)
+)
+
+it.live(
+  "signing in to a second organization keeps the credential of the first, and a new slug is followed",
+  () =>
+    Effect.gen(function* () {
+      yield* home
+      const url = "http://127.0.0.1:8787"
+      yield* replaceEntry({ apiUrl: url, organization: "main", apiKey: "of main" })
+      yield* replaceEntry({ apiUrl: url, organization: "other", apiKey: "of other" })
+      yield* renameOrganization(url, "main", "first")
+      yield* renameOrganization("http://127.0.0.1:9999", "other", "nothing")
+      assert.deepStrictEqual(
+        (yield* readEntries).map(({ organization, apiKey }) => [organization, apiKey]),
+        [
+          ["other", "of other"],
+          ["first", "of main"]
+        ]
+      )
+    }).pipe(Effect.scoped)
+)
+
+it("a key goes to its own organization, and a session to every one of its person", () => {
+  const main = { apiUrl: "u", organization: "main", apiKey: "key of main", session: "session" }
+  const other = { apiUrl: "u", organization: "other", apiKey: "key of other" }
+  const uid = "01a20151-0901-77a2-8c9b-6ea457682604"
+  assert.deepStrictEqual(fitting([main, other], "main"), { apiKey: "key of main", session: "session" })
+  assert.deepStrictEqual(fitting([main, other], "other"), { apiKey: "key of other", session: "session" })
+  assert.deepStrictEqual(fitting([main], "made just now"), { apiKey: undefined, session: "session" })
+  assert.deepStrictEqual(fitting([main], uid), { apiKey: undefined, session: "session" })
+  assert.deepStrictEqual(fitting([other], "main"), { apiKey: undefined, session: undefined })
+  assert.deepStrictEqual(fitting([other], uid), { apiKey: "key of other", session: undefined })
+  assert.deepStrictEqual(fitting([{ apiUrl: "u", apiKey: "k" }], "main"), { apiKey: "k", session: undefined })
+  assert.deepStrictEqual(fitting([], "main"), { apiKey: undefined, session: undefined })
+})
+
+it.live("where no credential fits the organization, the command to run is named", () =>
+  Effect.gen(function* () {
+    yield* home
+    const url = "http://127.0.0.1:8787"
+    yield* useEntry({ apiUrl: url, organization: "main", apiKey: "of main" })
+    const login = yield* readLogin({ org: "other", apiUrl: url })
+    assert.deepStrictEqual([login.apiKey, login.session], [undefined, undefined])
+    assert.include(login.missing, 'the organization "other"')
+    assert.include(login.missing, 'the stored ones are for "main"')
+    assert.include(login.missing, "svc login --api-key")
+    assert.include(login.missing, "svc admin credentials --org other")
+    assert.isDefined((yield* readLogin({ apiUrl: url })).apiKey)
   }).pipe(Effect.scoped)
 )

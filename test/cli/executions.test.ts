@@ -65,7 +65,7 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("svc execution
         const id = made.stdout.trim()
         const following = start(["executions", "logs", "shop", id, "-f"])
         yield* Effect.promise(() => following.says("begun"))
-        const cancelled = yield* svc(["executions", "cancel", "shop", id])
+        const cancelled = yield* svc(["executions", "cancel", "shop", id, "--yes"])
         assert.strictEqual(cancelled.code, 0, cancelled.stderr)
         assert.include(cancelled.stderr, "cancelled")
         const followed = yield* Effect.promise(() => following.ended)
@@ -76,7 +76,7 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("svc execution
             svc(["executions", "get", "shop", id]),
             svc(["executions", "logs", "shop", id]),
             svc(["executions", "availability", "shop"]),
-            svc(["executions", "cancel", "shop", id]),
+            svc(["executions", "cancel", "shop", id, "--yes"]),
             svc(["executions", "get", "shop", "00000000-0000-7000-8000-000000000000"]),
             svc([...run, "--env", "A=b", "--", "/bin/sh"])
           ],

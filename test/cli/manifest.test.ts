@@ -158,7 +158,7 @@ Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
       assert.strictEqual(rest.code, 0)
       assert.strictEqual(
         rest.stdout,
-        "  shop/production/Cache/extra is not in the manifest and is kept (--prune deletes it)\nNothing to change.\n"
+        "  shop/production/Cache/extra\n1 not in the manifest, kept (use --prune to delete)\nNothing to change.\n"
       )
       const asked = yield* svc(["apply", "-f", file, "--prune"])
       assert.include(asked.stderr, "This destroys with all data: shop/production/Cache/extra.")

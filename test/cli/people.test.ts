@@ -16,6 +16,17 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
         const made = yield* svc(["orgs", "create", "acme", "--name", "Acme", "--json"])
         assert.strictEqual(made.code, 0, made.stderr)
         assert.deepInclude(JSON.parse(made.stdout), { slug: "acme", name: "Acme", billingStatus: "unpaid" })
+        // It can be used at once: the stored key is another organization's, the session is its owner's.
+        const [looked, keyed, api] = yield* Effect.all(
+          [
+            svc(["status", "--org", "acme"]),
+            svc(["keys", "create", "ci", "--org", "acme"]),
+            svc(["api", "GET", "/v1/orgs/{org}/projects", "--org", "acme"])
+          ],
+          { concurrency: 3 }
+        )
+        assert.deepStrictEqual([looked.code, keyed.code, api.code], [0, 0, 0], looked.stderr + keyed.stderr)
+        assert.strictEqual(api.stdout, "[]\n")
         const again = yield* svc(["orgs", "create", "acme"])
         assert.deepStrictEqual([again.code, again.stdout], [6, ""])
         assert.include(again.stderr, "taken")
@@ -98,7 +109,7 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
         assert.strictEqual(changed.code, 0, changed.stderr)
         const [revoked, unsure, unknown] = yield* Effect.all(
           [
-            svc(["invitations", "revoke", "new@example.test"]),
+            svc(["invitations", "revoke", "new@example.test", "--yes"]),
             svc(["members", "rm", "guest@example.test"]),
             svc(["members", "rm", "nobody@example.test", "--yes"])
           ],
@@ -124,7 +135,11 @@ layer(signedIn({ billing: "required" }), { excludeTestServices: true, timeout: "
           [svc(["whoami", "--json"], ci), svc(["keys", "ls"], ci), svc(["keys", "ls"])],
           { concurrency: 3 }
         )
-        assert.strictEqual(JSON.parse(whoami.stdout).organizations[0].role, "member")
+        const { organizations, keyName, user } = JSON.parse(whoami.stdout)
+        assert.deepStrictEqual(
+          [organizations[0].role, keyName, user.email],
+          ["member", "ci", "operator@localhost"]
+        )
         assert.deepStrictEqual([own.code, own.stdout], [1, ""])
         assert.match(listed.stdout, new RegExp(`^${key.slice(0, 8)}\\.\\.\\. +ci +member`, "m"))
         assert.notInclude(listed.stdout, key)

@@ -221,9 +221,9 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         yield* svc(["env", "set", "shop", "--from-file", ".env.again", "-e", "preview"])
         const preview = yield* svc(["env", "ls", "shop", "--show", "--json", "-e", "preview"])
         assert.deepStrictEqual(JSON.parse(preview.stdout), JSON.parse(shown.stdout))
-        const removed = yield* svc(["env", "rm", "shop", "A"])
+        const removed = yield* svc(["env", "rm", "shop", "A", "--yes"])
         assert.strictEqual(removed.code, 0, removed.stderr)
-        assert.strictEqual((yield* svc(["env", "rm", "shop", "A"])).code, 5)
+        assert.strictEqual((yield* svc(["env", "rm", "shop", "A", "--yes"])).code, 5)
       }),
     patience
   )

@@ -95,6 +95,61 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
     })
   )
 
+  it.effect("that were stored before a field came are not changed by being given its default", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
+      const { id } = (yield* call("POST", base, { body: job("older") })).body
+      yield* sql(`update resource set spec = spec - 'timezone' - 'retry' where uid = '${id}'`)
+      const generation = () =>
+        Effect.map(sql(`select generation from resource where uid = '${id}'`), ([row]) => row?.["generation"])
+      const same = yield* call("PATCH", `${base}/${id}`, { body: { timezone: "UTC" } })
+      assert.deepStrictEqual([same.status, same.body.timezone, yield* generation()], [200, "UTC", 1])
+      const other = yield* call("PATCH", `${base}/${id}`, { body: { enabled: false } })
+      assert.deepStrictEqual([other.status, other.body.enabled, yield* generation()], [200, false, 2])
+      const [stored] = yield* sql(
+        `select spec ? 'timezone' and spec ? 'retry' as whole from resource where uid = '${id}'`
+      )
+      assert.isTrue(stored?.["whole"])
+    })
+  )
+
+  it.effect("name queues that are there, and keep them from being deleted", () =>
+    Effect.gen(function* () {
+      const { call, session } = yield* Plane
+      yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
+      const queues = `${project}/queues`
+      const toQueue = { target: { kind: "queue", queue: "letters" } }
+      const lost = yield* call("POST", base, { body: job("posting", toQueue) })
+      assert.deepStrictEqual(
+        [lost.status, lost.body.errors],
+        [
+          422,
+          [
+            {
+              pointer: "/target/queue",
+              message: 'names the queue "letters", which is not in this environment'
+            }
+          ]
+        ]
+      )
+      const queue = yield* call("POST", queues, { body: { name: "letters" } })
+      const elsewhere = yield* call("POST", `${base}?environment=preview`, { body: job("posting", toQueue) })
+      assert.strictEqual(elsewhere.status, 422)
+      const made = yield* call("POST", base, { body: job("posting", toQueue) })
+      assert.strictEqual(made.status, 201, made.text)
+      const one = `${base}/${made.body.id}`
+      const moved = yield* call("PATCH", one, { body: { target: { kind: "queue", queue: "others" } } })
+      assert.deepStrictEqual([moved.status, moved.body.errors[0].pointer], [422, "/target/queue"])
+      const used = yield* call("DELETE", `${queues}/${queue.body.id}`, { token: session })
+      assert.deepStrictEqual([used.status, used.body.code], [409, "in_use"])
+      assert.include(used.body.detail, "posting")
+      yield* call("PATCH", one, { body: { target: { kind: "http", path: "/jobs" } } })
+      const free = yield* call("DELETE", `${queues}/${queue.body.id}`, { token: session })
+      assert.strictEqual(free.status, 200, free.text)
+    })
+  )
+
   it.effect("refuse what cannot be, and name every fault", () =>
     Effect.gen(function* () {
       const { call, tenant } = yield* Plane
@@ -232,6 +287,7 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
             name: "Timed",
             slug: "timed",
             runtimeClass: "scale-to-zero",
+            queues: [{ name: "jobs", environment: "preview" }],
             crons: [
               {
                 name: "hourly",
@@ -263,6 +319,21 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
         replanned.body.changes.filter(({ action }: { action: string }) => action !== "noop"),
         [],
         replanned.text
+      )
+      const pruned = yield* call(
+        "POST",
+        "/v1/orgs/main/manifest/plan?prune=true&confirm=timed&confirm=shop",
+        {
+          body: {
+            ...manifest,
+            projects: manifest.projects.map(({ crons, ...one }) => ({ ...one, queues: [] }))
+          }
+        }
+      )
+      assert.deepStrictEqual(
+        pruned.body.blockers.map(({ pointer, code }: { pointer: string; code: string }) => [pointer, code]),
+        [["/projects/0/queues", "in_use"]],
+        pruned.text
       )
       const bad = structuredClone(manifest)
       const [first] = bad.projects[0]?.crons ?? []

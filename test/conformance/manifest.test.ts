@@ -155,6 +155,13 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
   it.effect("deletes only with prune, only by an owner, and only what was confirmed", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane
+      const planned = yield* call("POST", `${base}/plan`, { body: manifest() })
+      const { summary, changes } = planned.body
+      assert.deepStrictEqual([summary.delete, summary.noop], [0, changes.length])
+      assert.include(
+        changes.find(({ address }: { address: string }) => address === "Project/shop")?.reasons[1].code,
+        "needs_prune"
+      )
       const kept = yield* call("POST", `${base}/apply`, { body: { manifest: manifest() } })
       assert.strictEqual(kept.status, 202)
       assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects/shop")).status, 200)

@@ -93,8 +93,10 @@ it.effect("what fails at a step, or was never there, is tried ever more rarely",
     const attempt = 100
     const step = yield* run(failing("converge"), claimedOf({ attempt, spec: { size: 2 } }))
     assert.isAbove(step.recorded.dueIn, 600_000)
-    const never = yield* run(failing("observe"), claimedOf({ attempt, status: null,
-  facts: {}, phase: "provisioning" }))
+    const never = yield* run(
+      failing("observe"),
+      claimedOf({ attempt, status: null, facts: {}, phase: "provisioning" })
+    )
     assert.isAbove(never.recorded.dueIn, 600_000)
   })
 )

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import jsonPatch, { type Operation } from "fast-json-patch"
+import { completeSpec } from "#schemas/complete-spec.ts"
 import { findKind } from "#schemas/index.ts"
 import type { Manifest } from "#schemas/manifest.ts"
 import { exportManifest, toYaml } from "#src/manifest/export.ts"
@@ -28,12 +30,24 @@ const forEachSeed = (property: (random: ReturnType<typeof randomFrom>) => void) 
 /** A state that came about by applying a manifest to another one. */
 const randomState = (random: ReturnType<typeof randomFrom>) => {
   const first = plan(randomManifest(random), [])
-  const before = applySteps([], first.steps, true)
-  return applySteps(before, plan(randomManifest(random), before).steps, true)
+  const before = applySteps([], first.steps)
+  return applySteps(before, plan(randomManifest(random), before).steps)
 }
 const publicSpec = (one: Current | undefined, kind: string) => {
   const internal = findKind(kind)?.internal ?? []
   return Object.fromEntries(Object.entries(one?.spec ?? {}).filter(([field]) => !internal.includes(field)))
+}
+/** As a release stored it in which no field had come yet that has a default now. */
+const withoutDefaults = (one: Current): Record<string, unknown> => {
+  const kind = findKind(one.kind) ?? assert.fail(one.kind)
+  const complete = Result.getOrThrow(completeSpec(kind, one.spec))
+  return Object.fromEntries(
+    Object.entries(Object(one.spec)).filter(([field]) => {
+      const { [field]: _, ...rest } = Object(one.spec)
+      const without = completeSpec(kind, rest)
+      return Result.isFailure(without) || !isDeepStrictEqual(without.success, complete)
+    })
+  )
 }
 const changesOf = (made: ReturnType<typeof plan>) => made.changes.filter(({ action }) => action !== "noop")
 
@@ -49,19 +63,70 @@ describe("plans", () => {
     })
   })
 
+  it("specifications that were stored before a field with a default came plan to nothing", () => {
+    let dropped = 0
+    forEachSeed((random) => {
+      const state = randomState(random)
+      const older = state.map((one) => ({ ...one, spec: withoutDefaults(one) }))
+      for (const [index, one] of older.entries())
+        dropped += Object.keys(state[index]?.spec ?? {}).length - Object.keys(one.spec).length
+      // As text: a manifest that names every value, and one that leaves the defaults out.
+      for (const manifest of [exportManifest("main", state), exportManifest("main", older)]) {
+        assert.deepStrictEqual(manifest, exportManifest("main", state))
+        const made = plan(manifest, older)
+        assert.deepStrictEqual([changesOf(made), made.blockers, made.warnings, made.steps], [[], [], [], []])
+      }
+      // What really changes is written in full, and shown without the fields that only came.
+      const wanted = randomManifest(random)
+      const [now, before] = [plan(wanted, state), plan(wanted, older)]
+      const essence = ({ changes }: typeof now) =>
+        changes.map(({ address, action, patch }) => ({ address, action, patch }))
+      assert.deepStrictEqual(essence(before), essence(now))
+      const specs = ({ steps }: typeof now) =>
+        steps.map(({ address, action, spec }) => ({ address, action, spec }))
+      assert.deepStrictEqual(specs(before), specs(now))
+    })
+    assert.isAbove(dropped, 1_000)
+  })
+
+  it("what is stored and not valid in this release is compared as it is, with a warning", () => {
+    const project = {
+      name: "A",
+      slug: "alpha",
+      runtimeClass: "always-on" as const,
+      caches: [{ name: "one", region: "local" }]
+    }
+    const manifest: Manifest = { version: 1, organization: "main", projects: [project] }
+    const state = applySteps([], plan(manifest, []).steps).map((one) =>
+      one.kind === "Cache" ? { ...one, spec: { ...Object(one.spec), persistence: "someday" } } : one
+    )
+    const made = plan(manifest, state)
+    assert.deepStrictEqual(
+      changesOf(made).map(({ address, action }) => `${action} ${address}`),
+      ["update alpha/production/Cache/one"]
+    )
+    assert.deepStrictEqual(made.warnings, [
+      {
+        pointer: "/projects/0/caches/0",
+        message: 'What is stored of Cache "one" is not valid in this release, and is compared as it is'
+      }
+    ])
+    assert.include(JSON.stringify(exportManifest("main", state)), "someday")
+  })
+
   it("what an export says after applying a manifest is that manifest", () => {
     forEachSeed((random) => {
       const state = randomState(random)
       const manifest = randomManifest(random)
       const made = plan(manifest, state)
       assert.deepStrictEqual(made.blockers, [])
-      const after = applySteps(state, made.steps, true)
+      const after = applySteps(state, made.steps)
       assert.deepStrictEqual(changesOf(plan(manifest, after)), [])
       // Nothing but what it names is left, and the environments that every project has.
       const wanted = new Set((manifest.projects ?? []).map(({ slug }) => slug))
       for (const one of after) assert.isTrue(wanted.has(one.project ?? ""), addressOf(one))
       const again = exportManifest("main", after)
-      assert.deepStrictEqual(exportManifest("main", applySteps(after, plan(again, after).steps, true)), again)
+      assert.deepStrictEqual(exportManifest("main", applySteps(after, plan(again, after).steps)), again)
     })
   })
 
@@ -69,7 +134,7 @@ describe("plans", () => {
     forEachSeed((random) => {
       const state = randomState(random)
       const made = plan(randomManifest(random), state)
-      const after = new Map(applySteps(state, made.steps, true).map((one) => [addressOf(one), one]))
+      const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
       const before = new Map(state.map((one) => [addressOf(one), one]))
       for (const change of changesOf(made)) {
         // Values of variables are masked in patches, so those cannot be replayed.
@@ -88,11 +153,32 @@ describe("plans", () => {
   it("without prune nothing is deleted, inside of a resource neither", () => {
     forEachSeed((random) => {
       const state = randomState(random)
-      const made = plan(randomManifest(random), state, { prune: false })
-      const after = new Map(applySteps(state, made.steps, false).map((one) => [addressOf(one), one]))
+      const wanted = randomManifest(random)
+      const made = plan(wanted, state, { prune: false, confirm: [] })
+      const gone = new Set(
+        changesOf(made).flatMap(({ action, address }) => (action === "delete" ? [address] : []))
+      )
+      // What is kept is named with its reason, and asks for nothing.
+      const kept = (some: typeof made) =>
+        some.changes.filter(({ reasons }) => reasons.some(({ code }) => code === "needs_prune"))
+      for (const { action, risk, patch, requires } of kept(made))
+        assert.deepStrictEqual(
+          [action, risk, patch, requires],
+          ["noop", "read", [], { role: "member", billing: false }]
+        )
+      const pruned = plan(wanted, state)
+      assert.deepStrictEqual(
+        kept(made)
+          .map(({ address }) => address)
+          .sort(),
+        pruned.changes.flatMap(({ action, address }) => (action === "delete" ? [address] : [])).sort()
+      )
+      assert.deepStrictEqual(kept(pruned), [])
+      const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
       for (const one of state) {
         const kept = after.get(addressOf(one))
         assert.isDefined(kept)
+        assert.isFalse(gone.has(addressOf(one)))
         if (one.kind !== "EnvVariables") continue
         const keys = (it: unknown) => Object.keys((it as { variables: object }).variables)
         assert.includeMembers(keys(kept?.spec), keys(one.spec))
@@ -134,7 +220,7 @@ describe("plans", () => {
   it("a masked value leaves what is there, and is refused where nothing is", () => {
     const project = { name: "A", slug: "alpha", runtimeClass: "always-on" as const, env: { KEY: "secret" } }
     const manifest = { version: 1, organization: "main", projects: [project] } as const
-    const state = applySteps([], plan(manifest, []).steps, true)
+    const state = applySteps([], plan(manifest, []).steps)
     const masked = { ...manifest, projects: [{ ...project, env: { KEY: "****" } }] }
     assert.deepStrictEqual(changesOf(plan(masked, state)), [])
     assert.deepStrictEqual(
@@ -215,7 +301,7 @@ describe("plans", () => {
       ]
     }
     const options = { prune: true, confirm: ["large"], fingerprint }
-    const full = applySteps([], plan(manifest, []).steps, true)
+    const full = applySteps([], plan(manifest, []).steps)
     const empty: Manifest = {
       ...manifest,
       projects: manifest.projects?.map((one) => ({ ...one, caches: [] })) ?? []

@@ -23,7 +23,7 @@ const manifest = (...projects: ReadonlyArray<ManifestProject>): Manifest => ({
   projects
 })
 const stored = (...projects: ReadonlyArray<ManifestProject>) =>
-  applySteps([], plan(manifest(...projects), []).steps, true)
+  applySteps([], plan(manifest(...projects), []).steps)
 const codes = (made: ReturnType<typeof plan>) =>
   made.blockers.map(({ pointer, code }) => `${pointer} ${code}`)
 const actions = (made: ReturnType<typeof plan>) =>
@@ -52,6 +52,60 @@ describe("what a plan refuses", () => {
     ])
     const two = plan(manifest(project("alpha", { databases: [database("main"), database("data")] })), [])
     assert.deepStrictEqual(codes(two), ["/projects/0/databases/1 one_per_environment"])
+  })
+
+  it("a cron job publishes to a queue of its environment that is there once the plan is carried out", () => {
+    const posting = (queue: string, environment = "production") => ({
+      name: "posting",
+      environment,
+      schedule: "0 0 1 1 *",
+      target: { kind: "queue" as const, queue }
+    })
+    const unknown = ["/projects/0/crons/0/target/queue unknown_queue"]
+    const withQueue = { queues: [{ name: "letters" }] }
+    // In the manifest, in the store, in neither, in another environment.
+    const both = { ...withQueue, crons: [posting("letters")] }
+    assert.deepStrictEqual(codes(plan(manifest(project("alpha", both)), [])), [])
+    const state = stored(project("alpha", withQueue))
+    assert.deepStrictEqual(
+      codes(plan(manifest(project("alpha", { crons: [posting("letters")] })), state)),
+      []
+    )
+    assert.deepStrictEqual(
+      codes(plan(manifest(project("alpha", { crons: [posting("other")] })), state)),
+      unknown
+    )
+    const away = { ...withQueue, crons: [posting("letters", "preview")] }
+    assert.deepStrictEqual(codes(plan(manifest(project("alpha", away)), state)), unknown)
+    // The plan itself would delete it: prune does, and without prune it stays.
+    const without = manifest(project("alpha", { queues: [], crons: [posting("letters")] }))
+    assert.deepStrictEqual(codes(plan(without, state)), unknown)
+    assert.deepStrictEqual(codes(plan(without, state, { prune: false })), [])
+  })
+
+  it("a queue that a stored cron job publishes to is not deleted under it", () => {
+    const posting = {
+      name: "posting",
+      environment: "production",
+      schedule: "0 0 1 1 *",
+      target: { kind: "queue" as const, queue: "letters" }
+    }
+    const state = stored(
+      project("alpha", { queues: [{ name: "letters" }, { name: "spare" }], crons: [posting] })
+    )
+    const fewer = plan(manifest(project("alpha", { queues: [{ name: "spare" }] })), state)
+    assert.deepStrictEqual(codes(fewer), ["/projects/0/queues in_use"])
+    assert.include(fewer.blockers[0]?.message, "alpha/production/Cron/posting publishes to it")
+    const unused = plan(manifest(project("alpha", { queues: [{ name: "letters" }] })), state)
+    assert.deepStrictEqual(codes(unused), [])
+    const kept = plan(manifest(project("alpha", { queues: [{ name: "spare" }] })), state, { prune: false })
+    assert.deepStrictEqual(codes(kept), [])
+    // With the job gone or aimed elsewhere by the same plan it may go.
+    const gone = project("alpha", { queues: [{ name: "spare" }], crons: [] })
+    assert.deepStrictEqual(codes(plan(manifest(gone), state)), [])
+    const turned = { ...posting, target: { kind: "queue" as const, queue: "spare" } }
+    const aimed = project("alpha", { queues: [{ name: "spare" }], crons: [turned] })
+    assert.deepStrictEqual(codes(plan(manifest(aimed), state)), [])
   })
 
   it("an entry stands in an environment that the manifest lists, or that exists where it lists none", () => {

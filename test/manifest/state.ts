@@ -64,11 +64,7 @@ export const randomManifest = (random: Randomness): Manifest => ({
 })
 
 /** What the store holds after a plan's steps, deletions with everything inside. */
-export const applySteps = (
-  current: ReadonlyArray<Current>,
-  steps: Plan["steps"],
-  prune: boolean
-): ReadonlyArray<Current> => {
+export const applySteps = (current: ReadonlyArray<Current>, steps: Plan["steps"]): ReadonlyArray<Current> => {
   let state = [...current]
   const projectOf = new Map(
     state.filter(({ kind }) => kind === "Project").map(({ uid, name }) => [uid, name])
@@ -91,7 +87,6 @@ export const applySteps = (
   }
   const ordered = [...steps].sort((a, b) => Number(a.action !== "delete") - Number(b.action !== "delete"))
   for (const step of ordered) {
-    if (step.prune && !prune) continue
     if (step.action === "delete") {
       const gone = doomed(step.uid)
       state = state.filter(({ uid }) => !gone.has(uid))

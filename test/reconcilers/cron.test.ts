@@ -1,4 +1,5 @@
 /** The shared suite on the store: what the runners follow is the outside of a cron job. */
+import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -7,9 +8,12 @@ import * as cron from "#reconcilers/cron.ts"
 import { CronSpec } from "#schemas/cron.ts"
 import { Crons } from "#src/crons/Crons.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { QueueTables } from "#src/queues/QueueTables.ts"
 import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
-import { uuid } from "#test/setup/fixtures.ts"
+import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 /** Half a year from now: no time passes during a test. */
@@ -20,13 +24,74 @@ const spec = Schema.decodeUnknownSync(CronSpec)({
   target: { kind: "http", path: "/jobs" }
 })
 
-const world = Effect.map(Layer.build(testDb()), (context) => ({
-  db: Context.get(context, Db),
-  orgId: uuid(),
-  projectId: uuid(),
-  environmentUid: uuid()
-}))
+interface Place {
+  readonly resources: Resources["Service"]
+  readonly orgId: string
+  readonly projectId: string
+  readonly environmentUid: string
+}
+/** Puts a queue into the environment. */
+const addQueue = ({ resources, orgId, projectId, environmentUid }: Place, name: string) =>
+  resources.write(
+    orgId,
+    [
+      {
+        action: "create",
+        uid: uuid(),
+        kind: "Queue",
+        projectId,
+        environment: "production",
+        name,
+        parentUid: environmentUid,
+        spec: {},
+        managedBy: "api"
+      }
+    ],
+    actor
+  )
+
+const world = Effect.gen(function* () {
+  const context = yield* Layer.build(
+    Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+  )
+  return yield* Effect.gen(function* () {
+    const { id: orgId } = yield* makeOrganization()
+    const { projectId, production } = yield* makeProject(orgId, "shop")
+    const made = {
+      db: Context.get(context, Db),
+      resources: Context.get(context, Resources),
+      orgId,
+      projectId,
+      environmentUid: production
+    }
+    yield* addQueue(made, "jobs")
+    return made
+  }).pipe(Effect.provide(context))
+})
 type World = Effect.Success<typeof world>
+
+const layer = ({ db }: World) =>
+  cron.layer.pipe(
+    Layer.provide([Crons.layer, QueueTables.layer]),
+    Layer.provide(Layer.succeed(Db, db)),
+    Layer.provideMerge(Registry.layer)
+  )
+
+const makeResource = (world: World): Resource<CronSpec> => ({
+  orgId: world.orgId,
+  uid: uuid(),
+  kind: "Cron",
+  projectId: world.projectId,
+  environment: "production",
+  name: "nightly",
+  parentUid: world.environmentUid,
+  spec,
+  generation: 1,
+  status: null,
+  facts: {},
+  deleting: false,
+  fence: 1n
+})
 
 const run =
   (statement: string) =>
@@ -40,28 +105,8 @@ reconcilerSuite<World, CronSpec, unknown>({
   name: "a cron job",
   kind: "Cron",
   world,
-  layer: ({ db }) =>
-    cron.layer.pipe(
-      Layer.provide(Crons.layer),
-      Layer.provide(Layer.succeed(Db, db)),
-      Layer.provideMerge(Registry.layer)
-    ),
-  makeResource: (world) =>
-    Effect.succeed({
-      orgId: world.orgId,
-      uid: uuid(),
-      kind: "Cron",
-      projectId: world.projectId,
-      environment: "production",
-      name: "nightly",
-      parentUid: world.environmentUid,
-      spec,
-      generation: 1,
-      status: null,
-      facts: {},
-      deleting: false,
-      fence: 1n
-    }),
+  layer,
+  makeResource: (world) => Effect.succeed(makeResource(world)),
   snapshot: ({ db }, { uid }) =>
     Effect.map(
       db.engine`select name, environment_uid, config, next_at from cron_schedule where uid = ${uid}::uuid`,
@@ -107,3 +152,26 @@ reconcilerSuite<World, CronSpec, unknown>({
   ],
   settleMs: 60_000
 })
+
+it.live("a cron job whose queue is missing waits for it by name, and is ready once the queue is there", () =>
+  Effect.gen(function* () {
+    const made = yield* world
+    const resource = { ...makeResource(made), spec: { ...spec, target: { kind: "queue", queue: "later" } } }
+    yield* Effect.gen(function* () {
+      const { reconciler } = (yield* Registry).registrations.get("Cron") ?? assert.fail("not registered")
+      yield* reconciler.converge(resource, yield* reconciler.observe(resource))
+      const waiting = yield* Effect.flip(reconciler.observe(resource))
+      assert.deepInclude(waiting, {
+        _tag: "Waiting",
+        reason: "NoQueue",
+        message: 'Waits for the queue "later", which is not in this environment'
+      })
+      // A job that goes needs no queue.
+      const going = yield* reconciler.observe({ ...resource, deleting: true })
+      assert.strictEqual(going._tag, "Present")
+      yield* addQueue(made, "later")
+      const seen = yield* reconciler.observe(resource)
+      assert.deepInclude(seen, { _tag: "Present", ready: true, differences: [] })
+    }).pipe(Effect.provide(layer(made)))
+  }).pipe(Effect.scoped)
+)

@@ -30,7 +30,11 @@ export const System = group("system", "About the service.").add(
 export const CallerView = Schema.Struct({
   credential: Schema.Literals(["session", "key"]),
   credentialId: Schema.String,
+  /** The name that the key was given; null for a session. */
+  keyName: Schema.NullOr(Schema.String),
   userId: Schema.NullOr(Id),
+  /** Whose session it is, or who made the key; null where that account is gone. */
+  user: Schema.NullOr(Schema.Struct({ id: Id, email: Schema.String, name: Schema.String })),
   organizations: Schema.Array(
     Schema.Struct({ id: Id, slug: Schema.String, name: Schema.String, role: Schema.String })
   )
