@@ -6,6 +6,7 @@ import * as Schema from "effect/Schema"
 import { QueueSpec } from "#schemas/queue.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Messages } from "#src/queues/Messages.ts"
+import { reservedAt } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
@@ -170,9 +171,13 @@ export const layer = HttpApiBuilder.group(
           return { redriven }
         }),
         purge: Effect.fnUntraced(function* () {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const { uid } = yield* theQueue
-          return { purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor), fromStore) }
+          // An earlier try may have purged it: what came since is not what this request is about.
+          const until = reservation.again ? reservedAt(reservation) : undefined
+          return {
+            purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor, until), fromStore)
+          }
         }),
         delete: Effect.fnUntraced(function* () {
           const record = yield* theQueue

@@ -74,8 +74,13 @@ export class Messages extends Context.Service<
       limit: number,
       actor: Actor
     ) => Effect.Effect<number, StoreUnavailable>
-    /** Throws everything in it away, also what is being delivered. */
-    readonly purge: (orgId: string, queueUid: string, actor: Actor) => Effect.Effect<number, StoreUnavailable>
+    /** Throws everything in it away, also what is being delivered; with `until`, only what came into it by then. */
+    readonly purge: (
+      orgId: string,
+      queueUid: string,
+      actor: Actor,
+      until?: Date
+    ) => Effect.Effect<number, StoreUnavailable>
   }
 >()("svc/queues/Messages") {
   static readonly layer = Layer.effect(
@@ -299,15 +304,16 @@ export class Messages extends Context.Service<
           return row?.count ?? 0
         }),
 
-        purge: Effect.fn("Messages.purge")(function* (orgId, queueUid, actor) {
+        purge: Effect.fn("Messages.purge")(function* (orgId, queueUid, actor, until) {
           const gate = inOrg(sql, orgId)
+          const old = until === undefined ? sql`` : sql`and entered_at <= ${until}::timestamptz`
           const some = (audited: boolean) =>
             Effect.map(
               repeatable(sql<{ readonly count: number }>`
                 with gone as (
                   delete from queue_message where org_id = ${orgId}::uuid and ${gate} and ctid = any(array(
                     select ctid from queue_message where org_id = ${orgId}::uuid and queue_uid = ${queueUid}::uuid
-                      and ${gate} limit ${batch}::int))
+                      ${old} and ${gate} limit ${batch}::int))
                   returning 1
                 ),
                 asked as (select ${queueUid}::text as id where ${audited}),

@@ -271,4 +271,24 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
       }),
     300_000
   )
+
+  it.effect("that purge a queue leave what was published since their first try", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      yield* call("POST", `${org}/projects`, { body: { name: "Purged", slug: "purged" } })
+      const made = yield* call("POST", `${org}/projects/purged/queues`, { body: { name: "jobs" } })
+      const queue = `${org}/projects/purged/queues/${made.body.id}`
+      const publish = (body: string) => call("POST", `${queue}/messages`, { body: { messages: [{ body }] } })
+      const purge = call("POST", `${queue}/purge`, { headers: { "idempotency-key": "killed/purge" } })
+      yield* killed
+      yield* publish("old")
+      assert.deepStrictEqual((yield* purge).body, { purged: 1 })
+      yield* publish("new")
+      yield* sql(
+        "update idempotency set created_at = now() - interval '3 minutes' where key = 'killed/purge'"
+      )
+      assert.deepStrictEqual((yield* purge).body, { purged: 0 })
+      assert.strictEqual((yield* call("GET", `${queue}/stats`)).body.backlog, 1)
+    })
+  )
 })
