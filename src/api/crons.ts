@@ -20,7 +20,8 @@ import { defaultPageSize } from "./definition/fields.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
-import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { fromStore, invalid, notFound, problem, unreadable } from "./problem.ts"
+import { viewAll } from "./views.ts"
 import { amend, remove, stored } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(CronSpec, { errors: "all" })
@@ -51,11 +52,11 @@ export const layer = HttpApiBuilder.group(
         fromStore
       )
       const now = yield* Clock.currentTimeMillis
-      return records.map((record) => cronView(record, last.get(record.uid), now))
+      return yield* viewAll(records, (record) => cronView(record, last.get(record.uid), now))
     })
     const one = Effect.fnUntraced(function* (record: ResourceRecord) {
       const [view] = yield* viewed(record.orgId, [record])
-      return view === undefined ? yield* notFound("cron job") : answer(CronView, view, record)
+      return view === undefined ? yield* unreadable : answer(CronView, view, record)
     })
 
     return handlers.handleAll(

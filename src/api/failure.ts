@@ -10,7 +10,7 @@ import type { Fault } from "./definition/problem.ts"
 import { internalResponse, invalid, Problem, problem, toResponse } from "./problem.ts"
 
 export const tooLarge = problem(413, "payload_too_large", "The body is larger than this operation takes")
-const malformed = problem(400, "malformed_body", "The body is not valid JSON")
+export const malformed = problem(400, "malformed_body", "The body is not valid JSON")
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 

@@ -32,13 +32,15 @@ import { Audit } from "#src/store/Audit.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { AccessTable } from "#src/store/records.ts"
+import { checkBody } from "./body.ts"
 import { Operation } from "./definition/operation.ts"
 import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
 import { limitHeaders, tooMany } from "./limits.ts"
-import { fromStore, notFound, type Problem, problem, toResponse } from "./problem.ts"
+import { fromStore, notFound, type Problem, problem, toResponse, unreadable } from "./problem.ts"
 import { Replay } from "./replay.ts"
 import { CurrentRequest, type RequestInfo } from "./request.ts"
+import { isReadable } from "./views.ts"
 
 type Params = Readonly<Record<string, string | undefined>>
 
@@ -198,9 +200,15 @@ export const layer = Layer.effect(
         }
         const handled = http.pipe(
           Effect.provideService(RequestScope, scope),
-          Effect.catchCause(toFailureResponse)
+          Effect.catchCause(toFailureResponse),
+          Effect.flatMap((response) =>
+            response.status < 500 || scope.record === undefined || isReadable(scope.record)
+              ? Effect.succeed(response)
+              : toResponse(unreadable)
+          )
         )
-        const response = yield* (request.method === "POST" ? replay(scope, request, handled) : handled).pipe(
+        const response = yield* checkBody(request).pipe(
+          Effect.andThen(request.method === "POST" ? replay(scope, request, handled) : handled),
           Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody))
         )
         if (response.status === 403) deny(403)

@@ -15,7 +15,7 @@ import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/q
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { serviceStatus } from "./views.ts"
+import { serviceStatus, viewAll } from "./views.ts"
 import { amend, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(QueueSpec)
@@ -53,10 +53,9 @@ const neighbours = Effect.fnUntraced(function* (projectId: string, environment: 
     resources.listKind(orgId, "Queue", projectId, environment),
     fromStore
   )
+  const there = records.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
   return new Map(
-    records
-      .filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      .map((record) => [record.name, decodeSpecSync(record.spec).deadLetterQueue])
+    yield* viewAll(there, ({ name, spec }) => [name, decodeSpecSync(spec).deadLetterQueue] as const)
   )
 })
 
@@ -98,7 +97,7 @@ export const layer = HttpApiBuilder.group(
             resources.listKind(orgId, "Queue", place?.projectId ?? "", environment),
             fromStore
           )
-          return answer(QueueList, records.map(queueView))
+          return answer(QueueList, yield* viewAll(records, queueView))
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
