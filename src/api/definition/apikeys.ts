@@ -4,6 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { DisplayName } from "#schemas/display-text.ts"
 import { idempotencyKey, orgParams, Timestamp } from "./fields.ts"
 import { operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
@@ -47,9 +48,7 @@ export const ApiKeys = HttpApiGroup.make("apikeys").add(
     params: orgParams,
     headers: idempotencyKey,
     payload: Schema.Struct({
-      name: Schema.String.check(
-        Schema.isPattern(/^.{1,100}$/u, { expected: "1 to 100 characters in one line" })
-      ),
+      name: DisplayName,
       role: Schema.optionalKey(KeyRole.annotate({ description: "Default admin; no key is an owner" }))
     }),
     success: NewApiKey.pipe(HttpApiSchema.status(201)),

@@ -4,6 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { DisplayName } from "#schemas/display-text.ts"
 import { looksLikeUid, OrganizationSlug, reservedSlugs } from "#schemas/names.ts"
 import { Deleted, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
 import { callerOperation, operation, sessionOnly } from "./operation.ts"
@@ -21,9 +22,6 @@ export const OrganizationView = Schema.Struct({
 }).annotate({ identifier: "Organization" })
 export const OrganizationList = Schema.Array(OrganizationView)
 
-export const OrganizationName = Schema.String.check(
-  Schema.isPattern(/^.{1,100}$/u, { expected: "1 to 100 characters in one line" })
-)
 /** Where a path takes an id or a slug, no slug may read as an id. */
 const NewSlug = OrganizationSlug.check(
   Schema.makeFilter((slug: string) =>
@@ -49,7 +47,7 @@ export const Orgs = HttpApiGroup.make("orgs").add(
   ),
   HttpApiEndpoint.post("create", base, {
     headers: idempotencyKey,
-    payload: Schema.Struct({ name: OrganizationName, slug: NewSlug }),
+    payload: Schema.Struct({ name: DisplayName, slug: NewSlug }),
     success: OrganizationView.pipe(HttpApiSchema.status(201)),
     error: bodyProblems()
   }).annotateMerge(
@@ -68,7 +66,7 @@ export const Orgs = HttpApiGroup.make("orgs").add(
     params: orgParams,
     headers: ifMatch,
     payload: Schema.Struct({
-      name: Schema.optionalKey(OrganizationName),
+      name: Schema.optionalKey(DisplayName),
       slug: Schema.optionalKey(NewSlug)
     }),
     success: withEtag(OrganizationView),

@@ -6,6 +6,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
 import { Difference } from "#schemas/difference.ts"
+import { lineOf } from "#schemas/display-text.ts"
 import { EnvironmentSlug, Uid } from "#schemas/names.ts"
 import { defaultPageSize, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
 import { operation } from "./operation.ts"
@@ -69,7 +70,7 @@ export const ResourceChange = Schema.Struct({
 
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 export const PauseRequest = Schema.Struct({
-  reason: Schema.NonEmptyString.check(Schema.isMaxLength(500)),
+  reason: lineOf(500),
   until: Schema.optionalKey(Schema.DateTimeUtcFromString.annotate({ description: "When it ends by itself" }))
 }).annotate({ identifier: "PauseRequest" })
 /** What else than one resource can be paused. */
@@ -180,7 +181,7 @@ export const Resources = HttpApiGroup.make("resources").add(
     headers: idempotencyKey,
     payload: Schema.Struct({
       confirm: Schema.String.annotate({ description: "Name of the resource, repeated" }),
-      reason: Schema.NonEmptyString.check(Schema.isMaxLength(500))
+      reason: lineOf(500)
     }),
     success: Schema.Struct({
       leftBehind: Schema.Json.annotate({ description: "The last status: what may still exist out there" })
