@@ -6,7 +6,16 @@ import { DisplayName, lineFault, toDisplayName } from "#schemas/display-text.ts"
 const decode = Schema.decodeUnknownResult(DisplayName)
 
 it("a name is one line that shows what it holds; a fault names the character", () => {
-  for (const name of ["a", "Zoë's Café №1", "店舗", "متجر", "👩‍👩‍👧 shop", "a  b", "x".repeat(100), "😀".repeat(50)]) {
+  for (const name of [
+    "a",
+    "Zoë's Café №1",
+    "店舗",
+    "متجر",
+    "👩‍👩‍👧 shop",
+    "a  b",
+    "x".repeat(100),
+    "😀".repeat(50)
+  ]) {
     assert.isTrue(Result.isSuccess(decode(name)), name)
     assert.strictEqual(toDisplayName(name), name)
   }
