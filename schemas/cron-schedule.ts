@@ -36,6 +36,17 @@ export const scheduleFault = (schedule: string): string | undefined => {
     (field) => !/^[\dA-Z*,/-]+$/.test(field) || /(?<![A-Z])(L|W|LW)(?![A-Z])/.test(field)
   )
   if (odd !== undefined) return `holds "${odd}", which is made of more than numbers, names and * , - /`
+  const outside = ranges
+    .map(({ name, first, last }, index) => {
+      // What follows a slash is a step and no value of the field.
+      const values = (fields[index] ?? "").replaceAll(/\/\d+/g, "").match(/\d+/g) ?? []
+      const value = values.find((one) => Number(one) < first || Number(one) > last)
+      return value === undefined
+        ? undefined
+        : `is no cron expression: the ${name} ${value} is not between ${first} and ${last}`
+    })
+    .find((fault) => fault !== undefined)
+  if (outside !== undefined) return outside
   try {
     return walkerOf(fields.join(" "))(Date.UTC(2000, 0, 1)) === undefined
       ? "names a day that there never is"
@@ -45,6 +56,15 @@ export const scheduleFault = (schedule: string): string | undefined => {
     return `is no cron expression: ${said}`
   }
 }
+
+/** The fields as people count them; the library counts months and days from zero where it names them. */
+const ranges = [
+  { name: "minute", first: 0, last: 59 },
+  { name: "hour", first: 0, last: 23 },
+  { name: "day of the month", first: 1, last: 31 },
+  { name: "month", first: 1, last: 12 },
+  { name: "day of the week", first: 0, last: 7 }
+] as const
 
 export const isTimezone = (name: string): boolean => {
   if (!/^[A-Za-z]/.test(name)) return false

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
 import { canonicalSchedule, isTimezone, scheduleFault } from "./cron-schedule.ts"
+import { isTooDeep } from "./json-depth.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
 import { Name } from "./names.ts"
@@ -15,6 +16,8 @@ export const maxTimeoutSeconds = day
 
 /** Bytes of a body, so that it fits into the 128,000 bytes of the signed envelope. */
 export const longestBody = 122_880
+/** Levels of a body, so that a manifest that holds it is not too deep. */
+export const deepestBody = 48
 
 export const CronSchedule = Schema.String.pipe(
   Schema.decodeTo(
@@ -47,6 +50,9 @@ export const AppPath = Schema.String.check(
 )
 
 export const CronBody = Schema.Json.check(
+  Schema.makeFilter((body: Schema.Json) =>
+    isTooDeep(body, deepestBody) ? `must not be nested deeper than ${deepestBody} levels` : undefined
+  ),
   Schema.makeFilter((body: Schema.Json) =>
     Buffer.byteLength(JSON.stringify(body)) > longestBody
       ? `must be at most ${longestBody} bytes of JSON`

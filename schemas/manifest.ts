@@ -7,9 +7,10 @@
 import * as Schema from "effect/Schema"
 import { CacheEvictionPolicy, CachePersistence } from "./cache.ts"
 import { CacheSku } from "./catalog.ts"
+import { DisplayName } from "./display-text.ts"
 import { mostVariables, VariableValue } from "./env-variables.ts"
 import { EnvironmentSlug, Name, OrganizationSlug, VariableKey } from "./names.ts"
-import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "./project.ts"
+import { GitSource, PreviewData, RuntimeClass } from "./project.ts"
 
 /** "Leave what is there": what exports show instead of secret values. */
 export const masked = "****"
@@ -248,7 +249,7 @@ const Hostname = Schema.String.check(
 )
 
 export const ManifestProject = Schema.Struct({
-  name: ProjectSpec.fields.name,
+  name: DisplayName,
   slug: Name,
   runtimeClass: RuntimeClass,
   region: optional(region),

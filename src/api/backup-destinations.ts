@@ -15,7 +15,8 @@ import { Api } from "./definition/api.ts"
 import { BackupDestinationList, BackupDestinationView } from "./definition/backup-destinations.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
-import { fromStore, invalid, notFound, type Problem, problem } from "./problem.ts"
+import { fromStore, invalid, notFound, type Problem, problem, unreadable } from "./problem.ts"
+import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 /** Of one organization. */
@@ -42,14 +43,14 @@ export const layer = HttpApiBuilder.group(
     })
     const viewed = Effect.fnUntraced(function* (orgId: string, records: ReadonlyArray<ResourceRecord>) {
       const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
-      return records.map((record) => {
+      return yield* viewAll(records, (record) => {
         const spec = storedSpec(record.spec)
         return view(record, spec, tests(record.uid, spec.version))
       })
     })
     const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
       const [found] = yield* viewed(record.orgId, [record])
-      return found ?? (yield* noDestination)
+      return found ?? (yield* unreadable)
     })
     const one = (record: ResourceRecord) =>
       Effect.map(viewOf(record), (found) => answer(BackupDestinationView, found, record))

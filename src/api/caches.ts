@@ -15,7 +15,7 @@ import { CacheList, CacheView } from "./definition/caches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound } from "./problem.ts"
-import { cacheView, serviceStatus } from "./views.ts"
+import { cacheView, serviceStatus, viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(CacheSpec)
@@ -51,7 +51,7 @@ export const layer = HttpApiBuilder.group(
             resources.listKind(orgId, "Cache", place?.projectId ?? "", environment),
             fromStore
           )
-          return answer(CacheList, records.map(cacheView))
+          return answer(CacheList, yield* viewAll(records, cacheView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, place, environment, caller, reservation } = yield* RequestScope

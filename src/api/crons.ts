@@ -19,8 +19,9 @@ import { defaultPageSize } from "./definition/fields.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
-import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { fromStore, invalid, notFound, problem, unreadable } from "./problem.ts"
 import { checkTarget } from "./queue-references.ts"
+import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(CronSpec, { errors: "all" })
@@ -51,11 +52,11 @@ export const layer = HttpApiBuilder.group(
         fromStore
       )
       const now = yield* Clock.currentTimeMillis
-      return records.map((record) => cronView(record, last.get(record.uid), now))
+      return yield* viewAll(records, (record) => cronView(record, last.get(record.uid), now))
     })
     const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
       const [view] = yield* viewed(record.orgId, [record])
-      return view ?? (yield* notFound("cron job"))
+      return view ?? (yield* unreadable)
     })
     const one = (record: ResourceRecord) =>
       Effect.map(viewOf(record), (view) => answer(CronView, view, record))

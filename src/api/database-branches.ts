@@ -24,6 +24,7 @@ import { BranchList, BranchView } from "./definition/database-branches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
@@ -136,7 +137,11 @@ export const layer = HttpApiBuilder.group(
             resources.listKind(orgId, "DatabaseBranch", projectId ?? ""),
             fromStore
           )
-          return answer(BranchList, records.filter((record) => sourceOf(record) === uid).map(branchView))
+          const views = yield* viewAll(records, branchView)
+          return answer(
+            BranchList,
+            views.filter((view) => view.sourceDatabaseId === uid)
+          )
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const before = yield* createdBefore

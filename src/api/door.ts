@@ -7,6 +7,7 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
 import { otherOrigin } from "#src/access/same-origin.ts"
+import { checkBody } from "./body.ts"
 import { Door } from "./definition/door.ts"
 import { Operation } from "./definition/operation.ts"
 import { toFailureResponse } from "./failure.ts"
@@ -21,7 +22,8 @@ export const layer = Layer.succeed(Door, (http, { endpoint }) =>
     const request = yield* HttpServerRequest.HttpServerRequest
     const operation = Context.get(endpoint.annotations, Operation)
     if (operation?.risk !== "read" && otherOrigin(request)) return yield* toResponse(crossOrigin)
-    const response = yield* http.pipe(
+    const response = yield* checkBody(request).pipe(
+      Effect.andThen(http),
       Effect.catchCause(toFailureResponse),
       Effect.provideService(HttpIncomingMessage.MaxBodySize, longestBody)
     )

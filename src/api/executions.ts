@@ -29,6 +29,7 @@ import { executionFaults, specOf } from "./execution-request.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { makeStreams } from "./streams.ts"
+import { viewAll } from "./views.ts"
 import { amend, createdBefore, stored } from "./writing.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
@@ -68,7 +69,7 @@ export const layer = HttpApiBuilder.group(
             executions.list(orgId, place?.projectId ?? "", query.limit ?? defaultPageSize, query.status),
             fromStore
           )
-          return answer(ExecutionList, found.map(executionView))
+          return answer(ExecutionList, yield* viewAll(found, executionView))
         }),
         availability: Effect.fnUntraced(function* () {
           const state = yield* engine.state

@@ -6,11 +6,12 @@ import * as HttpServerError from "effect/http/HttpServerError"
 import type * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiError from "effect/http-api/HttpApiError"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { allowedValues } from "#schemas/allowed-values.ts"
 import type { Fault } from "./definition/problem.ts"
 import { internalResponse, invalid, Problem, problem, toResponse } from "./problem.ts"
 
 export const tooLarge = problem(413, "payload_too_large", "The body is larger than this operation takes")
-const malformed = problem(400, "malformed_body", "The body is not valid JSON")
+export const malformed = problem(400, "malformed_body", "The body is not valid JSON")
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -26,11 +27,24 @@ export const rootOf: Readonly<Record<"Payload" | "Query" | "Params" | "Headers",
   Headers: "/headers"
 }
 
-export const faultsOf = (root: string, issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
-  format(issue).issues.map((one) => ({
+export const faultsOf = (root: string, issue: SchemaIssue.Issue): ReadonlyArray<Fault> => {
+  switch (issue._tag) {
+    case "Composite":
+      return issue.issues.flatMap((inner) => faultsOf(root, inner))
+    case "Encoding":
+      return faultsOf(root, issue.issue)
+    case "Pointer":
+      return faultsOf(root + pointerTo(issue.path), issue.issue)
+    case "AnyOf":
+      if (issue.issues.length > 0) return issue.issues.flatMap((inner) => faultsOf(root, inner))
+  }
+  const allowed = allowedValues(issue)
+  if (allowed !== undefined) return [{ pointer: root, message: allowed }]
+  return format(issue).issues.map((one) => ({
     pointer: root + pointerTo((one.path ?? []).map((part) => (typeof part === "object" ? part.key : part))),
     message: one.message
   }))
+}
 
 export const toFailureResponse = (
   cause: Cause.Cause<unknown>

@@ -33,13 +33,15 @@ import type { StoreUnavailable } from "#src/store/errors.ts"
 import { newReservation, type Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { AccessTable } from "#src/store/records.ts"
+import { checkBody } from "./body.ts"
 import { Operation } from "./definition/operation.ts"
 import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
 import { limitHeaders, tooMany } from "./limits.ts"
-import { fromStore, notFound, type Problem, problem, toResponse } from "./problem.ts"
+import { fromStore, notFound, type Problem, problem, toResponse, unreadable } from "./problem.ts"
 import { Replay } from "./replay.ts"
 import { CurrentRequest, type RequestInfo } from "./request.ts"
+import { isReadable } from "./views.ts"
 
 type Params = Readonly<Record<string, string | undefined>>
 
@@ -200,11 +202,19 @@ export const layer = Layer.effect(
         const handled = (reservation: Reservation) =>
           http.pipe(
             Effect.provideService(RequestScope, { ...scope, reservation }),
-            Effect.catchCause(toFailureResponse)
+            Effect.catchCause(toFailureResponse),
+            Effect.flatMap((response) =>
+              response.status < 500 || scope.record === undefined || isReadable(scope.record)
+                ? Effect.succeed(response)
+                : toResponse(unreadable)
+            )
           )
-        const response = yield* (
-          request.method === "POST" ? replay(scope, request, handled) : handled(newReservation(false))
-        ).pipe(Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody)))
+        const response = yield* checkBody(request).pipe(
+          Effect.andThen(
+            request.method === "POST" ? replay(scope, request, handled) : handled(newReservation(false))
+          ),
+          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody))
+        )
         if (response.status === 403) deny(403)
         return HttpServerResponse.setHeaders(response, {
           // Answers hold secrets, and what is true for this credential is true for no other.

@@ -47,6 +47,13 @@ export const problem = (
 
 export const notFound = (what: string): Problem => problem(404, "not_found", `There is no such ${what}`)
 
+/** About a resource whose stored specification does not decode. */
+export const unreadable = problem(
+  409,
+  "unreadable_specification",
+  "The stored specification of the resource is not valid; apply a manifest that replaces it, or delete it"
+)
+
 export const invalid = (errors: ReadonlyArray<Fault>): Problem =>
   problem(
     422,

@@ -21,7 +21,7 @@ import { BudgetView, EnvironmentView, ProjectList, ProjectView } from "./definit
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
-import { environmentView, projectView } from "./views.ts"
+import { environmentView, isImplicit, projectView, viewAll } from "./views.ts"
 import { amend, createdBefore, mismatch, precondition, remove, stored } from "./writing.ts"
 
 /** A project and the environments that every project has. */
@@ -95,7 +95,7 @@ export const layerProjects = HttpApiBuilder.group(
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const records = yield* Effect.mapError(resources.listProjects(orgId), fromStore)
-          return answer(ProjectList, records.map(projectView))
+          return answer(ProjectList, yield* viewAll(records, projectView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
           const before = yield* createdBefore
@@ -184,7 +184,7 @@ export const layerEnvironments = HttpApiBuilder.group(
     })
     return handlers.handleAll(
       guard(Api.groups.environments)({
-        list: () => Effect.map(list, (records) => records.map(environmentView)),
+        list: () => Effect.flatMap(list, (records) => viewAll(records, environmentView)),
         create: Effect.fnUntraced(function* ({ payload }) {
           const before = yield* createdBefore
           if (before !== undefined) return environmentView(before)
@@ -243,7 +243,7 @@ export const layerEnvironments = HttpApiBuilder.group(
         }),
         delete: Effect.fnUntraced(function* ({ params }) {
           const record = yield* find(params.environmentId)
-          if (environmentView(record).implicit) {
+          if (isImplicit(record)) {
             return yield* problem(
               409,
               "implicit_environment",

@@ -6,6 +6,7 @@ import { QueueSpec } from "#schemas/queue.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { fromStore, invalid } from "./problem.ts"
+import { viewAll } from "./views.ts"
 
 const queueSpec = Schema.decodeUnknownSync(QueueSpec)
 const cronSpec = Schema.decodeUnknownSync(CronSpec)
@@ -28,17 +29,20 @@ const living = Effect.fnUntraced(function* (kind: "Queue" | "Cron", { projectId,
 /** The queues of the environment, by name, with where each sends what it gives up. */
 export const deadLetterQueues = (place: Place) =>
   Effect.map(
-    living("Queue", place),
-    (records) => new Map(records.map(({ name, spec }) => [name, queueSpec(spec).deadLetterQueue]))
+    Effect.flatMap(living("Queue", place), (records) =>
+      viewAll(records, ({ name, spec }) => [name, queueSpec(spec).deadLetterQueue] as const)
+    ),
+    (entries) => new Map(entries)
   )
 
 /** The names of the cron jobs that publish to a queue. */
 export const cronsOf = (place: Place, queue: string) =>
-  Effect.map(living("Cron", place), (records) =>
-    records.flatMap(({ name, spec }) => {
-      const { target } = cronSpec(spec)
-      return target.kind === "queue" && target.queue === queue ? [name] : []
-    })
+  Effect.map(
+    Effect.flatMap(living("Cron", place), (records) =>
+      viewAll(records, ({ name, spec }) => ({ name, target: cronSpec(spec).target }))
+    ),
+    (crons) =>
+      crons.flatMap(({ name, target }) => (target.kind === "queue" && target.queue === queue ? [name] : []))
   )
 
 const missing = (pointer: string, queue: string) =>

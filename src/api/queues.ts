@@ -16,7 +16,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
-import { serviceStatus } from "./views.ts"
+import { serviceStatus, viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(QueueSpec)
@@ -61,7 +61,7 @@ export const layer = HttpApiBuilder.group(
             resources.listKind(orgId, "Queue", place?.projectId ?? "", environment),
             fromStore
           )
-          return answer(QueueList, records.map(queueView))
+          return answer(QueueList, yield* viewAll(records, queueView))
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {

@@ -2,6 +2,7 @@
  * What surrounds every request, whatever its path: a request id, a refusal of hosts that are not ours, and a problem
  * body for what the router itself answers (unknown paths, wrong methods, wrong media types).
  */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -62,6 +63,10 @@ export const layer = HttpRouter.middleware(
       request: HttpServerRequest.HttpServerRequest
     ) {
       if (!isReadable(request.url)) return yield* toResponse(unknownPath)
+      // Which of them a proxy on the way went by, nobody can tell.
+      const { rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
+      const hostFields = rawHeaders.filter((part, index) => index % 2 === 0 && part.toLowerCase() === "host")
+      if (hostFields.length > 1) return yield* toResponse(malformed)
       const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")
       if (named !== undefined && !hosts.has(named)) return yield* toResponse(unknownHost)
       const response = yield* Effect.catchCause(http, (cause) =>
@@ -113,6 +118,7 @@ export const layer = HttpRouter.middleware(
           proxies
         )
         return answer(http, request).pipe(
+          Effect.map((response) => unlessModified(request, response)),
           Effect.map(
             HttpServerResponse.setHeaders({ "x-request-id": id, "x-content-type-options": "nosniff" })
           ),
@@ -124,9 +130,28 @@ export const layer = HttpRouter.middleware(
   { global: true }
 )
 
-/** Whether the path decodes to text that can name something: no broken escapes, no NUL character. */
+/** `If-None-Match` (RFC 9110, section 13.1.2): what the caller has already is not sent again. */
+const unlessModified = (
+  request: HttpServerRequest.HttpServerRequest,
+  response: HttpServerResponse.HttpServerResponse
+): HttpServerResponse.HttpServerResponse => {
+  const known = request.headers["if-none-match"]
+  const etag = response.headers["etag"]
+  if (known === undefined || etag === undefined || response.status !== 200) return response
+  if (request.method !== "GET" && request.method !== "HEAD") return response
+  const tags = known.split(",").map((tag) => tag.trim().replace(/^W\//, ""))
+  if (known.trim() !== "*" && !tags.includes(etag.replace(/^W\//, ""))) return response
+  const headers = Object.entries(response.headers).filter(([name]) => !name.startsWith("content-"))
+  return HttpServerResponse.empty({ status: 304, headers: Object.fromEntries(headers) })
+}
+
+/**
+ * Whether the path decodes to text that can name something: no broken escapes, no NUL character, and nothing that the
+ * router would cut off and others would not.
+ */
 const isReadable = (url: string): boolean => {
   const path = url.split("?", 1)[0] ?? ""
+  if (path.includes(";") || path.includes("#")) return false
   if (!path.includes("%")) return true
   try {
     return !decodeURIComponent(path).includes("\0")

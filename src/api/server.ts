@@ -7,7 +7,6 @@ import * as HttpMiddleware from "effect/http/HttpMiddleware"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import * as Layer from "effect/Layer"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Access } from "#src/access/Access.ts"
@@ -53,11 +52,13 @@ import * as database from "./database.ts"
 import * as databaseBranches from "./database-branches.ts"
 import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
+import * as docs from "./docs.ts"
 import * as door from "./door.ts"
 import * as env from "./env.ts"
 import * as executions from "./executions.ts"
 import * as gate from "./gate.ts"
 import * as invitations from "./invitations.ts"
+import { listener } from "./listener.ts"
 import * as manifest from "./manifest.ts"
 import * as members from "./members.ts"
 import * as orgs from "./orgs.ts"
@@ -143,8 +144,7 @@ const everyOperationIsDescribed = Effect.sync(() => {
 
 const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api),
-  // The script comes with the page, and fonts of the system do: it reads well without the internet.
-  HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }),
+  docs.layer,
   pages.layer.pipe(Layer.provide(Invitations.layer), Layer.provide(Mail.layer)),
   routing.layer
 ).pipe(
@@ -157,19 +157,6 @@ const routes = Layer.mergeAll(
   Layer.provide(services)
 )
 
-/**
- * The server listens a moment before its routes are ready. A request that comes in between would never be answered,
- * because nobody listens for it yet; it is told to come back.
- */
-const serverThatAlwaysAnswers = () => {
-  const server = createServer()
-  server.on("request", (_, response) => {
-    if (server.listenerCount("request") > 1) return
-    response.writeHead(503, { "retry-after": "1", connection: "close" }).end()
-  })
-  return server
-}
-
 /** Traces hold addresses of requests; these addresses hold what signs somebody in. */
 const untraced = Layer.succeed(
   HttpMiddleware.TracerDisabledWhen,
@@ -181,10 +168,15 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     yield* everyOperationIsDescribed
     const { host, port } = yield* AppConfig
-    return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
+    return HttpRouter.serve(routes, {
+      disableLogger: true,
+      disableListenLog: true,
+      // One address for one thing.
+      routerConfig: { caseSensitive: true, ignoreDuplicateSlashes: false }
+    }).pipe(
       Layer.provide(untraced),
       Layer.provide(
-        NodeHttpServer.layer(serverThatAlwaysAnswers, { host, port, gracefulShutdownTimeout: "5 seconds" })
+        NodeHttpServer.layer(() => listener(), { host, port, gracefulShutdownTimeout: "5 seconds" })
       )
     )
   })

@@ -1,10 +1,13 @@
 /** How records look in answers. Secrets are not in records; the fingerprints of variables are masked all the same. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Cache } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { Database } from "#schemas/database.ts"
 import { Environment } from "#schemas/environment.ts"
 import { findKind } from "#schemas/index.ts"
+import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
@@ -32,6 +35,41 @@ const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
   )
   return (record: ResourceRecord) => decode({ spec: record.spec, status: record.status })
 }
+
+/** Whether the stored specification is one of its kind still. */
+export const isReadable = ({ kind, spec }: Pick<ResourceRecord, "kind" | "spec">): boolean => {
+  const found = findKind(kind)
+  return (
+    found === undefined || (!isTooDeep(spec) && Option.isSome(Schema.decodeUnknownOption(found.spec)(spec)))
+  )
+}
+
+/** Views of a list. A record that cannot be read is left out: it must not keep the others from being seen. */
+export const viewAll = <R extends { readonly spec: unknown }, A>(
+  records: ReadonlyArray<R>,
+  view: (record: R) => A
+): Effect.Effect<ReadonlyArray<A>> =>
+  Effect.suspend(() => {
+    const unread: Array<R> = []
+    const views = records.flatMap((record) => {
+      try {
+        if (!isTooDeep(record.spec)) return [view(record)]
+      } catch (error) {
+        if (!Schema.isSchemaError(error)) throw error
+      }
+      unread.push(record)
+      return []
+    })
+    return unread.length === 0
+      ? Effect.succeed(views)
+      : Effect.as(
+          Effect.logWarning(
+            `${unread.length} records were left out of a list: their stored specifications are not valid`
+          ),
+          views
+        )
+  })
+
 const decodeCache = decodeWith(Cache)
 const decodeDatabase = decodeWith(Database)
 const decodeProject = decodeWith(Project)
@@ -86,11 +124,13 @@ export const projectView = (record: ResourceRecord) => {
 }
 
 const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
+/** Every project has it. */
+export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
 const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
 export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "spec" | "createdAt">) => ({
   id: record.uid,
   slug: record.name,
-  implicit: implicit.has(record.name),
+  implicit: isImplicit(record),
   origin: decodeEnvironmentSpec(record.spec).origin ?? null,
   createdAt: record.createdAt.toISOString()
 })
@@ -121,7 +161,7 @@ export const resourceSummary = (record: ResourceRecord) => ({
 
 export const resourceDetail = (record: ResourceRecord) => ({
   ...resourceSummary(record),
-  spec: publicSpec(record),
+  spec: isTooDeep(record.spec) ? null : publicSpec(record),
   status: record.status,
   parentUid: record.parentUid
 })

@@ -6,11 +6,11 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import { ConcurrencyPolicy } from "#schemas/cron.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
+import { jsonOf } from "./json-text.ts"
 import { facts, json, out, paint, say, table } from "./output.ts"
 import { deleted } from "./service.ts"
 import { waitForOne } from "./wait.ts"
@@ -92,7 +92,6 @@ const get = Command.make("get", { ...place, json: asJson, name: cronName }, (fla
   )
 ).pipe(Command.withDescription("Show a cron job"))
 
-const decodeBody = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Json))
 const settings = {
   timezone: Flag.String("timezone").pipe(Flag.withDescription("IANA name (default UTC)"), Flag.optional),
   path: Flag.String("path").pipe(
@@ -140,9 +139,7 @@ const targetOf = Effect.fnUntraced(function* (flags: Settings) {
   const body = Option.isNone(flags.body)
     ? {}
     : {
-        body: yield* Effect.catch(decodeBody(flags.body.value), () =>
-          failure("--body must be JSON", exitCodes.usage)
-        )
+        body: yield* jsonOf("--body", flags.body.value)
       }
   if (Option.isSome(flags.path) === Option.isSome(flags.queue)) {
     if (Option.isNone(flags.path) && Option.isNone(flags.body) && Option.isNone(flags.method))

@@ -4,10 +4,10 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, readStdin, waiting, yes } from "./flags.ts"
+import { jsonOf } from "./json-text.ts"
 import { facts, json, out, paint, say, table } from "./output.ts"
 import { deleted } from "./service.ts"
 import { waitForOne } from "./wait.ts"
@@ -200,8 +200,6 @@ const resume = Command.make("resume", named, (flags) =>
   )
 ).pipe(Command.withDescription("Deliver again"))
 
-const decodeBody = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Json))
-
 const publish = Command.make(
   "publish",
   {
@@ -225,9 +223,7 @@ const publish = Command.make(
         const { asMember, org } = yield* Client
         const { id } = yield* find(flags)
         const text = Option.isSome(flags.body) ? flags.body.value : yield* readStdin
-        const body = yield* Effect.mapError(decodeBody(text), () =>
-          failure("The message is not JSON", exitCodes.usage)
-        )
+        const body = yield* jsonOf("The message", text)
         const message = {
           body,
           ...(Option.isSome(flags.delay) ? { delaySeconds: flags.delay.value } : {}),

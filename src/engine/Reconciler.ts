@@ -20,6 +20,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type { Difference } from "#schemas/difference.ts"
+import { deepestJson, isTooDeep } from "#schemas/json-depth.ts"
 import type { Kind, NoFacts } from "#schemas/kind.ts"
 
 export type { Difference }
@@ -178,26 +179,42 @@ export const register = <Name extends string, Spec, Status, Facts, E, R>(
     })
   )
 
+/**
+ * A stored specification that no longer decodes is not tried again until it changes. It must not stand in the way of a
+ * deletion, though: what is removed is found by its uid, so `remove` then gets what is stored as it is.
+ */
+const specDecoder = <Spec>(kind: Pick<Kind<string, Spec>, "spec">) => {
+  const decode = Schema.decodeUnknownEffect(kind.spec)
+  return ({ spec, deleting }: Resource): Effect.Effect<Spec, Terminal> => {
+    const decoded = isTooDeep(spec)
+      ? Effect.fail({ message: `it is nested deeper than ${deepestJson} levels` })
+      : decode(spec)
+    return Effect.catch(decoded, ({ message }) =>
+      deleting
+        ? Effect.succeed(spec as Spec)
+        : Effect.fail(
+            new Terminal({
+              message: `The stored specification is not valid: ${message}`,
+              reason: "InvalidSpec"
+            })
+          )
+    )
+  }
+}
+
 /** Decodes what is stored on the way in, and encodes status and facts on the way out. */
 const closeOver = <Spec, Status, Facts>(
   kind: Kind<string, Spec, Status, Facts>,
   reconciler: Reconciler<Spec, Status, Facts>
 ): Reconciler<unknown, unknown> => {
-  const decodeSpec = Schema.decodeUnknownEffect(kind.spec)
+  const decodeSpec = specDecoder(kind)
   const decodeStatus = Schema.decodeUnknownEffect(kind.status)
   const encodeStatus = Schema.encodeEffect(kind.status)
   const decodeFacts = Schema.decodeUnknownEffect(kind.facts)
   const encodeFacts = Schema.encodeEffect(kind.facts)
 
   const decode = Effect.fnUntraced(function* (resource: Resource) {
-    const spec = yield* Effect.mapError(
-      decodeSpec(resource.spec),
-      (error) =>
-        new Terminal({
-          message: `The stored specification is not valid: ${error.message}`,
-          reason: "InvalidSpec"
-        })
-    )
+    const spec = yield* decodeSpec(resource)
     // A status that no longer decodes is as good as none: the next observation replaces it.
     const status =
       resource.status === null

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { toDisplayName } from "#schemas/display-text.ts"
 import { AppConfig } from "#src/config.ts"
 import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
@@ -161,7 +162,8 @@ export class People extends Context.Service<
         }),
         ensure: Effect.fn("People.ensure")(function* (email, name, { method, visitor }) {
           const userId = randomUUIDv7()
-          const shown = name === "" ? (email.split("@", 1)[0] ?? email) : name
+          // Forms and providers may say anything, and it is shown to others.
+          const shown = toDisplayName(name) || (email.split("@", 1)[0] ?? email)
           const status = billing === "required" ? "unpaid" : "active"
           const [made] = yield* repeatable(sql<Person>`
             with person as (

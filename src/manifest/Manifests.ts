@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Role } from "#schemas/kind.ts"
 import type { Manifest } from "#schemas/manifest.ts"
 import type { Written } from "#src/store/changes.ts"
@@ -323,7 +324,8 @@ const toCurrent = (record: ResourceRecord): Current => ({
   project: record.project,
   environment: record.environment,
   name: record.name,
-  spec: record.spec,
+  // What is too deep cannot be compared or written out: no manifest matches it, and none shows it.
+  spec: isTooDeep(record.spec) ? null : record.spec,
   generation: record.generation,
   protected: record.protected,
   deleting: record.deletionRequestedAt !== null

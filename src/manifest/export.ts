@@ -28,7 +28,7 @@ const exportProject = (resources: ReadonlyArray<Current>): ManifestProject => {
     const { manifest } = kind
     if (manifest === undefined) return {}
     const shown = (ofKind.get(kind.name) ?? [])
-      .filter((one) => manifest.manages === undefined || manifest.manages(one))
+      .filter((one) => one.spec !== null && (manifest.manages === undefined || manifest.manages(one)))
       .sort(byPlace)
       .map(({ environment, name, spec }) => ({ environment, name, spec: publicSpec(kind, spec) }))
     return manifest.assemble(shown)

@@ -2,7 +2,7 @@
  * Where a text stops being JSON (RFC 8259), and what should stand there. The runtime's parser says it in words that
  * differ from release to release and may quote the text, which can hold secrets.
  */
-import { deepest } from "./place.ts"
+import { deepestJson } from "#schemas/json-depth.ts"
 
 export interface SyntaxFault {
   readonly offset: number
@@ -56,7 +56,7 @@ export const syntaxFault = (source: string): SyntaxFault | undefined => {
       else {
         open.push(first)
         // The depth is bounded elsewhere; what is deeper is not looked at.
-        if (open.length > deepest) return undefined
+        if (open.length > deepestJson) return undefined
         const wrong = first === "{" ? key() : undefined
         if (wrong !== undefined) return wrong
         continue

@@ -5,16 +5,17 @@
  * is found by walking over the text again, which by then is known to be well-formed.
  */
 import * as Result from "effect/Result"
-import { deepest, type Locate, mostFaults, type Path, type ReadResult, refused, toPointer } from "./place.ts"
+import { deepestJson, tooDeepAt } from "#schemas/json-depth.ts"
+import { type Locate, mostFaults, type Path, type ReadResult, refused, toPointer } from "./place.ts"
 
 /** Undefined: the text is not JSON. */
 export const readJson = (source: string): ReadResult | undefined => {
   const first = source.charCodeAt(firstToken(source, 0))
   if (first !== openBrace && first !== openBracket) return undefined
   const text: Text = { source, lines: undefined, inside: new Map() }
-  const steep = tooDeep(source)
+  const steep = tooDeepAt(source)
   if (steep !== undefined) {
-    return refused(`is nested deeper than ${deepest} levels`, positionOf(text, steep))
+    return refused(`is nested deeper than ${deepestJson} levels`, positionOf(text, steep))
   }
   let value: unknown
   try {
@@ -180,17 +181,4 @@ const afterValue = (source: string, from: number): number => {
       break
   } while (at < source.length)
   return at
-}
-
-/** Where brackets nest deeper than is read: the runtime's parser would exhaust the stack. */
-const tooDeep = (source: string): number | undefined => {
-  let depth = 0
-  for (let at = 0; at < source.length; at++) {
-    const code = source.charCodeAt(at)
-    if (code === quote) at = afterString(source, at) - 1
-    else if (code === openBrace || code === openBracket) {
-      if (++depth > deepest) return at
-    } else if (code === closeBrace || code === closeBracket) depth--
-  }
-  return undefined
 }

@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { allowedValues } from "#schemas/allowed-values.ts"
 import { Manifest } from "#schemas/manifest.ts"
 import { looksLikeUid, reservedSlugs } from "#schemas/names.ts"
 import { type Locate, listed, type ManifestFault, mostFaults, type Path, type PathFault } from "./place.ts"
@@ -111,7 +112,7 @@ const schemaFaults = (value: unknown, root: SchemaIssue.Issue) => {
         all += 1
         if (faults.length >= mostFaults) return
         const { issues } = format(issue)
-        const message = [...new Set(issues.map((one) => one.message))].join(", or ")
+        const message = allowedValues(issue) ?? [...new Set(issues.map((one) => one.message))].join(", or ")
         faults.push({ path, message: message + lookAlike(at(value, path), path.at(-1)) })
       }
     }

@@ -59,6 +59,3 @@ export interface Read {
   readonly locate: Locate
 }
 export type ReadResult = Result.Result<Read, ReadonlyArray<ManifestFault>>
-
-/** Levels of lists and maps that are read. */
-export const deepest = 64

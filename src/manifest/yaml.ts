@@ -19,8 +19,8 @@ import {
   type Node,
   Parser
 } from "yaml"
+import { deepestJson } from "#schemas/json-depth.ts"
 import {
-  deepest,
   type Locate,
   type ManifestFault,
   mostFaults,
@@ -59,8 +59,8 @@ export const readYaml = (source: string): ReadResult => {
       return refused(`has more than ${mostTokens} tokens, too many to be read`, position(offset))
     }
     // The document and the value that was just begun are on the stack as well.
-    if (parser.stack.length > deepest + 2) {
-      return refused(`is nested deeper than ${deepest} levels`, position(offset))
+    if (parser.stack.length > deepestJson + 2) {
+      return refused(`is nested deeper than ${deepestJson} levels`, position(offset))
     }
     previous = token
   }

@@ -238,9 +238,9 @@ describe("the source of a manifest", () => {
   it("text that cannot be stored is refused where it stands, however it is written", () => {
     const named = (name: string) => JSON.stringify(project({})).replace('"A"', `\n${name}`)
     for (const [source, word] of [
-      [named('"a\\u0000"'), "NUL"],
+      [named('"a\\u0000"'), "U+0000"],
       [named('"a\\ud800"'), "surrogates"],
-      [named('"a\\0"'), "NUL"]
+      [named('"a\\0"'), "U+0000"]
     ] as const) {
       const [fault] = faults(source)
       assert.include(fault?.message ?? "", word)

@@ -3,6 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { DisplayName } from "#schemas/display-text.ts"
 import { Id, idempotencyKey, orgParams, Timestamp } from "./fields.ts"
 import { group, operation, sessionOnly } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
@@ -46,9 +47,7 @@ export const ApiKeys = group("apikeys", "API keys of an organization, for agents
     params: orgParams,
     headers: idempotencyKey,
     payload: Schema.Struct({
-      name: Schema.String.check(
-        Schema.isPattern(/^.{1,100}$/u, { expected: "1 to 100 characters in one line" })
-      ),
+      name: DisplayName,
       role: Schema.optionalKey(KeyRole.annotate({ description: "Default admin; no key is an owner" }))
     }),
     success: NewApiKey.pipe(HttpApiSchema.status(201)),

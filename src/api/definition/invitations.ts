@@ -21,7 +21,7 @@ export const InvitationList = Schema.Array(InvitationView)
 export const Email = Schema.String.check(
   Schema.isMaxLength(254),
   Schema.isPattern(
-    /^[^\s@"(),:;<>[\]\\\p{Cc}]{1,64}@(?=.{1,253}$)[\p{L}\p{N}](?:[\p{L}\p{N}-]*[\p{L}\p{N}])?(?:\.[\p{L}\p{N}](?:[\p{L}\p{N}-]*[\p{L}\p{N}])?)+$/u,
+    /^[^\s@"(),:;<>[\]\\\p{Cc}\p{Cf}]{1,64}@(?=.{1,253}$)[\p{L}\p{N}](?:[\p{L}\p{N}-]*[\p{L}\p{N}])?(?:\.[\p{L}\p{N}](?:[\p{L}\p{N}-]*[\p{L}\p{N}])?)+$/u,
     { expected: "an e-mail address" }
   )
 ).annotate({ format: "email" })

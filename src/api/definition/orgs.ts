@@ -3,6 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { DisplayName } from "#schemas/display-text.ts"
 import { looksLikeUid, OrganizationSlug, reservedSlugs } from "#schemas/names.ts"
 import { Deleted, Id, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
 import { callerOperation, group, operation, sessionOnly } from "./operation.ts"
@@ -20,9 +21,6 @@ export const OrganizationView = Schema.Struct({
 }).annotate({ identifier: "Organization" })
 export const OrganizationList = Schema.Array(OrganizationView)
 
-export const OrganizationName = Schema.String.check(
-  Schema.isPattern(/^.{1,100}$/u, { expected: "1 to 100 characters in one line" })
-)
 /** Where a path takes an id or a slug, no slug may read as an id. */
 const NewSlug = OrganizationSlug.check(
   Schema.makeFilter((slug: string) =>
@@ -48,7 +46,7 @@ export const Orgs = group("orgs", "Organizations, to which billing, projects and
   ),
   HttpApiEndpoint.post("create", base, {
     headers: idempotencyKey,
-    payload: Schema.Struct({ name: OrganizationName, slug: NewSlug }),
+    payload: Schema.Struct({ name: DisplayName, slug: NewSlug }),
     success: OrganizationView.pipe(HttpApiSchema.status(201)),
     error: bodyProblems()
   }).annotateMerge(
@@ -67,7 +65,7 @@ export const Orgs = group("orgs", "Organizations, to which billing, projects and
     params: orgParams,
     headers: ifMatch,
     payload: Schema.Struct({
-      name: Schema.optionalKey(OrganizationName),
+      name: Schema.optionalKey(DisplayName),
       slug: Schema.optionalKey(NewSlug)
     }),
     success: withEtag(OrganizationView),

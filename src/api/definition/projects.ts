@@ -4,6 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
+import { DisplayName } from "#schemas/display-text.ts"
 import { Origin } from "#schemas/environment.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
 import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
@@ -46,7 +47,7 @@ const NewEnvironmentSlug = EnvironmentSlug.check(notAnId)
 
 export const ProjectList = Schema.Array(ProjectView)
 
-const { name, runtimeClass, region, git } = ProjectSpec.fields
+const { runtimeClass, region, git } = ProjectSpec.fields
 
 const MonthlyCap = Schema.Finite.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }),
@@ -94,7 +95,7 @@ export const Projects = group("projects", "Projects: containers of environments,
     params: orgParams,
     headers: idempotencyKey,
     payload: Schema.Struct({
-      name,
+      name: DisplayName,
       slug: NewProjectSlug,
       runtimeClass: Schema.optionalKey(RuntimeClass),
       region,
@@ -122,7 +123,7 @@ export const Projects = group("projects", "Projects: containers of environments,
     params: projectParams,
     headers: ifMatch,
     payload: Schema.Struct({
-      name: Schema.optionalKey(name),
+      name: Schema.optionalKey(DisplayName),
       runtimeClass: Schema.optionalKey(runtimeClass),
       region: Schema.optionalKey(Schema.NullOr(Region)),
       git: Schema.optionalKey(Schema.NullOr(GitSource)),

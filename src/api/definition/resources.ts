@@ -5,6 +5,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Condition, Phase } from "#schemas/condition.ts"
 import { Difference } from "#schemas/difference.ts"
+import { lineOf } from "#schemas/display-text.ts"
 import { EnvironmentSlug, Uid } from "#schemas/names.ts"
 import { defaultPageSize, Id, idempotencyKey, orgParams, page, pageQuery, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
@@ -68,7 +69,7 @@ export const ResourceChange = Schema.Struct({
 
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 export const PauseRequest = Schema.Struct({
-  reason: Schema.NonEmptyString.check(Schema.isMaxLength(500)),
+  reason: lineOf(500),
   until: Schema.optionalKey(
     Schema.String.annotate({ format: "date-time", description: "When it ends by itself" }).pipe(
       Schema.decodeTo(Schema.DateTimeUtcFromString)
@@ -186,7 +187,7 @@ export const Resources = group(
     headers: idempotencyKey,
     payload: Schema.Struct({
       confirm: Schema.String.annotate({ description: "Name of the resource, repeated" }),
-      reason: Schema.NonEmptyString.check(Schema.isMaxLength(500))
+      reason: lineOf(500)
     }),
     success: Schema.Struct({
       leftBehind: Schema.Json.annotate({ description: "The last status: what may still exist out there" })

@@ -5,6 +5,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { lineFault } from "#schemas/display-text.ts"
 import { Door } from "./door.ts"
 import { Deleted, Id, Timestamp } from "./fields.ts"
 import { callerOperation, group, publicOperation, sessionOnly } from "./operation.ts"
@@ -13,7 +14,7 @@ import { bodyProblems, problems } from "./problem.ts"
 /** An address that mail could go to: more forms than those that can be invited, because the operator has one. */
 export const Address = Schema.String.check(
   Schema.isMaxLength(254),
-  Schema.isPattern(/^[^\s@"(),:;<>[\]\\\p{Cc}]{1,64}@[\p{L}\p{N}](?:[\p{L}\p{N}.-]*[\p{L}\p{N}])?$/u, {
+  Schema.isPattern(/^[^\s@"(),:;<>[\]\\\p{Cc}\p{Cf}]{1,64}@[\p{L}\p{N}](?:[\p{L}\p{N}.-]*[\p{L}\p{N}])?$/u, {
     expected: "an e-mail address"
   })
 ).annotate({ format: "email" })
@@ -21,7 +22,10 @@ export const Password = Schema.String.check(Schema.isMaxLength(1_000)).annotate(
 const LinkToken = Schema.String.check(Schema.isMaxLength(200)).annotate({
   description: "From the link in the mail"
 })
-export const PersonName = Schema.String.check(Schema.isMaxLength(100))
+export const PersonName = Schema.String.check(
+  Schema.isMaxLength(100),
+  Schema.makeFilter((name: string) => lineFault(name))
+)
 
 const SignedIn = Schema.Struct({
   userId: Id,

@@ -1,0 +1,103 @@
+/**
+ * The documentation of the API as a page. It is made once, with its script inside, so that it reads well without the
+ * internet; compressed it is a quarter as long.
+ */
+import { createHash } from "node:crypto"
+import { promisify } from "node:util"
+import { brotliCompress, constants, gzip } from "node:zlib"
+import * as Effect from "effect/Effect"
+import * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
+import * as Layer from "effect/Layer"
+import { Api } from "./definition/api.ts"
+
+interface Form {
+  readonly etag: string
+  readonly encoding: string | undefined
+  readonly body: Uint8Array
+}
+
+const brotli = promisify(brotliCompress)
+const zip = promisify(gzip)
+const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("base64")
+
+/** The page's own scripts and no others; requests go to this server only. */
+const policyOf = (html: string): string => {
+  const scripts = [...html.matchAll(/<script>([\s\S]*?)<\/script>/g)].map(
+    ([, script = ""]) => `'sha256-${digest(script)}'`
+  )
+  return [
+    "default-src 'none'",
+    `script-src ${scripts.join(" ")}`,
+    "style-src 'unsafe-inline'",
+    "img-src 'self' data:",
+    "font-src data:",
+    "connect-src 'self'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'"
+  ].join("; ")
+}
+
+const formsOf = async (page: Uint8Array) => {
+  const html = Buffer.from(page)
+  const tag = digest(html).slice(0, 22)
+  const compressed = await brotli(html, {
+    params: {
+      [constants.BROTLI_PARAM_QUALITY]: 6,
+      [constants.BROTLI_PARAM_SIZE_HINT]: html.length
+    }
+  })
+  const forms: Readonly<Record<"br" | "gzip" | "identity", Form>> = {
+    br: { etag: `"${tag}-br"`, encoding: "br", body: compressed },
+    gzip: { etag: `"${tag}-gz"`, encoding: "gzip", body: await zip(html) },
+    identity: { etag: `"${tag}"`, encoding: undefined, body: html }
+  }
+  return { forms, policy: policyOf(html.toString("utf8")) }
+}
+
+/** The shortest form that the caller takes (RFC 9110, section 12.5.3; weights only matter when they are zero). */
+const accepted = (field: string | undefined): "br" | "gzip" | "identity" => {
+  const taken = new Set(
+    (field ?? "")
+      .toLowerCase()
+      .split(",")
+      .map((part) => part.split(";").map((piece) => piece.trim()))
+      .filter(([, weight]) => weight === undefined || !/^q=0(\.0*)?$/.test(weight))
+      .map(([name]) => name)
+  )
+  return taken.has("br") ? "br" : taken.has("gzip") || taken.has("*") ? "gzip" : "identity"
+}
+
+/** Compressing takes half a second; it is done when somebody asks first. */
+const dressed = HttpRouter.middleware(
+  Effect.sync(() => {
+    let page: ReturnType<typeof formsOf> | undefined
+    return (http) =>
+      Effect.gen(function* () {
+        const response = yield* http
+        const { body } = response
+        if (body._tag !== "Uint8Array") return response
+        const request = yield* HttpServerRequest.HttpServerRequest
+        const { forms, policy } = yield* Effect.promise(() => (page ??= formsOf(body.body)))
+        const { etag, encoding, body: bytes } = forms[accepted(request.headers["accept-encoding"])]
+        return HttpServerResponse.uint8Array(bytes, {
+          contentType: body.contentType,
+          headers: {
+            etag,
+            vary: "accept-encoding",
+            "cache-control": "no-cache",
+            "content-security-policy": policy,
+            "referrer-policy": "no-referrer",
+            ...(encoding === undefined ? {} : { "content-encoding": encoding })
+          }
+        })
+      })
+  })
+)
+
+export const layer = HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }).pipe(
+  Layer.provide(dressed.layer)
+)
