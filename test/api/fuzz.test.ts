@@ -2,7 +2,7 @@
  * Every operation of the API is sent what nobody should send. Whatever comes, the answer is never a fault of the
  * server, and every refusal has the form of a problem.
  *
- * `SVC_FUZZ_RUNS` is the number of requests for each operation (8 unless it is set); `SVC_FUZZ_SEED` repeats a round
+ * `SVC_FUZZ_RUNS` is the number of requests for each operation (25 unless it is set); `SVC_FUZZ_SEED` repeats a round
  * whose seed was printed.
  */
 import { assert, layer } from "@effect/vitest"
@@ -14,7 +14,7 @@ import { ProblemBody } from "#src/api/definition/problem.ts"
 import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
 import { bodies, fitting, type JsonSchema, parameters } from "#test/setup/json-fuzz.ts"
 
-const numRuns = Number(process.env["SVC_FUZZ_RUNS"] ?? 8)
+const numRuns = Number(process.env["SVC_FUZZ_RUNS"] ?? 25)
 const seed = Number(process.env["SVC_FUZZ_SEED"] ?? Date.now() % 2 ** 31)
 
 interface Described {
