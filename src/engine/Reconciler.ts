@@ -21,6 +21,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type { Difference } from "#schemas/difference.ts"
 import type { Kind } from "#schemas/kind.ts"
+import { storableJson } from "#src/store/storable.ts"
 
 export type { Difference }
 
@@ -212,7 +213,7 @@ const closeOver = <Spec, Status>(
               ? Effect.succeed(absent)
               : Effect.map(Effect.orDie(encodeStatus(observation.status)), (status) => ({
                   ...observation,
-                  status
+                  status: storableJson(status)
                 }))
         )
       ),
