@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CacheSku, Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
 
@@ -51,8 +52,8 @@ export const Cache = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
-    ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again"
+    ServerStarting: progress("The server process was started and does not answer yet"),
+    ServerDown: warning("The server process is gone; it is started again")
   },
   manifest: listSection("caches"),
   deadlineSeconds: 300

@@ -8,6 +8,7 @@ import {
   findCondition,
   isGood,
   nextConditions,
+  severityOf,
   transitions
 } from "./conditions.ts"
 import type { EngineOptions } from "./options.ts"
@@ -129,11 +130,17 @@ export const report = Effect.fnUntraced(function* (
       .map((call) => ({ type: "Outside" as const, reason: call.name, message: call.ok ? "done" : "failed" })),
     ...(verdict.lastError === null
       ? []
-      : [{ type: "Warning" as const, reason: verdict.synced.reason, message: verdict.lastError }]),
+      : [
+          {
+            type: severityOf(registration.kind, verdict.synced.reason),
+            reason: verdict.synced.reason,
+            message: verdict.lastError
+          }
+        ]),
     ...transitions(previous, conditions)
       .filter((condition) => verdict.lastError === null || condition.type !== "Synced")
       .map((condition) => ({
-        type: eventType(condition),
+        type: eventType(registration.kind, condition),
         reason: condition.reason,
         message: `${condition.type} is ${condition.status}: ${condition.message}`
       }))

@@ -7,7 +7,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import * as Result from "effect/Result"
-import { kinds } from "#schemas/index.ts"
+import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { type Manifest, type ManifestProject, unavailableSections } from "#schemas/manifest.ts"
 import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
@@ -204,6 +204,7 @@ const planEntry = (
       const message = `${kind.name} "${name}" is protected against deletion, and so against being replaced`
       draft.block(path, "protected", message)
     }
+    blockUnknown(draft, draft.state.insideOf(current), path)
     draft.doomed.set(current.uid, current)
     draft.changes.push({
       ...change,
@@ -257,11 +258,20 @@ const deletion = (one: Current, prune: boolean): Step => ({
   prune
 })
 
+/** A newer version made them: this one can tell neither what goes with them nor who may delete them. */
+const blockUnknown = (draft: Draft, doomed: ReadonlyArray<Current>, path: Path) => {
+  const unknown = doomed.find(({ kind }) => findKind(kind) === undefined)
+  if (unknown === undefined) return
+  const message = `${addressOf(unknown)} would be deleted with it, and this release does not know its kind; plan with the release that made it`
+  draft.block(path, "unknown_kind", message)
+}
+
 const planDeletion = (draft: Draft, one: Current, path: Path, section: string) => {
   const kind = kindOf.get(one.kind)
   if (kind === undefined) return
   const inside = draft.state.insideOf(one)
   if (draft.options.prune) {
+    blockUnknown(draft, inside, path)
     const guarded = [one, ...inside].find((other) => other.protected)
     if (guarded !== undefined) {
       const message = `${addressOf(guarded)} is protected against deletion; remove the protection first`
