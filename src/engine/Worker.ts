@@ -256,7 +256,9 @@ export const layer = Layer.effect(
     })
 
     // Some may be due again at once: changed while they ran, or woken by what was just stored.
-    const recordRound = Effect.andThen(recorder.round, Queue.offer(wake, undefined))
+    const recordRound = Effect.map(recorder.round, (stored) => {
+      if (stored) Queue.offerUnsafe(wake, undefined)
+    })
 
     const releaseAll = Effect.suspend(() => {
       // What could not be interrupted keeps its lease until that ends: it may still be at something.

@@ -24,8 +24,8 @@ export interface Recorder {
   readonly add: (result: Recorded) => void
   /** So much is waiting to be stored that nothing more should be begun. */
   readonly isBehind: () => boolean
-  /** Waits for results and stores some of them. */
-  readonly round: Effect.Effect<void, StoreUnavailable>
+  /** Waits for results and stores some of them. False: they were stored already. */
+  readonly round: Effect.Effect<boolean, StoreUnavailable>
 }
 
 export const makeRecorder = Effect.fnUntraced(function* (
@@ -109,7 +109,9 @@ export const makeRecorder = Effect.fnUntraced(function* (
     isBehind: () => results.length >= 4 * batchSize,
     round: Effect.gen(function* () {
       if (results.length === 0) yield* Queue.take(added)
-      if (results.length > 0) yield* storeOldest(Math.min(results.length, batchSize))
+      if (results.length === 0) return false
+      yield* storeOldest(Math.min(results.length, batchSize))
+      return true
     })
   }
   return recorder
