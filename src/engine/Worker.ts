@@ -209,12 +209,13 @@ export const layer = Layer.effect(
             yield* Effect.yieldNow
             for (const entry of entries.slice(from, from + sliceSize)) start(entry)
           }
+          // First: these leases are nobody's, and a store that fails below must not keep them.
+          if (surplus.length > 0) yield* store.release(surplus)
           for (const { claimed: one } of entries) {
             // Creations that slipped past the deletion of what contains them.
             if (one.children !== null && one.children.notDeleting > 0)
               yield* store.cascade(one.orgId, one.uid)
           }
-          if (surplus.length > 0) yield* store.release(surplus)
           const more = wanted.some(
             (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
           )
