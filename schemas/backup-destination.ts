@@ -1,5 +1,6 @@
 /** `BackupDestination`: object storage of the organization's own, where copies of backups are kept. */
 import * as Schema from "effect/Schema"
+import { warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 
 /** Https, a host, perhaps a port and a path: nothing that would be shown and should not, or that is not sent. */
@@ -71,7 +72,7 @@ export const BackupDestination = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
-    AccessFailed: "The last test of writing, reading and deleting an object did not succeed"
+    AccessFailed: warning("The last test of writing, reading and deleting an object did not succeed")
   },
   deadlineSeconds: 900
 })

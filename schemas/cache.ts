@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CacheSku, Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
 
@@ -62,13 +63,16 @@ export const Cache = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
-    ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again",
-    ScriptBusy: "A script keeps the server busy; it is ended when it takes too long",
-    NotAnswering: "The server process is there and does not answer; it is started again when that lasts",
-    DataLost:
-      "It was to keep its data, and its data folder is gone; it is made empty only when somebody says so",
-    StartedEmpty: "It was started again without what it held in memory"
+    ServerStarting: progress("The server process was started and does not answer yet"),
+    ServerDown: warning("The server process is gone; it is started again"),
+    ScriptBusy: warning("A script keeps the server busy; it is ended when it takes too long"),
+    NotAnswering: warning(
+      "The server process is there and does not answer; it is started again when that lasts"
+    ),
+    DataLost: warning(
+      "It was to keep its data, and its data folder is gone; it is made empty only when somebody says so"
+    ),
+    StartedEmpty: warning("It was started again without what it held in memory")
   },
   manifest: listSection("caches"),
   deadlineSeconds: 300

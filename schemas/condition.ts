@@ -21,29 +21,42 @@ export const ConditionType = Schema.Literals(["Ready", "Synced", "Stalled", "Dri
 export type ConditionType = typeof ConditionType.Type
 
 /**
+ * What a reason of a condition means, and whether somebody should look into it: while work goes its normal way a resource
+ * is not ready either.
+ */
+export interface Reason {
+  readonly means: string
+  readonly severity: "progress" | "warning"
+}
+export const progress = (means: string): Reason => ({ means, severity: "progress" })
+export const warning = (means: string): Reason => ({ means, severity: "warning" })
+
+/**
  * Every reason the engine gives by itself. Kinds add their own in `Kind.reasons`.
  * Reasons are stable words: alerts and programs match on them.
  */
 export const engineReasons = {
-  Converged: "What is there matches what was asked for",
-  Pending: "Nobody has looked at the resource yet",
-  Progressing: "A change is under way",
-  WaitingForDependency: "Another resource must be ready first",
-  WaitingForChildren: "What the resource contains must be deleted first",
-  Deleting: "Deletion was asked for and is under way",
-  ReconcileFailed: "The last try failed and will be repeated",
-  InvalidSpec: "The specification cannot be satisfied; change it or retry by hand",
-  FactsUnreadable: "What is known of the resource for good cannot be read; nothing is changed until it can",
-  UpkeepFailed: "It can be relied on; a step of its upkeep failed and will be repeated",
-  HostDependencyMissing: "A program that the kind needs is not installed on this host",
-  DeadlineExceeded: "The phase took longer than it may",
-  NoProgress: "Several tries in a row changed nothing",
-  Advancing: "Tries are making progress",
-  DriftFound: "What is there differs from what was asked for",
-  NoDrift: "The last look found no difference",
-  PausedByUser: "Reconciling is paused: the resource is observed and not touched",
-  NotPaused: "Reconciling is not paused"
-} as const
+  Converged: progress("What is there matches what was asked for"),
+  Pending: progress("Nobody has looked at the resource yet"),
+  Progressing: progress("A change is under way"),
+  WaitingForDependency: progress("Another resource must be ready first"),
+  WaitingForChildren: progress("What the resource contains must be deleted first"),
+  Deleting: progress("Deletion was asked for and is under way"),
+  ReconcileFailed: warning("The last try failed and will be repeated"),
+  InvalidSpec: warning("The specification cannot be satisfied; change it or retry by hand"),
+  FactsUnreadable: warning(
+    "What is known of the resource for good cannot be read; nothing is changed until it can"
+  ),
+  UpkeepFailed: warning("It can be relied on; a step of its upkeep failed and will be repeated"),
+  HostDependencyMissing: warning("A program that the kind needs is not installed on this host"),
+  DeadlineExceeded: warning("The phase took longer than it may"),
+  NoProgress: warning("Several tries in a row changed nothing"),
+  Advancing: progress("Tries are making progress"),
+  DriftFound: warning("What is there differs from what was asked for"),
+  NoDrift: progress("The last look found no difference"),
+  PausedByUser: progress("Reconciling is paused: the resource is observed and not touched"),
+  NotPaused: progress("Reconciling is not paused")
+} satisfies Readonly<Record<string, Reason>>
 export type EngineReason = keyof typeof engineReasons
 
 export const Condition = Schema.Struct({

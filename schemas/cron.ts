@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
+import { warning } from "./condition.ts"
 import { canonicalSchedule, isTimezone, scheduleFault } from "./cron-schedule.ts"
 import { isTooDeep } from "./json-depth.ts"
 import { defineKind } from "./kind.ts"
@@ -123,7 +124,7 @@ export const Cron = defineKind({
   after: ["Environment"],
   singleton: false,
   deleteRole: "admin",
-  reasons: { NoQueue: "The queue that it publishes to is not there; it goes on when the queue is" },
+  reasons: { NoQueue: warning("The queue that it publishes to is not there; it goes on when the queue is") },
   manifest: listSection("crons"),
   deadlineSeconds: 300
 })

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { DatabaseSku, Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { present } from "./manifest-mapping.ts"
 import { EnvironmentSlug, Name } from "./names.ts"
@@ -122,21 +123,22 @@ export const DatabaseBranch = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
-    Queued: "Other copies are under way; it begins when it is its turn",
-    Hydrating: "The data is being copied, or its log replayed",
-    HydrationFailed: "The copy came to nothing; the message says why, and at which step",
-    DataLost: "The data folder is gone; another copy would hold other data",
-    WrongData: "The data folder holds the data of another server; nothing is done with it",
-    SourceNotReady: "The database that it is a copy of is not up; it is waited for",
-    SourceMissing: "The database that it should be a branch of is not there",
-    PreviewDataForbidden: "The project does not allow copies of production data in previews",
-    NotPromoted:
-      "It was to be promoted and is not, for a reason that does not pass; its own data can be used",
-    Promoting: "Its data takes the place of a database's",
-    ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again",
-    NotAnswering: "The server process is there and does not answer; it is looked at again soon",
-    Recovering: "The server replays its log after a crash"
+    Queued: progress("Other copies are under way; it begins when it is its turn"),
+    Hydrating: progress("The data is being copied, or its log replayed"),
+    HydrationFailed: warning("The copy came to nothing; the message says why, and at which step"),
+    DataLost: warning("The data folder is gone; another copy would hold other data"),
+    WrongData: warning("The data folder holds the data of another server; nothing is done with it"),
+    SourceNotReady: progress("The database that it is a copy of is not up; it is waited for"),
+    SourceMissing: warning("The database that it should be a branch of is not there"),
+    PreviewDataForbidden: warning("The project does not allow copies of production data in previews"),
+    NotPromoted: warning(
+      "It was to be promoted and is not, for a reason that does not pass; its own data can be used"
+    ),
+    Promoting: progress("Its data takes the place of a database's"),
+    ServerStarting: progress("The server process was started and does not answer yet"),
+    ServerDown: warning("The server process is gone; it is started again"),
+    NotAnswering: warning("The server process is there and does not answer; it is looked at again soon"),
+    Recovering: progress("The server replays its log after a crash")
   },
   manifest: {
     section: "databaseBranch",

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { BackupPolicy } from "./backup-policy.ts"
 import { DatabaseSku, Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
 
@@ -88,22 +89,24 @@ export const Database = defineKind({
   singleton: true,
   deleteRole: "owner",
   reasons: {
-    ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again",
-    NotAnswering: "The server process is there and does not answer; it is looked at again soon",
-    Recovering: "The server replays its log after a crash",
-    Promoting: "The data of a branch takes the place of what was there",
-    ArchivingFailing: "Finished log segments cannot be archived",
-    ArchivingBehind: "Finished log segments wait too long to be archived; the database works",
-    DestinationFailing: "Backups do not reach a destination; they are kept on this machine",
-    ReplicaCopying: "A standby is being copied; the database works",
-    ReplicaDown: "A standby does not run or does not follow; the database works",
-    ReplicaFailing: "A standby cannot be brought to what it should be; the database works",
-    ReplicaLagging: "A standby is far behind; the database works",
-    DataLost: "The data folder is gone and no standby has the data; a restore brings back what was backed up",
-    WrongData: "The data folder holds the data of another server; nothing is done with it",
-    FailingOver: "The primary's data is lost or cannot be started; a standby takes its place",
-    FailedOver: "A standby has taken the place of the primary"
+    ServerStarting: progress("The server process was started and does not answer yet"),
+    ServerDown: warning("The server process is gone; it is started again"),
+    NotAnswering: warning("The server process is there and does not answer; it is looked at again soon"),
+    Recovering: progress("The server replays its log after a crash"),
+    Promoting: progress("The data of a branch takes the place of what was there"),
+    ArchivingFailing: warning("Finished log segments cannot be archived"),
+    ArchivingBehind: warning("Finished log segments wait too long to be archived; the database works"),
+    DestinationFailing: warning("Backups do not reach a destination; they are kept on this machine"),
+    ReplicaCopying: progress("A standby is being copied; the database works"),
+    ReplicaDown: warning("A standby does not run or does not follow; the database works"),
+    ReplicaFailing: warning("A standby cannot be brought to what it should be; the database works"),
+    ReplicaLagging: warning("A standby is far behind; the database works"),
+    DataLost: warning(
+      "The data folder is gone and no standby has the data; a restore brings back what was backed up"
+    ),
+    WrongData: warning("The data folder holds the data of another server; nothing is done with it"),
+    FailingOver: warning("The primary's data is lost or cannot be started; a standby takes its place"),
+    FailedOver: warning("A standby has taken the place of the primary")
   },
   manifest: listSection("databases"),
   deadlineSeconds: 600

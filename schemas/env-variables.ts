@@ -1,6 +1,7 @@
 /** `EnvVariables`: the sealed variables of one environment. */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { defaultEnvironment, VariableKey } from "./names.ts"
 
@@ -49,7 +50,7 @@ export const EnvVariables = defineKind({
   after: ["Environment"],
   singleton: true,
   deleteRole: "admin",
-  reasons: { Unreadable: "A sealed value cannot be opened with the keys at hand" },
+  reasons: { Unreadable: warning("A sealed value cannot be opened with the keys at hand") },
   sealed: { field: "variables", secret: variableField },
   // A manifest tells of production's variables only: those of other environments are unmanaged.
   manifest: {

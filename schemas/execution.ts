@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CpuKind, Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 
 export const ExecutionResources = Schema.Struct({
@@ -79,17 +80,19 @@ export const Execution = defineKind({
   singleton: false,
   deleteRole: "admin",
   reasons: {
-    WaitingForRoom: "Other executions have the memory of this host that it needs",
-    ImagePulling: "The image is fetched from its registry",
-    ContainerStarting: "The container is made and started",
-    ExecutionRunning: "The command runs",
-    ExecutionStopping: "The command was told to end",
-    EngineUnreachable: "The container engine does not answer",
-    ExecutionFailed: "It has ended and did not succeed",
-    ExecutionTimedOut: "It was ended because its time was over",
-    ExecutionCancelled: "It was cancelled",
-    CleanupFailing: "Its container could not be removed although that was tried often; somebody has to look",
-    CleaningUp: "It has ended; what it printed is being kept and the container removed"
+    WaitingForRoom: progress("Other executions have the memory of this host that it needs"),
+    ImagePulling: progress("The image is fetched from its registry"),
+    ContainerStarting: progress("The container is made and started"),
+    ExecutionRunning: progress("The command runs"),
+    ExecutionStopping: progress("The command was told to end"),
+    EngineUnreachable: warning("The container engine does not answer"),
+    ExecutionFailed: warning("It has ended and did not succeed"),
+    ExecutionTimedOut: warning("It was ended because its time was over"),
+    ExecutionCancelled: progress("It was cancelled"),
+    CleanupFailing: warning(
+      "Its container could not be removed although that was tried often; somebody has to look"
+    ),
+    CleaningUp: progress("It has ended; what it printed is being kept and the container removed")
   },
   // Longer than any of them may run: each state has a deadline of its own.
   deadlineSeconds: 31 * 86_400

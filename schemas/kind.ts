@@ -5,6 +5,7 @@
  * how it appears in a manifest. It does no I/O. How the kind becomes real is told by its reconciler.
  */
 import * as Schema from "effect/Schema"
+import type { Reason } from "./condition.ts"
 import type { ManifestMapping } from "./manifest-mapping.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
@@ -46,8 +47,8 @@ export interface Kind<
   readonly singleton: boolean
   /** Who may delete it; a plan that deletes needs the same role. */
   readonly deleteRole: Role
-  /** Reasons of conditions that only this kind gives, each with its meaning. */
-  readonly reasons: Readonly<Record<string, string>>
+  /** Reasons of conditions that only this kind gives. One that is declared nowhere counts as a warning. */
+  readonly reasons: Readonly<Record<string, Reason>>
   /**
    * The field of the specification that holds, by key, the fingerprints of values that users give and that are sealed.
    * A manifest holds the values themselves there; exports and plans show them masked.

@@ -1,6 +1,7 @@
 /** `Queue`: messages that wait until the app of the environment has dealt with them. */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
 import { Name } from "./names.ts"
@@ -75,8 +76,8 @@ export const Queue = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {
-    NoDeadLetterQueue: "The dead letter queue is not there",
-    NoOrigin: "The environment does not say where its app answers; messages are kept until it does"
+    NoDeadLetterQueue: warning("The dead letter queue is not there"),
+    NoOrigin: warning("The environment does not say where its app answers; messages are kept until it does")
   },
   manifest: listSection("queues"),
   deadlineSeconds: 300

@@ -11,6 +11,7 @@ import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
+import { publicSpec } from "#src/manifest/patch.ts"
 import { addressOf, isReady, type ResourceRecord } from "#src/store/records.ts"
 
 export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`
@@ -161,27 +162,16 @@ export const resourceSummary = (record: ResourceRecord) => ({
 
 export const resourceDetail = (record: ResourceRecord) => ({
   ...resourceSummary(record),
-  spec: isTooDeep(record.spec) ? null : publicSpec(record),
+  spec: specView(record),
   status: record.status,
   parentUid: record.parentUid
 })
 
-/** The specification without what the platform sets by itself, and with variables masked. */
-export const publicSpec = (record: Pick<ResourceRecord, "kind" | "spec">): Json => {
-  const { spec } = record
-  if (typeof spec !== "object" || spec === null || Array.isArray(spec)) return spec
-  const internal = findKind(record.kind)?.internal ?? []
-  return Object.fromEntries(
-    Object.entries(spec)
-      .filter(([field]) => !internal.includes(field))
-      .map(([field, value]) => [
-        field,
-        record.kind === "EnvVariables" && field === "variables" ? maskValues(value) : value
-      ])
-  )
+/**
+ * The specification without what the platform sets by itself, and with sealed values masked. None of a kind that only a
+ * newer version knows: which of its fields are nobody's business is not known here. And none that is too deep to be read.
+ */
+const specView = (record: Pick<ResourceRecord, "kind" | "spec">): Json => {
+  const kind = findKind(record.kind)
+  return kind === undefined || isTooDeep(record.spec) ? null : publicSpec(kind, record.spec)
 }
-
-const maskValues = (value: Json): Json =>
-  typeof value === "object" && value !== null
-    ? Object.fromEntries(Object.keys(value).map((key) => [key, "****"]))
-    : value

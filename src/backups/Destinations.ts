@@ -14,6 +14,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "
 import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { dueAgain } from "#src/store/queue-entries.ts"
+import { storableText } from "#src/store/storable.ts"
 import { checkAccess } from "./destination-check.ts"
 import { type DestinationConfig, DestinationConnection } from "./destination-connection.ts"
 import { giveUpLeftovers } from "./destination-leftovers.ts"
@@ -111,7 +112,7 @@ export class Destinations extends Context.Service<
               and ${inOrg(api, orgId)}
           ), done as (
             update backup_destination_version set tested_at = now(), fault = ${fault?.reason ?? null}::text,
-              message = ${fault?.message ?? null}::text
+              message = ${fault === undefined ? null : storableText(fault.message)}::text
             where org_id = ${orgId}::uuid and destination_id = ${uid}::uuid and version = ${version}::int
               and ${inOrg(api, orgId)}
             returning tested_at, fault, message

@@ -12,6 +12,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { type Reservation, reservedAt } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
+import { storableText } from "#src/store/storable.ts"
 import { channel } from "./Ledger.ts"
 
 export interface JobRecord {
@@ -240,7 +241,7 @@ export class Jobs extends Context.Service<
         }),
         fail: Effect.fn("Jobs.fail")(function* (job, error, again) {
           const rows = yield* repeatable(sql`
-            update backup_job set error = ${error}::text, lease_token = null, step = null,
+            update backup_job set error = ${storableText(error)}::text, lease_token = null, step = null,
               status = case when ${again === undefined}::boolean then 'failed' else 'queued' end,
               finished_at = case when ${again === undefined}::boolean then now() end,
               due_at = case when ${again !== undefined}::boolean

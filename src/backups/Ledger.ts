@@ -13,6 +13,7 @@ import { Db, inOrg, orUnavailable, repeatable, transaction } from "#src/store/Db
 import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { dueAgain } from "#src/store/queue-entries.ts"
+import { storableText } from "#src/store/storable.ts"
 import { lineagePlace } from "./lineage-place.ts"
 
 export interface LineageRef {
@@ -340,7 +341,8 @@ export class Ledger extends Context.Service<
               where ${of(ref)} and name = ${name}`)
           ),
         setTrouble: Effect.fn("Ledger.setTrouble")(function* (ref, trouble) {
-          const [reason, message] = [trouble?.reason ?? null, trouble?.message ?? null]
+          const [reason, message] =
+            trouble === undefined ? [null, null] : [trouble.reason, storableText(trouble.message)]
           return yield* orUnavailable(
             transaction(
               sql,

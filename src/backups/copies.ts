@@ -9,6 +9,7 @@ import * as Metric from "effect/Metric"
 import * as PartitionedSemaphore from "effect/PartitionedSemaphore"
 import * as Stream from "effect/Stream"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { storableText } from "#src/store/storable.ts"
 import { BackupOptions } from "./options.ts"
 import { type Place, PlaceError } from "./Place.ts"
 import { makePauses, type Way } from "./pauses.ts"
@@ -154,7 +155,7 @@ export const makeCopies = Effect.gen(function* () {
           forget(one)
         )
       : repeatable(sql`
-          update backup_copy set tries = tries + 1, error = ${error.message}::text, lease = null,
+          update backup_copy set tries = tries + 1, error = ${storableText(error.message)}::text, lease = null,
             due_at = now() + least(600, 2 ^ least(tries + 1, 10)) * (0.5 + random()) * interval '1 second'
           where ${row(one)}`)
 

@@ -5,6 +5,7 @@
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { storableText } from "#src/store/storable.ts"
 
 /** One of the two things that are done at a destination. */
 export interface Way {
@@ -57,7 +58,7 @@ export const makePauses = Effect.gen(function* () {
       Effect.map(
         repeatable(sql<{ readonly failures: number }>`
           insert into backup_destination_pause as p (org_id, destination_id, removing, error, due_at)
-          values (${way.orgId}::uuid, ${way.destinationId}::uuid, ${way.removing}::boolean, ${error}::text,
+          values (${way.orgId}::uuid, ${way.destinationId}::uuid, ${way.removing}::boolean, ${storableText(error)}::text,
             ${after(sql`1`)})
           on conflict (org_id, destination_id, removing) do update set
             failures = p.failures + ${tried}::boolean::int, error = excluded.error,

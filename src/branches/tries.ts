@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import { storableText } from "#src/store/storable.ts"
 
 export interface Found {
   readonly orgId: string
@@ -51,7 +52,7 @@ export const attempt = Effect.fnUntraced(function* <E, R>(
         if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
         const { code, message } = toldBy(cause)
         yield* Effect.logWarning(`could not ${what.label} yet`, cause, { uid: found.uid })
-        yield* inVain(found, what.event ?? null, code, message)
+        yield* inVain(found, what.event ?? null, code, storableText(message))
       })
     )
   )

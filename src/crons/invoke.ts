@@ -5,6 +5,7 @@ import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Messages } from "#src/queues/Messages.ts"
 import { Invocations } from "#src/store/Invocations.ts"
+import { storableText } from "#src/store/storable.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import type { Attempt } from "./run.ts"
 
@@ -29,10 +30,11 @@ export const invoke = Effect.fnUntraced(function* (claimed: Claimed) {
   const startedAt = Math.floor(claimed.scheduledAt.getTime() + claimed.lateBy)
   const since = yield* Clock.currentTimeNanos
   const elapsed = Effect.map(Clock.currentTimeNanos, (now) => Math.round(Number(now - since) / 1e6))
-  const ending =
+  const ended =
     target.kind === "http"
       ? yield* call(claimed, target, startedAt, elapsed)
       : yield* publish(claimed, target.queue, elapsed)
+  const ending: Ending = { ...ended, error: ended.error === null ? null : storableText(ended.error) }
   const attempt: Attempt = {
     startedAt: new Date(startedAt).toISOString(),
     durationMs: Math.round(ending.durationMs),

@@ -22,6 +22,7 @@ import * as Schema from "effect/Schema"
 import type { Difference } from "#schemas/difference.ts"
 import { deepestJson, isTooDeep } from "#schemas/json-depth.ts"
 import type { Kind, NoFacts } from "#schemas/kind.ts"
+import { storableJson } from "#src/store/storable.ts"
 
 export type { Difference }
 
@@ -245,7 +246,7 @@ const closeOver = <Spec, Status, Facts>(
   const encodeObservation = Effect.fnUntraced(function* (observation: Observation<Status, Facts>) {
     if (observation._tag === "Absent") return absent
     const { facts: found, ...rest } = observation
-    const status = yield* encodeStatus(observation.status)
+    const status = storableJson(yield* encodeStatus(observation.status))
     const encoded: Observation<unknown> =
       found === undefined ? { ...rest, status } : { ...rest, status, facts: yield* encodeFacts(found) }
     return encoded

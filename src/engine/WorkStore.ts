@@ -7,6 +7,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import type { Condition, Phase } from "#schemas/condition.ts"
 import type { Difference } from "#schemas/difference.ts"
 import type { Json } from "#schemas/kind.ts"
@@ -72,8 +73,17 @@ export interface Claimed extends Lease {
   readonly now: number
 }
 
-/** A lease that comes to nothing. */
+/** A lease that comes to nothing. Late by less than nothing: it is due only then. */
 export type Returned = Pick<Claimed, keyof Lease | "lateBy">
+
+/**
+ * The store answered, and cannot hold at least one of the results: another try with the same ones is in vain. No result
+ * that changes anything was written.
+ */
+export class ResultsRefused extends Schema.TaggedError<ResultsRefused>()("ResultsRefused", {
+  message: Schema.String,
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
 
 /** 0: somebody asked. 1: another try. 2: a routine look. */
 export type Priority = 0 | 1 | 2
@@ -157,8 +167,11 @@ export class WorkStore extends Context.Service<
     /** Writes results and gives the leases back; answers the leases that still held. The others wrote nothing. */
     readonly record: (
       results: ReadonlyArray<Recorded>
-    ) => Effect.Effect<ReadonlyArray<Lease>, StoreUnavailable>
-    /** Gives leases back unused: the resources are due at once, as late as they were and at their priority. */
+    ) => Effect.Effect<ReadonlyArray<Lease>, StoreUnavailable | ResultsRefused>
+    /**
+     * Gives leases back unused: the resources are due at once, as late as they were and at their priority. What is to be
+     * due only later is due at once all the same when it was changed meanwhile.
+     */
     readonly release: (claimed: ReadonlyArray<Returned>) => Effect.Effect<void, StoreUnavailable>
     /** Asks for the deletion of what a deleting resource still contains. */
     readonly cascade: (orgId: string, uid: string) => Effect.Effect<void, StoreUnavailable>

@@ -26,7 +26,8 @@ import { WriteGate } from "./outside.ts"
 import { persistent } from "./persistent.ts"
 import { Registry } from "./Reconciler.ts"
 import { reconcile } from "./reconcile.ts"
-import { type Claimed, type KindRoom, type Recorded, WorkStore } from "./WorkStore.ts"
+import { makeRecorder } from "./recorder.ts"
+import { type Claimed, type KindRoom, WorkStore } from "./WorkStore.ts"
 
 /** Announcements of work: each element means "something may be due". */
 export class WorkSignal extends Context.Service<WorkSignal, Stream.Stream<unknown>>()(
@@ -45,7 +46,7 @@ export class Worker extends Context.Service<
   }
 >()("svc/engine/Worker") {}
 
-/** A record statement takes at most this many results. */
+/** A claim takes at most this many of a kind. */
 const batchSize = 500
 /** Reconciles started without letting anything else run: more would make announcements wait. */
 const sliceSize = 32
@@ -64,10 +65,8 @@ export const layer = Layer.effect(
 
     /** Every lease this process holds, until its result is stored. */
     const running = new Map<string, Running>()
-    const results: Array<Recorded> = []
     const wake = yield* Queue.sliding<void>(1)
     const alarm = yield* Queue.sliding<void>(1)
-    const flush = yield* Queue.sliding<void>(1)
     const poke = Effect.sync(() => {
       Queue.offerUnsafe(alarm, undefined)
       Queue.offerUnsafe(wake, undefined)
@@ -92,6 +91,7 @@ export const layer = Layer.effect(
     }
 
     const { drop, heartbeat, gate } = makeLeases(running, { finished, forget }, store, options, clock)
+    const recorder = yield* makeRecorder(running, forget, registrations, store, options)
 
     /** Takes a lease into account; from here on heartbeats keep it. */
     const admit = (claimed: Claimed, heldSince: Moment): Running => {
@@ -118,8 +118,7 @@ export const layer = Layer.effect(
               finished(entry)
               // Its lease is lost: whatever it found out, it was too late.
               if (running.get(claimed.uid) !== entry) return
-              results.push(result.recorded)
-              Queue.offerUnsafe(flush, undefined)
+              recorder.add(result.recorded)
             },
             // Does not run when the fiber is interrupted: whoever does that sees to the rest.
             onFailure: (cause) => {
@@ -195,7 +194,7 @@ export const layer = Layer.effect(
 
     const claimSome = (urgent: boolean) =>
       Effect.gen(function* () {
-        const wanted = results.length < 4 * batchSize ? rooms(urgent) : []
+        const wanted = recorder.isBehind() ? [] : rooms(urgent)
         const asked = moment(clock)
         const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
         const { mine, surplus } = withinRoom(claimed, urgent)
@@ -210,12 +209,13 @@ export const layer = Layer.effect(
             yield* Effect.yieldNow
             for (const entry of entries.slice(from, from + sliceSize)) start(entry)
           }
+          // First: these leases are nobody's, and a store that fails below must not keep them.
+          if (surplus.length > 0) yield* store.release(surplus)
           for (const { claimed: one } of entries) {
             // Creations that slipped past the deletion of what contains them.
             if (one.children !== null && one.children.notDeleting > 0)
               yield* store.cascade(one.orgId, one.uid)
           }
-          if (surplus.length > 0) yield* store.release(surplus)
           const more = wanted.some(
             (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
           )
@@ -256,21 +256,9 @@ export const layer = Layer.effect(
       yield* Effect.timeoutOption(Queue.take(wake), kinds.length === 0 ? options.pollMs : pause)
     })
 
-    const recordRound = Effect.gen(function* () {
-      if (results.length === 0) yield* Queue.take(flush)
-      const batch = results.slice(0, batchSize)
-      if (batch.length === 0) return
-      const kept = yield* store.record(batch)
-      results.splice(0, batch.length)
-      const tokens = new Set(kept.map((lease) => lease.token))
-      for (const { lease } of batch) {
-        if (!tokens.has(lease.token)) metrics.fenced()
-        const entry = running.get(lease.uid)
-        if (entry !== undefined && entry.claimed.token === lease.token) forget(entry)
-      }
-      metrics.recorded(batch.length)
-      // Some may be due again at once: changed while they ran, or woken by what was just stored.
-      Queue.offerUnsafe(wake, undefined)
+    // Some may be due again at once: changed while they ran, or woken by what was just stored.
+    const recordRound = Effect.map(recorder.round, (stored) => {
+      if (stored) Queue.offerUnsafe(wake, undefined)
     })
 
     const releaseAll = Effect.suspend(() => {

@@ -1,5 +1,6 @@
 /** Building conditions: the engine alone decides them, for every kind alike. */
-import type { Condition, ConditionType } from "#schemas/condition.ts"
+import { type Condition, type ConditionType, engineReasons } from "#schemas/condition.ts"
+import type { Kind } from "#schemas/kind.ts"
 
 export interface ConditionInput {
   readonly type: ConditionType
@@ -54,17 +55,11 @@ export const isGood = (type: ConditionType): boolean => type === "Ready" || type
 const isBad = (condition: Condition): boolean =>
   condition.status === (isGood(condition.type) ? "false" : "true")
 
-export const eventType = (condition: Condition): "Normal" | "Warning" =>
-  isBad(condition) && !normalReasons.has(condition.reason) ? "Warning" : "Normal"
+export const eventType = (kind: Pick<Kind, "reasons">, condition: Condition): "Normal" | "Warning" =>
+  isBad(condition) ? severityOf(kind, condition.reason) : "Normal"
 
-/** Not being ready for one of these reasons is no cause for concern. */
-const normalReasons: ReadonlySet<string> = new Set([
-  "Pending",
-  "Progressing",
-  "WaitingForDependency",
-  "WaitingForChildren",
-  "Deleting",
-  "PausedByUser",
-  "ServerStarting",
-  "Recovering"
-])
+const ofEngine: Kind["reasons"] = engineReasons
+
+/** Whether somebody should look into what has this reason. */
+export const severityOf = ({ reasons }: Pick<Kind, "reasons">, reason: string): "Normal" | "Warning" =>
+  (reasons[reason] ?? ofEngine[reason])?.severity === "progress" ? "Normal" : "Warning"

@@ -1,12 +1,14 @@
 /** From a verdict to what is stored: conditions, deadlines, stalling, history, and the fields of the queue. */
 import * as Effect from "effect/Effect"
 import type { Phase } from "#schemas/condition.ts"
+import { storableText } from "#src/store/storable.ts"
 import {
   type ConditionInput,
   eventType,
   findCondition,
   isGood,
   nextConditions,
+  severityOf,
   transitions
 } from "./conditions.ts"
 import type { EngineOptions } from "./options.ts"
@@ -37,14 +39,36 @@ export const quiet = (claimed: Claimed): Recorded => ({
 const isFinal = (phase: Phase): boolean =>
   phase === "ready" || phase === "waiting" || phase === "failed" || phase === "deleted"
 
+/** What a far end said may hold anything; a message of any length too. */
+const storable = (verdict: Verdict): Verdict => {
+  const cleaned = <A extends { readonly reason: string; readonly message: string }>(told: A): A => ({
+    ...told,
+    reason: storableText(told.reason, 100),
+    message: storableText(told.message)
+  })
+  return {
+    ...verdict,
+    ready: cleaned(verdict.ready),
+    synced: cleaned(verdict.synced),
+    differences: verdict.differences.map(({ field, message }) => ({
+      field: storableText(field),
+      message: storableText(message)
+    })),
+    driftEvents: verdict.driftEvents.map(cleaned),
+    happened: (verdict.happened ?? []).map(cleaned),
+    lastError: verdict.lastError === null ? null : storableText(verdict.lastError)
+  }
+}
+
 export const report = Effect.fnUntraced(function* (
   registration: Registration,
   claimed: Claimed,
   options: EngineOptions,
-  verdict: Verdict,
+  judged: Verdict,
   log: ReadonlyArray<OutsideCall>,
   lookWithin: number
 ) {
+  const verdict = storable(judged)
   const { conditions: previous } = yield* claimed.reported
   const before = findCondition(previous, "Ready")
   const attempt = verdict.fruitless ? claimed.attempt + 1 : 0
@@ -111,7 +135,7 @@ export const report = Effect.fnUntraced(function* (
       ? []
       : [
           {
-            type: "Warning" as const,
+            type: severityOf(registration.kind, verdict.errorReason ?? verdict.synced.reason),
             reason: verdict.errorReason ?? verdict.synced.reason,
             message: verdict.lastError
           }
@@ -119,7 +143,7 @@ export const report = Effect.fnUntraced(function* (
     ...transitions(previous, conditions)
       .filter((condition) => verdict.lastError === null || condition.type !== "Synced")
       .map((condition) => ({
-        type: eventType(condition),
+        type: eventType(registration.kind, condition),
         reason: condition.reason,
         message: `${condition.type} is ${condition.status}: ${condition.message}`
       }))

@@ -11,6 +11,7 @@ import type { Fragment } from "effect/sql/Statement"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
 import { Db, repeatable, transaction } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
+import { storableText } from "#src/store/storable.ts"
 
 export interface RunRef {
   readonly orgId: string
@@ -187,7 +188,7 @@ export class Runs extends Context.Service<
           change(sql`update execution set lost_since = ${since}::timestamptz ${where(ref)}
             and finished_at is null returning uid`),
         end: (ref, { status, errorCode, error, exitCode, startedAt, finishedAt }) =>
-          change(sql`update execution set status = ${status}, error_code = ${errorCode}::text, error = ${error}::text,
+          change(sql`update execution set status = ${status}, error_code = ${errorCode}::text, error = ${error === null ? null : storableText(error)}::text,
             exit_code = ${exitCode}::int, started_at = ${startedAt}::timestamptz, finished_at = ${finishedAt}
             ${where(ref)} and finished_at is null returning uid`),
         cleanup: (ref, status, tries) =>

@@ -40,7 +40,11 @@ export const retire = Effect.gen(function* () {
     order by e.finished_at limit ${batch}::int`)
   for (const { orgId, uid } of old) {
     // Somebody else was faster, or protects it: so be it.
-    yield* Effect.ignore(resources.write(orgId, [{ action: "delete", uid }], actor))
+    yield* Effect.catchTags(resources.write(orgId, [{ action: "delete", uid }], actor), {
+      NotFound: () => Effect.void,
+      Refused: () => Effect.void,
+      RevisionConflict: () => Effect.void
+    })
   }
   return old.length
 })

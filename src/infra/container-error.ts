@@ -1,5 +1,6 @@
 /** What can go wrong with a container engine. Messages are for people and hold no secret. */
 import * as Schema from "effect/Schema"
+import { storableText } from "#src/store/storable.ts"
 
 export class ContainerError extends Schema.TaggedError<ContainerError>()("ContainerError", {
   reason: Schema.Literals([
@@ -18,10 +19,10 @@ export class ContainerError extends Schema.TaggedError<ContainerError>()("Contai
 }) {}
 
 const said = (cause: unknown): string => {
-  if (typeof cause !== "object" || cause === null) return String(cause)
+  if (typeof cause !== "object" || cause === null) return storableText(String(cause), 500)
   const inner = "json" in cause && typeof cause.json === "object" && cause.json !== null ? cause.json : cause
   const text = "message" in inner && typeof inner.message === "string" ? inner.message : String(cause)
-  return text.replaceAll(/\s+/g, " ").slice(0, 500)
+  return storableText(text.replaceAll(/\s+/g, " "), 500)
 }
 
 /** A failed call of the engine's API: by its HTTP status if it answered at all. */

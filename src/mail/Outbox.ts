@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing, type KeyRingError } from "#src/store/KeyRing.ts"
+import { storableText } from "#src/store/storable.ts"
 import { mailPlace } from "./Mail.ts"
 
 /** A mail that this process may hand over now, and no other process until the lease ends. */
@@ -72,7 +73,7 @@ export class Outbox extends Context.Service<
         Effect.asVoid(
           repeatable(sql`
             update mail_outbox set state = ${state}, key_id = null, sealed = null, settled_at = now(),
-              lease_token = null, last_error = ${why}::text
+              lease_token = null, last_error = ${why === null ? null : storableText(why)}::text
             where id = ${mail.id}::uuid and lease_token = ${mail.lease} and state = 'waiting'`)
         )
 
@@ -110,7 +111,7 @@ export class Outbox extends Context.Service<
         later: (mail, why, seconds) =>
           Effect.asVoid(
             repeatable(sql`
-              update mail_outbox set lease_token = null, last_error = ${why},
+              update mail_outbox set lease_token = null, last_error = ${storableText(why)},
                 due_at = now() + make_interval(secs => ${seconds}::float8 * (0.5 + random() / 2))
               where id = ${mail.id}::uuid and lease_token = ${mail.lease} and state = 'waiting'`)
           ),

@@ -8,6 +8,7 @@
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { OutboundAnswer } from "#src/outbound/Outbound.ts"
+import { storableText } from "#src/store/storable.ts"
 import type { Batch, Outcome } from "./Deliveries.ts"
 
 /** Bodies are JSON already: they are put in as they are. */
@@ -40,7 +41,7 @@ const Answer = Schema.Struct({
 const decodeAnswer = Schema.decodeUnknownOption(Schema.fromJsonString(Answer))
 
 /** As much as is kept of what an app says. */
-const short = (text: string) => text.replaceAll("\0", "").slice(0, 500)
+const short = (text: string) => storableText(text, 500)
 
 const all = (batch: Batch, why: string, delaySeconds?: number): ReadonlyArray<Outcome> =>
   batch.messages.map(({ id }) => ({

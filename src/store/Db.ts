@@ -94,15 +94,24 @@ const codeOf = (error: SqlError.SqlError): string | undefined => {
 export const isTransient = (error: SqlError.SqlError): boolean =>
   error.isRetryable || /^(57P0|53300|08)/.test(codeOf(error) ?? "")
 
+/**
+ * The server does not take this data: it is malformed, breaks a rule, or is too much. Another try with the same data is in
+ * vain. (PostgreSQL documentation, "PostgreSQL Error Codes": classes 21, 22, 23 and 54.)
+ */
+export const isRefused = (error: SqlError.SqlError): boolean => /^(2[123]|54)/.test(codeOf(error) ?? "")
+
+/** The driver's own message says only that a query failed; what the server said is in the cause. */
+export const saidBy = (error: SqlError.SqlError): string => {
+  const { cause } = error.reason
+  return cause instanceof Error ? cause.message : error.message
+}
+
 /** The server is there and will take connections. */
 export const isStarting = (error: SqlError.SqlError): boolean => codeOf(error) === "57P03"
 
 const lost = (error: SqlError.SqlError): StoreUnavailable => {
-  // The driver's own message says only that a query failed; what the server said is in the cause.
-  const { cause } = error.reason
-  const said = cause instanceof Error ? cause.message : error.message
   return new StoreUnavailable({
-    message: `The state store did not answer as it should: ${said}`,
+    message: `The state store did not answer as it should: ${saidBy(error)}`,
     cause: error
   })
 }

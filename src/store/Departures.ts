@@ -21,14 +21,32 @@ const whileLeaving = "1 second"
 /** One round; answers how many organizations are still leaving. */
 export const round = Effect.gen(function* () {
   const { engine: sql } = yield* Db
+  // Those that wait for the engine are counted, and take no place of those that something can be done for.
   // Index: organization_leaving.
-  const leaving = yield* repeatable(sql<{ readonly id: string; readonly live: boolean }>`
-    select o.id, exists (select from resource r where r.org_id = o.id and r.deleted_at is null) as live
-    from organization o where o.deletion_requested_at is not null order by o.deletion_requested_at limit 100`)
-  for (const { id, live } of leaving) {
-    yield* repeatable(live ? ask(sql, id) : clear(sql, id))
+  const found = yield* repeatable(sql<{
+    readonly id: string | null
+    readonly live: boolean
+    readonly leaving: number
+  }>`
+    with leaving as materialized (
+      select o.id, o.deletion_requested_at as since,
+        exists (select from resource r where r.org_id = o.id and r.deleted_at is null) as live,
+        exists (select from resource r where r.org_id = o.id and r.deleted_at is null
+          and r.deletion_requested_at is null) as unasked
+      from organization o where o.deletion_requested_at is not null
+    ), due as (select id, live from leaving where unasked or not live order by since limit 100)
+    select due.id, due.live, total.leaving
+    from (select count(*)::int as leaving from leaving) total left join due on true`)
+  for (const { id, live } of found) {
+    if (id === null) continue
+    yield* repeatable(live ? ask(sql, id) : clear(sql, id)).pipe(
+      // One that cannot go keeps no other.
+      Effect.catchCause((cause) =>
+        Effect.logWarning("a departing organization could not be removed yet", cause, { organization: id })
+      )
+    )
   }
-  return leaving.length
+  return found[0]?.leaving ?? 0
 })
 
 /** The rest of what lives in it. */
@@ -44,8 +62,9 @@ const ask = (sql: Sql, orgId: string) =>
 const clear = Effect.fnUntraced(function* (sql: Sql, orgId: string) {
   for (const table of ["resource_event", "idempotency", "secret", "work", "resource"]) {
     const part = table === "resource" ? sql`and deleted_at is not null` : sql``
+    // Until there is nothing: a batch that another process shares is short, and may not be the last.
     let removed = batch
-    while (removed === batch) {
+    while (removed > 0) {
       const rows = yield* sql`
         delete from ${sql(table)} where ctid in (
           select ctid from ${sql(table)} where org_id = ${orgId}::uuid ${part} limit ${batch}::int) returning 1`

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
+import { persistent } from "#src/engine/persistent.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 
 const batch = 5_000
@@ -51,11 +52,14 @@ export const tidy = Effect.gen(function* () {
   for (const rule of rules(sql)) {
     yield* repeatable(rule).pipe(
       Effect.repeat({ while: (rows) => rows.length >= batch }),
-      Effect.catch((error) => Effect.logWarning("old rows could not be removed", error))
+      // One rule that fails, for whatever reason, keeps no other.
+      Effect.catchCause((cause) => Effect.logWarning("old rows could not be removed", cause))
     )
   }
 })
 
 export const layer = Layer.effectDiscard(
-  Effect.forkScoped(Effect.repeat(tidy, Schedule.spaced("10 minutes").pipe(Schedule.jittered)))
+  Effect.forkScoped(
+    Effect.repeat(persistent("remove old rows", tidy), Schedule.spaced("10 minutes").pipe(Schedule.jittered))
+  )
 )

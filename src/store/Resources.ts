@@ -3,9 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
-import { Condition, Phase } from "#schemas/condition.ts"
-import { Difference } from "#schemas/difference.ts"
+import type { Phase } from "#schemas/condition.ts"
 import { looksLikeUid } from "#schemas/names.ts"
 import { auditOf } from "./auditing.ts"
 import { type Change, type Written, writeChanges } from "./changes.ts"
@@ -13,6 +11,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "./errors.ts"
 import { KeyRing } from "./KeyRing.ts"
 import type { Actor, ResourceRecord } from "./records.ts"
+import { conditionsIn, differencesIn, phaseIn } from "./status-columns.ts"
 
 export interface ListFilter {
   readonly kind?: string
@@ -249,12 +248,8 @@ export const source = (sql: Sql) => sql`
   left join work w on w.org_id = r.org_id and w.uid = r.uid
   left join resource p on p.org_id = r.org_id and p.uid = r.project_id`
 
-const decodeStatusColumns = Schema.decodeUnknownSync(
-  Schema.Struct({ phase: Phase, conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
-)
-
-/** The engine alone writes these columns: one that does not decode is a fault of the program, and throws. */
 export const toRecord = (row: Row): ResourceRecord => {
-  const { phase, conditions, differences } = row
-  return { ...row, ...decodeStatusColumns({ phase, conditions, differences }) }
+  const conditions = conditionsIn(row.conditions)
+  const phase = phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
+  return { ...row, phase, conditions, differences: differencesIn(row.differences) }
 }

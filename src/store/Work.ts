@@ -10,9 +10,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
+import type * as SqlError from "effect/sql/SqlError"
 import { WorkSignal } from "#src/engine/Worker.ts"
-import { type Lease, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
-import { Db, notifications, orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
+import { Db, isRefused, notifications, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
 import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import { wakeLate } from "./waiters.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
@@ -35,8 +36,7 @@ export const layer = Layer.effect(
       yield* repeatable(sql`
           with released as (
             update work w set lease_token = null, lease_until = null,
-              due_at = now() - late * interval '1 millisecond',
-              rank = now() - late * interval '1 millisecond' + (w.rank - w.due_at)
+              due_at = now() - ${lateness(sql)}, rank = now() - ${lateness(sql)} + (w.rank - w.due_at)
             from unnest(
               string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
               string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[],
@@ -110,10 +110,8 @@ export const layer = Layer.effect(
       record: Effect.fnUntraced(function* (results) {
         const quiet = results.filter((result) => result.change === undefined)
         const changed = results.filter((result) => result.change !== undefined)
-        const kept = [
-          ...(quiet.length === 0 ? [] : yield* repeatable(recordQuiet(sql, quiet))),
-          ...(changed.length === 0 ? [] : yield* repeatable(recordChanged(sql, changed)))
-        ]
+        // First, since it alone may be refused: then nothing is written.
+        const kept = changed.length === 0 ? [] : yield* repeatable(orRefused(recordChanged(sql, changed)))
         const uids = new Set(kept.map((row) => row.uid))
         yield* wakeLate(
           sql,
@@ -121,7 +119,7 @@ export const layer = Layer.effect(
         )
         return matching(
           results.map((result) => result.lease),
-          kept
+          [...kept, ...(quiet.length === 0 ? [] : yield* repeatable(recordQuiet(sql, quiet)))]
         )
       }),
 
@@ -172,6 +170,14 @@ const take = (sql: Sql, leaseMs: number) => sql`
 
 const leased = (sql: Sql) => sql`
   w.org_id as "orgId", w.uid, w.kind, w.lease_token::text as token, w.attempt, w.retry_token as "retryToken"`
+
+/** Of a lease that is given back. What was changed meanwhile is due at once, whatever its holder says. */
+const lateness = (sql: Sql) => sql`
+  case when w.again then greatest(l.late, 0) else l.late end * interval '1 millisecond'`
+
+/** What the store will not hold, tried again, is refused again. */
+const orRefused = <A>(self: Effect.Effect<A, SqlError.SqlError>) =>
+  Effect.catchIf(self, isRefused, (error) => Effect.fail(new ResultsRefused({ message: saidBy(error) })))
 
 const leaseRows = (sql: Sql, leases: ReadonlyArray<Lease>) => sql`
   unnest(

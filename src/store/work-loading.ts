@@ -1,11 +1,10 @@
 /** Loading what was leased: a resource with all that one reconcile of it needs to know. */
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
-import { Condition, Phase } from "#schemas/condition.ts"
-import { Difference } from "#schemas/difference.ts"
+import type { Phase } from "#schemas/condition.ts"
 import type { Json } from "#schemas/kind.ts"
-import type { Claimed } from "#src/engine/WorkStore.ts"
+import type { Claimed, Reported } from "#src/engine/WorkStore.ts"
 import { orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { conditionsIn, differencesIn, isPhase } from "./status-columns.ts"
 
 export interface LeasedRow {
   readonly orgId: string
@@ -15,6 +14,11 @@ export interface LeasedRow {
   readonly attempt: number
   readonly retryToken: string | null
   readonly lateBy: number
+}
+
+interface ReportedColumns {
+  readonly conditions: unknown
+  readonly differences: unknown
 }
 
 interface LoadedRow {
@@ -31,7 +35,7 @@ interface LoadedRow {
   readonly phase: string
   readonly phaseAge: number
   readonly settled: boolean
-  readonly reported: unknown
+  readonly reported: ReportedColumns | null
   readonly deleting: boolean
   readonly paused: Claimed["paused"]
   readonly children: Claimed["children"]
@@ -39,13 +43,11 @@ interface LoadedRow {
   readonly now: number
 }
 
-// The engine alone writes these columns: one that does not decode is a fault of the program.
-const isPhase = Schema.is(Phase)
 const hasPhase = (row: LoadedRow): row is LoadedRow & { readonly phase: Phase } => isPhase(row.phase)
-const decodeReported = Schema.decodeUnknownEffect(
-  Schema.Struct({ conditions: Schema.Array(Condition), differences: Schema.Array(Difference) })
-)
-const nothingReported = { conditions: [], differences: [] }
+const reportedIn = ({ conditions, differences }: ReportedColumns): Reported => ({
+  conditions: conditionsIn(conditions),
+  differences: differencesIn(differences)
+})
 
 /**
  * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
@@ -53,10 +55,10 @@ const nothingReported = { conditions: [], differences: [] }
  */
 export const loader = (sql: Sql) => {
   const reportedNow = (orgId: string, uid: string) =>
-    Effect.flatMap(
-      repeatable(sql`
+    Effect.map(
+      repeatable(sql<ReportedColumns>`
         select conditions, differences from resource where org_id = ${orgId}::uuid and uid = ${uid}::uuid`),
-      ([row]) => decodeReported(row ?? nothingReported)
+      ([row]) => reportedIn(row ?? { conditions: [], differences: [] })
     ).pipe(Effect.orDie)
   return Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
     if (leases.length === 0) return []
@@ -113,7 +115,7 @@ export const loader = (sql: Sql) => {
         reported:
           row.reported === null
             ? reportedNow(lease.orgId, lease.uid)
-            : Effect.orDie(decodeReported(row.reported))
+            : Effect.succeed(reportedIn(row.reported))
       })
     }
     return claimed

@@ -17,6 +17,7 @@ import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { announcements } from "#src/store/announcements.ts"
 import { Db } from "#src/store/Db.ts"
+import { storableText } from "#src/store/storable.ts"
 import { type Claimed, Deliveries } from "./Deliveries.ts"
 import { delayAfter, patienceSeconds, patienceTries, retryAfterSeconds } from "./retries.ts"
 
@@ -91,7 +92,8 @@ export const layer = Layer.effectDiscard(
           error: null
         })
       }
-      const error = sent._tag === "Success" ? refusedWith(sent.success.status) : sent.failure.message
+      const error =
+        sent._tag === "Success" ? refusedWith(sent.success.status) : storableText(sent.failure.message)
       const record = { startedAt, durationMs, statusCode: status, error }
       yield* count("failed")
       if (status === 410) {

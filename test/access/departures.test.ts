@@ -32,6 +32,25 @@ const count = (orgId: string, condition: "live" | "asked") =>
   })
 
 layer(Fixture, { excludeTestServices: true })("departures", (it) => {
+  it.effect("organizations that wait for the engine keep no other from going", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      // More than a round takes, all older: everything in them is asked to go, and stays.
+      const stuck = yield* Effect.forEach(Array.from({ length: 101 }), () => makeOrganization())
+      for (const { id } of stuck) yield* fill(id, 1)
+      const ids = stuck.map(({ id }) => id)
+      yield* sql`update resource set deletion_requested_at = now() where org_id = any(${ids}::uuid[])`
+      yield* sql`update organization set deletion_requested_at = now() - interval '1 hour' where id = any(${ids}::uuid[])`
+      const last = yield* makeOrganization()
+      yield* sql`update organization set deletion_requested_at = now() where id = ${last.id}`
+      assert.strictEqual(yield* round, 102)
+      assert.lengthOf(yield* sql`select from organization where id = ${last.id}`, 0)
+      yield* sql`update resource set deleted_at = now() where org_id = any(${ids}::uuid[])`
+      while ((yield* round) > 0) yield* Effect.yieldNow
+      assert.lengthOf(yield* sql`select from organization where id = any(${ids}::uuid[])`, 0)
+    })
+  )
+
   it.effect(
     "a large organization goes in steps of bounded size, and waits for what the engine has not removed",
     () =>

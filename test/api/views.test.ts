@@ -2,8 +2,10 @@ import { assert, it } from "@effect/vitest"
 import type { Condition, Phase } from "#schemas/condition.ts"
 import { cacheView, databaseView } from "#src/api/views.ts"
 import { branchView } from "#src/branches/view.ts"
+import { publicSpec } from "#src/manifest/patch.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { Toy } from "#test/setup/toy-kind.ts"
 
 const server = {
   host: "127.0.0.1",
@@ -106,3 +108,16 @@ for (const [name, view, otherwise] of views)
         assert.strictEqual(view(phase, ready).status, otherwise, `${phase}, ${ready}`)
     assert.strictEqual(view("failed", "false").status, "failed")
   })
+
+it("what a kind says is sealed is shown masked, and what it says is internal is not shown", () => {
+  const kind = {
+    ...Toy,
+    fields: ["size", "tokens", "version"],
+    internal: ["version"],
+    sealed: { field: "tokens", secret: (key: string) => `tokens/${key}` }
+  }
+  assert.deepStrictEqual(publicSpec(kind, { size: 1, tokens: { A: "fingerprint" }, version: 3 }), {
+    size: 1,
+    tokens: { A: "****" }
+  })
+})

@@ -166,6 +166,56 @@ layer(testPlane(), { excludeTestServices: true })("resources", (it) => {
     })
   )
 
+  it.effect("rows of a newer version are listed, shown, followed, planned around and exported", () =>
+    Effect.gen(function* () {
+      const { call, url, apiKey, sql } = yield* Plane
+      const made = yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Newer", slug: "newer" } })
+      const project = made.body.id
+      const before = yield* call("GET", "/v1/orgs/main/manifest")
+      // Nobody of this version looks at them any more.
+      yield* sql(`delete from work w using resource r where r.uid = w.uid and r.project_id = '${project}'`)
+      yield* sql(`
+        update resource set phase = 'hibernating', differences = '[{"path": "/x"}]', conditions = '[
+          {"type": "Replicated", "status": "partly"},
+          {"type": "Ready", "status": "true", "reason": "Asleep", "message": "It sleeps",
+            "lastTransitionAt": "2030-01-01T00:00:00.000Z", "observedGeneration": 1}]'
+        where project_id = '${project}' and kind = 'Environment'`)
+      const [row] = yield* sql(`
+        insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)
+        select org_id, gen_random_uuid(), 'Telescope', project_id, name, 'hubble', uid,
+          '{"lens": 1, "keys": {"A": "fingerprint"}}', 'manifest'
+        from resource where project_id = '${project}' and kind = 'Environment' and name = 'production'
+        returning uid`)
+      const listed = yield* call("GET", `${base}?project=newer&limit=100`)
+      assert.strictEqual(listed.status, 200)
+      const one = (kind: string) => listed.body.items.find((item: any) => item.kind === kind)
+      assert.deepInclude(one("Environment"), { phase: "ready", differences: [] })
+      assert.deepStrictEqual(
+        one("Environment").conditions.map(({ type, reason }: any) => [type, reason]),
+        [["Ready", "Asleep"]]
+      )
+      assert.strictEqual(one("Telescope").address, "newer/production/Telescope/hubble")
+      const shown = yield* call("GET", `${base}/${row?.["uid"]}`)
+      assert.deepStrictEqual([shown.status, shown.body.spec], [200, null])
+      const seen = yield* watch(url, apiKey, undefined, (data) => data.resource.kind === "Telescope")
+      assert.strictEqual(seen.at(-1)?.data.resource.uid, row?.["uid"])
+
+      const exported = yield* call("GET", "/v1/orgs/main/manifest")
+      assert.deepStrictEqual([exported.status, exported.body], [200, before.body])
+      const plan = (manifest: unknown) =>
+        call("POST", "/v1/orgs/main/manifest/plan?prune=true&confirm=newer", { body: manifest })
+      const same = yield* plan(exported.body)
+      assert.strictEqual(same.status, 200)
+      assert.deepInclude(same.body.summary, { create: 0, update: 0, replace: 0, delete: 0 })
+      const { projects, ...rest } = exported.body
+      const without = yield* plan({ ...rest, projects: projects.filter((it: any) => it.slug !== "newer") })
+      assert.deepStrictEqual(
+        without.body.blockers.map((blocker: any) => blocker.code),
+        ["unknown_kind"]
+      )
+    })
+  )
+
   it.effect("pausing a kind holds for every resource of it", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane

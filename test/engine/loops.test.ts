@@ -12,6 +12,7 @@ import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
+import { StoreUnavailable } from "#src/store/errors.ts"
 import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
 import { MemoryStore, workStore } from "./memory-work-store.ts"
 
@@ -120,6 +121,33 @@ it.live(
       yield* eventually("another takes over", () => store.resources.get("one")?.phase === "ready")
       yield* Effect.timeout(Scope.close(first, Exit.void), "30 seconds")
     }).pipe(Effect.scoped)
+)
+
+it.live("a store that takes no cascade gets back what was claimed beyond a share all the same", () =>
+  Effect.gen(function* () {
+    const { store, create } = makeStore()
+    const sound = workStore(store)
+    const released: Array<string> = []
+    const faulty: WorkStore["Service"] = {
+      ...sound,
+      cascade: () => Effect.fail(new StoreUnavailable({ message: "It is away" })),
+      release: (leases) => {
+        released.push(...leases.map(({ uid }) => uid))
+        return sound.release(leases)
+      }
+    }
+    const world = makeWorld()
+    world.behave = () => Effect.never
+    // More than the share of one organization, each a container whose deletion something in it has slipped past.
+    const uids = Array.from({ length: 65 }, (_, i) => `box-${i}`)
+    for (const uid of uids) {
+      create(uid)
+      store.resources.set(`in-${uid}`, { ...store.resources.get(uid)!, uid: `in-${uid}`, parentUid: uid })
+      store.resources.get(uid)!.deleting = true
+    }
+    yield* start(world, faulty)
+    yield* eventually("some are given back", () => released.length > 0)
+  }).pipe(Effect.scoped)
 )
 
 it.live("a run that ends in an interruption of its own is tried again like one that failed", () =>

@@ -15,6 +15,7 @@ import {
   priorityPenalty,
   type QueueStats,
   type Recorded,
+  ResultsRefused,
   type Returned,
   type StatusChange,
   type WorkStore
@@ -59,6 +60,15 @@ export class MemoryStore extends DesiredRows {
     })
   }
 
+  /** What Postgres has no form for: the NUL character, and surrogates without their other half. */
+  refuses(results: ReadonlyArray<Recorded>): boolean {
+    const isOdd = (value: unknown): boolean =>
+      typeof value === "string"
+        ? value.includes("\0") || !value.isWellFormed()
+        : typeof value === "object" && value !== null && Object.entries(value).flat().some(isOdd)
+    return results.some(({ lastError, change }) => isOdd([lastError, change]))
+  }
+
   record(results: ReadonlyArray<Recorded>): ReadonlyArray<Lease> {
     const now = this.now()
     const kept = results.filter((result) => this.#held(result.lease) !== undefined)
@@ -77,7 +87,7 @@ export class MemoryStore extends DesiredRows {
       const row = this.#held(lease)
       if (row === undefined) continue
       this.#give(row)
-      this.#reschedule(row, this.now() - lease.lateBy)
+      this.#reschedule(row, this.now() - (row.again ? Math.max(lease.lateBy, 0) : lease.lateBy))
       this.announce()
     }
   }
@@ -279,7 +289,12 @@ export const workStore = (store: MemoryStore): WorkStore["Service"] => ({
   claim: (rooms, leaseMs) => Effect.sync(() => store.claim(rooms, leaseMs)),
   claimOne: (orgId, uid, leaseMs) => Effect.sync(() => store.claimOne(orgId, uid, leaseMs)),
   heartbeat: (leases, leaseMs) => Effect.sync(() => store.heartbeat(leases, leaseMs)),
-  record: (results) => Effect.sync(() => store.record(results)),
+  record: (results) =>
+    Effect.suspend(() =>
+      store.refuses(results)
+        ? Effect.fail(new ResultsRefused({ message: "There is text that no store holds" }))
+        : Effect.succeed(store.record(results))
+    ),
   release: (leases) => Effect.sync(() => store.release(leases)),
   cascade: (orgId, uid) => Effect.sync(() => store.cascade(orgId, uid)),
   nextDueIn: (kinds) => Effect.sync(() => store.nextDueIn(kinds)),

@@ -198,6 +198,36 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     })
   )
 
+  it.effect(
+    "what a newer version reported in a form of its own is reported anew, as far as it is understood",
+    () =>
+      Effect.gen(function* () {
+        const { take, uid } = yield* makeOne
+        const { engine: sql } = yield* Db
+        const condition = {
+          type: "Ready" as const,
+          status: "true" as const,
+          reason: "Converged",
+          message: "Ready",
+          lastTransitionAt: new Date(0).toISOString(),
+          observedGeneration: 1
+        }
+        const difference = { field: "/size", message: "is 1" }
+        for (const settled of [true, false]) {
+          yield* sql`update resource set settled = ${settled}, phase = 'ready', observed_generation = generation,
+          conditions = ${sql.json([{ type: "Replicated" }, condition])}::jsonb,
+          differences = ${sql.json([{ path: "/size" }, difference])}::jsonb where uid = ${uid}`
+          const claimed = yield* take
+          assert.strictEqual(claimed.settled, settled)
+          assert.deepStrictEqual(yield* claimed.reported, {
+            conditions: [condition],
+            differences: [difference]
+          })
+          yield* sql`update work set lease_until = null, lease_token = null where uid = ${uid}`
+        }
+      })
+  )
+
   it.effect("a repeat of the newest event is counted, and what comes between begins a new entry", () =>
     Effect.gen(function* () {
       const { work, orgId, uid, take } = yield* makeOne

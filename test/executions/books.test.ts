@@ -52,6 +52,24 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("runs of execu
       })
   )
 
+  it.effect("end whatever a registry or a container engine said about them", () =>
+    Effect.gen(function* () {
+      const runs = yield* Runs
+      const ref = yield* begin()
+      const finishedAt = new Date(0)
+      const error = "the registry said \0 and \ud800"
+      const ending = {
+        status: "failed",
+        errorCode: "image_pull_failed",
+        exitCode: null,
+        startedAt: null
+      } as const
+      assert.isTrue(yield* runs.end(ref, { ...ending, error, finishedAt }))
+      const run = Option.getOrThrow(yield* runs.find(ref))
+      assert.strictEqual(run.error, "the registry said  and \ufffd")
+    })
+  )
+
   it.effect("tell how long nobody followed by the store's clock, whatever that of the process says", () =>
     Effect.gen(function* () {
       const runs = yield* Runs

@@ -77,10 +77,10 @@ export class Connection {
     )
   }
 
-  /** A call to the far end: it arrives, however late. */
-  farCall<A>(act: () => A): Effect.Effect<A> {
+  /** A call to the far end: it arrives, however late, but never later than that. */
+  farCall<A>(act: () => A, longestMs = Number.POSITIVE_INFINITY): Effect.Effect<A> {
     return Effect.callback<A>((resume) => {
-      this.#timeline.after(this.#latency(), () => {
+      this.#timeline.after(Math.min(this.#latency(), longestMs), () => {
         const value = act()
         this.#timeline.after(this.#latency(), () =>
           this.#machine.deliver(() => resume(Effect.succeed(value)))

@@ -64,6 +64,12 @@ export const Box = defineKind({
   deadlineSeconds: 20
 })
 
+/**
+ * What the engine's gate leaves of a lease of six seconds when it lets a write pass. One that is under way for longer can
+ * outlast the lease, and be overtaken by a removal, whatever the engine does.
+ */
+const longestWriteMs = 1_000
+
 interface ThingOutThere {
   size: number
   readyAt: number
@@ -150,10 +156,12 @@ export class FarEnd {
           yield* Effect.sleep(random.between(500, 12_000))
         }
         const request = (this.#options.heedless ? identity : outside("thing", effect))(
-          connection.farCall(() =>
-            this.#admit(resource, effect)
-              ? { _tag: "Done" as const, value: act() }
-              : { _tag: "Fenced" as const }
+          connection.farCall(
+            () =>
+              this.#admit(resource, effect)
+                ? { _tag: "Done" as const, value: act() }
+                : { _tag: "Fenced" as const },
+            effect === "write" ? longestWriteMs : undefined
           )
         )
         const answer = yield* random.chance(0.1) ? Effect.uninterruptible(request) : request

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Claimed } from "#src/engine/WorkStore.ts"
+import type { Claimed, StatusChange } from "#src/engine/WorkStore.ts"
 import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 
 export const resultTests = (it: It): void => {
@@ -57,6 +57,56 @@ export const resultTests = (it: It): void => {
       yield* work.record([result(claimed, { change: undefined })])
       assert.deepStrictEqual((yield* take(uid)).facts, { made: true, label: "second", size: { is: 2 } })
     })
+  )
+
+  it.effect("text that the store cannot hold is refused as such, and nothing of its batch is written", () =>
+    Effect.gen(function* () {
+      const { work, make, take, stored } = yield* setting
+      const good = yield* take(yield* make())
+      const bad = yield* take(yield* make())
+      for (const text of ["before\0after", "half of a pair: \ud800"]) {
+        const condition = {
+          type: "Ready",
+          status: "false",
+          reason: "ReconcileFailed",
+          message: text,
+          lastTransitionAt: new Date(0).toISOString(),
+          observedGeneration: 1
+        } as const
+        const changes: ReadonlyArray<Partial<StatusChange>> = [
+          { status: { text } },
+          { status: { [text]: 1 } },
+          { conditions: [condition] },
+          { differences: [{ field: "/size", message: text }] },
+          { events: [{ type: "Warning", reason: "ReconcileFailed", message: text }] }
+        ]
+        for (const change of changes) {
+          const odd = result(bad, { change: { ...ready(bad), ...change } })
+          const refused = yield* Effect.flip(work.record([result(good), odd]))
+          assert.strictEqual(refused._tag, "ResultsRefused")
+        }
+        const { work: queued, resource } = yield* stored(good.uid)
+        assert.isTrue(queued?.leased)
+        assert.strictEqual(resource?.phase, "pending")
+      }
+      assert.lengthOf(yield* work.record([result(good), result(bad)]), 2)
+    })
+  )
+
+  it.effect(
+    "a lease that is given back for later is due then, and at once when it was changed meanwhile",
+    () =>
+      Effect.gen(function* () {
+        const { work, store, orgId, make, take, claim } = yield* setting
+        const uid = yield* make()
+        yield* work.release([{ ...(yield* take(uid)), lateBy: -5 * slack }])
+        assert.lengthOf(yield* claim(), 0)
+        yield* store.advance(5 * slack + 1)
+        const again = only(yield* claim())
+        yield* store.update(orgId, uid, { size: 2 })
+        yield* work.release([{ ...again, lateBy: -5 * slack }])
+        assert.lengthOf(yield* claim(), 1)
+      })
   )
 
   it.effect("a quiet result ends the turn and touches nothing else", () =>

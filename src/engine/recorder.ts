@@ -1,0 +1,126 @@
+/**
+ * Stores what reconciles came to, in batches.
+ *
+ * A store that does not answer is asked again with the same batch. A batch that it refuses is halved until the result
+ * that it cannot hold stands alone: the others are stored, and that one becomes a failed try that people can read of.
+ * Otherwise one result would keep all later ones of this process from being stored, while heartbeats keep their leases.
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Queue from "effect/Queue"
+import type { StoreUnavailable } from "#src/store/errors.ts"
+import { judgeFailure } from "./judge-failure.ts"
+import type { Running } from "./leases.ts"
+import * as metrics from "./metrics.ts"
+import type { EngineOptions } from "./options.ts"
+import { type Registration, Retryable } from "./Reconciler.ts"
+import { report } from "./report.ts"
+import { type Lease, type Recorded, ResultsRefused, type WorkStore } from "./WorkStore.ts"
+
+/** A record statement takes at most this many results. */
+const batchSize = 500
+/** The next look is by the backoff alone: to look again at once would find what the store refuses again. */
+const never = Number.POSITIVE_INFINITY
+
+export interface Recorder {
+  readonly add: (result: Recorded) => void
+  /** So much is waiting to be stored that nothing more should be begun. */
+  readonly isBehind: () => boolean
+  /** Waits for results and stores some of them. False: they were stored already. */
+  readonly round: Effect.Effect<boolean, StoreUnavailable>
+}
+
+export const makeRecorder = Effect.fnUntraced(function* (
+  /** Every lease this process holds, until its result is stored. */
+  running: ReadonlyMap<string, Running>,
+  forget: (entry: Running) => void,
+  registrations: ReadonlyMap<string, Registration>,
+  store: WorkStore["Service"],
+  options: EngineOptions
+) {
+  const results: Array<Recorded> = []
+  const added = yield* Queue.sliding<void>(1)
+  const holderOf = (lease: Lease): Running | undefined => {
+    const entry = running.get(lease.uid)
+    return entry?.claimed.token === lease.token ? entry : undefined
+  }
+
+  /** The oldest `count` results need no storing any more. */
+  const settle = (count: number, kept: ReadonlyArray<Lease>): void => {
+    const tokens = new Set(kept.map((lease) => lease.token))
+    for (const { lease } of results.splice(0, count)) {
+      if (!tokens.has(lease.token)) metrics.fenced()
+      const entry = holderOf(lease)
+      if (entry !== undefined) forget(entry)
+    }
+    metrics.recorded(count)
+  }
+
+  const storeOldest = (count: number): Effect.Effect<void, StoreUnavailable> =>
+    Effect.suspend(() =>
+      orRefused(store.record(results.slice(0, count))).pipe(
+        Effect.map((kept) => settle(count, kept)),
+        Effect.catchTag("ResultsRefused", (refused) => {
+          if (count === 1) return failOldest(refused)
+          const half = Math.ceil(count / 2)
+          return Effect.andThen(storeOldest(half), storeOldest(count - half))
+        })
+      )
+    )
+
+  /** Stores, instead of what the oldest result says, that it could not be stored. */
+  const failOldest = Effect.fnUntraced(function* (refused: ResultsRefused) {
+    const [{ lease } = { lease: undefined }] = results
+    const entry = lease === undefined ? undefined : holderOf(lease)
+    const registration = entry === undefined ? undefined : registrations.get(entry.claimed.kind)
+    // Its lease was lost meanwhile: nothing of this run is to be stored.
+    if (entry === undefined || registration === undefined) return settle(1, [])
+    const { claimed } = entry
+    const about = { kind: claimed.kind, uid: claimed.uid }
+    yield* Effect.logError(
+      "the store refuses what a reconcile found; trying again by its backoff",
+      refused,
+      about
+    )
+    const failure = new Retryable({ message: "What was found cannot be stored; the log tells why" })
+    yield* Effect.gen(function* () {
+      const verdict = yield* judgeFailure(claimed, options, Cause.fail(failure), never)
+      const { recorded } = yield* report(registration, claimed, options, verdict, [], never)
+      return yield* store.record([recorded])
+    }).pipe(
+      orRefused,
+      Effect.catchTag("ResultsRefused", (again) =>
+        Effect.logError(
+          "the store refuses even that a reconcile failed; trying again later",
+          again,
+          about
+        ).pipe(
+          Effect.andThen(store.release([{ ...claimed, lateBy: -options.backoffMs[1] }])),
+          Effect.as([claimed])
+        )
+      ),
+      Effect.map((kept) => settle(1, kept))
+    )
+  })
+
+  const recorder: Recorder = {
+    add: (result) => {
+      results.push(result)
+      Queue.offerUnsafe(added, undefined)
+    },
+    isBehind: () => results.length >= 4 * batchSize,
+    round: Effect.gen(function* () {
+      if (results.length === 0) yield* Queue.take(added)
+      if (results.length === 0) return false
+      yield* storeOldest(Math.min(results.length, batchSize))
+      return true
+    })
+  }
+  return recorder
+})
+
+/** A fault of the program that shows only with certain results must not keep the others either. */
+const orRefused = <A, E>(self: Effect.Effect<A, E>): Effect.Effect<A, E | ResultsRefused> =>
+  Effect.catchDefect(self, (cause) =>
+    Effect.fail(new ResultsRefused({ message: "They could not be handed to the store", cause }))
+  )
