@@ -25,7 +25,14 @@ import {
   type RedisTarget
 } from "#src/infra/RedisServers.ts"
 import { Secrets } from "#src/store/Secrets.ts"
-import { certificateFaults, fileFaults, processFaults, readiness } from "./cache-faults.ts"
+import {
+  certificateFaults,
+  fileFaults,
+  limitsOf,
+  memoryNews,
+  processFaults,
+  readiness
+} from "./cache-faults.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus>
 
@@ -43,7 +50,7 @@ export const layer = register(
       if (Option.isNone(password))
         return yield* new Retryable({ message: "The cache has no stored password; rotate it to set one" })
       const settings: RedisSettings = {
-        memoryMb: cacheSizes[spec.sku].memoryMb,
+        ...cacheSizes[spec.sku],
         evictionPolicy: spec.evictionPolicy,
         appendOnly: spec.persistence === "aof",
         passwordDigest: createHash("sha256").update(Redacted.value(password.value)).digest("hex")
@@ -71,7 +78,8 @@ export const layer = register(
             : Math.round(Number(live.settings.get("maxmemory")) / 1024 / 1024),
         // A server that is down tells no version: the last one seen is the best there is.
         server: live?.version ?? status?.server ?? "",
-        certificateExpiresAt: certificate?.expiresAt.toISOString() ?? ""
+        certificateExpiresAt: certificate?.expiresAt.toISOString() ?? "",
+        ...(server.held.kills === 0 ? {} : { memoryKills: server.held.kills })
       }
     }
 
@@ -103,10 +111,12 @@ export const layer = register(
       }
       if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
       const { process } = server
-      if (process._tag !== "Running") return yield* servers.start(target)
+      if (process._tag !== "Running") return yield* servers.start(target, limitsOf(settings))
       const repairs = new Set(processFaults(server, settings).map((fault) => fault.repair))
       if (repairs.has("users")) yield* servers.setUsers(target, settings)
       if (repairs.has("settings")) yield* servers.setConfig(target, settings)
+      // Last of the two: memory that is given back makes room for a lower limit.
+      if (repairs.has("limits")) yield* servers.setLimits(target, limitsOf(settings))
       if (repairs.has("rebuild")) yield* servers.rebuildAppendOnlyFile(target)
       if (repairs.has("discard")) yield* servers.discardAppendOnlyFile(target)
     })
@@ -126,11 +136,14 @@ export const layer = register(
           ...fileFaults(server, settings),
           ...processFaults(server, settings)
         ]
+        const seen = readiness(server, settings, faults)
+        const news = memoryNews(server, settings, resource.status?.memoryKills)
         return {
           _tag: "Present" as const,
           status,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
-          ...readiness(server, settings, faults)
+          ...seen,
+          ...(news === undefined ? {} : seen.ready ? { remark: news } : news)
         }
       }),
 

@@ -271,6 +271,7 @@ export const layer = register(
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
         const refused = resource.spec.promotionRefused
+        const news = care.memoryNews(subjectOf(resource), server, resource.status?.memoryKills)
         return {
           _tag: "Present",
           status: {
@@ -280,11 +281,13 @@ export const layer = register(
             sourceDatabaseId: origin,
             doneBytes: now?.doneBytes ?? 0,
             totalBytes: now?.totalBytes ?? 0,
-            hydrated: true
+            hydrated: true,
+            ...(server.held.kills === 0 ? {} : { memoryKills: server.held.kills })
           },
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
-          ...readiness
+          ...readiness,
+          ...(news === undefined ? {} : readiness.ready ? { remark: news } : news)
         }
       }),
 

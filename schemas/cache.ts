@@ -33,7 +33,9 @@ export const CacheStatus = Schema.Struct({
   memoryMb: Schema.Int,
   /** Version of the server program, such as `redis 7.0.15`. */
   server: Schema.String,
-  certificateExpiresAt: Schema.String
+  certificateExpiresAt: Schema.String,
+  /** Processes that the kernel ended for the memory limit, as far as that was told. Absent: none. */
+  memoryKills: Schema.optionalKey(Schema.Int)
 }).annotate({ identifier: "CacheStatus" })
 export type CacheStatus = typeof CacheStatus.Type
 
@@ -52,7 +54,8 @@ export const Cache = defineKind({
   deleteRole: "owner",
   reasons: {
     ServerStarting: "The server process was started and does not answer yet",
-    ServerDown: "The server process is gone; it is started again"
+    ServerDown: "The server process is gone; it is started again",
+    OutOfMemory: "The kernel ended a process of the server because its memory limit was reached"
   },
   manifest: listSection("caches"),
   deadlineSeconds: 300

@@ -66,7 +66,9 @@ export const DatabaseBranchStatus = Schema.Struct({
   dbName: Schema.NullOr(Schema.String),
   user: Schema.NullOr(Schema.String),
   server: Schema.NullOr(Schema.String),
-  certificateExpiresAt: Schema.NullOr(Schema.String)
+  certificateExpiresAt: Schema.NullOr(Schema.String),
+  /** Processes that the kernel ended for the memory limit, as far as that was told. Absent: none. */
+  memoryKills: Schema.optionalKey(Schema.Int)
 }).annotate({ identifier: "DatabaseBranchStatus" })
 export type DatabaseBranchStatus = typeof DatabaseBranchStatus.Type
 
@@ -125,7 +127,8 @@ export const DatabaseBranch = defineKind({
     Promoting: "Its data takes the place of a database's",
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
-    Recovering: "The server replays its log after a crash"
+    Recovering: "The server replays its log after a crash",
+    OutOfMemory: "The kernel ended a process of the server because its memory limit was reached"
   },
   manifest: {
     section: "databaseBranch",

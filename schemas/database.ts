@@ -61,7 +61,12 @@ export const DatabaseStatus = Schema.Struct({
   lineage: Schema.optionalKey(Schema.String),
   replicas: Schema.optionalKey(Schema.Array(DatabaseReplica)),
   /** The last time that a standby took the primary's place. */
-  failover: Schema.optionalKey(DatabaseFailover)
+  failover: Schema.optionalKey(DatabaseFailover),
+  /**
+   * Processes that the kernel ended for the memory limit, as far as that was told: of the primary (0) and of each standby,
+   * by its number. Absent: none.
+   */
+  memoryKills: Schema.optionalKey(Schema.Record(Schema.String, Schema.Int))
 }).annotate({ identifier: "DatabaseStatus" })
 export type DatabaseStatus = typeof DatabaseStatus.Type
 
@@ -82,6 +87,7 @@ export const Database = defineKind({
     ServerStarting: "The server process was started and does not answer yet",
     ServerDown: "The server process is gone; it is started again",
     Recovering: "The server replays its log after a crash",
+    OutOfMemory: "The kernel ended a process of the server because its memory limit was reached",
     Promoting: "The data of a branch takes the place of what was there",
     ArchivingFailing: "Finished log segments cannot be archived",
     ArchivingBehind: "Finished log segments wait too long to be archived; the database works",

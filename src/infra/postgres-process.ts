@@ -11,8 +11,8 @@ import { failed, PostgresServerError } from "./postgres-error.ts"
 export type PostgresProcess =
   | { readonly _tag: "Stopped" }
   /** Alive and not open yet: starting, replaying its log, or stopping. */
-  | { readonly _tag: "Busy" }
-  | { readonly _tag: "Running"; readonly live: PostgresLive }
+  | { readonly _tag: "Busy"; readonly pid: number }
+  | { readonly _tag: "Running"; readonly pid: number; readonly live: PostgresLive }
 
 export const everyMoment = Schedule.spaced("25 millis")
 /** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
@@ -33,7 +33,8 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
     port: number | undefined,
     patience: Duration.Input = "1 minute"
   ) {
-    if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
+    const pid = yield* pidOf(uid)
+    if (pid === undefined || port === undefined) return { _tag: "Stopped" } as const
     const live = yield* askServer({ socketDir: host.socketDir, port }).pipe(
       Effect.catchIf(isStarting, () => Effect.succeedNone),
       Effect.timeoutOption(patience),
@@ -41,8 +42,8 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
       Effect.mapError(failed)
     )
     return Option.isSome(live)
-      ? ({ _tag: "Running", live: live.value } as const)
-      : ({ _tag: "Busy" } as const)
+      ? ({ _tag: "Running", pid, live: live.value } as const)
+      : ({ _tag: "Busy", pid } as const)
   })
 
   const gone = (uid: string, seconds: number) =>
