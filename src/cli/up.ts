@@ -8,6 +8,8 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CredentialsNotKept, Keeper } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
+import { endedAs } from "../infra/oom-score.ts"
+import { oomScores } from "../infra/server-limits.ts"
 import { setUpHost } from "../infra/setup.ts"
 import { controlPlane, FirstStart, telemetry } from "../main.ts"
 import { entryOf, localUrl } from "./admin.ts"
@@ -37,6 +39,8 @@ export const up = (flags: UpFlags) =>
     // Said before anything is made: a taken port would otherwise show last.
     if (config.roles.has("api")) yield* refuseTaken(config.host, config.port)
     yield* refuseTaken("127.0.0.1", config.metricsPort)
+    // The servers of tenants go first.
+    endedAs(oomScores.platform, "self")
     yield* say(`svc starts in ${config.dataDir}`)
     yield* Effect.promise(() => setUpHost((line) => void process.stderr.write(`${line}\n`)))
     const url = yield* localUrl

@@ -46,16 +46,20 @@ const byDelegation =
   "give the unit of systemd Delegate=yes, DelegateSubgroup=svc-control and KillMode=process; " +
   "by hand: systemd-run --user --scope -p Delegate=yes npm start"
 
-/** Makes the folder of this name, whose groups are limited, and answers where; nothing more is changed. */
-export const placeGroups = async (name: string, system: GroupSystem = thisSystem): Promise<Placed> => {
+/** Makes the folder of this name, whose groups can be limited. `look`: only answers whether it could. */
+export const placeGroups = async (
+  name: string,
+  system: GroupSystem = thisSystem,
+  how: "make" | "look" = "make"
+): Promise<Placed> => {
   if (process.platform !== "linux")
     return { usable: false, why: "only Linux has control groups", hint: "run it on Linux" }
   try {
     const mounts = await mountsOf(system)
     const own = await ownGroups(system)
     return mounts.some((mount) => mount.version === 1 && mount.controllers.includes("memory"))
-      ? await placeV1(name, mounts, own)
-      : await placeV2(name, mounts, own, system)
+      ? await placeV1(name, mounts, own, how)
+      : await placeV2(name, mounts, own, system, how)
   } catch (cause) {
     return unusable(cause, asRoot)
   }
@@ -110,25 +114,25 @@ const folderOf = ({ root, folder }: Mount, group: string | undefined): string | 
 const placeV1 = async (
   name: string,
   mounts: ReadonlyArray<Mount>,
-  own: ReadonlyMap<string, string>
+  own: ReadonlyMap<string, string>,
+  how: "make" | "look"
 ): Promise<Placed> => {
   const folders = new Map<Controller, string>()
   for (const controller of controllers) {
     const mount = mounts.find((one) => one.version === 1 && one.controllers.includes(controller))
     if (mount === undefined) continue
     const parents = [mount.folder, folderOf(mount, own.get(controller))].filter((one) => one !== undefined)
-    const made = await firstOf(parents, (parent) => made1(path.join(parent, name)))
+    const made = await firstOf(parents, async (parent) => {
+      const folder = path.join(parent, name)
+      if (how === "make") await fs.mkdir(folder, { recursive: true })
+      await fs.access(how === "make" ? folder : parent, fs.constants.W_OK)
+      return folder
+    })
     if (typeof made === "string") folders.set(controller, made)
     // Without the others there is still what matters most.
     else if (controller === "memory") return unusable(made, asRoot)
   }
   return { usable: true, place: { version: 1, folders } }
-}
-
-const made1 = async (folder: string): Promise<string> => {
-  await fs.mkdir(folder, { recursive: true })
-  await fs.access(folder, fs.constants.W_OK)
-  return folder
 }
 
 /** What the first of them that works comes to, or why the first did not. */
@@ -151,7 +155,8 @@ const placeV2 = async (
   name: string,
   mounts: ReadonlyArray<Mount>,
   own: ReadonlyMap<string, string>,
-  system: GroupSystem
+  system: GroupSystem,
+  how: "make" | "look"
 ): Promise<Placed> => {
   const mount = mounts.find(({ version }) => version === 2)
   if (mount === undefined)
@@ -172,10 +177,14 @@ const placeV2 = async (
       const why = `the group ${parent} has no memory controller`
       return { usable: false, why, hint: byDelegation }
     }
-    await passOn(parent, wanted, parent === mine, system)
     const folder = path.join(parent, name)
-    await fs.mkdir(folder, { recursive: true })
-    await passOn(folder, wanted, false, system)
+    if (how === "make") {
+      await passOn(parent, wanted, parent === mine, system)
+      await fs.mkdir(folder, { recursive: true })
+      await passOn(folder, wanted, false, system)
+    } else
+      for (const file of [".", "cgroup.procs", "cgroup.subtree_control"])
+        await fs.access(path.join(parent, file), fs.constants.W_OK)
     return { usable: true, place: { version: 2, folders: new Map(wanted.map((one) => [one, folder])) } }
   } catch (cause) {
     return unusable(cause, system.isRoot ? asRoot : byDelegation)
