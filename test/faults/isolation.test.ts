@@ -119,25 +119,16 @@ layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) =
           return until("the other tenant works", () => usual.answered() >= from + enough)
         }
         yield* Effect.promise(() => answeredAtLast(200))
+        const robbed = placed.usable ? [hostile.id, cacheId] : []
+        for (const id of robbed)
+          yield* Effect.promise(() =>
+            until("the kernel has ended a process of the server", async () => {
+              const counts = await Effect.runPromise(holding.kills)
+              return (counts.get(id) ?? 0) > 0
+            })
+          )
         if (placed.usable) {
           const folder = placed.place.folders.get("memory") ?? ""
-          for (const [id, base] of [
-            [hostile.id, hostile.base],
-            [cacheId, `${caches}/${cacheId}`]
-          ] as const) {
-            yield* Effect.promise(() =>
-              until(`the kernel has ended a process of ${base}`, async () => {
-                const counts = await Effect.runPromise(holding.kills)
-                return (counts.get(id) ?? 0) > 0
-              })
-            )
-            yield* Effect.promise(() =>
-              until(`it is told of ${base}`, async () => {
-                const { body } = await Effect.runPromise(call("GET", `/v1/orgs/main/resources/${id}/events`))
-                return JSON.stringify(body).includes('"OutOfMemory"')
-              })
-            )
-          }
           for (const [id, , { memoryBytes }] of servers)
             assert.isAtMost(peak(folder, id), memoryBytes, "a group never has more than its limit")
         }
@@ -148,6 +139,13 @@ layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) =
         assert.strictEqual(pidOf(servers[0]![1]), quietPid, "and its server never ended")
         assert.strictEqual((yield* holding.look(quiet.id, undefined)).kills, 0)
 
+        for (const id of robbed)
+          yield* Effect.promise(() =>
+            until("it is told", async () => {
+              const { body } = await Effect.runPromise(call("GET", `/v1/orgs/main/resources/${id}/events`))
+              return JSON.stringify(body).includes('"OutOfMemory"')
+            })
+          )
         for (const base of [hostile.base, `${caches}/${cacheId}`]) {
           yield* Effect.promise(() =>
             until(`${base} has healed`, async () => {

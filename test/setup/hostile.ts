@@ -68,12 +68,13 @@ export interface Hostile {
 }
 
 /** Does it again and again, whatever comes of it. */
-const again = (clients: number, body: (client: number) => Promise<void>): Hostile => {
+const again = (clients: number, body: (stopped: AbortSignal) => Promise<void>): Hostile => {
   let [going, cutOff] = [true, 0]
-  const all = Array.from({ length: clients }, async (_, client) => {
+  const stopping = new AbortController()
+  const all = Array.from({ length: clients }, async () => {
     while (going) {
       try {
-        await body(client)
+        await body(stopping.signal)
       } catch {
         cutOff++
         await new Promise((resolve) => setTimeout(resolve, 100))
@@ -84,6 +85,7 @@ const again = (clients: number, body: (client: number) => Promise<void>): Hostil
     cutOff: () => cutOff,
     stop: async () => {
       going = false
+      stopping.abort()
       await Promise.all(all)
     }
   }
@@ -116,7 +118,11 @@ export const connectionFlood = (reach: Reach, connections = 400): Hostile =>
   })
 
 /** Says these commands on one connection and gives it to the body. */
-const toCache = async (reach: Reach, body: (socket: tls.TLSSocket) => Promise<void>): Promise<void> => {
+const toCache = async (
+  reach: Reach,
+  stopped: AbortSignal,
+  body: (socket: tls.TLSSocket) => Promise<void>
+): Promise<void> => {
   const { hostname, port, username, password } = new URL(reach.url)
   const socket = tls.connect({ host: hostname, port: Number(port), ca: reach.ca })
   const closed = new Promise<never>((_, reject) => {
@@ -124,11 +130,14 @@ const toCache = async (reach: Reach, body: (socket: tls.TLSSocket) => Promise<vo
     socket.once("close", () => reject(new Error("closed by the server")))
   })
   closed.catch(() => undefined)
+  const end = () => socket.destroy(new Error("stopped"))
+  stopped.addEventListener("abort", end)
   try {
     await Promise.race([new Promise<void>((resolve) => socket.once("secureConnect", resolve)), closed])
     socket.write(command("AUTH", decodeURIComponent(username), decodeURIComponent(password)))
     await Promise.race([body(socket), closed])
   } finally {
+    stopped.removeEventListener("abort", end)
     socket.destroy()
   }
 }
@@ -137,8 +146,8 @@ const command = (...words: ReadonlyArray<string>) =>
 
 /** A value of 40 MB, asked for again and again on a connection that never reads. */
 export const neverReading = (reach: Reach, clients = 2): Hostile =>
-  again(clients, () =>
-    toCache(reach, async (socket) => {
+  again(clients, (stopped) =>
+    toCache(reach, stopped, async (socket) => {
       socket.pause()
       socket.write(command("SETRANGE", "big", String(40_000_000), "x"))
       socket.write(command("GET", "big").repeat(60))
@@ -150,8 +159,8 @@ export const neverReading = (reach: Reach, clients = 2): Hostile =>
 
 /** A script that keeps all it makes. Its memory is none that the server counts. */
 export const greedyScript = (reach: Reach): Hostile =>
-  again(1, () =>
-    toCache(reach, async (socket) => {
+  again(1, (stopped) =>
+    toCache(reach, stopped, async (socket) => {
       const script =
         "local all = {} for i = 1, 4000 do all[i] = string.rep('x', 1000000) .. i end return #all"
       socket.write(command("EVAL", script, "0"))
