@@ -50,14 +50,15 @@ export interface RunResult {
 }
 
 /**
- * A program is told of as begun a moment before it has its command line, by which it is known: on a busy machine
- * somebody who asks in between would be told that it does not run.
+ * A program is told of as begun a moment before it has its command line, by which it is known, and so is each that a
+ * process becomes on its way to the server (`launch.ts`): on a busy machine somebody who asks in between would be told
+ * that it does not run.
  */
-const untilNamed = async (pid: number): Promise<number> => {
+const untilNamed = async (pid: number, command: string): Promise<number> => {
   if (process.platform !== "linux") return pid
-  for (let tries = 0; tries < 1_000; tries++) {
+  for (let tries = 0; tries < 2_000; tries++) {
     const line = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => undefined)
-    if (line === undefined || line !== "") break
+    if (line === undefined || line.startsWith(`${command}\0`)) break
     // It may have ended just as well: then nobody has read its exit yet.
     const state = /\) (\S)/.exec(await fs.readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))?.[1]
     if (state === undefined || state === "Z" || state === "X") break
@@ -165,7 +166,7 @@ export class Host extends Context.Service<
                 child.unref()
                 resolve(child.pid!)
               })
-            }).then(untilNamed)
+            }).then((pid) => untilNamed(pid, options.command))
           } finally {
             await log.close()
           }
