@@ -1,4 +1,4 @@
-/** What `svc doctor` says about limits of managed servers: those that it could set if it were the control plane. */
+/** What `svc doctor` and `svc up` say about limits of managed servers: whether a control plane begun as they were could set them. */
 import * as Effect from "effect/Effect"
 import { AppConfig } from "../config.ts"
 import { placeGroups } from "../infra/control-group-place.ts"

@@ -15,6 +15,7 @@ import { controlPlane, FirstStart, telemetry } from "../main.ts"
 import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
 import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
+import { limitsOfServers } from "./doctor-limits.ts"
 import { type CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
@@ -43,6 +44,11 @@ export const up = (flags: UpFlags) =>
     endedAs(oomScores.platform, "self")
     yield* say(`svc starts in ${config.dataDir}`)
     yield* Effect.promise(() => setUpHost((line) => void process.stderr.write(`${line}\n`)))
+    const limits = yield* limitsOfServers
+    if (limits.found === undefined)
+      yield* say(
+        `Managed servers run without limits, and each may take all memory of this machine: ${limits.why}; ${limits.hint}`
+      )
     const url = yield* localUrl
     const keep = Layer.succeed(Keeper, (made) =>
       Effect.mapError(useEntry(entryOf(url, made)), ({ message }) => new CredentialsNotKept({ message }))

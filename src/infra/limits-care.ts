@@ -1,4 +1,4 @@
-/** Says at the start whether servers are held to limits, and removes the control groups of servers that are gone. */
+/** Removes the control groups of servers that are gone. That there can be none is said by `svc up` and `svc doctor`. */
 import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
@@ -13,15 +13,11 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { dataDir, holding } = yield* Host
     const placed = yield* holding.placed
-    yield* placed.usable
-      ? Effect.logInfo("managed servers run within limits of their size", {
-          cgroups: `v${placed.place.version}`,
-          controllers: [...placed.place.folders.keys()].join(", ")
-        })
-      : Effect.logWarning(
-          "managed servers run without limits: each may take all memory of this machine (svc doctor)",
-          { because: placed.why, todo: placed.hint }
-        )
+    if (placed.usable)
+      yield* Effect.logDebug("managed servers run within limits of their size", {
+        cgroups: `v${placed.place.version}`,
+        controllers: [...placed.place.folders.keys()].join(", ")
+      })
     // A server's folder is there before its group, and goes after it.
     const isThere = (name: string) =>
       ["databases", "caches"].some((kind) => fs.existsSync(path.join(dataDir, kind, name)))
