@@ -13,7 +13,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
   branches: async () => (await import("./branches.ts")).branches,
-  backups: async () => (await import("./backups.ts")).backups
+  backups: async () => (await import("./backups.ts")).backups,
+  isolation: async () => (await import("./isolation.ts")).isolation
 }
 
 // Figures are of a disk: servers that tests would have in memory are made there.

@@ -12,13 +12,22 @@ import {
   type LiveSetting,
   referenceUser
 } from "#src/infra/redis-settings.ts"
+import { cacheLimits, limitFaults, outOfMemory, type ServerLimits } from "#src/infra/server-limits.ts"
 
 export interface Fault {
   readonly field: string
   readonly message: string
   /** Whether users cannot rely on the cache until it is repaired. */
   readonly blocking: boolean
-  readonly repair: "certificate" | "files" | "process" | "users" | "settings" | "rebuild" | "discard"
+  readonly repair:
+    | "certificate"
+    | "files"
+    | "process"
+    | "users"
+    | "settings"
+    | "limits"
+    | "rebuild"
+    | "discard"
 }
 
 /** A certificate is replaced this long before it ends: many daily looks before anybody is in trouble. */
@@ -39,6 +48,8 @@ export const certificateFaults = (
   if (left < renewBefore) return fault(`it ends ${certificate.expiresAt.toISOString()} and is due`, left <= 0)
   return []
 }
+
+export const limitsOf = (settings: RedisSettings): ServerLimits => cacheLimits(settings, settings.appendOnly)
 
 /** The files decide what comes back after a crash or a restart of the machine. */
 export const fileFaults = (server: RedisServer, settings: RedisSettings): ReadonlyArray<Fault> => {
@@ -89,6 +100,9 @@ export const processFaults = (
   unansweredMs: number
 ): ReadonlyArray<Fault> => {
   const { process } = server
+  const limits = limitFaults(server.held, limitsOf(settings)).map(
+    (message): Fault => ({ field: "/limits", message, blocking: false, repair: "limits" })
+  )
   if (process._tag === "Stopped")
     return [{ field: "/process", message: "the server does not run", blocking: true, repair: "process" }]
   if (process._tag === "Uncontrolled")
@@ -96,8 +110,9 @@ export const processFaults = (
       ? []
       : [{ field: "/process", message: process.message, blocking: true, repair: "process" }]
   // A server that still reads its data is right or not, but not to be changed before it is done.
-  if (process.live.loading) return []
+  if (process.live.loading) return limits
   return [
+    ...limits,
     ...settingFaults(server, settings, process.live),
     ...userFaults(settings, process.live),
     ...appendOnlyFaults(server, settings, process.live)
@@ -114,6 +129,12 @@ const fieldOf: Readonly<Record<LiveSetting, string>> = {
   "tls-cert-file": "/certificate",
   "tls-key-file": "/certificate",
   maxmemory: "/sku",
+  "maxmemory-clients": "/sku",
+  "client-output-buffer-limit": "/sku",
+  "proto-max-bulk-len": "/sku",
+  maxclients: "/sku",
+  "oom-score-adj": "/limits",
+  "oom-score-adj-values": "/limits",
   "maxmemory-policy": "/evictionPolicy",
   appendonly: "/persistence",
   appendfsync: "/persistence",
@@ -127,7 +148,8 @@ const settingFaults = (
 ): ReadonlyArray<Fault> => {
   const expected = server.expected(settings)?.live ?? new Map<LiveSetting, string>()
   return [...expected].flatMap(([name, value]): ReadonlyArray<Fault> => {
-    const seen = live.settings.get(name)
+    // Valkey calls a slave a replica.
+    const seen = live.settings.get(name)?.replace("replica", "slave")
     if (seen === value) return []
     const field = fieldOf[name]
     const message = `${name} is "${seen ?? ""}" and should be "${value}"`
@@ -250,3 +272,16 @@ export const readiness = (
         message: blocking.map(({ field, message }) => `${field}: ${message}`).join("; ")
       }
 }
+
+/** What is told when the kernel has ended the server, or a part of it, more often than was told; undefined: it has not. */
+export const memoryNews = (server: RedisServer, settings: RedisSettings, told = 0) =>
+  server.held.kills <= told
+    ? undefined
+    : {
+        reason: "OutOfMemory",
+        message: outOfMemory(
+          "The kernel ended the cache server, or the child that writes its append-only file",
+          limitsOf(settings),
+          "It is started again by itself. Use fewer or smaller buffers and scripts, or a larger size (sku)"
+        )
+      }

@@ -25,7 +25,15 @@ import {
   type RedisTarget
 } from "#src/infra/RedisServers.ts"
 import { Secrets } from "#src/store/Secrets.ts"
-import { certificateFaults, fileFaults, processFaults, readiness, remedyOf } from "./cache-faults.ts"
+import {
+  certificateFaults,
+  fileFaults,
+  limitsOf,
+  memoryNews,
+  processFaults,
+  readiness,
+  remedyOf
+} from "./cache-faults.ts"
 import { factsOf, isLost, lookForDataMs, lostData, startedEmpty } from "./cache-loss.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus, CacheFacts>
@@ -44,7 +52,7 @@ export const layer = register(
       if (Option.isNone(password))
         return yield* new Retryable({ message: "The cache has no stored password; rotate it to set one" })
       const settings: RedisSettings = {
-        memoryMb: cacheSizes[spec.sku].memoryMb,
+        ...cacheSizes[spec.sku],
         evictionPolicy: spec.evictionPolicy,
         appendOnly: spec.persistence === "aof",
         passwordDigest: createHash("sha256").update(Redacted.value(password.value)).digest("hex")
@@ -76,7 +84,8 @@ export const layer = register(
         certificateExpiresAt: certificate?.expiresAt.toISOString() ?? "",
         ...(isUnanswering(server)
           ? { unansweredSince: status?.unansweredSince ?? new Date(now).toISOString() }
-          : {})
+          : {}),
+        ...(server.held.kills === 0 ? {} : { memoryKills: server.held.kills })
       }
     }
 
@@ -118,12 +127,14 @@ export const layer = register(
       }
       if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)
       const { process } = server
-      if (process._tag === "Stopped") return yield* servers.start(target)
+      if (process._tag === "Stopped") return yield* servers.start(target, limitsOf(settings))
       // It is right on disk, and waited for.
       if (process._tag === "Uncontrolled") return
       const repairs = new Set(processFaults(server, settings, unansweredMs).map((fault) => fault.repair))
       if (repairs.has("users")) yield* servers.setUsers(target, settings)
       if (repairs.has("settings")) yield* servers.setConfig(target, settings)
+      // Last of the two: memory that is given back makes room for a lower limit.
+      if (repairs.has("limits")) yield* servers.setLimits(target, limitsOf(settings))
       if (repairs.has("rebuild")) yield* servers.rebuildAppendOnlyFile(target)
       if (repairs.has("discard")) yield* servers.discardAppendOnlyFile(target)
     })
@@ -153,11 +164,13 @@ export const layer = register(
           ...processFaults(server, settings, unansweredFor(status, now))
         ]
         const ready = readiness(server, settings, faults)
+        const news = memoryNews(server, settings, resource.status?.memoryKills)
         return {
           _tag: "Present" as const,
           status,
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...ready,
+          ...(news === undefined ? {} : ready.ready ? { remark: news } : news),
           facts: factsOf(resource, server, ready.ready),
           ...startedEmpty(resource, server)
         }

@@ -293,6 +293,7 @@ export const layer = register(
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
         const refused = resource.spec.promotionRefused
+        const news = care.memoryNews(subjectOf(resource), server, resource.status?.memoryKills)
         return {
           _tag: "Present",
           status: {
@@ -302,7 +303,8 @@ export const layer = register(
             sourceDatabaseId: origin,
             doneBytes: now?.doneBytes ?? 0,
             totalBytes: now?.totalBytes ?? 0,
-            hydrated: true
+            hydrated: true,
+            ...(server.held.kills === 0 ? {} : { memoryKills: server.held.kills })
           },
           // Stored before the next step: the server is started by a later one, so nobody has written anything yet.
           facts: {
@@ -311,7 +313,8 @@ export const layer = register(
           },
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
-          ...readiness
+          ...readiness,
+          ...(news === undefined ? {} : readiness.ready ? { remark: news } : news)
         }
       }),
 

@@ -89,6 +89,8 @@ export const replicaCare = Effect.gen(function* () {
     if (folders.length > 0) upkeep.push({ field: "/failed", message: "a data folder was set aside long ago" })
     const polls = seen.flatMap(({ pollAfter }) => (pollAfter === undefined ? [] : [pollAfter]))
     return {
+      kills: Object.fromEntries(seen.map(({ number, kills = 0 }) => [number, kills])),
+      news: seen.flatMap(({ news }) => (news === undefined ? [] : [news]))[0],
       replicas: seen.flatMap(({ replica }) => (replica === undefined ? [] : [replica])),
       upkeep,
       ...(resource.spec.replicas === 0 ? {} : { pollAfter: Math.min(watchMs, ...polls) })

@@ -70,6 +70,10 @@ export interface Seen {
   readonly replica?: DatabaseReplica
   readonly due?: { readonly act: Act; readonly message: string }
   readonly pollAfter?: number
+  /** Processes of it that the kernel ended for its memory limit. */
+  readonly kills?: number
+  /** What is told of that. */
+  readonly news?: { readonly reason: string; readonly message: string }
 }
 
 /** The parts of `Seen` that depend on what is found. */
@@ -218,7 +222,22 @@ export const standbyLook = Effect.gen(function* () {
           : coarse(Option.getOrUndefined(position)?.ageSeconds ?? null, 10, before?.lagSeconds),
       problem
     }
-    const seen: Seen = { number, replica, ...rest }
+    const news =
+      found === undefined
+        ? undefined
+        : care.memoryNews(
+            standbyOf(resource, number),
+            found,
+            resource.status?.memoryKills?.[number],
+            `standby ${number}`
+          )
+    const seen: Seen = {
+      number,
+      replica,
+      kills: found?.held.kills ?? 0,
+      ...(news === undefined ? {} : { news }),
+      ...rest
+    }
     return seen
   })
 

@@ -86,14 +86,15 @@ export const layer = register(
         const server = found.value
         const lineage = reachedBy(resource, server)
         const last = server.failedOver
-        const told = resource.status?.failover
+        const lastTold = resource.status?.failover
         const status: DatabaseStatus = {
           ...care.statusOf(server, resource.status?.server),
           lineage,
           // Until they are looked at again: how far they were tells what a failover may lose.
           ...(resource.status?.replicas === undefined ? {} : { replicas: resource.status.replicas }),
           // The last one is told of when the database is ready again: until then nobody has heard of it.
-          ...(told === undefined ? {} : { failover: told })
+          ...(lastTold === undefined ? {} : { failover: lastTold }),
+          ...(resource.status?.memoryKills === undefined ? {} : { memoryKills: resource.status.memoryKills })
         }
         const known = factsOf(server, lineage)
         const foreign = known !== undefined && isForeign(resource, server, lineage)
@@ -127,22 +128,34 @@ export const layer = register(
         const readiness = care.readiness(server, faults)
         // It works; that it could not be restored as promised is told with that.
         const trouble = yield* retryable(health({ orgId: resource.orgId, lineage }))
+        const kills = { ...status.memoryKills, 0: server.held.kills }
+        const news = care.memoryNews(subjectOf(resource), server, status.memoryKills?.["0"])
+        const remark = news ?? Option.getOrUndefined(trouble)
         const seen = {
           ...present,
+          status: { ...status, ...counted(kills) },
           differences: faults.map(({ field, message }): Difference => ({ field, message })),
           ...readiness,
-          ...(Option.isSome(trouble) ? { remark: trouble.value } : {})
+          ...(remark === undefined ? {} : { remark }),
+          // Its own sentence says what is the matter and what happens next.
+          ...(news === undefined || readiness.ready ? {} : news)
         }
         if (!readiness.ready || faults.length > 0) return seen
-        const { replicas: standbys, ...upkeep } = yield* replicas.observe(resource, server)
-        const { failover: _, replicas: __, ...primary } = status
+        const {
+          replicas: standbys,
+          kills: theirs,
+          news: standbyNews,
+          ...upkeep
+        } = yield* replicas.observe(resource, server)
+        const { failover: _, replicas: __, memoryKills: ___, ...primary } = status
         const whole: DatabaseStatus = {
           ...primary,
           ...(standbys.length === 0 ? {} : { replicas: standbys }),
+          ...counted({ ...theirs, 0: server.held.kills }),
           ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
         }
-        const remark = yield* remarkOn(resource, whole, seen.remark)
-        return { ...seen, status: whole, ...upkeep, ...(remark === undefined ? {} : { remark }) }
+        const told = yield* remarkOn(resource, whole, news ?? standbyNews ?? remark)
+        return { ...seen, status: whole, ...upkeep, ...(told === undefined ? {} : { remark: told }) }
       }),
 
       converge: Effect.fnUntraced(function* (resource, seen) {
@@ -181,6 +194,11 @@ export const layer = register(
     }
   })
 )
+
+const counted = (kills: Readonly<Record<string, number>>) => {
+  const some = Object.entries(kills).filter(([, count]) => count > 0)
+  return some.length === 0 ? {} : { memoryKills: Object.fromEntries(some) }
+}
 
 const failingOver = ({ failover, startFailures }: PostgresServer) => ({
   reason: "FailingOver",

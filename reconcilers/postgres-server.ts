@@ -16,6 +16,7 @@ import { type PostgresServer, PostgresServers, type ServerShape } from "#src/inf
 import type { PostgresTarget } from "#src/infra/postgres-assigned.ts"
 import { appDatabase, appUser, configDigest } from "#src/infra/postgres-settings.ts"
 import { scramMatches } from "#src/infra/scram.ts"
+import { databaseLimits, limitFaults, outOfMemory } from "#src/infra/server-limits.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 
 /** A server as its kind wants it. */
@@ -44,6 +45,7 @@ export type Repair =
   | "start"
   | "reload"
   | "restart"
+  | "limits"
   | "role"
   | "database"
   | "close"
@@ -59,6 +61,8 @@ const order: ReadonlyArray<Repair> = [
   "start",
   "restart",
   "reload",
+  // A restart with another size sets them as well.
+  "limits",
   // The application's database is a copy of the one that has the extension.
   "extension",
   "role",
@@ -133,6 +137,9 @@ export const serverCare = Effect.gen(function* () {
     const { process } = server
     if (process._tag === "Stopped")
       faults.push({ field: "/process", message: "the server does not run", repair: "start" })
+    else
+      for (const message of limitFaults(server.held, databaseLimits(size)))
+        faults.push({ field: "/limits", message, repair: "limits" })
     if (process._tag !== "Running") return faults
 
     const { live } = process
@@ -251,8 +258,21 @@ export const serverCare = Effect.gen(function* () {
         message: `Log segment ${segment} cannot be archived: is the disk full?`
       }
     }
-    return { ready: faults.every(({ repair }) => repair === "certificate" || repair === "extension") }
+    return { ready: faults.every(({ repair }) => ["certificate", "extension", "limits"].includes(repair)) }
   }
+
+  /** What is told when the kernel has ended more processes of a server than was told; undefined: it has not. */
+  const memoryNews = (subject: ServerWanted, { held }: PostgresServer, told = 0, which = "the server") =>
+    held.kills <= told
+      ? undefined
+      : {
+          reason: "OutOfMemory",
+          message: outOfMemory(
+            `The kernel ended a process of ${which}, which cut off all of its sessions`,
+            databaseLimits(shapeOf(subject).size),
+            "It starts again by itself. Use less memory for each statement (work_mem), fewer connections, or a larger size (sku)"
+          )
+        }
 
   const mend = Effect.fnUntraced(function* (
     subject: ServerWanted,
@@ -262,6 +282,7 @@ export const serverCare = Effect.gen(function* () {
   ) {
     const target: PostgresTarget = { uid: subject.uid, fence: subject.fence }
     const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
+    const limits = databaseLimits(shapeOf(subject).size)
     switch (repair) {
       case "port":
         return yield* servers.reservePort(target)
@@ -278,13 +299,15 @@ export const serverCare = Effect.gen(function* () {
         if (server.process._tag === "Running") yield* servers.reload(target)
         return
       }
+      case "limits":
+        return yield* servers.setLimits(target, limits)
       case "start":
-        return yield* servers.start(target)
+        return yield* servers.start(target, limits)
       case "reload":
         return yield* servers.reload(target)
       case "restart":
         yield* servers.stop(target)
-        return yield* servers.start(target)
+        return yield* servers.start(target, limits)
       case "role": {
         const known = server.process._tag === "Running" && server.process.live.verifier !== null
         return yield* servers.setRole(target, known, yield* password)
@@ -327,7 +350,7 @@ export const serverCare = Effect.gen(function* () {
     yield* retryable(servers.delete(target))
   })
 
-  return { faultsOf, outerFaults, outerStep, passwordOf, readiness, remove, statusOf, step }
+  return { faultsOf, memoryNews, outerFaults, outerStep, passwordOf, readiness, remove, statusOf, step }
 })
 
 /** A standby with room for fewer connections than its primary could not start after the primary had shrunk. */

@@ -36,7 +36,9 @@ export const CacheStatus = Schema.Struct({
   server: Schema.String,
   certificateExpiresAt: Schema.String,
   /** Since when the server was seen busy with a script, or not answering; absent while it answers. */
-  unansweredSince: Schema.optionalKey(Schema.String)
+  unansweredSince: Schema.optionalKey(Schema.String),
+  /** Processes that the kernel ended for the memory limit, as far as that was told. Absent: none. */
+  memoryKills: Schema.optionalKey(Schema.Int)
 }).annotate({ identifier: "CacheStatus" })
 export type CacheStatus = typeof CacheStatus.Type
 
@@ -69,6 +71,7 @@ export const Cache = defineKind({
     NotAnswering: warning(
       "The server process is there and does not answer; it is started again when that lasts"
     ),
+    OutOfMemory: warning("The kernel ended a process of the server because its memory limit was reached"),
     DataLost: warning(
       "It was to keep its data, and its data folder is gone; it is made empty only when somebody says so"
     ),

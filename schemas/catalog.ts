@@ -18,18 +18,25 @@ const MiB = 1024 * 1024
 
 export interface CacheSize {
   readonly memoryMb: number
+  /** Processors that it may keep busy. */
+  readonly cpus: number
+  readonly maxClients: number
 }
 /** Memory is what the server may use for data (`maxmemory`), in MiB. */
 export const cacheSizes = {
-  "cache-n1": { memoryMb: 256 },
-  "cache-s1": { memoryMb: 1024 },
-  "cache-s2": { memoryMb: 4096 }
+  "cache-n1": { memoryMb: 256, cpus: 1, maxClients: 1_000 },
+  "cache-s1": { memoryMb: 1024, cpus: 1, maxClients: 2_000 },
+  "cache-s2": { memoryMb: 4096, cpus: 2, maxClients: 4_000 }
 } as const satisfies Record<string, CacheSize>
 export const CacheSku = Schema.Literals(["cache-n1", "cache-s1", "cache-s2"]).annotate({
   identifier: "CacheSku"
 })
 
 export interface DatabaseSize {
+  /** What all processes of the server may use together, in MiB. */
+  readonly memoryMb: number
+  /** Processors that it may keep busy. */
+  readonly cpus: number
   /** Bytes of `shared_buffers`. */
   readonly sharedBuffers: number
   /** Bytes of `work_mem`, for each sort or hash. */
@@ -38,9 +45,9 @@ export interface DatabaseSize {
 }
 /** `db-n1` is made to idle in a few tens of megabytes, so that many small databases fit on one machine. */
 export const databaseSizes = {
-  "db-n1": { sharedBuffers: 8 * MiB, workMem: 2 * MiB, maxConnections: 25 },
-  "db-s1": { sharedBuffers: 128 * MiB, workMem: 4 * MiB, maxConnections: 60 },
-  "db-s2": { sharedBuffers: 512 * MiB, workMem: 8 * MiB, maxConnections: 120 }
+  "db-n1": { memoryMb: 512, cpus: 1, sharedBuffers: 8 * MiB, workMem: 2 * MiB, maxConnections: 25 },
+  "db-s1": { memoryMb: 2048, cpus: 2, sharedBuffers: 128 * MiB, workMem: 4 * MiB, maxConnections: 60 },
+  "db-s2": { memoryMb: 4096, cpus: 4, sharedBuffers: 512 * MiB, workMem: 8 * MiB, maxConnections: 120 }
 } as const satisfies Record<string, DatabaseSize>
 export const DatabaseSku = Schema.Literals(["db-n1", "db-s1", "db-s2"]).annotate({
   identifier: "DatabaseSku"

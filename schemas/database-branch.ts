@@ -67,7 +67,9 @@ export const DatabaseBranchStatus = Schema.Struct({
   dbName: Schema.NullOr(Schema.String),
   user: Schema.NullOr(Schema.String),
   server: Schema.NullOr(Schema.String),
-  certificateExpiresAt: Schema.NullOr(Schema.String)
+  certificateExpiresAt: Schema.NullOr(Schema.String),
+  /** Processes that the kernel ended for the memory limit, as far as that was told. Absent: none. */
+  memoryKills: Schema.optionalKey(Schema.Int)
 }).annotate({ identifier: "DatabaseBranchStatus" })
 export type DatabaseBranchStatus = typeof DatabaseBranchStatus.Type
 
@@ -138,6 +140,7 @@ export const DatabaseBranch = defineKind({
     ServerStarting: progress("The server process was started and does not answer yet"),
     ServerDown: warning("The server process is gone; it is started again"),
     NotAnswering: warning("The server process is there and does not answer; it is looked at again soon"),
+    OutOfMemory: warning("The kernel ended a process of the server because its memory limit was reached"),
     Recovering: progress("The server replays its log after a crash")
   },
   manifest: {

@@ -62,7 +62,12 @@ export const DatabaseStatus = Schema.Struct({
   lineage: Schema.optionalKey(Schema.String),
   replicas: Schema.optionalKey(Schema.Array(DatabaseReplica)),
   /** The last time that a standby took the primary's place. */
-  failover: Schema.optionalKey(DatabaseFailover)
+  failover: Schema.optionalKey(DatabaseFailover),
+  /**
+   * Processes that the kernel ended for the memory limit, as far as that was told: of the primary (0) and of each standby,
+   * by its number. Absent: none.
+   */
+  memoryKills: Schema.optionalKey(Schema.Record(Schema.String, Schema.Int))
 }).annotate({ identifier: "DatabaseStatus" })
 export type DatabaseStatus = typeof DatabaseStatus.Type
 
@@ -92,6 +97,7 @@ export const Database = defineKind({
     ServerStarting: progress("The server process was started and does not answer yet"),
     ServerDown: warning("The server process is gone; it is started again"),
     NotAnswering: warning("The server process is there and does not answer; it is looked at again soon"),
+    OutOfMemory: warning("The kernel ended a process of the server because its memory limit was reached"),
     Recovering: progress("The server replays its log after a crash"),
     Promoting: progress("The data of a branch takes the place of what was there"),
     ArchivingFailing: warning("Finished log segments cannot be archived"),

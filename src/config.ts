@@ -31,6 +31,8 @@ export interface Settings {
   readonly managedHost: string
   /** Ports that managed servers get, both ends included. */
   readonly managedPorts: { readonly first: number; readonly last: number }
+  /** Whether managed servers run within limits: where that is possible, or not at all without them, or never. */
+  readonly serverLimits: "auto" | "required" | "off"
   /** Requests a minute for one credential. */
   readonly rateLimit: number
   /** Whether the API's queries run under row-level security. */
@@ -241,6 +243,9 @@ const settings: Config.Config<Settings> = Config.all({
             })
           )
     })
+  ),
+  serverLimits: Config.schema(Schema.Literals(["auto", "required", "off"]), "SVC_SERVER_LIMITS").pipe(
+    Config.withDefault("auto" as const)
   ),
   rateLimit: Config.Int("SVC_RATE_LIMIT").pipe(Config.withDefault(600)),
   rowSecurity: Config.Boolean("SVC_ROW_SECURITY").pipe(Config.withDefault(true)),

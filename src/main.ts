@@ -34,6 +34,7 @@ import * as executionTidy from "./executions/tidy.ts"
 import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
 import { Host } from "./infra/Host.ts"
 import { Hydrations } from "./infra/Hydrations.ts"
+import * as limitsCare from "./infra/limits-care.ts"
 import { PostgresServers } from "./infra/PostgresServers.ts"
 import { PostgresBinaries } from "./infra/postgres-binaries.ts"
 import { RedisServers } from "./infra/RedisServers.ts"
@@ -158,6 +159,7 @@ export const controlPlane = Layer.unwrap(
       ? Layer.mergeAll(
           Housekeeping.layer,
           serverLogs.layer,
+          limitsCare.layer,
           branchChores.layer,
           mailer,
           queueLoops,

@@ -74,22 +74,33 @@ const down = Command.make(
 const doctor = Command.make("doctor", { json: asJson }, (flags) =>
   Effect.gen(function* () {
     const { dependencies } = yield* Effect.promise(() => import("../infra/dependencies.ts"))
+    const { limitsOfServers } = yield* Effect.promise(() => import("./doctor-limits.ts"))
     const found = yield* Effect.promise(() => dependencies())
-    if (flags.json) yield* json({ dependencies: found })
+    const limits = yield* limitsOfServers
+    if (flags.json) yield* json({ dependencies: found, limits })
     else {
       yield* out(
         table(
           ["", "DEPENDENCY", "FOUND", "NEEDED BY"],
-          found.map((one) => [
-            one.found === undefined ? "missing" : "ok",
-            one.name,
-            one.found ?? one.hint,
-            one.neededBy
-          ])
+          [
+            ...found.map((one) => [
+              one.found === undefined ? "missing" : "ok",
+              one.name,
+              one.found ?? one.hint,
+              one.neededBy
+            ]),
+            [
+              limits.found !== undefined ? "ok" : limits.required ? "missing" : "without",
+              "limits of servers",
+              limits.found ?? `${limits.why}; ${limits.hint}`,
+              "keeping a tenant's server from taking all memory of the machine"
+            ]
+          ]
         )
       )
     }
-    if (found.some((one) => one.found === undefined)) return yield* failure("")
+    if (found.some((one) => one.found === undefined) || (limits.required && limits.found === undefined))
+      return yield* failure("")
   })
 ).pipe(Command.withDescription("Check what this machine needs (exits with 1 if something is missing)"))
 

@@ -84,6 +84,8 @@ const stopServers = (forGood: boolean) =>
       yield* stopContainers(forGood)
       yield* (yield* RedisServers).stopAll
       yield* (yield* PostgresServers).stopAll
+      // What stays behind is empty and is found again by the next start.
+      yield* Effect.ignore((yield* Host).holding.leave)
       if (forGood) yield* forget
     }).pipe(Effect.provide(adapters))
     yield* say(`Caches and databases are stopped${forGood ? "" : "; their data is kept"}`)

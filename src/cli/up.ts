@@ -8,11 +8,14 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CredentialsNotKept, Keeper } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
+import { endedAs } from "../infra/oom-score.ts"
+import { oomScores } from "../infra/server-limits.ts"
 import { setUpHost } from "../infra/setup.ts"
 import { controlPlane, FirstStart, telemetry } from "../main.ts"
 import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
 import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
+import { limitsOfServers } from "./doctor-limits.ts"
 import { type CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
@@ -37,8 +40,15 @@ export const up = (flags: UpFlags) =>
     // Said before anything is made: a taken port would otherwise show last.
     if (config.roles.has("api")) yield* refuseTaken(config.host, config.port)
     yield* refuseTaken("127.0.0.1", config.metricsPort)
+    // The servers of tenants go first.
+    endedAs(oomScores.platform, "self")
     yield* say(`svc starts in ${config.dataDir}`)
     yield* Effect.promise(() => setUpHost((line) => void process.stderr.write(`${line}\n`)))
+    const limits = yield* limitsOfServers
+    if (limits.found === undefined)
+      yield* say(
+        `Managed servers run without limits, and each may take all memory of this machine: ${limits.why}; ${limits.hint}`
+      )
     const url = yield* localUrl
     const keep = Layer.succeed(Keeper, (made) =>
       Effect.mapError(useEntry(entryOf(url, made)), ({ message }) => new CredentialsNotKept({ message }))

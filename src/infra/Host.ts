@@ -1,7 +1,8 @@
 /**
  * The machine that managed servers run on: where their files are, as whom they run, which ports they hold.
  *
- * Servers are started detached, in a session of their own, so that they outlive the control plane. A control
+ * Servers are started detached, in a session of their own, so that they outlive the control plane, and within the
+ * limits of their size. A control
  * plane that runs as root starts them as an unprivileged user (Postgres refuses root, and a cache has no
  * business being root).
  */
@@ -15,17 +16,14 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
 import { codeOf } from "./error-code.ts"
+import { HostError, hostError } from "./host-error.ts"
+import { launched } from "./launch.ts"
+import { type Holding, makeHolding } from "./server-holding.ts"
+import type { ServerLimits } from "./server-limits.ts"
 
-export class HostError extends Schema.TaggedError<HostError>()("HostError", {
-  /** What was attempted, on what, and what to do. */
-  message: Schema.String,
-  /** Error code of the system call, such as `ENOENT`. */
-  code: Schema.optionalKey(Schema.String),
-  cause: Schema.optionalKey(Schema.Defect())
-}) {}
+export { HostError, hostError }
 
 export interface RunAs {
   readonly name: string
@@ -40,6 +38,10 @@ export interface SpawnOptions {
   readonly env?: Readonly<Record<string, string>>
   /** File that gets stdout and stderr, appended. */
   readonly logFile: string
+  /** What it may take of the machine, as the server of this name. */
+  readonly limits?: { readonly name: string; readonly limits: ServerLimits }
+  /** How early the kernel ends it; below 0 only where this process may say so. */
+  readonly oomScore?: number
 }
 
 export interface RunResult {
@@ -47,25 +49,16 @@ export interface RunResult {
   readonly output: string
 }
 
-/** From whatever a call of the system threw. */
-export const hostError = (message: string) => (cause: unknown) => {
-  const code = codeOf(cause)
-  return new HostError({
-    message: `${message}: ${cause instanceof Error ? cause.message : String(cause)}`,
-    cause,
-    ...(code === undefined ? {} : { code })
-  })
-}
-
 /**
- * A program is told of as begun a moment before it has its command line, by which it is known: on a busy machine
- * somebody who asks in between would be told that it does not run.
+ * A program is told of as begun a moment before it has its command line, by which it is known, and so is each that a
+ * process becomes on its way to the server (`launch.ts`): on a busy machine somebody who asks in between would be told
+ * that it does not run.
  */
-const untilNamed = async (pid: number): Promise<number> => {
+const untilNamed = async (pid: number, command: string): Promise<number> => {
   if (process.platform !== "linux") return pid
-  for (let tries = 0; tries < 1_000; tries++) {
+  for (let tries = 0; tries < 2_000; tries++) {
     const line = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => undefined)
-    if (line === undefined || line !== "") break
+    if (line === undefined || line.startsWith(`${command}\0`)) break
     // It may have ended just as well: then nobody has read its exit yet.
     const state = /\) (\S)/.exec(await fs.readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))?.[1]
     if (state === undefined || state === "Z" || state === "X") break
@@ -91,6 +84,8 @@ export class Host extends Context.Service<
     readonly writeFile: (file: string, content: string, mode?: number) => Effect.Effect<void, HostError>
     /** Reads a file; none when it does not exist. */
     readonly readFile: (file: string) => Effect.Effect<Option.Option<string>, HostError>
+    /** Limits of servers. */
+    readonly holding: Holding
     /** Removes a file or a folder with what is in it. Nothing there is success. */
     readonly removeAll: (target: string) => Effect.Effect<void, HostError>
     /** Starts a detached process as {@link runAs} and answers its pid as soon as it runs. */
@@ -120,7 +115,9 @@ export class Host extends Context.Service<
   static readonly layer = Layer.effect(
     Host,
     Effect.gen(function* () {
-      const { dataDir, managedHost, managedPorts } = yield* AppConfig
+      const config = yield* AppConfig
+      const { dataDir, managedHost, managedPorts } = config
+      const holding = yield* makeHolding(config)
       const portCount = managedPorts.last - managedPorts.first + 1
       const runAs = process.getuid?.() === 0 ? yield* unprivilegedUser : undefined
       const own = (target: string) =>
@@ -141,6 +138,40 @@ export class Host extends Context.Service<
           for (let parent = path.dirname(dir); parent.length >= first.length; parent = path.dirname(parent))
             await own(parent)
         })
+
+      const setpriv = Option.getOrUndefined(yield* Effect.promise(() => which("setpriv")))
+      const spawn = Effect.fnUntraced(function* (options: SpawnOptions) {
+        const joins =
+          options.limits === undefined ? [] : yield* holding.make(options.limits.name, options.limits.limits)
+        const { oomScore } = options
+        const { command, args, identity } = launched(
+          { ...options, joins, ...(oomScore === undefined ? {} : { oomScore }) },
+          runAs,
+          setpriv
+        )
+        return yield* attempt(`Cannot start ${options.command}`, async () => {
+          const log = await fs.open(options.logFile, "a", 0o600)
+          try {
+            await own(options.logFile)
+            return await new Promise<number>((resolve, reject) => {
+              const child = spawnProcess(command, [...args], {
+                cwd: options.cwd,
+                detached: true,
+                stdio: ["ignore", log.fd, log.fd],
+                env: { PATH: process.env["PATH"] ?? "", LANG: "C.UTF-8", ...options.env },
+                ...identity
+              })
+              child.once("error", reject)
+              child.once("spawn", () => {
+                child.unref()
+                resolve(child.pid!)
+              })
+            }).then((pid) => untilNamed(pid, options.command))
+          } finally {
+            await log.close()
+          }
+        })
+      })
 
       yield* directory(dataDir)
       const inside = path.join(dataDir, "run")
@@ -191,31 +222,8 @@ export class Host extends Context.Service<
           attempt(`Cannot remove ${target}`, () =>
             fs.rm(target, { recursive: true, force: true, maxRetries: 3 })
           ),
-        spawn: (options) =>
-          Effect.uninterruptible(
-            attempt(`Cannot start ${options.command}`, async () => {
-              const log = await fs.open(options.logFile, "a", 0o600)
-              try {
-                await own(options.logFile)
-                return await new Promise<number>((resolve, reject) => {
-                  const child = spawnProcess(options.command, [...options.args], {
-                    cwd: options.cwd,
-                    detached: true,
-                    stdio: ["ignore", log.fd, log.fd],
-                    env: { PATH: process.env["PATH"] ?? "", LANG: "C.UTF-8", ...options.env },
-                    ...identity
-                  })
-                  child.once("error", reject)
-                  child.once("spawn", () => {
-                    child.unref()
-                    resolve(child.pid!)
-                  })
-                }).then(untilNamed)
-              } finally {
-                await log.close()
-              }
-            })
-          ),
+        holding,
+        spawn: (options) => Effect.uninterruptible(spawn(options)),
         run: (command, args, options) =>
           Effect.callback<RunResult, HostError>((resume) => {
             const child = spawnProcess(command, [...args], {

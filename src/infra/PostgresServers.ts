@@ -33,6 +33,7 @@ import { type PostgresSettings, renderAccess, renderConfig, renderIdentities } f
 import { makeStart } from "./postgres-start.ts"
 import { makeStatements } from "./postgres-statements.ts"
 import { systemIdentifierIn } from "./postgres-system-identifier.ts"
+import type { HeldServer, ServerLimits } from "./server-limits.ts"
 
 export interface PostgresServer {
   readonly port: number | undefined
@@ -51,6 +52,8 @@ export interface PostgresServer {
   /** The server whose data folder was to come here and is nowhere. */
   readonly neverCame: string | undefined
   readonly process: PostgresProcess
+  /** How the machine holds it to its limits. */
+  readonly held: HeldServer
   readonly startFailures: { readonly count: number; readonly message: string } | undefined
   readonly failover: FailoverPlan | undefined
   readonly failedOver: Failover | undefined
@@ -146,7 +149,12 @@ export class PostgresServers extends Context.Service<
       target: PostgresTarget,
       slots: ReadonlyArray<string>
     ) => Effect.Effect<void, PostgresServerError>
-    readonly start: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
+    readonly start: (target: PostgresTarget, limits: ServerLimits) => Effect.Effect<void, PostgresServerError>
+    /** Holds it to its limits, whether it runs or not, without stopping it. */
+    readonly setLimits: (
+      target: PostgresTarget,
+      limits: ServerLimits
+    ) => Effect.Effect<void, PostgresServerError>
     readonly reload: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     readonly stop: (target: PostgresTarget) => Effect.Effect<void, PostgresServerError>
     /** The application's role with exactly this password and no power; whoever used another is disconnected. */
@@ -261,6 +269,8 @@ export class PostgresServers extends Context.Service<
             const now = yield* assigned(uid)
             const certificate =
               now?.certificate === undefined ? "" : yield* readText(path.join(confOf(uid), now.certificate))
+            const process = yield* processOf(uid, now?.port, patience)
+            const pid = process._tag === "Stopped" ? undefined : process.pid
             const server: PostgresServer = {
               port: now?.port,
               initialised: yield* exists(path.join(dataOf(uid), "PG_VERSION")),
@@ -275,7 +285,8 @@ export class PostgresServers extends Context.Service<
               exchanging: yield* exists(path.join(dirOf(uid), incoming)),
               nothingKept: now?.nothingKept ?? [],
               neverCame: now?.neverCame,
-              process: yield* processOf(uid, now?.port, patience),
+              process,
+              held: yield* Effect.mapError(host.holding.look(uid, pid), failed),
               startFailures: now?.startFailures,
               failover: now?.failover,
               failedOver: now?.failedOver,
@@ -360,6 +371,11 @@ export class PostgresServers extends Context.Service<
             })
           ),
 
+        setLimits: (target, limits) =>
+          act("postgres.setLimits", target, () =>
+            Effect.flatMap(pidOf(target.uid), (pid) => host.holding.mend(target.uid, pid, limits))
+          ),
+
         stop: (target) =>
           Effect.flatMap(pidOf(target.uid), (pid) =>
             pid === undefined ? Effect.void : act("postgres.stop", target, () => halt(target.uid, pid))
@@ -383,6 +399,7 @@ export class PostgresServers extends Context.Service<
           act("postgres.delete", target, () =>
             Effect.gen(function* () {
               yield* host.releasePorts(target.uid)
+              yield* host.holding.release(target.uid)
               // The fence goes last: until then a stalled reconcile is refused.
               const parts = yield* Effect.promise(() => fs.readdir(dirOf(target.uid)).catch(() => []))
               for (const part of parts.filter((name) => name !== "server.json")) {

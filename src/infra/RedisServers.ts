@@ -39,13 +39,14 @@ import {
   userRules,
   usersName
 } from "./redis-settings.ts"
+import type { HeldServer, ServerLimits } from "./server-limits.ts"
 
 export { type RedisProcess, RedisServerError, type RedisTarget }
 
 /** What the reconciler chooses; the rest of {@link RedisDesired} is assigned to the server. */
 export type RedisSettings = Pick<
   RedisDesired,
-  "memoryMb" | "evictionPolicy" | "appendOnly" | "passwordDigest"
+  "memoryMb" | "cpus" | "maxClients" | "evictionPolicy" | "appendOnly" | "passwordDigest"
 >
 
 /** What is there of a server. */
@@ -59,6 +60,8 @@ export interface RedisServer {
   /** The append-only file: `partial` until it holds everything that was in memory when it was turned on. */
   readonly appendOnlyFile: "none" | "partial" | "complete"
   readonly process: RedisProcess
+  /** How the machine holds it to its limits. */
+  readonly held: HeldServer
   /** What its files and its live settings should be; absent while it has no port or no certificate. */
   readonly expected: (settings: RedisSettings) => RedisExpected | undefined
 }
@@ -85,7 +88,9 @@ export class RedisServers extends Context.Service<
     /** Writes the two files that the server starts from. */
     readonly writeConfig: (target: RedisTarget, settings: RedisSettings) => Act
     /** Starts the server and waits until it listens; it may still be reading its data then. */
-    readonly start: (target: RedisTarget) => Act
+    readonly start: (target: RedisTarget, limits: ServerLimits) => Act
+    /** Holds the server to its limits, whether it runs or not, without stopping it. */
+    readonly setLimits: (target: RedisTarget, limits: ServerLimits) => Act
     /** Changes those settings of the running server that differ, all of them or none. */
     readonly setConfig: (target: RedisTarget, settings: RedisSettings) => Act
     /**
@@ -205,13 +210,16 @@ export class RedisServers extends Context.Service<
           return Option.none()
         const assigned = Option.getOrElse(controlFile, (): Assigned => ({ fence: 0n }))
         const { certificate } = assigned
+        const process = yield* processes.find(place, liveSettingNames)
+        const pid = process._tag === "Stopped" ? undefined : process.pid
         const server: RedisServer = {
           port: assigned.port,
           certificate: certificate === undefined ? undefined : yield* readFile(uid, certificate),
           config: yield* readFile(uid, configName),
           users: yield* readFile(uid, usersName),
           appendOnlyFile: yield* appendOnlyFile(place.dir),
-          process: yield* processes.find(place, liveSettingNames),
+          process,
+          held: yield* onHost(host.holding.look(uid, pid)),
           expected: (settings) => {
             const desired = desiredOf(uid, assigned, settings)
             return desired === undefined
@@ -257,7 +265,14 @@ export class RedisServers extends Context.Service<
               writeFile(target.uid, configName, renderConfig(desired))
             )
           ),
-        start: (target) => act("start", target, () => processes.start(placeOf(target.uid))),
+        start: (target, limits) =>
+          act("start", target, () => processes.start(placeOf(target.uid), { name: target.uid, limits })),
+        setLimits: (target, limits) =>
+          act("setLimits", target, () =>
+            Effect.flatMap(processes.pidOf(placeOf(target.uid)), (pid) =>
+              onHost(host.holding.mend(target.uid, pid, limits))
+            )
+          ),
         setConfig: (target, settings) =>
           configured("setConfig", target, settings, (desired) =>
             Effect.gen(function* () {
@@ -316,6 +331,7 @@ export class RedisServers extends Context.Service<
           act("delete", target, () =>
             Effect.gen(function* () {
               const { dir, endpoint } = placeOf(target.uid)
+              yield* onHost(host.holding.release(target.uid))
               yield* onHost(host.removeAll(endpoint.socket))
               yield* onHost(host.removeAll(dir))
             })

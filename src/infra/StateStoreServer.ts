@@ -14,6 +14,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import { Host, HostError } from "./Host.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
+import { oomScores } from "./server-limits.ts"
 import { postgresLog } from "./server-logs.ts"
 
 const owner = "state-store"
@@ -117,7 +118,13 @@ export class StateStoreServer extends Context.Service<
       const spawn = Effect.gen(function* () {
         const port = yield* host.reservePort(owner)
         yield* host.writeFile(path.join(data, "postgresql.conf"), settings(port))
-        return yield* host.spawn({ command: programs.postgres, args: ["-D", data], cwd: dir, logFile })
+        return yield* host.spawn({
+          command: programs.postgres,
+          args: ["-D", data],
+          cwd: dir,
+          logFile,
+          oomScore: oomScores.platform
+        })
       })
 
       return StateStoreServer.of({

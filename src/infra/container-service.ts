@@ -14,6 +14,7 @@ import * as Schedule from "effect/Schedule"
 import { ContainerError } from "./container-error.ts"
 import type { Host } from "./Host.ts"
 import { helperEnvironment } from "./helper-environment.ts"
+import { endedAs } from "./oom-score.ts"
 
 export interface EnginePlace {
   readonly socket: string
@@ -117,7 +118,11 @@ export const startOwn = Effect.fnUntraced(function* (
         )
         child.once("error", () => {})
         child.unref()
-        if (child.pid !== undefined) fs.writeFileSync(pidFile, String(child.pid), { mode: 0o600 })
+        if (child.pid !== undefined) {
+          fs.writeFileSync(pidFile, String(child.pid), { mode: 0o600 })
+          // What tenants run in containers must not be as late for the kernel as this process.
+          endedAs(0, child.pid)
+        }
       } finally {
         fs.closeSync(log)
         fs.closeSync(held)

@@ -11,10 +11,10 @@ import { failed, PostgresServerError } from "./postgres-error.ts"
 export type PostgresProcess =
   | { readonly _tag: "Stopped" }
   /** Alive and not open yet: starting, replaying its log, or stopping. */
-  | { readonly _tag: "Busy" }
+  | { readonly _tag: "Busy"; readonly pid: number }
   /** Alive, and neither opens nor refuses: it hangs, or the machine is far behind. */
-  | { readonly _tag: "Silent"; readonly message: string }
-  | { readonly _tag: "Running"; readonly live: PostgresLive }
+  | { readonly _tag: "Silent"; readonly pid: number; readonly message: string }
+  | { readonly _tag: "Running"; readonly pid: number; readonly live: PostgresLive }
 
 export const everyMoment = Schedule.spaced("25 millis")
 /** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
@@ -35,18 +35,21 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
     port: number | undefined,
     patience: Duration.Input = "1 minute"
   ) {
-    if ((yield* pidOf(uid)) === undefined || port === undefined) return { _tag: "Stopped" } as const
+    const pid = yield* pidOf(uid)
+    if (pid === undefined || port === undefined) return { _tag: "Stopped" } as const
     return yield* askServer({ socketDir: host.socketDir, port }).pipe(
       Effect.catchIf(isStarting, () => Effect.succeedNone),
       Effect.timeoutOption(patience),
       Effect.map(Option.flatten),
       Effect.map(
         Option.match({
-          onNone: (): PostgresProcess => ({ _tag: "Busy" }),
-          onSome: (live): PostgresProcess => ({ _tag: "Running", live })
+          onNone: (): PostgresProcess => ({ _tag: "Busy", pid }),
+          onSome: (live): PostgresProcess => ({ _tag: "Running", pid, live })
         })
       ),
-      Effect.catchIf(isSilent, ({ message }) => Effect.succeed<PostgresProcess>({ _tag: "Silent", message })),
+      Effect.catchIf(isSilent, ({ message }) =>
+        Effect.succeed<PostgresProcess>({ _tag: "Silent", pid, message })
+      ),
       Effect.mapError(failed)
     )
   })

@@ -18,6 +18,7 @@ import { Host, type HostError } from "./Host.ts"
 import { askServer, type PostgresControlError, type PostgresEndpoint } from "./PostgresControl.ts"
 import { PostgresBinaries } from "./postgres-binaries.ts"
 import { quoted, renderIdentities, shellWord, socketAccess } from "./postgres-settings.ts"
+import { oomScores } from "./server-limits.ts"
 
 export class RecoveryError extends Schema.TaggedError<RecoveryError>()("RecoveryError", {
   message: Schema.String,
@@ -105,7 +106,13 @@ const attempt = Effect.fnUntraced(function* (options: RecoveryOptions, before: D
 
   return yield* Effect.acquireUseRelease(
     host
-      .spawn({ command: programs.postgres, args: ["-D", scratch], cwd: scratch, logFile })
+      .spawn({
+        command: programs.postgres,
+        args: ["-D", scratch],
+        cwd: scratch,
+        logFile,
+        oomScore: oomScores.server
+      })
       .pipe(Effect.mapError(broken("The recovery could not be started"))),
     Effect.fnUntraced(function* (pid) {
       let [activeAt, size] = [yield* Clock.currentTimeMillis, -1]

@@ -84,6 +84,8 @@ export const renderConfig = (settings: PostgresSettings): string => {
     "superuser_reserved_connections = 3",
     `shared_buffers = '${size.sharedBuffers / 1024}kB'`,
     `work_mem = '${size.workMem / 1024}kB'`,
+    // Each of the three autovacuum workers may use as much.
+    `maintenance_work_mem = '${size.memoryMb / 16}MB'`,
     "huge_pages = off",
     // Asynchronous readers would be three processes for every idle database.
     "io_method = sync",

@@ -11,6 +11,7 @@ import { PostgresServerError } from "./postgres-error.ts"
 import type { ServerFolders } from "./postgres-folders.ts"
 import { everyMoment } from "./postgres-process.ts"
 import { initdbArguments } from "./postgres-settings.ts"
+import { oomScores, type ServerLimits } from "./server-limits.ts"
 import { logSince, logSize, postgresLog } from "./server-logs.ts"
 
 const startSeconds = 60
@@ -53,7 +54,7 @@ export const makeStart = ({ act, endpoint, folders, host, pidOf, programs, write
         })
       ),
 
-    start: (target: PostgresTarget) =>
+    start: (target: PostgresTarget, limits: ServerLimits) =>
       act("postgres.start", target, (now) =>
         Effect.gen(function* () {
           const { uid } = target
@@ -64,7 +65,15 @@ export const makeStart = ({ act, endpoint, folders, host, pidOf, programs, write
             command: programs.postgres,
             args: ["-D", confOf(uid)],
             cwd: dirOf(uid),
-            logFile
+            logFile,
+            limits: { name: uid, limits },
+            oomScore: oomScores.server,
+            // A backend that takes too much goes before the process that starts all others again.
+            // (PostgreSQL documentation, "Linux Memory Overcommit")
+            env: {
+              PG_OOM_ADJUST_FILE: "/proc/self/oom_score_adj",
+              PG_OOM_ADJUST_VALUE: String(oomScores.partOfServer)
+            }
           })
           const ended = Effect.map(host.isRunning(pid, uid), (alive) => !alive)
           const open = askServer(endpoint(now)).pipe(
@@ -102,4 +111,4 @@ const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.slice
 
 /** Another data folder would meet the same: an address that is taken, a setting, memory, a full disk. */
 const notOfTheData =
-  /could not bind|could not create|lock file|configuration file|shared memory|allocate memory|No space left|another postmaster|already in use/i
+  /could not bind|could not create|lock file|configuration file|shared memory|allocate memory|could not fork|No space left|another postmaster|already in use/i

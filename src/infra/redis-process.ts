@@ -3,11 +3,12 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Host } from "./Host.ts"
+import type { Host, SpawnOptions } from "./Host.ts"
 import { type LiveServer, type RedisEndpoint, readLive } from "./RedisControl.ts"
 import { failed, RedisServerError } from "./redis-errors.ts"
 import { exists } from "./redis-files.ts"
 import { configName, logName, pidName } from "./redis-settings.ts"
+import { oomScores } from "./server-limits.ts"
 
 export type RedisProcess =
   | { readonly _tag: "Stopped" }
@@ -103,10 +104,15 @@ export const makeProcesses = (host: Host["Service"]) => {
       return text.trim().split("\n").slice(-2).join(" | ").slice(-500)
     })
 
+  /** Of the server that runs; one that has lost its pid file is asked. */
+  const pidOf = (place: RedisPlace) =>
+    Effect.flatMap(recorded(place), (pid) => (pid === undefined ? answering(place) : Effect.succeed(pid)))
+
   return {
     find,
+    pidOf,
     program,
-    start: Effect.fnUntraced(function* (place: RedisPlace) {
+    start: Effect.fnUntraced(function* (place: RedisPlace, limits: SpawnOptions["limits"] & {}) {
       const command = yield* program
       const log = path.join(place.dir, logName)
       const before = yield* Effect.promise(() =>
@@ -121,7 +127,9 @@ export const makeProcesses = (host: Host["Service"]) => {
           command,
           args: [path.join(place.dir, configName)],
           cwd: place.dir,
-          logFile: log
+          logFile: log,
+          limits,
+          oomScore: oomScores.server
         }),
         failed
       )
@@ -143,7 +151,7 @@ export const makeProcesses = (host: Host["Service"]) => {
       )
     }),
     stop: Effect.fnUntraced(function* (place: RedisPlace) {
-      const pid = (yield* recorded(place)) ?? (yield* answering(place))
+      const pid = yield* pidOf(place)
       if (pid === undefined) return
       const gone = Effect.map(isRunning(place, pid), (running) => !running)
       yield* host.kill(pid, "SIGTERM")

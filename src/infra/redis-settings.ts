@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import * as path from "node:path"
+import { clientBufferBytes, oomScores } from "./server-limits.ts"
 
 /** Everything about one server that a reconciler may choose or that was assigned to it. */
 export interface RedisDesired {
@@ -16,6 +17,8 @@ export interface RedisDesired {
   /** File in {@link dir} with the certificate and its key. */
   readonly certificate: string
   readonly memoryMb: number
+  readonly cpus: number
+  readonly maxClients: number
   readonly evictionPolicy: string
   readonly appendOnly: boolean
   /** SHA-256 of the application user's password, in hex. */
@@ -93,6 +96,18 @@ const live = {
   "tls-auth-clients": () => "no",
   "tls-protocols": () => "TLSv1.2 TLSv1.3",
   maxmemory: (desired: RedisDesired) => String(desired.memoryMb * 1024 * 1024),
+  // Whoever does not read, or sends without end, is disconnected; all together hold no more than that.
+  "maxmemory-clients": ({ memoryMb }: RedisDesired) => String(clientBufferBytes(memoryMb)),
+  "client-output-buffer-limit": ({ memoryMb }: RedisDesired) => {
+    const most = clientBufferBytes(memoryMb)
+    return `normal ${most} 0 0 slave 268435456 67108864 60 pubsub ${most} 8388608 60`
+  },
+  // A larger value could be written, and never be read again.
+  "proto-max-bulk-len": ({ memoryMb }: RedisDesired) => String(clientBufferBytes(memoryMb)),
+  maxclients: (desired: RedisDesired) => String(desired.maxClients),
+  // The child that writes the append-only file anew is ended before the server.
+  "oom-score-adj": () => (process.platform === "linux" ? "absolute" : "no"),
+  "oom-score-adj-values": () => `${oomScores.server} ${oomScores.server} ${oomScores.partOfServer}`,
   "maxmemory-policy": (desired: RedisDesired) => desired.evictionPolicy,
   appendonly: (desired: RedisDesired) => (desired.appendOnly ? "yes" : "no"),
   appendfsync: () => "everysec",

@@ -1,4 +1,7 @@
-/** Noticing that processes of managed servers have ended, by the pid files that these keep. */
+/**
+ * Noticing that processes of managed servers have ended: by the pid files that servers keep, and by what the kernel counts
+ * of those that it ended, after which the server itself may go on.
+ */
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
@@ -17,9 +20,15 @@ const atOnce = 32
  * which have ended and left their pid file, so that an end is noticed that came before it. Whether a server should run
  * is not known here: an orderly stop is an end as well.
  */
-export const makeServerDeaths = (dataDir: string) => {
+export const makeServerDeaths = (
+  dataDir: string,
+  /** Processes that the kernel has ended, by server. */
+  kills: Effect.Effect<ReadonlyMap<string, number>> = Effect.succeed(new Map())
+) => {
   let alive: ReadonlySet<string> | undefined
+  let killed: ReadonlyMap<string, number> | undefined
   return Effect.gen(function* () {
+    const counts = yield* kills
     const named = new Set<string>()
     const now = new Set<string>()
     yield* Effect.forEach(
@@ -35,7 +44,10 @@ export const makeServerDeaths = (dataDir: string) => {
     )
     const ended = [...(alive ?? named)].filter((name) => !now.has(name))
     alive = now
-    return [...new Set(ended.map(resourceOf))].filter(looksLikeUid)
+    const before = killed ?? new Map<string, number>()
+    const robbed = [...counts].flatMap(([name, count]) => (count > (before.get(name) ?? 0) ? [name] : []))
+    killed = counts
+    return [...new Set([...ended, ...robbed].map(resourceOf))].filter(looksLikeUid)
   })
 }
 

@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
 import { persistent } from "#src/engine/persistent.ts"
+import { Host } from "#src/infra/Host.ts"
 import { makeServerDeaths } from "#src/infra/server-deaths.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 import { dueAgain } from "./queue-entries.ts"
@@ -23,7 +24,11 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
     const { dataDir } = yield* AppConfig
-    const deaths = makeServerDeaths(dataDir)
+    const { kills } = (yield* Host).holding
+    const deaths = makeServerDeaths(
+      dataDir,
+      Effect.orElseSucceed(kills, () => new Map())
+    )
     /** Whose end is not stored yet: while the store is away they stay here. */
     const ended = new Set<string>()
     yield* Effect.gen(function* () {

@@ -79,13 +79,18 @@ it.live("completion scripts name every command, and the doctor says what is ther
       assert.strictEqual(script.code, 0)
       for (const name of ["rotate-keys", "caches", "detailed-exitcode"]) assert.include(script.stdout, name)
     }
-    const { dependencies } = JSON.parse(doctor.stdout) as {
+    const { dependencies, limits } = JSON.parse(doctor.stdout) as {
+      limits: { required: boolean; found?: string; why?: string; hint?: string }
       dependencies: ReadonlyArray<{ name: string; found?: string; neededBy: string; hint: string }>
     }
     assert.includeMembers(
       dependencies.map(({ name }) => name),
       ["node", "postgres", "redis-server"]
     )
+    // Either servers can be limited here, or it is said why not and what to do.
+    if (limits.found === undefined) assert.isNotEmpty(`${limits.why}${limits.hint}`)
+    else assert.match(limits.found, /^cgroup v[12]: memory/)
+    assert.isFalse(limits.required)
     const missing = dependencies.filter(({ found }) => found === undefined)
     assert.strictEqual(doctor.code, missing.length === 0 ? 0 : 1)
   }).pipe(Effect.scoped)

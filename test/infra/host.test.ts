@@ -4,9 +4,11 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
 import { Host } from "#src/infra/Host.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { sweep } from "#test/setup/processes.ts"
 
 it.live("a folder whose maker was killed before handing it over is handed over by the next one", () =>
   Effect.gen(function* () {
@@ -37,5 +39,31 @@ it.live("ports are of the range that was named, each for one owner; when all are
       yield* host.releasePorts("one")
       assert.strictEqual(yield* host.reservePort("two"), first)
     }).pipe(Effect.provide(Host.layer.pipe(Layer.provide(settings))))
+  }).pipe(Effect.scoped)
+)
+
+it.live("a server that was begun is known by its own command line from then on", () =>
+  Effect.gen(function* () {
+    const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+    yield* Effect.addFinalizer(() => Effect.promise(() => sweep(dataDir)))
+    yield* Effect.gen(function* () {
+      const host = yield* Host
+      const [command] = Option.toArray(yield* host.which("tail"))
+      if (command === undefined) return yield* Effect.die("there is no tail")
+      const file = path.join(dataDir, "waits")
+      yield* host.writeFile(file, "")
+      for (let n = 0; n < 5; n++) {
+        const pid = yield* host.spawn({
+          command,
+          args: ["-f", file],
+          cwd: dataDir,
+          logFile: path.join(dataDir, "log"),
+          limits: { name: `server-${n}`, limits: { memoryBytes: 64 << 20, cpus: 1, processes: 8 } },
+          oomScore: 500
+        })
+        const named = (marker: string) => host.isRunning(pid, marker)
+        assert.deepStrictEqual([yield* named(`${command}\0-f`), yield* named("sh\0-c")], [true, false])
+      }
+    }).pipe(Effect.provide(Host.layer.pipe(Layer.provide(AppConfig.layerWith({ dataDir })))))
   }).pipe(Effect.scoped)
 )

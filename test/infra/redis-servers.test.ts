@@ -16,6 +16,7 @@ import {
   type RedisSettings,
   type RedisTarget
 } from "#src/infra/RedisServers.ts"
+import { cacheLimits } from "#src/infra/server-limits.ts"
 import {
   appClient,
   authorityOf,
@@ -35,12 +36,15 @@ import { killNaming } from "#test/setup/processes.ts"
 const password = `first-${uuid()}`
 const settingsFor = (secret: string, values: Partial<RedisSettings> = {}): RedisSettings => ({
   memoryMb: 64,
+  cpus: 1,
+  maxClients: 100,
   evictionPolicy: "allkeys-lru",
   appendOnly: true,
   passwordDigest: createHash("sha256").update(secret).digest("hex"),
   ...values
 })
 const settings = settingsFor(password)
+const limits = cacheLimits(settings, settings.appendOnly)
 
 type Services = RedisServers | CertificateAuthority | Host
 
@@ -62,7 +66,7 @@ const provision = Effect.fn(function* (target: RedisTarget, desired: RedisSettin
   yield* servers.reservePort(target)
   yield* servers.writeCertificate(target, yield* authority.issue({ hosts: ["127.0.0.1"] }))
   yield* servers.writeConfig(target, desired)
-  yield* servers.start(target)
+  yield* servers.start(target, limits)
   return yield* found(target.uid)
 })
 
@@ -207,7 +211,7 @@ test("what was written survives the death of the process", (world) =>
     for (let i = 0; i < 100; i++) yield* command(application, `SET key:${i} ${i}`)
     yield* killed(world, target)
     assert.strictEqual((yield* found(target.uid)).process._tag, "Stopped")
-    yield* servers.start(target)
+    yield* servers.start(target, limits)
     assert.notStrictEqual(pidOf(yield* found(target.uid)), pidOf(before))
     const again = yield* client(target)
     assert.strictEqual(yield* command(again, "DBSIZE"), 100)
@@ -226,7 +230,7 @@ test("turning the append-only file on keeps what was in memory", (world) =>
     while ((yield* found(target.uid)).appendOnlyFile !== "complete") yield* Effect.sleep(10)
     assert.strictEqual(yield* command(application, "GET early"), "yes", "the connection lives")
     yield* killed(world, target)
-    yield* servers.start(target)
+    yield* servers.start(target, limits)
     assert.strictEqual(yield* command(yield* client(target), "GET early"), "yes")
   }))
 
@@ -292,11 +296,11 @@ test("a port that another program holds is named in the error", (world) =>
     const { port = 0 } = yield* provision(target)
     yield* servers.stop(target)
     const blocker = yield* listening(port)
-    const error: RedisServerError = yield* Effect.flip(servers.start(target))
+    const error: RedisServerError = yield* Effect.flip(servers.start(target, limits))
     assert.strictEqual(error.reason, "StartFailed")
     assert.include(error.message, "Address already in use")
     yield* Effect.promise(() => new Promise((resolve) => blocker.close(resolve)))
-    yield* servers.start(target)
+    yield* servers.start(target, limits)
     assert.deepStrictEqual(
       reservations(world).map((reservation) => reservation.port),
       [String(port)]
@@ -356,7 +360,7 @@ test("a script that has written is ended with its server, which keeps what was a
     yield* servers.shutDown(target)
     yield* Fiber.join(running)
     assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
-    yield* servers.start(target)
+    yield* servers.start(target, limits)
     assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
   }))
 
@@ -371,7 +375,7 @@ test("every server can be stopped at once, and its data stays", (world) =>
     yield* servers.stopAll
     assert.deepStrictEqual(processesNaming(world.dataDir), [])
     for (const target of targets) {
-      yield* servers.start(target)
+      yield* servers.start(target, limits)
       assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
     }
   }))

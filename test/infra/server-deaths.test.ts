@@ -63,6 +63,26 @@ it.live("an end is told once, whether it came between two looks or before the fi
   }).pipe(Effect.scoped)
 )
 
+it.live("a process that the kernel ended is told once, though its server goes on", () =>
+  Effect.gen(function* () {
+    const { dataDir, server } = yield* world
+    const uid = server(process.pid)
+    const counts = new Map<string, number>()
+    const look = makeServerDeaths(
+      dataDir,
+      Effect.sync(() => new Map(counts))
+    )
+    assert.deepStrictEqual(yield* look, [])
+    counts.set(`${uid}-1`, 1)
+    assert.deepStrictEqual(yield* look, [uid], "of a standby its database is looked at")
+    assert.deepStrictEqual(yield* look, [])
+    counts.set(`${uid}-1`, 3)
+    assert.deepStrictEqual(yield* look, [uid])
+    counts.set(`${uid}-1`, 0)
+    assert.deepStrictEqual(yield* look, [], "the machine was started anew")
+  }).pipe(Effect.scoped)
+)
+
 it.live.skipIf(process.platform !== "linux")("a server whose exit nobody reads has ended all the same", () =>
   Effect.gen(function* () {
     const { dataDir, server } = yield* world

@@ -24,6 +24,7 @@ import {
   socketOf
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { limitDrifts } from "#test/setup/groups.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { killNaming } from "#test/setup/processes.ts"
@@ -122,6 +123,15 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
         )
     },
     { name: "other memory", field: "/sku", disturb: setting("maxmemory", "1mb") },
+    {
+      name: "buffers without bound",
+      field: "/sku",
+      disturb: setting("client-output-buffer-limit", "normal 0 0 0")
+    },
+    { name: "clients without bound", field: "/sku", disturb: setting("maxmemory-clients", "0") },
+    ...limitDrifts<CacheWorld>((world, uid) =>
+      Number.parseInt(fs.readFileSync(path.join(folderOf(world, { uid }), "redis.pid"), "utf8"), 10)
+    ),
     {
       name: "another policy",
       field: "/evictionPolicy",

@@ -21,6 +21,7 @@ import {
   setPassword
 } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { limitDrifts } from "#test/setup/groups.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { freeze } from "#test/setup/replicas.ts"
 import { look, reachGoal } from "./settle.ts"
@@ -70,6 +71,12 @@ reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
   ],
   drifts: [
     { name: "the process was killed", field: "/process", disturb: killed },
+    ...limitDrifts<DatabaseWorld>((world, uid) =>
+      Number.parseInt(
+        fs.readFileSync(path.join(folderOf(world, { uid }), "data", "postmaster.pid"), "utf8"),
+        10
+      )
+    ),
     {
       name: "the access file was changed",
       field: "/configuration",

@@ -1,6 +1,8 @@
 /** Processes of this machine, by what their command lines say, and how tests end those that they leave behind. */
 import * as fs from "node:fs"
+import * as Effect from "effect/Effect"
 import { codeOf } from "#src/infra/error-code.ts"
+import { makeHolding } from "#src/infra/server-holding.ts"
 
 /** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
 export const processesNaming = (
@@ -33,7 +35,7 @@ export const killNaming = (text: string): void => {
 }
 
 /**
- * Ends whatever names a folder, and removes the folder. Postgres is told to end at once: one that is killed leaves its
+ * Ends whatever names a folder, and removes the folder and the control groups of servers that were in it. Postgres is told to end at once: one that is killed leaves its
  * shared memory behind, which is a megabyte of /dev/shm (a container has 64 of them) and one of the 4096 segments of
  * the system, until the machine starts anew.
  */
@@ -52,5 +54,10 @@ export const sweep = async (folder: string): Promise<void> => {
       } else signal(pid, "SIGKILL")
     }
   }
+  await Effect.runPromise(
+    Effect.flatMap(makeHolding({ dataDir: folder, serverLimits: "auto" }), ({ leave }) =>
+      Effect.ignore(leave)
+    )
+  )
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
 }
