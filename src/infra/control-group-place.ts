@@ -124,8 +124,9 @@ const placeV1 = async (
     const parents = [mount.folder, folderOf(mount, own.get(controller))].filter((one) => one !== undefined)
     const made = await firstOf(parents, async (parent) => {
       const folder = path.join(parent, name)
+      // First, for its reason: making a folder where nothing can be written fails for another.
+      await fs.access(parent, fs.constants.W_OK)
       if (how === "make") await fs.mkdir(folder, { recursive: true })
-      await fs.access(how === "make" ? folder : parent, fs.constants.W_OK)
       return folder
     })
     if (typeof made === "string") folders.set(controller, made)
