@@ -1,6 +1,7 @@
 /**
- * A backup destination is what it is: nothing of it is made or changed. What this keeps true: it is tried out now and
- * then, and whoever relies on it learns when it stops working and when it works again. A test leaves nothing behind.
+ * A backup destination is what it is: nothing of it is made or changed. What this keeps true: it is tested now and then,
+ * and whoever relies on it learns when it stops working and when it works again. A test writes, reads and deletes an
+ * object, so it is a step; a look reads how the last test went and whether the next one is due.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -39,28 +40,35 @@ const reconciler = ({
           return (yield* retryable(destinations.remains(resource))) ? { ...seen, ready: false } : absent
         }
         const known = (yield* retryable(destinations.tests(resource.orgId)))(resource.uid, version)
-        const age = (yield* Clock.currentTimeMillis) - (known?.testedAt.getTime() ?? 0)
-        const last =
-          known !== undefined && age < (known.fault === null ? goodMs : badMs)
-            ? Option.some(known)
-            : yield* retryable(outside("destination.test", "read")(destinations.test(resource, version)))
-        if (Option.isNone(last)) {
-          return yield* new Terminal({ message: `The configuration of version ${version} is missing` })
-        }
-        const { fault, message } = last.value
-        if (fault === null) return { ...seen, ready: true }
+        if (known === undefined) return yield* missing(version)
+        const age = (yield* Clock.currentTimeMillis) - known.testedAt.getTime()
+        const { fault, message } = known
+        const due = age < (fault === null ? goodMs : badMs) ? [] : [testIsDue]
+        if (fault === null) return { ...seen, ready: true, upkeep: due }
         return {
           ...seen,
+          differences: due,
           ready: false,
           reason: "AccessFailed",
           message: `${message ?? "It cannot be used"} (${fault}). It is tested again every ${Math.ceil(againMs / 1000)} seconds`,
           pollAfter: againMs
         }
       }),
-      converge: () => Effect.void,
+      converge: Effect.fnUntraced(function* (resource) {
+        const { version } = resource.spec
+        const tested = yield* retryable(
+          outside("destination.test", "write")(destinations.test(resource, version))
+        )
+        if (Option.isNone(tested)) return yield* missing(version)
+      }),
       remove: (resource) => retryable(outside("destination.forget", "write")(destinations.forget(resource)))
     }
   })
+
+const testIsDue = { field: "/tested", message: "the next test of writing, reading and deleting is due" }
+
+const missing = (version: number) =>
+  new Terminal({ message: `The configuration of version ${version} is missing` })
 
 export const layer = Layer.unwrap(
   Effect.map(DestinationOptions, (options) =>

@@ -17,8 +17,8 @@ const world = Layer.unwrap(
         Layer.provide(
           Layer.succeed(DestinationOptions, {
             lookMs: 400,
-            goodMs: 100,
-            badMs: 100,
+            goodMs: 300,
+            badMs: 300,
             againMs: 400,
             leftoversAfterMs: 86_400_000
           })

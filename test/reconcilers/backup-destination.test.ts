@@ -6,7 +6,6 @@ import * as Stream from "effect/Stream"
 import * as backupDestination from "#reconcilers/backup-destination.ts"
 import type { BackupDestinationSpec } from "#schemas/backup-destination.ts"
 import { Destinations } from "#src/backups/Destinations.ts"
-import { DestinationOptions } from "#src/backups/destination-options.ts"
 import { AppConfig } from "#src/config.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
@@ -56,16 +55,6 @@ reconcilerSuite<World, BackupDestinationSpec, unknown>({
   layer: ({ destinations }) =>
     backupDestination.layer.pipe(
       Layer.provide(Layer.succeed(Destinations, destinations)),
-      // Every look tests.
-      Layer.provide(
-        Layer.succeed(DestinationOptions, {
-          lookMs: 1_800_000,
-          goodMs: 0,
-          badMs: 0,
-          againMs: 60_000,
-          leftoversAfterMs: 86_400_000
-        })
-      ),
       Layer.provideMerge(Registry.layer)
     ),
   makeResource: Effect.fnUntraced(function* ({ far, orgId, destinations }) {
@@ -100,7 +89,18 @@ reconcilerSuite<World, BackupDestinationSpec, unknown>({
       (rows) => rows.map(({ version }) => `version ${version}`)
     ),
   changes: [],
-  drifts: [],
+  drifts: [
+    {
+      name: "a test that is due",
+      field: "/tested",
+      disturb: ({ db }, { uid }) =>
+        Effect.asVoid(
+          db.engine`
+            update backup_destination_version set tested_at = now() - interval '1 day'
+            where destination_id = ${uid}::uuid`
+        )
+    }
+  ],
   settleMs: 120_000,
   timeoutMs: 900_000
 })
