@@ -1,9 +1,9 @@
 /** How records look in answers. Secrets are not in records; the fingerprints of variables are masked all the same. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Cache } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
+import { isReadableSpec } from "#schemas/complete-spec.ts"
 import { Database } from "#schemas/database.ts"
 import { Environment } from "#schemas/environment.ts"
 import { findKind } from "#schemas/index.ts"
@@ -40,9 +40,7 @@ const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
 /** Whether the stored specification is one of its kind still. */
 export const isReadable = ({ kind, spec }: Pick<ResourceRecord, "kind" | "spec">): boolean => {
   const found = findKind(kind)
-  return (
-    found === undefined || (!isTooDeep(spec) && Option.isSome(Schema.decodeUnknownOption(found.spec)(spec)))
-  )
+  return found === undefined || isReadableSpec(found, spec)
 }
 
 /** Views of a list. A record that cannot be read is left out: it must not keep the others from being seen. */

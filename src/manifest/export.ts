@@ -1,11 +1,12 @@
 /**
  * The current state as a manifest. Values are complete, also where they are the defaults, so that a default that
  * changes in a later release changes nobody's platform; secret values are masked. Planned against the same state, an
- * export changes nothing.
+ * export changes nothing. What is stored and cannot be read is left out, and no plan deletes it for that.
  *
  * The same state gives the same text: everything is sorted by name or stands in the order of the schema.
  */
 import { stringify } from "yaml"
+import { isReadableSpec } from "#schemas/complete-spec.ts"
 import { kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
@@ -28,7 +29,8 @@ const exportProject = (resources: ReadonlyArray<Current>): ManifestProject => {
     const { manifest } = kind
     if (manifest === undefined) return {}
     const shown = (ofKind.get(kind.name) ?? [])
-      .filter((one) => one.spec !== null && (manifest.manages === undefined || manifest.manages(one)))
+      .filter((one) => isReadableSpec(kind, one.spec))
+      .filter((one) => manifest.manages === undefined || manifest.manages(one))
       .sort(byPlace)
       .map(({ environment, name, spec }) => ({ environment, name, spec: publicSpec(kind, spec) }))
     return manifest.assemble(shown)

@@ -7,7 +7,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import * as Result from "effect/Result"
-import { completeSpec } from "#schemas/complete-spec.ts"
+import { completeSpec, isReadableSpec } from "#schemas/complete-spec.ts"
 import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { type Manifest, type ManifestProject, unavailableSections } from "#schemas/manifest.ts"
@@ -211,7 +211,7 @@ const planEntry = (
       const message = `${kind.name} "${name}" is protected against deletion, and so against being replaced`
       draft.block(path, "protected", message)
     }
-    blockUnknown(draft, draft.state.insideOf(current), path)
+    blockUnreadable(draft, draft.state.insideOf(current), path)
     draft.doomed.set(current.uid, current)
     draft.changes.push({
       ...change,
@@ -264,12 +264,24 @@ const deletion = (one: Current): Step => ({
   generation: one.generation
 })
 
-/** A newer version made them: this one can tell neither what goes with them nor who may delete them. */
-const blockUnknown = (draft: Draft, doomed: ReadonlyArray<Current>, path: Path) => {
+/**
+ * What no export shows is not deleted because a manifest does not name it. Of a kind that only a newer version knows, this
+ * one can tell neither what goes with it nor who may delete it.
+ */
+const blockUnreadable = (draft: Draft, doomed: ReadonlyArray<Current>, path: Path) => {
   const unknown = doomed.find(({ kind }) => findKind(kind) === undefined)
-  if (unknown === undefined) return
-  const message = `${addressOf(unknown)} would be deleted with it, and this release does not know its kind; plan with the release that made it`
-  draft.block(path, "unknown_kind", message)
+  if (unknown !== undefined) {
+    const message = `${addressOf(unknown)} would be deleted with it, and this release does not know its kind; plan with the release that made it`
+    draft.block(path, "unknown_kind", message)
+  }
+  const unreadable = doomed.find(({ kind, spec }) => {
+    const known = findKind(kind)
+    return known !== undefined && !isReadableSpec(known, spec)
+  })
+  if (unreadable !== undefined) {
+    const message = `${addressOf(unreadable)} would be deleted, and no manifest can name it, because its stored specification cannot be read; delete it by its own operation`
+    draft.block(path, "unreadable_specification", message)
+  }
 }
 
 /** What the manifest's list does not name: it goes with prune, and stays without. */
@@ -299,7 +311,7 @@ const planSurplus = (draft: Draft, one: Current, path: Path, section: string) =>
     return
   }
   const inside = draft.state.insideOf(one)
-  blockUnknown(draft, inside, path)
+  blockUnreadable(draft, [one, ...inside], path)
   const guarded = [one, ...inside].find((other) => other.protected)
   if (guarded !== undefined) {
     const message = `${addressOf(guarded)} is protected against deletion; remove the protection first`

@@ -137,6 +137,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })(
               assert.strictEqual(exported.status, 200)
               assert.include(exported.text, "whole")
             }
+            // What an export cannot show is not deleted where that export is applied with prune.
+            const manifest = (yield* call("GET", `${main}/manifest`)).body
+            const plan = yield* call("POST", `${main}/manifest/plan?prune=true`, { body: manifest })
+            assert.strictEqual(plan.status, 200, plan.text)
+            const codes = plan.body.blockers.map(({ code }: { code: string }) => code)
+            assert.deepStrictEqual(codes, ["unreadable_specification", "unreadable_specification"])
 
             const gone = (uid: string) =>
               until(call("GET", `${main}/resources/${uid}`), ({ status }) => status === 404)

@@ -89,7 +89,7 @@ describe("plans", () => {
     assert.isAbove(dropped, 1_000)
   })
 
-  it("what is stored and not valid in this release is compared as it is, with a warning", () => {
+  it("what is stored and not valid in this release is compared as it is, with a warning, and not exported", () => {
     const project = {
       name: "A",
       slug: "alpha",
@@ -111,7 +111,13 @@ describe("plans", () => {
         message: 'What is stored of Cache "one" is not valid in this release, and is compared as it is'
       }
     ])
-    assert.include(JSON.stringify(exportManifest("main", state)), "someday")
+    // A manifest with it would be refused: it is not exported, and what is not exported is not deleted for that.
+    const exported = exportManifest("main", state)
+    assert.notInclude(JSON.stringify(exported), "someday")
+    assert.deepStrictEqual(plan(exported, state).blockers, [])
+    const pruning = { ...exported, projects: [{ ...project, caches: [] }] }
+    const codes = plan(pruning, state).blockers.map(({ code }) => code)
+    assert.deepStrictEqual(codes, ["unreadable_specification"])
   })
 
   it("what an export says after applying a manifest is that manifest", () => {

@@ -129,7 +129,7 @@ export const BackupDestinations = group(
     params,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation(
       "backupDestinations.delete",
@@ -143,7 +143,7 @@ export const BackupDestinations = group(
     params,
     headers: idempotencyKey,
     success: AccessTest,
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation(
       "backupDestinations.test",

@@ -107,7 +107,7 @@ export const Backups = group("backups", "Backups of a database, and restoring th
       HttpApiSchema.NoContent
     ],
     success: BackupView.pipe(HttpApiSchema.status(202)),
-    error: bodyProblems(402, 409)
+    error: bodyProblems(402)
   }).annotateMerge(
     operation("backups.create", "write", "admin", "Back a database up now", { billing: true, target })
   ),
@@ -119,7 +119,7 @@ export const Backups = group("backups", "Backups of a database, and restoring th
       Schema.Struct({ pointInTime: Instant, name: Schema.optionalKey(Name) })
     ]),
     success: BranchView.pipe(HttpApiSchema.status(202)),
-    error: bodyProblems(402, 409)
+    error: bodyProblems(402)
   }).annotateMerge(
     operation("backups.restore", "dangerous", "owner", "Put a database back to a backup or a moment", {
       sensitive: true,

@@ -108,7 +108,7 @@ export const Caches = group("caches", "Redis-compatible servers of an environmen
     params,
     headers: idempotencyKey,
     success: CacheCredentials,
-    error: problems(402, 409)
+    error: problems(402)
   }).annotateMerge(
     operation("caches.rotateCredentials", "write", "admin", "Replace the password of a cache", {
       sensitive: true,
@@ -120,7 +120,7 @@ export const Caches = group("caches", "Redis-compatible servers of an environmen
     params,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("caches.delete", "destructive", "owner", "Delete a cache and its data", {
       sensitive: true,

@@ -143,7 +143,7 @@ export const Crons = group(
     params,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("crons.delete", "destructive", "admin", "Delete a cron job and its runs", { target })
   ),
@@ -151,7 +151,7 @@ export const Crons = group(
     params,
     headers: idempotencyKey,
     success: CronRunView.pipe(HttpApiSchema.status(202)),
-    error: problems(402, 409)
+    error: problems(402)
   }).annotateMerge(
     operation("crons.trigger", "write", "admin", "Run a cron job now, whether it is switched on or not", {
       billing: true,

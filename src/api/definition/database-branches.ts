@@ -141,7 +141,7 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
     params: oneParams,
     headers: idempotencyKey,
     success: BranchView.pipe(HttpApiSchema.status(202)),
-    error: problems(402, 409)
+    error: problems(402)
   }).annotateMerge(
     operation(
       "databaseBranches.promote",
@@ -155,7 +155,7 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
     params: oneParams,
     headers: idempotencyKey,
     success: DatabaseCredentials,
-    error: problems(402, 409)
+    error: problems(402)
   }).annotateMerge(
     operation("databaseBranches.rotatePassword", "write", "admin", "Replace the password of a branch", {
       sensitive: true,
@@ -167,7 +167,7 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
     params: oneParams,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("databaseBranches.delete", "destructive", "owner", "Delete a branch and its data", {
       sensitive: true,

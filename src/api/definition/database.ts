@@ -77,7 +77,7 @@ export const Database = group("database", "The Postgres server of an environment
     ...place,
     headers: idempotencyKey,
     success: DatabaseCredentials,
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("database.rotatePassword", "write", "admin", "Replace the password of the database", {
       sensitive: true,
@@ -88,7 +88,7 @@ export const Database = group("database", "The Postgres server of an environment
     ...place,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("database.delete", "destructive", "owner", "Delete the database and its data", {
       sensitive: true,

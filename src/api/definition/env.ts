@@ -63,7 +63,7 @@ export const Env = group("env", "The encrypted variables of an environment.").ad
     ...place,
     params: { ...projectParams, key: Schema.String },
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("env.delete", "destructive", "admin", "Remove a variable", { conditional: true, target })
   )

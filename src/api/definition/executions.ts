@@ -146,7 +146,7 @@ export const Executions = group("executions", "Containers that run one command t
     headers: idempotencyKey,
     payload: ExecutionRequest,
     success: ExecutionView.pipe(HttpApiSchema.status(202)),
-    error: bodyProblems(402, 409)
+    error: bodyProblems(402)
   }).annotateMerge(
     operation("executions.create", "write", "member", "Run a command in a container", {
       billing: true,
@@ -160,7 +160,7 @@ export const Executions = group("executions", "Containers that run one command t
     params,
     headers: idempotencyKey,
     success: ExecutionView.pipe(HttpApiSchema.status(202)),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("executions.cancel", "write", "member", "End an execution before its time", { target })
   ),

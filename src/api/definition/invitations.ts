@@ -57,7 +57,7 @@ export const Invitations = group("invitations", "Inviting people to an organizat
   HttpApiEndpoint.delete("revoke", `${base}/:invitationId`, {
     params: { ...orgParams, invitationId: Id },
     success: Deleted,
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("orgs.revokeInvitation", "destructive", "admin", "Take an invitation back", {
       credentials: sessionOnly,
@@ -71,7 +71,7 @@ export const Invitations = group("invitations", "Inviting people to an organizat
       organization: Schema.Struct({ id: Id, name: Schema.String, slug: Schema.String }),
       role: Role
     }).annotate({ identifier: "AcceptedInvitation" }),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     callerOperation("invitations.accept", "Join the organization that an invitation is for", {
       risk: "write",

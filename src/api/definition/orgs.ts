@@ -85,7 +85,7 @@ export const Orgs = group("orgs", "Organizations, to which billing, projects and
     params: orgParams,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation(
       "orgs.delete",

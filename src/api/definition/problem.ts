@@ -60,13 +60,12 @@ export type ProblemStatus = keyof typeof all
 
 /** Every operation may answer these. */
 export const anyProblems = [all[400], all[421], all[500]] as const
-/** Every operation that takes a credential may answer these as well. */
-const common = [...anyProblems, all[401], all[403], all[404], all[422], all[429], all[503]] as const
+/** Every operation that takes a credential may answer these as well; 409 when what is stored cannot be read any more. */
+const common = [...anyProblems, all[401], all[403], all[404], all[409], all[422], all[429], all[503]] as const
 
 /** The errors of an operation: the common ones and those named. */
-export const problems = (...statuses: ReadonlyArray<402 | 409 | 412 | 413 | 415>) =>
+export const problems = (...statuses: ReadonlyArray<402 | 412 | 413 | 415>) =>
   [...common, ...statuses.map((status) => all[status])] as const
 
 /** Errors of operations that read a body. */
-export const bodyProblems = (...statuses: ReadonlyArray<402 | 409 | 412>) =>
-  problems(413, 415, 409, ...statuses)
+export const bodyProblems = (...statuses: ReadonlyArray<402 | 412>) => problems(413, 415, ...statuses)

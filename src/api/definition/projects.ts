@@ -136,7 +136,7 @@ export const Projects = group("projects", "Projects: containers of environments,
     params: projectParams,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("projects.delete", "destructive", "owner", "Delete a project and everything in it", {
       sensitive: true,
@@ -225,7 +225,7 @@ export const Environments = group(
     params: environmentParams,
     headers: idempotencyKey,
     success: SigningSecret,
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation(
       "environments.rotateSigningSecret",
@@ -238,7 +238,7 @@ export const Environments = group(
   HttpApiEndpoint.delete("delete", environment, {
     params: environmentParams,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("environments.delete", "destructive", "owner", "Delete an environment and everything in it", {
       sensitive: true,

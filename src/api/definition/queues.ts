@@ -188,7 +188,7 @@ export const Queues = group(
     params,
     headers: idempotencyKey,
     success: Schema.Struct({ purged: Schema.Int }),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("queues.purge", "destructive", "admin", "Throw away all messages of a queue", {
       sensitive: true,
@@ -199,7 +199,7 @@ export const Queues = group(
     params,
     headers: ifMatch,
     success: Deleted,
-    error: problems(409, 412)
+    error: problems(412)
   }).annotateMerge(
     operation("queues.delete", "destructive", "owner", "Delete a queue and its messages", {
       sensitive: true,

@@ -152,7 +152,7 @@ export const Resources = group(
         description: "Shows up as `handledRetry` once a look that began later has ended"
       })
     }).pipe(HttpApiSchema.status(202)),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(operation("resources.retry", "write", "admin", "Look at a resource now", { target })),
   HttpApiEndpoint.post("pause", `${one}/pause`, {
     params,
@@ -167,7 +167,7 @@ export const Resources = group(
     params,
     headers: idempotencyKey,
     success: Accepted,
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("resources.resume", "write", "admin", "End the pause of a resource", { target })
   ),

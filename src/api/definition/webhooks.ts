@@ -144,7 +144,7 @@ export const Webhooks = group(
     params,
     headers: idempotencyKey,
     success: DeliveryView.pipe(HttpApiSchema.status(202)),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("webhooks.test", "write", "admin", "Send an event that tells of nothing", { target })
   ),
@@ -166,7 +166,7 @@ export const Webhooks = group(
     params: { ...params, deliveryId: Id },
     headers: idempotencyKey,
     success: DeliveryView.pipe(HttpApiSchema.status(202)),
-    error: problems(409)
+    error: problems()
   }).annotateMerge(
     operation("webhooks.redeliver", "write", "admin", "Send the event of a delivery again", { target })
   )
