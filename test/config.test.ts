@@ -19,6 +19,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_ROLES: "refused",
   SVC_MANAGED_HOST: "not set",
   SVC_MANAGED_PORTS: "not set",
+  SVC_SERVER_LIMITS: "not set",
   SVC_RATE_LIMIT: "not set",
   SVC_ROW_SECURITY: "not set",
   SVC_OUTBOUND_ALLOW: "none",

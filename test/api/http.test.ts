@@ -77,6 +77,31 @@ layer(testPlane({ roles: new Set(["api"] as const) }), { excludeTestServices: tr
     })
   )
 
+  it.effect(
+    "a value that is not one of those allowed is told which are, in a request and in a manifest",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const project = { name: "Shop", slug: "literal", runtimeClass: "sometimes" }
+        const faults = (path: string, body: unknown) =>
+          Effect.map(call("POST", path, { body }), ({ status, body: { errors } }) => [
+            status,
+            ...errors.map(({ pointer, message }: Record<string, string>) => `${pointer} ${message}`)
+          ])
+        const allowed = 'must be one of "scale-to-zero", "always-on"'
+        assert.deepStrictEqual(yield* faults("/v1/orgs/main/projects", project), [
+          422,
+          `/runtimeClass ${allowed}`
+        ])
+        const manifest = { version: 2, organization: "main", projects: [project] }
+        assert.deepStrictEqual(yield* faults("/v1/orgs/main/manifest/plan", manifest), [
+          422,
+          "/version must be 1",
+          `/projects/0/runtimeClass ${allowed}`
+        ])
+      })
+  )
+
   it.effect("two Host fields are one too many", () =>
     Effect.gen(function* () {
       for (const second of ["evil.example", "127.0.0.1"]) {

@@ -1,4 +1,5 @@
 import { assert, it } from "@effect/vitest"
+import * as Schema from "effect/Schema"
 import type { Condition, Phase } from "#schemas/condition.ts"
 import { cacheView, databaseView } from "#src/api/views.ts"
 import { branchView } from "#src/branches/view.ts"
@@ -112,6 +113,11 @@ for (const [name, view, otherwise] of views)
 it("what a kind says is sealed is shown masked, and what it says is internal is not shown", () => {
   const kind = {
     ...Toy,
+    spec: Schema.Struct({
+      size: Schema.Int,
+      tokens: Schema.Record(Schema.String, Schema.String),
+      version: Schema.Int
+    }),
     fields: ["size", "tokens", "version"],
     internal: ["version"],
     sealed: { field: "tokens", secret: (key: string) => `tokens/${key}` }

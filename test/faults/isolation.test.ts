@@ -154,7 +154,12 @@ layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) =
             })
           )
         }
-        const healed = yield* running(Effect.promise(() => usualLoad(hostile.reach, 1)))
+        // What was ready at the last look may have been robbed once more after it.
+        const healed = yield* running(
+          Effect.promise(() =>
+            until("it can be used again", () => usualLoad(hostile.reach, 1).catch(() => undefined))
+          )
+        )
         yield* Effect.promise(() => until("it works again", () => healed.answered() > 0))
         yield* heldAsTheyShould
       }).pipe(Effect.scoped),

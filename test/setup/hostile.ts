@@ -29,9 +29,14 @@ export interface Load {
 /** The transactions of pgbench (its built-in script "TPC-B (sort of)"), by a few clients, each after the other. */
 export const usualLoad = async (reach: Reach, clients = 2): Promise<Load> => {
   const sql = open(reach, clients)
-  await sql`create table if not exists accounts (id int primary key, balance int not null)`
-  await sql`create table if not exists history (account int, delta int, at timestamptz default now())`
-  await sql`insert into accounts select n, 0 from generate_series(1, 1000) n on conflict do nothing`
+  try {
+    await sql`create table if not exists accounts (id int primary key, balance int not null)`
+    await sql`create table if not exists history (account int, delta int, at timestamptz default now())`
+    await sql`insert into accounts select n, 0 from generate_series(1, 1000) n on conflict do nothing`
+  } catch (error) {
+    await sql.end({ timeout: 5 })
+    throw error
+  }
   let [answered, going] = [0, true]
   const failures: Array<string> = []
   const work = async (client: number) => {
