@@ -18,6 +18,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
+import { answering } from "./answering.ts"
 import { makeLeases, type Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"
 import { type Moment, moment } from "./moment.ts"
@@ -56,9 +57,9 @@ const urgentShare = 1 / 8
 export const layer = Layer.effect(
   Worker,
   Effect.gen(function* () {
-    const store = yield* WorkStore
-    const { registrations } = yield* Registry
     const options = yield* EngineOptions
+    const store = answering(yield* WorkStore, options)
+    const { registrations } = yield* Registry
     const signal = yield* WorkSignal
     const clock = yield* Clock.Clock
     const runFork = Effect.runForkWith(yield* Effect.context<never>())

@@ -71,9 +71,11 @@ const eventually = (label: string, holds: () => boolean) =>
 
 /** A bug, and a call that ends because something else was interrupted. */
 const faultsOfTheProgram = { "a defect": Effect.die(new Error("a bug")), "an interruption": Effect.interrupt }
+/** And a store that is asked and never answers, as when the network loses the connection without a word. */
+const faults = { ...faultsOfTheProgram, silence: Effect.never }
 
 for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
-  for (const [name, fault] of Object.entries(faultsOfTheProgram))
+  for (const [name, fault] of Object.entries(faults))
     it.live(`${name} in ${call} is told and ends nothing`, () =>
       Effect.gen(function* () {
         const world = makeWorld()
@@ -100,7 +102,8 @@ for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
         yield* eventually("both are ready", () =>
           ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
         )
-        assert.isNotEmpty(logs.filter((line) => line.startsWith("Error") && line.includes("trying again")))
+        const level = name === "silence" ? "Warn" : "Error"
+        assert.isNotEmpty(logs.filter((line) => line.startsWith(level) && line.includes("trying again")))
       }).pipe(Effect.scoped)
     )
 }

@@ -1,5 +1,6 @@
 /** Processes of this machine, by what their command lines say, and how tests end those that they leave behind. */
 import * as fs from "node:fs"
+import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { codeOf } from "#src/infra/error-code.ts"
 import { makeHolding } from "#src/infra/server-holding.ts"
@@ -34,10 +35,21 @@ export const killNaming = (text: string): void => {
   for (const { pid } of processesNaming(text)) signal(pid, "SIGKILL")
 }
 
+/** The control groups of servers whose data is in the folder itself, or in the one that control planes get in it. */
+const removeGroups = (folder: string): Promise<void> =>
+  Effect.runPromise(
+    Effect.forEach(
+      [folder, path.join(folder, "data")],
+      (dataDir) =>
+        Effect.flatMap(makeHolding({ dataDir, serverLimits: "auto" }), ({ leave }) => Effect.ignore(leave)),
+      { discard: true }
+    )
+  )
+
 /**
- * Ends whatever names a folder, and removes the folder and the control groups of servers that were in it. Postgres is told to end at once: one that is killed leaves its
- * shared memory behind, which is a megabyte of /dev/shm (a container has 64 of them) and one of the 4096 segments of
- * the system, until the machine starts anew.
+ * Ends whatever names a folder, and removes the folder and the control groups of servers that were in it. Postgres is
+ * told to end at once: one that is killed leaves its shared memory behind, which is a megabyte of /dev/shm (a container
+ * has 64 of them) and one of the 4096 segments of the system, until the machine starts anew.
  */
 export const sweep = async (folder: string): Promise<void> => {
   const told = new Set<number>()
@@ -54,10 +66,6 @@ export const sweep = async (folder: string): Promise<void> => {
       } else signal(pid, "SIGKILL")
     }
   }
-  await Effect.runPromise(
-    Effect.flatMap(makeHolding({ dataDir: folder, serverLimits: "auto" }), ({ leave }) =>
-      Effect.ignore(leave)
-    )
-  )
+  await removeGroups(folder)
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
 }
