@@ -16,7 +16,7 @@ import * as Redacted from "effect/Redacted"
 import { Cache, type CacheFacts, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
-import { absent, type Difference, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
+import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority, type InspectedCertificate } from "#src/infra/CertificateAuthority.ts"
 import {
   type RedisServer,
@@ -35,6 +35,7 @@ import {
   remedyOf
 } from "./cache-faults.ts"
 import { factsOf, isLost, lookForDataMs, lostData, startedEmpty } from "./cache-loss.ts"
+import { differencesAndUpkeep } from "./server-faults.ts"
 
 type CacheResource = Resource<CacheSpec, CacheStatus, CacheFacts>
 
@@ -82,9 +83,7 @@ export const layer = register(
         // A server that is down tells no version: the last one seen is the best there is.
         server: live?.version ?? status?.server ?? "",
         certificateExpiresAt: certificate?.expiresAt.toISOString() ?? "",
-        ...(isUnanswering(server)
-          ? { unansweredSince: status?.unansweredSince ?? new Date(now).toISOString() }
-          : {}),
+        ...(isUnanswering(server) ? unanswered(status, now) : {}),
         ...(server.held.kills === 0 ? {} : { memoryKills: server.held.kills })
       }
     }
@@ -133,10 +132,10 @@ export const layer = register(
       const repairs = new Set(processFaults(server, settings, unansweredMs).map((fault) => fault.repair))
       if (repairs.has("users")) yield* servers.setUsers(target, settings)
       if (repairs.has("settings")) yield* servers.setConfig(target, settings)
-      // Last of the two: memory that is given back makes room for a lower limit.
-      if (repairs.has("limits")) yield* servers.setLimits(target, limitsOf(settings))
       if (repairs.has("rebuild")) yield* servers.rebuildAppendOnlyFile(target)
       if (repairs.has("discard")) yield* servers.discardAppendOnlyFile(target)
+      // Last: memory that is given back makes room for a lower limit, and a machine that refuses keeps nothing else back.
+      if (repairs.has("limits")) yield* servers.setLimits(target, limitsOf(settings))
     })
 
     return {
@@ -168,7 +167,7 @@ export const layer = register(
         return {
           _tag: "Present" as const,
           status,
-          differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...differencesAndUpkeep(faults),
           ...ready,
           ...(news === undefined ? {} : ready.ready ? { remark: news } : news),
           facts: factsOf(resource, server, ready.ready),
@@ -199,8 +198,19 @@ export const layer = register(
   })
 )
 
+/** Looks at a server that does not answer follow each other sooner, also while it is paused. */
+const seenAgainMs = 90_000
+
 const isUnanswering = ({ process }: RedisServer): boolean =>
   process._tag === "Uncontrolled" && (process.state === "busy" || process.state === "silent")
+
+/** Only looks that follow each other tell how long it was: what came while nobody looked is not known. */
+const unanswered = (status: CacheStatus | null, now: number) => {
+  const seen = new Date(now).toISOString()
+  const goesOn =
+    status?.unansweredSeenAt !== undefined && now - Date.parse(status.unansweredSeenAt) < seenAgainMs
+  return { unansweredSince: (goesOn ? status.unansweredSince : undefined) ?? seen, unansweredSeenAt: seen }
+}
 
 const unansweredFor = (status: CacheStatus | undefined, now: number): number =>
   status?.unansweredSince === undefined ? 0 : now - Date.parse(status.unansweredSince)

@@ -17,7 +17,6 @@ import { makeFill } from "#src/branches/fill.ts"
 import { forbiddenInPreview, Sources } from "#src/branches/Sources.ts"
 import {
   absent,
-  type Difference,
   type Observation,
   type Resource,
   Retryable,
@@ -35,6 +34,7 @@ import {
   serverCare,
   wrongData
 } from "./postgres-server.ts"
+import { differencesAndUpkeep } from "./server-faults.ts"
 
 type BranchResource = Resource<DatabaseBranchSpec, DatabaseBranchStatus, DatabaseBranchFacts>
 type Seen = Observation<DatabaseBranchStatus, DatabaseBranchFacts>
@@ -311,7 +311,7 @@ export const layer = register(
             hydrated: true,
             ...(server.systemIdentifier === undefined ? {} : { systemIdentifier: server.systemIdentifier })
           },
-          differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...differencesAndUpkeep(faults),
           ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
           ...readiness,
           ...(news === undefined ? {} : readiness.ready ? { remark: news } : news)
@@ -334,7 +334,9 @@ export const layer = register(
         if (found.value.initialised) {
           if (isWrongData(resource.facts, found.value))
             return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
-          return yield* care.step(subjectOf(resource), found.value, Effect.void)
+          const busy = yield* care.step(subjectOf(resource), found.value, Effect.void)
+          if (!busy) yield* care.hold(subjectOf(resource), found.value)
+          return
         }
         if (resource.spec.source.kind === "replaced") {
           return yield* new Terminal({

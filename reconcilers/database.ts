@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Database, type DatabaseFacts, type DatabaseStatus } from "#schemas/database.ts"
 import { BackupHealth } from "#src/backups/health.ts"
-import { absent, type Difference, Retryable, register } from "#src/engine/Reconciler.ts"
+import { absent, Retryable, register } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/PostgresServers.ts"
 import { makeFailovers, remarkOn } from "./database-failover.ts"
 import { replicaCare } from "./database-replicas.ts"
@@ -19,6 +19,7 @@ import {
   serverCare,
   wrongData
 } from "./postgres-server.ts"
+import { differencesAndUpkeep } from "./server-faults.ts"
 
 const subjectOf = ({ orgId, uid, fence, spec }: DatabaseResource): ServerWanted => ({
   orgId,
@@ -126,6 +127,7 @@ export const layer = register(
         }
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
+        const told = differencesAndUpkeep(faults)
         // It works; that it could not be restored as promised is told with that.
         const trouble = yield* retryable(health({ orgId: resource.orgId, lineage }))
         const kills = { ...status.memoryKills, 0: server.held.kills }
@@ -134,18 +136,19 @@ export const layer = register(
         const seen = {
           ...present,
           status: { ...status, ...counted(kills) },
-          differences: faults.map(({ field, message }): Difference => ({ field, message })),
+          ...told,
           ...readiness,
           ...(remark === undefined ? {} : { remark }),
           // Its own sentence says what is the matter and what happens next.
           ...(news === undefined || readiness.ready ? {} : news)
         }
-        if (!readiness.ready || faults.length > 0) return seen
+        if (!readiness.ready || told.differences.length > 0) return seen
         const {
           replicas: standbys,
           kills: theirs,
           news: standbyNews,
-          ...upkeep
+          upkeep,
+          ...rest
         } = yield* replicas.observe(resource, server)
         const { failover: _, replicas: __, memoryKills: ___, ...primary } = status
         const whole: DatabaseStatus = {
@@ -154,8 +157,14 @@ export const layer = register(
           ...counted({ ...theirs, 0: server.held.kills }),
           ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
         }
-        const told = yield* remarkOn(resource, whole, news ?? standbyNews ?? remark)
-        return { ...seen, status: whole, ...upkeep, ...(told === undefined ? {} : { remark: told }) }
+        const worth = yield* remarkOn(resource, whole, news ?? standbyNews ?? remark)
+        return {
+          ...seen,
+          status: whole,
+          ...rest,
+          upkeep: [...told.upkeep, ...upkeep],
+          ...(worth === undefined ? {} : { remark: worth })
+        }
       }),
 
       converge: Effect.fnUntraced(function* (resource, seen) {
@@ -177,7 +186,9 @@ export const layer = register(
           const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))
           // What is wrong with standbys is upkeep: it must not be told as a failure to mend the primary.
           const whole = seen._tag === "Present" && seen.ready && seen.differences.length === 0
-          if (!busy && whole && server.process._tag === "Running") yield* replicas.step(resource, server)
+          if (busy || !whole || server.process._tag !== "Running") return
+          yield* replicas.step(resource, server)
+          yield* care.hold(subjectOf(resource), server)
           return
         }
         // The server is down between the first of these steps and the last.

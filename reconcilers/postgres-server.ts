@@ -53,6 +53,7 @@ export type Repair =
 export interface Fault extends Difference {
   readonly repair: Repair
 }
+/** Limits come after these and beside them: whether a server is held to them stands in nobody's way. */
 const order: ReadonlyArray<Repair> = [
   "port",
   "certificate",
@@ -61,8 +62,6 @@ const order: ReadonlyArray<Repair> = [
   "start",
   "restart",
   "reload",
-  // A restart with another size sets them as well.
-  "limits",
   // The application's database is a copy of the one that has the extension.
   "extension",
   "role",
@@ -253,7 +252,7 @@ export const serverCare = Effect.gen(function* () {
     if (process.live.archiveFailing) {
       const segment = process.live.archiveError ?? "a segment"
       return {
-        ready: faults.length === 0,
+        ready: faults.every(({ repair }) => repair === "limits"),
         reason: "ArchivingFailing",
         message: `Log segment ${segment} cannot be archived: is the disk full?`
       }
@@ -335,11 +334,20 @@ export const serverCare = Effect.gen(function* () {
     return true
   })
 
+  /** Holds a server to its limits, if it is not. */
+  const hold = Effect.fnUntraced(function* (subject: ServerWanted, server: PostgresServer) {
+    const faults = yield* outerFaults(subject, server)
+    if (!faults.some(({ repair }) => repair === "limits")) return false
+    yield* retryable(mend(subject, server, "limits", passwordOf(subject)))
+    return true
+  })
+
   /** As `step`, for a standby: what is in its data is the primary's. */
   const outerStep = Effect.fnUntraced(function* (subject: ServerWanted, server: PostgresServer) {
     const faults = yield* outerFaults(subject, server)
     const repair = order.find((one) => faults.some((fault) => fault.repair === one))
-    if (repair === undefined || repair === "data") return false
+    if (repair === undefined) return yield* hold(subject, server)
+    if (repair === "data") return false
     yield* retryable(mend(subject, server, repair, passwordOf(subject)))
     return true
   })
@@ -350,7 +358,7 @@ export const serverCare = Effect.gen(function* () {
     yield* retryable(servers.delete(target))
   })
 
-  return { faultsOf, memoryNews, outerFaults, outerStep, passwordOf, readiness, remove, statusOf, step }
+  return { faultsOf, hold, memoryNews, outerFaults, outerStep, passwordOf, readiness, remove, statusOf, step }
 })
 
 /** A standby with room for fewer connections than its primary could not start after the primary had shrunk. */

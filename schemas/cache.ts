@@ -37,6 +37,8 @@ export const CacheStatus = Schema.Struct({
   certificateExpiresAt: Schema.String,
   /** Since when the server was seen busy with a script, or not answering; absent while it answers. */
   unansweredSince: Schema.optionalKey(Schema.String),
+  /** When it was last seen so. */
+  unansweredSeenAt: Schema.optionalKey(Schema.String),
   /** Processes that the kernel ended for the memory limit, as far as that was told. Absent: none. */
   memoryKills: Schema.optionalKey(Schema.Int)
 }).annotate({ identifier: "CacheStatus" })

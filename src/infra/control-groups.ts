@@ -7,7 +7,7 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { type Controller, type GroupPlace, type GroupSystem, thisSystem } from "./control-group-place.ts"
 import { codeOf } from "./error-code.ts"
-import type { HeldServer, ServerLimits } from "./server-limits.ts"
+import { type HeldServer, hasRoom, type ServerLimits } from "./server-limits.ts"
 
 type Held = NonNullable<HeldServer["group"]>
 
@@ -30,7 +30,18 @@ export const controlGroups = ({ version, folders }: GroupPlace, system: GroupSys
   const write = (folder: string, file: string, value: number | string) =>
     system.write(path.join(folder, file), String(value))
 
+  const memoryLimitOf = (folder: string) =>
+    numberIn(path.join(folder, version === 2 ? "memory.max" : "memory.limit_in_bytes"), noneAbove)
+  /** What cannot be given back without ending a process. */
+  const heldIn = async (folder: string): Promise<number> => {
+    const stat = (await textIn(path.join(folder, "memory.stat"))) ?? ""
+    const [own, shared] = version === 2 ? ["anon", "shmem"] : ["rss", "shmem"]
+    return (fieldIn(stat, own) ?? 0) + (fieldIn(stat, shared) ?? 0)
+  }
+
   const limitMemory = async (folder: string, bytes: number): Promise<void> => {
+    // A lower limit than what is held would end a process: a later look lowers it.
+    if (!hasRoom(await heldIn(folder), bytes) && bytes < ((await memoryLimitOf(folder)) ?? 0)) return
     if (version === 2) {
       await write(folder, "memory.max", bytes)
       // What is swapped out would be taken from everybody else's disk.
@@ -48,20 +59,31 @@ export const controlGroups = ({ version, folders }: GroupPlace, system: GroupSys
   /** Makes the group, or changes the one that is there. */
   const limit = async (name: string, limits: ServerLimits): Promise<void> => {
     for (const folder of foldersOf(name)) await fs.mkdir(folder, { recursive: true })
-    await limitMemory(memoryOf(name), limits.memoryBytes)
-    const cpu = folderOf("cpu", name)
-    const quota = Math.round(limits.cpus * periodUs)
-    if (cpu !== undefined && version === 2) {
-      await write(cpu, "cpu.max", `${quota} ${periodUs}`)
-      await write(cpu, "cpu.weight", Math.round(limits.cpus * 100))
+    // One that this machine refuses, such as more processor time than it may give, keeps no other from being set.
+    const done = await Promise.allSettled([
+      limitMemory(memoryOf(name), limits.memoryBytes),
+      limitCpu(folderOf("cpu", name), limits.cpus),
+      limitProcesses(folderOf("pids", name), limits.processes)
+    ])
+    const failed = done.find((one) => one.status === "rejected")
+    if (failed !== undefined) throw failed.reason
+  }
+
+  const limitCpu = async (folder: string | undefined, cpus: number): Promise<void> => {
+    if (folder === undefined) return
+    const quota = Math.round(cpus * periodUs)
+    if (version === 2) {
+      await write(folder, "cpu.max", `${quota} ${periodUs}`)
+      await write(folder, "cpu.weight", Math.round(cpus * 100))
+    } else {
+      await write(folder, "cpu.cfs_period_us", periodUs)
+      await write(folder, "cpu.cfs_quota_us", quota)
+      await write(folder, "cpu.shares", Math.round(cpus * 1024))
     }
-    if (cpu !== undefined && version === 1) {
-      await write(cpu, "cpu.cfs_period_us", periodUs)
-      await write(cpu, "cpu.cfs_quota_us", quota)
-      await write(cpu, "cpu.shares", Math.round(limits.cpus * 1024))
-    }
-    const pids = folderOf("pids", name)
-    if (pids !== undefined) await write(pids, "pids.max", limits.processes)
+  }
+
+  const limitProcesses = async (folder: string | undefined, processes: number): Promise<void> => {
+    if (folder !== undefined) await write(folder, "pids.max", processes)
   }
 
   const cpusOf = async (folder: string): Promise<number | undefined> => {
@@ -86,12 +108,7 @@ export const controlGroups = ({ version, folders }: GroupPlace, system: GroupSys
     const memory = memoryOf(name)
     const cpu = folderOf("cpu", name)
     const pids = folderOf("pids", name)
-    const bytes = await numberIn(
-      path.join(memory, version === 2 ? "memory.max" : "memory.limit_in_bytes"),
-      noneAbove
-    )
-    const stat = (await textIn(path.join(memory, "memory.stat"))) ?? ""
-    const [own, shared] = version === 2 ? ["anon", "shmem"] : ["rss", "shmem"]
+    const bytes = await memoryLimitOf(memory)
     const inside = pid === undefined ? [] : await Promise.all(foldersOf(name).map((one) => pidsIn(one)))
     return {
       ...(pid === undefined ? {} : { inside: inside.every((some) => some.includes(String(pid))) }),
@@ -100,7 +117,7 @@ export const controlGroups = ({ version, folders }: GroupPlace, system: GroupSys
         cpus: cpu === undefined ? undefined : await cpusOf(cpu),
         processes: pids === undefined ? undefined : await numberIn(path.join(pids, "pids.max"))
       },
-      heldBytes: (fieldIn(stat, own) ?? 0) + (fieldIn(stat, shared) ?? 0)
+      heldBytes: await heldIn(memory)
     }
   }
 

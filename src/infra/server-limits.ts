@@ -61,6 +61,9 @@ export const databaseLimits = ({ memoryMb, cpus, maxConnections }: DatabaseSize)
   processes: 2 * (maxConnections + 10) + 64
 })
 
+/** Whether what a server holds fits into a limit, with something left to work with. */
+export const hasRoom = (heldBytes: number, limitBytes: number): boolean => heldBytes <= limitBytes * 0.9
+
 /** One sentence for each way in which a server is not held as its size says. */
 export const limitFaults = (held: HeldServer, wanted: ServerLimits): ReadonlyArray<string> => {
   const { group, oomScore } = held
@@ -75,7 +78,7 @@ export const limitFaults = (held: HeldServer, wanted: ServerLimits): ReadonlyArr
       const now = group.limits[name]
       if (now === undefined || now === wanted[name]) return []
       // A lower limit than what is in use would end the server: it is set once there is room.
-      if (name === "memoryBytes" && now > wanted[name] && group.heldBytes > wanted[name] * 0.9) return []
+      if (name === "memoryBytes" && now > wanted[name] && !hasRoom(group.heldBytes, wanted[name])) return []
       const unit = { memoryBytes: "bytes of memory", cpus: "processors", processes: "processes" }[name]
       return [
         `the limit is ${now === Number.POSITIVE_INFINITY ? "none" : now} and should be ${wanted[name]} ${unit}`

@@ -185,6 +185,41 @@ it.effect("with version 2, root takes the top of the tree and leaves the group t
   }).pipe(Effect.scoped)
 )
 
+it.effect(
+  "a limit is not lowered under what is held, and one that is refused keeps no other from being set",
+  () =>
+    Effect.gen(function* () {
+      const { read, system, tree, unified } = kernel(yield* temporary, true)
+      unified("/init.scope")
+    given(path.join(tree, "svc-x"))
+      yield* Effect.promise(async () => {
+        const refusing: GroupSystem = {
+          ...system,
+          write: (file, text) =>
+            path.basename(file) === "cpu.max" ? Promise.reject(fault("EINVAL")) : system.write(file, text)
+        }
+        const placed = await placeGroups("svc-x", refusing)
+        assert.isTrue(placed.usable)
+        if (!placed.usable) return
+        const groups = controlGroups(placed.place, refusing)
+        const group = path.join(tree, "svc-x", server)
+        const limit = async (memoryBytes: number, processes: number) => {
+          const done = await Promise.allSettled([groups.limit(server, { memoryBytes, cpus: 1, processes })])
+          assert.deepStrictEqual(
+            done.map((one) => one.status === "rejected" && `${one.reason}`),
+            ["Error: EINVAL"]
+          )
+          return [read("svc-x", server, "memory.max"), read("svc-x", server, "pids.max")]
+        }
+        assert.deepStrictEqual(await limit(1_000, 10), ["1000", "10"])
+        fs.writeFileSync(path.join(group, "memory.stat"), "anon 700\nfile 250\nshmem 100\n")
+        assert.deepStrictEqual(await limit(800, 11), ["1000", "11"], "it holds 800, and needs a little more")
+        assert.deepStrictEqual(await limit(900, 12), ["900", "12"])
+        assert.deepStrictEqual(await limit(2_000, 13), ["2000", "13"])
+      })
+    })
+)
+
 it.effect("with version 1, each controller has its own tree, and what is not there is not needed", () =>
   Effect.gen(function* () {
     const base = yield* temporary
