@@ -191,7 +191,7 @@ it.effect(
     Effect.gen(function* () {
       const { read, system, tree, unified } = kernel(yield* temporary, true)
       unified("/init.scope")
-    given(path.join(tree, "svc-x"))
+      given(path.join(tree, "svc-x"))
       yield* Effect.promise(async () => {
         const refusing: GroupSystem = {
           ...system,

@@ -154,13 +154,20 @@ const lookAt = (world: CacheWorld, resource: CacheResource, ageMs = 0) =>
     if (observation._tag === "Absent") assert.fail("the cache is absent")
     const { unansweredSince, ...status } = observation.status as CacheStatus
     const since = unansweredSince === undefined ? undefined : Date.parse(unansweredSince) - ageMs
+    // However slow this machine is, the next look follows this one.
+    const seen = Date.now() + 3_600_000
+    const later: CacheStatus =
+      since === undefined
+        ? status
+        : {
+            ...status,
+            unansweredSince: new Date(since).toISOString(),
+            unansweredSeenAt: new Date(seen).toISOString()
+          }
     return {
       observation,
       fields: observation.differences.map(({ field }) => field),
-      resource: {
-        ...resource,
-        status: since === undefined ? status : { ...status, unansweredSince: new Date(since).toISOString() }
-      }
+      resource: { ...resource, status: later }
     }
   })
 
@@ -176,6 +183,16 @@ test("a server that hangs is waited for and not ready, and started again when th
     assert.notProperty((yield* lookAt(world, hanging.resource)).resource.status, "unansweredSince")
     assert.deepStrictEqual(pidOf(world, made), [pid])
     process.kill(pid, "SIGSTOP")
+    // Nobody has looked for ten minutes: whether it has answered meanwhile is not known.
+    const tenMinutesAgo = new Date(Date.now() - 600_000).toISOString()
+    const status = {
+      ...hanging.resource.status,
+      unansweredSince: tenMinutesAgo,
+      unansweredSeenAt: tenMinutesAgo
+    } as CacheStatus
+    const anew = yield* lookAt(world, { ...hanging.resource, status })
+    assert.deepInclude(anew.observation, { reason: "NotAnswering", differences: [] })
+    assert.isAbove(Date.parse(anew.resource.status?.unansweredSince ?? ""), Date.parse(tenMinutesAgo))
     yield* run(world, hanging.resource, (target, current) =>
       Effect.flatMap(look(target, current), (observation) => target.converge(current, observation))
     )
