@@ -128,7 +128,8 @@ export const migrate = Effect.fn("migrate")(
     const pending = files.filter((file) => !applied.has(file.name))
     for (const file of pending) {
       yield* file.script.startsWith("-- concurrently\n")
-        ? applyConcurrently(sql, file)
+        ? // The former release waits for its turn within a statement, which the build of an index waits for in turn.
+          Effect.retry(applyConcurrently(sql, file), untilLocked)
         : applyAtOnce(sql, file, lockMs)
     }
     return pending.map((file) => file.name)
@@ -171,6 +172,14 @@ const written = (sql: PgClient.PgClient, { name, digest }: File) =>
 const lacksLock = (error: SqlError.SqlError) =>
   error.reason._tag === "LockTimeoutError" || error.reason._tag === "DeadlockError"
 
+const untilLocked = {
+  times: 40,
+  schedule: Schedule.min([Schedule.exponential("200 millis"), Schedule.spaced("10 seconds")]).pipe(
+    Schedule.jittered
+  ),
+  while: lacksLock
+}
+
 const applyAtOnce = (sql: PgClient.PgClient, file: File, lockMs: number) =>
   sql
     .withTransaction(
@@ -181,13 +190,7 @@ const applyAtOnce = (sql: PgClient.PgClient, file: File, lockMs: number) =>
       })
     )
     .pipe(
-      Effect.retry({
-        times: 40,
-        schedule: Schedule.min([Schedule.exponential("200 millis"), Schedule.spaced("10 seconds")]).pipe(
-          Schedule.jittered
-        ),
-        while: lacksLock
-      }),
+      Effect.retry(untilLocked),
       Effect.catchIf(lacksLock, (cause) =>
         Effect.fail(
           new StoreUnavailable({
