@@ -162,19 +162,19 @@ export class Jobs extends Context.Service<
         queue: Effect.fn("Jobs.queue")(function* (job, actor, reservation) {
           const by = actor === undefined ? sql : api
           const id = reservation?.uid ?? randomUUIDv7()
-          const ofDatabase = by`j.org_id = ${job.orgId}::uuid and j.database_uid = ${job.databaseUid}::uuid
-            and ${inOrg(by, job.orgId)}`
-          const sameWork = by`j.lineage = ${job.lineage}::uuid and j.kind = ${job.kind}::text`
+          const inOrganization = by`j.org_id = ${job.orgId}::uuid and ${inOrg(by, job.orgId)}`
+          const sameWork = by`j.database_uid = ${job.databaseUid}::uuid and j.lineage = ${job.lineage}::uuid
+            and j.kind = ${job.kind}::text`
           const since = reservation?.again === true ? reservedAt(reservation) : undefined
           /**
-           * The job that the request made, whatever the history of the database is by now; else one that does what was
+           * The job that the request made, whatever the database and its history are by now; else one that does what was
            * asked for: that goes on, or ended since the first try. It is proved if anybody wants that.
            */
           const there = by<JobRecord>`
             update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
-            where ${ofDatabase} and j.id = (
+            where ${inOrganization} and j.id = (
               select j.id from backup_job j
-              where ${ofDatabase} and (j.id = ${id}::uuid or ${sameWork} and (j.finished_at is null
+              where ${inOrganization} and (j.id = ${id}::uuid or ${sameWork} and (j.finished_at is null
                 ${since === undefined ? by`` : by`or j.finished_at >= ${since}::timestamptz`}))
               order by j.id <> ${id}::uuid, j.created_at desc limit 1)
             returning ${jobColumns(by)}`
