@@ -21,15 +21,21 @@ export const lineFault = (text: string): string | undefined => {
 
 const codePoint = (char: string) => `U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`
 
+/** Text of 1 to `longest` characters; one outside of the basic plane is one character. */
+const textOf = (longest: number) =>
+  Schema.String.check(
+    Schema.isPattern(new RegExp(`^[\\s\\S]{1,${longest}}$`, "u"), { expected: `1 to ${longest} characters` })
+  )
+
 /** One line of 1 to `longest` characters. */
 export const lineOf = (longest: number) =>
-  Schema.String.check(
-    Schema.isPattern(new RegExp(`^[\\s\\S]{1,${longest}}$`, "u"), { expected: `1 to ${longest} characters` }),
-    Schema.makeFilter((text: string) => lineFault(text))
-  )
+  textOf(longest).check(Schema.makeFilter((text: string) => lineFault(text)))
 
 /** What an organization, a project, a key or a person is called. */
 export const DisplayName = lineOf(100)
+
+/** A {@link DisplayName} as it is stored: names that were taken before there were rules for lines stay readable. */
+export const StoredName = textOf(100)
 
 /** The nearest such name, for text that comes from elsewhere and cannot be refused; perhaps empty. */
 export const toDisplayName = (text: string): string =>

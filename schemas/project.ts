@@ -1,6 +1,7 @@
 /** `Project`: a container of environments. It is ready as soon as it exists. */
 import * as Schema from "effect/Schema"
 import { Region } from "./catalog.ts"
+import { StoredName } from "./display-text.ts"
 import { defineKind } from "./kind.ts"
 import { present } from "./manifest-mapping.ts"
 
@@ -23,7 +24,7 @@ export const PreviewData = Schema.Literals(["forbidden", "allowed"]).annotate({
 })
 
 export const ProjectSpec = Schema.Struct({
-  name: Schema.NonEmptyString.check(Schema.isMaxLength(100)),
+  name: StoredName,
   runtimeClass: RuntimeClass,
   /** Where an always-on project computes; absent for a project that scales to zero. */
   region: Schema.optionalKey(Region),

@@ -19,6 +19,10 @@ const encoded = problem(
 )
 const notUtf8 = problem(400, "malformed_body", "The body is not valid UTF-8")
 
+/** Whether the request says that its body is YAML: by the media type alone, as operations are told apart by it. */
+export const isYaml = ({ headers }: HttpServerRequest.HttpServerRequest): boolean =>
+  (headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() === "application/yaml"
+
 /** Fails with the problem that the body is. How long one may be is `HttpIncomingMessage.MaxBodySize`. */
 export const checkBody = Effect.fnUntraced(function* (
   request: HttpServerRequest.HttpServerRequest
@@ -31,7 +35,7 @@ export const checkBody = Effect.fnUntraced(function* (
   )
   if (!isUtf8(bytes)) return yield* notUtf8
   // The reader of manifests bounds YAML while it takes it apart.
-  if (/yaml/i.test(request.headers["content-type"] ?? "")) return
+  if (isYaml(request)) return
   const text = yield* Effect.orDie(request.text)
   const at = tooDeepAt(text)
   if (at !== undefined) {

@@ -18,6 +18,7 @@ import {
 import { type ManifestFault, toPointer } from "#src/manifest/place.ts"
 import type { ReaderBusy } from "#src/manifest/Reader.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import { isYaml } from "./body.ts"
 import { Api } from "./definition/api.ts"
 import { applyRequest } from "./definition/manifest.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -78,8 +79,8 @@ const toProblem = (error: Failure): Problem => {
 }
 
 /** What the request says its text is in. */
-const language = Effect.map(HttpServerRequest.HttpServerRequest, ({ headers }): "json" | "yaml" =>
-  /yaml/i.test(headers["content-type"] ?? "") ? "yaml" : "json"
+const language = Effect.map(HttpServerRequest.HttpServerRequest, (request): "json" | "yaml" =>
+  isYaml(request) ? "yaml" : "json"
 )
 
 const ApplyBody = applyRequest(Schema.Null)

@@ -162,10 +162,10 @@ export const layer = HttpApiBuilder.group(
           })
         }),
         redrive: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
           const { uid } = yield* theQueue
           const redriven = yield* Effect.mapError(
-            messages.redrive(orgId, uid, payload.limit ?? 1_000, caller.actor),
+            messages.redrive(orgId, uid, payload.limit ?? 1_000, caller.actor, reservation),
             fromStore
           )
           return { redriven }

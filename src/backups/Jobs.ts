@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { auditOf } from "#src/store/auditing.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store/errors.ts"
 import { type Reservation, reservedAt } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import { storableText } from "#src/store/storable.ts"
@@ -70,6 +70,8 @@ export interface BackupResult {
 
 /** Attempts of a job; an attempt ends by itself only when its process is killed or the far end fails. */
 export const mostAttempts = 8
+/** Each of them fails only when a job that was open at its beginning has ended at its end. */
+const mostTries = 5
 /** A job that takes longer is given up, whatever it says of its progress. */
 const deadlineHours = 24
 /** Ended jobs that are kept to be looked at, besides the backups that are still there. */
@@ -160,17 +162,28 @@ export class Jobs extends Context.Service<
         queue: Effect.fn("Jobs.queue")(function* (job, actor, reservation) {
           const by = actor === undefined ? sql : api
           const id = reservation?.uid ?? randomUUIDv7()
-          if (reservation?.again === true) {
-            const [before] = yield* repeatable(by<JobRecord>`
-              select ${jobColumns(by)} from backup_job j
-              where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text and ${inOrg(by, job.orgId)}
-                and (id = ${id}::uuid or finished_at is null or finished_at >= ${reservedAt(reservation)}::timestamptz)
-              order by id <> ${id}::uuid, created_at desc limit 1`)
+          const inOrganization = by`j.org_id = ${job.orgId}::uuid and ${inOrg(by, job.orgId)}`
+          const sameWork = by`j.database_uid = ${job.databaseUid}::uuid and j.lineage = ${job.lineage}::uuid
+            and j.kind = ${job.kind}::text`
+          const since = reservation?.again === true ? reservedAt(reservation) : undefined
+          /**
+           * The job that the request made, whatever the database and its history are by now; else one that does what was
+           * asked for: that goes on, or ended since the first try. It is proved if anybody wants that.
+           */
+          const there = by<JobRecord>`
+            update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
+            where ${inOrganization} and j.id = (
+              select j.id from backup_job j
+              where ${inOrganization} and (j.id = ${id}::uuid or ${sameWork} and (j.finished_at is null
+                ${since === undefined ? by`` : by`or j.finished_at >= ${since}::timestamptz`}))
+              order by j.id <> ${id}::uuid, j.created_at desc limit 1)
+            returning ${jobColumns(by)}`
+          if (since !== undefined) {
+            const [before] = yield* repeatable(there)
             if (before !== undefined) return before
           }
           const audited = actor === undefined ? by`select` : auditOf(by, job.orgId, actor, "made")
-          for (;;) {
+          for (let attempt = 0; attempt < mostTries; attempt++) {
             const rows = yield* orUnavailable(by<JobRecord>`
               with made as (
                 insert into backup_job as j (org_id, id, kind, database_uid, lineage, backup_id, reason, drill)
@@ -182,15 +195,12 @@ export class Jobs extends Context.Service<
               ), audited as (${audited}), told as (select pg_notify(${channel}, '') from made)
               select m.* from made m left join told on true`)
             if (rows[0] !== undefined) return rows[0]
-            // What goes on is what was asked for, and is proved if anybody wants it.
-            const open = yield* orUnavailable(by<JobRecord>`
-              update backup_job j set drill = j.drill or ${job.drill ?? false}::boolean
-              where org_id = ${job.orgId}::uuid and database_uid = ${job.databaseUid}::uuid
-                and lineage = ${job.lineage}::uuid and kind = ${job.kind}::text
-                and (finished_at is null or id = ${id}::uuid) and ${inOrg(by, job.orgId)}
-              returning ${jobColumns(by)}`)
+            const open = yield* orUnavailable(there)
             if (open[0] !== undefined) return open[0]
           }
+          return yield* new StoreUnavailable({
+            message: "The job was neither made nor found: others came and went meanwhile"
+          })
         }),
         // Index: backup_job_due.
         claim: Effect.fn("Jobs.claim")(function* (most, seconds) {

@@ -20,20 +20,33 @@ export const blockMissingQueues = (draft: Draft, project: ManifestProject, at: P
     if (!draft.doomed.has(one.uid)) queues.add(id)
     else if (!queues.has(id)) deleted.set(id, addressOf(one))
   }
+  /** Queues that stored cron jobs publish to. */
+  const stored = new Map<string, string>()
+  for (const one of there) {
+    if (one.kind !== "Cron" || draft.doomed.has(one.uid)) continue
+    const target = asObject(asObject(one.spec)["target"])
+    if (target["kind"] === "queue") stored.set(idOf(one.environment, one.name), String(target["queue"]))
+  }
   const named = new Set<string>()
   for (const [index, { name, environment = defaultEnvironment, target }] of (project.crons ?? []).entries()) {
-    named.add(idOf(environment, name))
-    if (target?.kind !== "queue" || queues.has(idOf(environment, target.queue))) continue
+    const id = idOf(environment, name)
+    named.add(id)
+    if (target?.kind !== "queue") continue
+    const queue = idOf(environment, target.queue)
+    if (queues.has(queue)) continue
+    const path = [...at, "crons", index, "target", "queue"]
     const message = `names the queue "${target.queue}", which "${environment}" does not have`
-    draft.block([...at, "crons", index, "target", "queue"], "unknown_queue", message)
+    // It is so already, and the plan makes it no worse: what was exported can be applied.
+    if (stored.get(id) === target.queue && !deleted.has(queue)) draft.warn(path, message)
+    else draft.block(path, "unknown_queue", message)
   }
   if (deleted.size === 0) return
   for (const one of there) {
-    if (one.kind !== "Cron" || draft.doomed.has(one.uid) || named.has(idOf(one.environment, one.name)))
-      continue
-    const target = asObject(asObject(one.spec)["target"])
-    const queue = deleted.get(idOf(one.environment, String(target["queue"])))
-    if (target["kind"] !== "queue" || queue === undefined) continue
+    const id = idOf(one.environment, one.name)
+    const target = stored.get(id)
+    if (one.kind !== "Cron" || target === undefined || named.has(id)) continue
+    const queue = deleted.get(idOf(one.environment, target))
+    if (queue === undefined) continue
     draft.block(
       [...at, "queues"],
       "in_use",

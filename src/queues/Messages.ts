@@ -46,6 +46,8 @@ export interface QueueStats {
 }
 
 const batch = 5_000
+/** The key that tells that a request was carried out. Keys of messages have no blanks. */
+const requestKeyOf = ({ uid }: Reservation) => `request ${uid}`
 /** Under which the sum of an organization is kept. */
 const allQueues = "00000000-0000-0000-0000-000000000000"
 
@@ -66,13 +68,15 @@ export class Messages extends Context.Service<
     readonly stats: (orgId: string, queueUid: string) => Effect.Effect<QueueStats, StoreUnavailable>
     /**
      * Another chance for what was given up: what this queue gave up comes back to it, and what it holds for others
-     * goes back to them. Answers how many, at most `limit`.
+     * goes back to them. Answers how many, at most `limit`. What a request did under a reservation with a key within 24
+     * hours is answered and not done again.
      */
     readonly redrive: (
       orgId: string,
       queueUid: string,
       limit: number,
-      actor: Actor
+      actor: Actor,
+      reservation?: Reservation
     ) => Effect.Effect<number, StoreUnavailable>
     /** Throws everything in it away, also what is being delivered; with `until`, only what came into it by then. */
     readonly purge: (
@@ -168,8 +172,7 @@ export class Messages extends Context.Service<
             join keyed on keyed.key = i.key where keyed.message_id <> i.id
           ),`
         const known = keyed.length > 0
-        // Keys of messages have no blanks.
-        const requestKey = `request ${reservation.uid}`
+        const requestKey = requestKeyOf(reservation)
         // The messages may be delivered and gone: that they were published is remembered for as long as keys are.
         const once = sql`
           request as (
@@ -278,12 +281,25 @@ export class Messages extends Context.Service<
           }
         }),
 
-        redrive: Effect.fn("Messages.redrive")(function* (orgId, queueUid, limit, actor) {
+        redrive: Effect.fn("Messages.redrive")(function* (
+          orgId,
+          queueUid,
+          limit,
+          actor,
+          reservation = newReservation(false)
+        ) {
           const gate = inOrg(sql, orgId)
+          const requestKey = requestKeyOf(reservation)
+          // The row of the request holds the number of messages as the digits of its id. Two statements of one request
+          // at the same time: the second fails as a whole, since the key is there.
           const [row] = yield* repeatable(sql<{ readonly count: number }>`
-            with chosen as materialized (
+            with before as materialized (
+              select replace(message_id::text, '-', '')::numeric::int as count from queue_key
+              where org_id = ${orgId}::uuid and queue_uid = ${queueUid}::uuid and key = ${requestKey}::text and ${gate}
+            ),
+            chosen as materialized (
               select m.ctid, coalesce(m.source_uid, m.queue_uid) as target from queue_message m
-              where m.org_id = ${orgId}::uuid and ${gate}
+              where m.org_id = ${orgId}::uuid and ${gate} and not exists (select from before)
                 and (m.source_uid = ${queueUid}::uuid or m.queue_uid = ${queueUid}::uuid and (m.failed or m.source_uid is not null))
                 and (m.lease_token is null or m.due_at <= now())
                 and exists (select from resource r where r.org_id = ${orgId}::uuid
@@ -297,10 +313,18 @@ export class Messages extends Context.Service<
               from chosen c where m.ctid = c.ctid and m.org_id = ${orgId}::uuid and ${gate}
               returning m.queue_uid
             ),
-            asked as (select ${queueUid}::text as id),
+            request as (
+              insert into queue_key (org_id, queue_uid, key, message_id)
+              select ${orgId}::uuid, r.uid, ${requestKey}::text,
+                lpad((select count(*) from moved)::text, 32, '0')::uuid
+              from resource r where r.org_id = ${orgId}::uuid and r.uid = ${queueUid}::uuid
+                and r.deletion_requested_at is null and r.deleted_at is null
+                and not exists (select from before) and ${gate}
+            ),
+            asked as (select ${queueUid}::text as id where not exists (select from before)),
             audited as (${auditOf(sql, orgId, actor, "asked")}),
             woken as (select pg_notify('svc_queue', uid::text) from (select distinct queue_uid as uid from moved) targets)
-            select (select count(*) from moved)::int as count, (select count(*) from woken) as woken`)
+            select coalesce((select count from before), (select count(*) from moved))::int as count, (select count(*) from woken) as woken`)
           return row?.count ?? 0
         }),
 

@@ -78,8 +78,10 @@ export class Idempotency extends Context.Service<
           const text = JSON.stringify({ uid: fresh.uid, seed: Redacted.value(fresh.seed) })
           const { keyId, bytes } = ring.seal(idempotencyPlace(ref), Redacted.make(text))
           const known = sql`i.created_at >= now() - interval '24 hours'`
-          // Whose reservation goes on.
-          const same = sql`${known} and i.status is null and i.sealed is not null and i.request_digest = excluded.request_digest`
+          // An earlier try may have taken effect: its reservation goes on. After a refusal there is a fresh one, whose time
+          // is that of the try that makes something.
+          const same = sql`${known} and i.status is null and i.outcome is distinct from 'refused'
+            and i.sealed is not null and i.request_digest = excluded.request_digest`
           const [row] = yield* repeatable(sql<{
             readonly mine: boolean
             readonly same: boolean
@@ -92,13 +94,14 @@ export class Idempotency extends Context.Service<
               select ${ref.orgId}::uuid, ${ref.credential}, ${ref.key}, ${digest}, ${keyId}::text, ${bytes}::bytea
               where ${inOrg(sql, ref.orgId)}
               on conflict (org_id, credential, key) do update set
-                doubtful = ${same} and i.outcome is distinct from 'refused',
+                doubtful = ${same},
                 key_id = case when ${same} then i.key_id else excluded.key_id end,
                 sealed = case when ${same} then i.sealed else excluded.sealed end,
                 request_digest = excluded.request_digest, created_at = now(), status = null, outcome = null
-              where not (${known}) or i.outcome = 'refused'
-                or i.status is null and i.request_digest = excluded.request_digest
-                  and (i.outcome = 'failed' or i.created_at < now() - ${leaseSeconds}::int * interval '1 second')
+              -- The former release answers without clearing the outcome: what is answered has none, whatever the row says.
+              where not (${known}) or i.status is null and (i.outcome = 'refused'
+                or i.request_digest = excluded.request_digest
+                  and (i.outcome = 'failed' or i.created_at < now() - ${leaseSeconds}::int * interval '1 second'))
               returning key_id, sealed
             )
             select true as mine, true as same, false as answered, key_id, sealed from begun

@@ -101,7 +101,8 @@ const newFixture = Effect.gen(function* () {
 const credentials = ["owner", "owner", "owner", "adminKey", "member", "none"] as const
 const contentTypes = [
   ...["application/json", "application/json", "application/json", "application/json"],
-  ...["application/yaml", "text/plain", "application/json; charset=utf-16", "multipart/form-data", "a"]
+  ...["application/yaml", "text/plain", "application/json; charset=utf-16", "multipart/form-data", "a"],
+  "application/json; x=yaml"
 ]
 
 /** What one request to an operation consists of, besides what its path names in the fixture. */

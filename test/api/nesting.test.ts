@@ -42,7 +42,10 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })(
             ["POST", `${main}/manifest/plan`, manifest],
             ["POST", `${main}/manifest/plan`, manifest, yaml],
             ["POST", `${main}/manifest/plan`, `version: 1\nprojects:\n  ${deep}`, yaml],
-            ["POST", `${main}/manifest/apply`, `{"manifest":${manifest}}`]
+            ["POST", `${main}/manifest/apply`, `{"manifest":${manifest}}`],
+            // A parameter of the media type says nothing of the language.
+            ["POST", `${at}/crons`, cron("deep", deep), { "content-type": "application/json; x=yaml" }],
+            ["POST", `${main}/manifest/plan`, manifest, { "content-type": "application/json; x=yaml" }]
           ]
           for (const [method, path, raw, headers = {}] of requests) {
             const { status, body } = yield* call(method, path, { raw, headers })

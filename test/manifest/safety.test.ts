@@ -83,6 +83,29 @@ describe("what a plan refuses", () => {
     assert.deepStrictEqual(codes(plan(without, state, { prune: false })), [])
   })
 
+  it("a stored cron job whose queue is gone already is warned of, so that an own export can be applied", () => {
+    const posting = {
+      name: "posting",
+      environment: "production",
+      schedule: "0 0 1 1 *",
+      target: { kind: "queue" as const, queue: "letters" }
+    }
+    const whole = stored(project("alpha", { queues: [{ name: "letters" }], crons: [posting] }))
+    const state = whole.filter(({ kind }) => kind !== "Queue")
+    const pointer = "/projects/0/crons/0/target/queue"
+    const own = plan(exportManifest("main", state), state)
+    assert.deepStrictEqual([codes(own), actions(own)], [[], []])
+    assert.deepStrictEqual(own.warnings, [
+      { pointer, message: 'names the queue "letters", which "production" does not have' }
+    ])
+    // A job that is aimed at a queue that is not there is blocked, as is a queue that goes by the plan itself.
+    const aimed = { ...posting, target: { kind: "queue" as const, queue: "other" } }
+    const blocked = [`${pointer} unknown_queue`]
+    assert.deepStrictEqual(codes(plan(manifest(project("alpha", { crons: [aimed] })), state)), blocked)
+    const deleting = manifest(project("alpha", { queues: [], crons: [posting] }))
+    assert.deepStrictEqual(codes(plan(deleting, whole)), blocked)
+  })
+
   it("a queue that a stored cron job publishes to is not deleted under it", () => {
     const posting = {
       name: "posting",

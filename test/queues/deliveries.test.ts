@@ -7,6 +7,7 @@ import { type QueueSettings, QueueTables } from "#src/queues/QueueTables.ts"
 import { tidy } from "#src/queues/tidy.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
+import { newReservation, type Reservation } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
@@ -237,6 +238,40 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
       assert.strictEqual(new Set(answers.map(([one]) => one?.id)).size, 1)
       assert.strictEqual(answers.filter(([one]) => one?.duplicate === false).length, 1)
       assert.strictEqual((yield* queue.stats).backlog, 1)
+    })
+  )
+
+  it.effect("get another chance once for each request, however often it is tried", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const messages = yield* Messages
+      const queue = yield* makeQueue()
+      yield* queue.publish(5)
+      yield* sql`update queue_message set failed = true where queue_uid = ${queue.uid}::uuid`
+      const redrive = (limit: number, reservation?: Reservation) =>
+        messages.redrive(queue.orgId, queue.uid, limit, actor, reservation)
+      const audits = Effect.map(
+        sql`select from audit_log where org_id = ${queue.orgId}::uuid and resource = ${queue.uid}`,
+        (rows) => rows.length
+      )
+      const before = yield* audits
+      const first = newReservation(true)
+      for (const again of [false, true, true]) {
+        assert.strictEqual(yield* redrive(2, { ...first, again }), 2)
+        assert.strictEqual((yield* queue.stats).failed, 3)
+      }
+      assert.strictEqual(yield* audits, before + 1)
+      assert.strictEqual(yield* redrive(2, newReservation(true)), 2)
+      assert.strictEqual(yield* redrive(2), 1)
+      // What was given up after a request that found nothing is not what that request was about.
+      const none = newReservation(true)
+      assert.strictEqual(yield* redrive(2, none), 0)
+      yield* sql`update queue_message set failed = true where queue_uid = ${queue.uid}::uuid`
+      assert.strictEqual(yield* redrive(2, { ...none, again: true }), 0)
+      assert.strictEqual(yield* redrive(2), 2)
+      assert.strictEqual(yield* redrive(2), 2)
+      assert.strictEqual(yield* redrive(2), 1)
+      assert.strictEqual(yield* redrive(2), 0)
     })
   )
 

@@ -2,6 +2,7 @@ import { assert, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { DisplayName, lineFault, toDisplayName } from "#schemas/display-text.ts"
+import { ProjectSpec } from "#schemas/project.ts"
 
 const decode = Schema.decodeUnknownResult(DisplayName)
 
@@ -44,4 +45,16 @@ it("a name is one line that shows what it holds; a fault names the character", (
   for (const name of ["", "x".repeat(101)]) assert.isTrue(Result.isFailure(decode(name)))
   // A pair of surrogates is not cut in two.
   assert.strictEqual(toDisplayName(`${"x".repeat(99)}👍`).isWellFormed(), true)
+})
+
+it("a project that was given a name can be read: its specification takes every name that a request may have", () => {
+  const stored = Schema.decodeUnknownResult(ProjectSpec)
+  const spec = (name: string) => ({ name, runtimeClass: "always-on" })
+  for (const name of ["a", "x".repeat(100), "😀".repeat(60), "😀".repeat(100)]) {
+    assert.isTrue(Result.isSuccess(decode(name)), name)
+    assert.isTrue(Result.isSuccess(stored(spec(name))), name)
+  }
+  // Requests may not have these any more.
+  for (const name of [" a", "a\nb"]) assert.isTrue(Result.isSuccess(stored(spec(name))))
+  for (const name of ["", "😀".repeat(101)]) assert.isTrue(Result.isFailure(stored(spec(name))))
 })

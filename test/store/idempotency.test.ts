@@ -58,8 +58,10 @@ layer(services, { excludeTestServices: true })("tries of a request", (it) => {
       const { ref, store, begin } = yield* setUp
       const first = reservationOf(yield* begin(mine))
       yield* store.refuse(ref)
-      const same = reservationOf(yield* begin(mine))
-      assert.strictEqual(same.uid, first.uid)
+      // Nothing came of the first one: what the next one makes is as young as that try.
+      const next = reservationOf(yield* begin(mine))
+      assert.notStrictEqual(next.uid, first.uid)
+      assert.isFalse(next.again)
       yield* store.refuse(ref)
       const corrected = reservationOf(yield* begin(other))
       assert.notStrictEqual(corrected.uid, first.uid)
@@ -70,6 +72,20 @@ layer(services, { excludeTestServices: true })("tries of a request", (it) => {
       yield* store.refuse(ref)
       assert.strictEqual((yield* begin(mine))._tag, "OtherRequest")
       assert.strictEqual(reservationOf(yield* begin(other)).uid, corrected.uid)
+    })
+  )
+
+  it.effect("are over once one is answered, also by a process that leaves the outcome as it was", () =>
+    Effect.gen(function* () {
+      const { ref, store, begin } = yield* setUp
+      const { engine: sql } = yield* Db
+      yield* begin(mine)
+      yield* store.finish(ref, { status: 201, headers: {}, body: "" })
+      for (const outcome of ["refused", "failed"]) {
+        yield* sql`update idempotency set outcome = ${outcome} where org_id = ${ref.orgId}::uuid`
+        assert.strictEqual((yield* begin(mine))._tag, "Replay")
+        assert.strictEqual((yield* begin(other))._tag, "OtherRequest")
+      }
     })
   )
 

@@ -5,6 +5,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
+import { lineFault, toDisplayName } from "#schemas/display-text.ts"
 import { Db } from "#src/store/Db.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
@@ -99,4 +100,48 @@ it.live("what statuses told of data before there were facts becomes facts", () =
       rows.map(([kind, name, , , , facts]) => [kind, name, facts])
     )
   }).pipe(Effect.scoped)
+)
+
+it.live(
+  "names of projects that the rules for lines of text refuse are cleaned, and nothing else changes",
+  () =>
+    Effect.gen(function* () {
+      const url = yield* emptyDatabase
+      yield* migrate(url)
+      const blanks = "\t\n\v\f\r \u00a0\u1680\u2000\u2005\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+      const names: ReadonlyArray<readonly [before: string, after: string]> = [
+        ["Zoë's  Café 👩‍👩‍👧\u200b", "Zoë's  Café 👩‍👩‍👧\u200b"],
+        ["a\nb\u001b[31m\u007f\u0085\u009f.", "a b [31m   ."],
+        ["a\u2028b\u2029c", "a b c"],
+        ["\u200finvoice\u202e\u202a\u2066\u2069\u061c\u200efdp", "invoicefdp"],
+        [`${blanks}a${blanks}b${blanks}`, `a${toDisplayName(`a${blanks}b`).slice(1, -1)}b`],
+        ["\u202e \u202c", "slug-6"],
+        ["\n", "slug-7"],
+        ["", "slug-8"]
+      ]
+      const uid = (ord: number) => `00000000-0000-7000-8000-${String(ord).padStart(12, "0")}`
+      const insert = (kind: string, ord: number, name: string) => `
+      insert into resource (org_id, uid, kind, name, phase, spec, generation, observed_generation, managed_by)
+      values ('${uid(0)}', '${uid(ord)}', '${kind}', 'slug-${ord}', 'ready',
+        convert_from('\\x${Buffer.from(JSON.stringify({ name, region: " \n" })).toString("hex")}', 'UTF8')::jsonb, 1, 1, 'api')`
+      const rest = "select uid, to_jsonb(r) - 'spec' as others from resource r order by uid"
+      const statements = [
+        ...names.map(([name], at) => insert("Project", at + 1, name)),
+        insert("Queue", 99, " a\n")
+      ]
+      yield* run(
+        url,
+        "delete from schema_migration where name = '0020_display_names.sql'",
+        `do $script$ begin set local session_replication_role = replica; ${statements.join(";")}; end $script$`
+      )
+      const [before] = yield* run(url, rest)
+      assert.deepStrictEqual(yield* migrate(url), ["0020_display_names.sql"])
+      const [found, after] = yield* run(url, "select spec from resource order by uid", rest)
+      assert.deepStrictEqual(
+        found,
+        [...names.map(([, name]) => name), " a\n"].map((name) => ({ spec: { name, region: " \n" } }))
+      )
+      assert.deepStrictEqual(after, before)
+      for (const [, name] of names) assert.isUndefined(lineFault(name))
+    }).pipe(Effect.scoped)
 )
