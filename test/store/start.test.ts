@@ -10,11 +10,12 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { sweep } from "#test/setup/processes.ts"
 
 const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 const folder = Effect.acquireRelease(
   Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
-  (base) => Effect.sync(() => fs.rmSync(base, { recursive: true, force: true, maxRetries: 5 }))
+  (base) => Effect.promise(() => sweep(base))
 )
 
 /** Starts the program and ends it once it serves; answers how it ended and what it said. */
