@@ -250,8 +250,8 @@ it.live(
       const killer = Effect.sync(() => {
         // Helpers of the copy name this folder as well.
         const marker = `-D ${path.join(folderOf(world, { uid: other.uid }), "hydrating-")}`
-        killed = processesNaming(marker).length > 0
-        killNaming(marker)
+        // By one look: a process that is about to become the server has no command line for a moment.
+        killed = killNaming(marker) > 0
       }).pipe(
         Effect.repeat({ until: () => killed, schedule: Schedule.spaced("1 millis") }),
         Effect.timeoutOption("5 minutes")

@@ -30,9 +30,11 @@ export const signal = (pid: number, name: NodeJS.Signals): void => {
   }
 }
 
-/** Kills whatever names `text`, as a fault would. */
-export const killNaming = (text: string): void => {
-  for (const { pid } of processesNaming(text)) signal(pid, "SIGKILL")
+/** Kills whatever names `text`, as a fault would, and answers how many those were. */
+export const killNaming = (text: string): number => {
+  const found = processesNaming(text)
+  for (const { pid } of found) signal(pid, "SIGKILL")
+  return found.length
 }
 
 /** The control groups of servers whose data is in the folder itself, or in the one that control planes get in it. */
