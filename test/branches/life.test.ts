@@ -29,7 +29,7 @@ import {
   databaseServices,
   folderOf
 } from "#test/setup/databases.ts"
-import { killNaming, processesNaming, signal } from "#test/setup/processes.ts"
+import { killNaming, killNamingWithChildren, processesNaming, signal } from "#test/setup/processes.ts"
 
 let fence = 100n
 
@@ -235,7 +235,7 @@ it.live(
         Effect.provideService(HydrationHook, (name) =>
           name === "copy" && !fell
             ? Effect.sync(() => {
-                killNaming(world.source.uid)
+                killNamingWithChildren(world.source.uid)
                 fell = true
               })
             : Effect.void
