@@ -27,8 +27,9 @@ import {
 } from "./errors.ts"
 import { type MailedToken, People, type Person, type Purpose } from "./People.ts"
 import { Passwords, passwordFault } from "./passwords.ts"
-import { type NewSession, type Session, Sessions, type Visitor } from "./Sessions.ts"
+import { type NewSession, type Session, Sessions } from "./Sessions.ts"
 import { tries } from "./tries.ts"
+import type { Entry } from "./visitor.ts"
 
 export interface SignedIn extends Person {
   readonly session: NewSession
@@ -46,13 +47,6 @@ export interface Claims {
   readonly email: string | undefined
   readonly emailVerified: boolean
   readonly name: string | undefined
-}
-
-/** How a request came in: from where, and with which session's token. */
-export interface Entry {
-  readonly visitor: Visitor
-  /** Digest of the session cookie that the browser sent. */
-  readonly before: Buffer | null
 }
 
 const linkMinutes = 15

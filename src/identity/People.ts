@@ -16,7 +16,7 @@ import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { audited } from "./auditing.ts"
-import type { Visitor } from "./Sessions.ts"
+import type { Visitor } from "./visitor.ts"
 
 export interface Person {
   readonly userId: string

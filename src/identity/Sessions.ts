@@ -11,13 +11,7 @@ import { newSessionToken } from "#src/access/bootstrap.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import { audited } from "./auditing.ts"
-
-/** Where a request came from, as far as anybody can tell. */
-export interface Visitor {
-  readonly address: string | null
-  readonly userAgent: string | null
-  readonly requestId: string
-}
+import type { Visitor } from "./visitor.ts"
 
 export interface NewSession {
   readonly token: Redacted.Redacted

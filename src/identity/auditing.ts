@@ -1,7 +1,7 @@
 /** Audit records of what people do with their own accounts, written by the statement that does it. */
 import type { Fragment } from "effect/sql/Statement"
 import type { Sql } from "#src/store/Db.ts"
-import type { Visitor } from "./Sessions.ts"
+import type { Visitor } from "./visitor.ts"
 
 export interface Deed {
   readonly operation: string

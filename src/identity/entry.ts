@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { CurrentRequest } from "#src/api/request.ts"
-import type { Entry } from "./Identity.ts"
+import type { Entry } from "./visitor.ts"
 
 /** The digest of the session cookie, if it looks like one. Sign-in looks at cookies only, never at `Authorization`. */
 export const cookieDigest = (request: HttpServerRequest.HttpServerRequest): Buffer | null =>

@@ -5,7 +5,7 @@ import { networkOf } from "#src/access/caller-address.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import { TooManyTries } from "./errors.ts"
-import type { Entry } from "./Identity.ts"
+import type { Entry } from "./visitor.ts"
 
 /** Tries of one address's password in a minute, from wherever they come. A link by mail works meanwhile. */
 const triesPerMinute = 10

@@ -19,17 +19,11 @@ import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
 import { codeOf } from "./error-code.ts"
 import { HostError, hostError } from "./host-error.ts"
-import { launched } from "./launch.ts"
+import { launched, type RunAs } from "./launch.ts"
 import { type Holding, makeHolding } from "./server-holding.ts"
 import type { ServerLimits } from "./server-limits.ts"
 
 export { HostError, hostError }
-
-export interface RunAs {
-  readonly name: string
-  readonly uid: number
-  readonly gid: number
-}
 
 export interface SpawnOptions {
   readonly command: string

@@ -203,12 +203,12 @@ export class RedisServers extends Context.Service<
         const place = placeOf(uid)
         const controlFile = yield* control.read(uid)
         if (
-          Option.isNone(controlFile) &&
+          controlFile === undefined &&
           !(yield* exists(place.dir)) &&
           !(yield* exists(place.endpoint.socket))
         )
           return Option.none()
-        const assigned = Option.getOrElse(controlFile, (): Assigned => ({ fence: 0n }))
+        const assigned: Assigned = controlFile ?? { fence: 0n }
         const { certificate } = assigned
         const process = yield* processes.find(place, liveSettingNames)
         const pid = process._tag === "Stopped" ? undefined : process.pid

@@ -2,7 +2,12 @@
  * How a managed server begins: a shell writes its own number into the server's control groups and says how early the
  * kernel may end it, and then becomes the server, as the server's user. So no process of the server is ever outside.
  */
-import type { RunAs } from "./Host.ts"
+/** The system user that managed servers run as. */
+export interface RunAs {
+  readonly name: string
+  readonly uid: number
+  readonly gid: number
+}
 
 export interface Launch {
   readonly command: string

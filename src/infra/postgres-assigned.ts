@@ -1,23 +1,17 @@
-/**
- * What is written down beside a managed server: its fence, what it was given, what it went through. Every act is preceded
- * by a check of the fence: a process that stalled past its lease finds a higher number there and is refused.
- */
+/** What is written down beside a managed Postgres server: its fence, what it was given, what it went through. */
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { outside } from "#src/engine/outside.ts"
 import type { Host, HostError } from "./Host.ts"
+import { type FencedTarget, makeFenceFile } from "./host/fence-file.ts"
 import type { PostgresControlError } from "./PostgresControl.ts"
 import { failed, PostgresServerError } from "./postgres-error.ts"
-import { Failover, FailoverPlan } from "./postgres-failover.ts"
+import { Failover, FailoverPlan } from "./postgres-failover-plan.ts"
 import type { ServerFolders } from "./postgres-folders.ts"
 
 /** A server as the reconcile that acts on it knows it. */
-export interface PostgresTarget {
-  readonly uid: string
-  readonly fence: bigint
-}
+export type PostgresTarget = FencedTarget
 
 const Assigned = Schema.Struct({
   fence: Schema.BigIntFromString,
@@ -44,7 +38,6 @@ const Assigned = Schema.Struct({
   credentialVersion: Schema.optionalKey(Schema.Int)
 })
 export type Assigned = typeof Assigned.Type
-const AssignedText = Schema.fromJsonString(Assigned)
 
 /** Where segments of the log wait to be backed up. */
 export const spoolOf = (folders: ServerFolders, uid: string, now: Assigned | undefined): string =>
@@ -52,28 +45,26 @@ export const spoolOf = (folders: ServerFolders, uid: string, now: Assigned | und
 
 export const makeAssigned = (host: Host["Service"], folders: ServerFolders) => {
   const { dirOf, confOf } = folders
-  const assignedFile = (uid: string) => path.join(dirOf(uid), "server.json")
+  const {
+    read: assigned,
+    write: writeAssigned,
+    check,
+    claim
+  } = makeFenceFile<Assigned, PostgresServerError>({
+    host,
+    fileOf: (uid) => path.join(dirOf(uid), "server.json"),
+    content: Assigned,
+    failed,
+    refused: (uid) =>
+      new PostgresServerError({
+        reason: "Fenced",
+        message: `A later reconcile works on the database server ${uid}; this one stops`
+      }),
+    claimName: "postgres.claim",
+    foldersOf: (uid, now) => [dirOf(uid), confOf(uid), spoolOf(folders, uid, now)],
+    first: (fence) => ({ fence })
+  })
 
-  const assigned = Effect.fnUntraced(function* (uid: string) {
-    const text = yield* Effect.mapError(host.readFile(assignedFile(uid)), failed)
-    if (Option.isNone(text)) return undefined
-    // A file that cannot be understood counts as none: what was assigned is then assigned anew.
-    return Option.getOrUndefined(yield* Effect.option(Schema.decodeUnknownEffect(AssignedText)(text.value)))
-  })
-  const writeAssigned = (uid: string, value: Assigned) =>
-    Effect.flatMap(Effect.orDie(Schema.encodeEffect(AssignedText)(value)), (text) =>
-      Effect.mapError(host.writeFile(assignedFile(uid), text), failed)
-    )
-  const fenced = (uid: string) =>
-    new PostgresServerError({
-      reason: "Fenced",
-      message: `A later reconcile works on the database server ${uid}; this one stops`
-    })
-  const check = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
-    const now = yield* assigned(uid)
-    if (now === undefined || now.fence !== fence) return yield* fenced(uid)
-    return now
-  })
   /** One act: fenced, logged, its failures in words. */
   const act = <A>(
     name: string,
@@ -88,22 +79,6 @@ export const makeAssigned = (host: Host["Service"], folders: ServerFolders) => {
         Effect.mapError((error) => (error._tag === "PostgresServerError" ? error : failed(error)))
       )
     )
-  const claim = Effect.fnUntraced(function* ({ uid, fence }: PostgresTarget) {
-    const now = yield* assigned(uid)
-    if (now?.fence === fence) return
-    if (now !== undefined && now.fence > fence) return yield* fenced(uid)
-    yield* outside(
-      "postgres.claim",
-      "write"
-    )(
-      Effect.gen(function* () {
-        for (const dir of [dirOf(uid), confOf(uid), spoolOf(folders, uid, now)]) {
-          yield* Effect.mapError(host.directory(dir), failed)
-        }
-        yield* writeAssigned(uid, { ...now, fence })
-      })
-    )
-  })
 
   return { act, assigned, claim, writeAssigned }
 }

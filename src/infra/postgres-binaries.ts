@@ -10,7 +10,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
-import { Host, HostError, type RunAs } from "./Host.ts"
+import { Host, HostError } from "./Host.ts"
+import type { RunAs } from "./launch.ts"
 
 export interface PostgresPrograms {
   readonly initdb: string

@@ -16,35 +16,12 @@
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
 import type { HostError } from "./Host.ts"
 import type { PostgresControlError } from "./PostgresControl.ts"
 import type { Assigned, PostgresTarget } from "./postgres-assigned.ts"
 import { PostgresServerError } from "./postgres-error.ts"
 import { moved } from "./postgres-exchange.ts"
 import type { ServerFolders } from "./postgres-folders.ts"
-
-export const Failover = Schema.Struct({
-  /** Milliseconds since 1970. */
-  at: Schema.Int,
-  /** Number of the standby. */
-  replica: Schema.Int,
-  /** What it is known to have lacked; null: not known. */
-  lagBytes: Schema.NullOr(Schema.Int)
-})
-export type Failover = typeof Failover.Type
-
-/** A decision that is being carried out. */
-export const FailoverPlan = Schema.Struct({
-  ...Failover.fields,
-  /** The standby whose data folder comes. */
-  from: Schema.String,
-  /** The history that the folder belongs to. */
-  lineage: Schema.String,
-  /** The one that begins with it. */
-  era: Schema.Int
-})
-export type FailoverPlan = typeof FailoverPlan.Type
 
 interface Parts {
   readonly act: <A>(
