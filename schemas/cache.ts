@@ -56,6 +56,7 @@ export const Cache = defineKind({
   name: "Cache",
   summary: "A Redis-compatible cache that accepts TLS connections only.",
   scope: "environment",
+  placement: "host",
   spec: CacheSpec,
   status: CacheStatus,
   facts: CacheFacts,

@@ -104,6 +104,7 @@ export const DatabaseBranch = defineKind({
   name: "DatabaseBranch",
   summary: "A full, independent copy of a database as it is now or was at an instant.",
   scope: "environment",
+  placement: "host",
   spec: DatabaseBranchSpec,
   status: DatabaseBranchStatus,
   facts: DatabaseBranchFacts,

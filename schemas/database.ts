@@ -83,6 +83,7 @@ export const Database = defineKind({
   name: "Database",
   summary: "A Postgres server of its own, with TLS and write-ahead log archiving.",
   scope: "environment",
+  placement: "host",
   spec: DatabaseSpec,
   status: DatabaseStatus,
   facts: DatabaseFacts,

@@ -70,6 +70,7 @@ export const Execution = defineKind({
   name: "Execution",
   summary: "A container that runs one command to its end.",
   scope: "project",
+  placement: "host",
   spec: ExecutionSpec,
   status: ExecutionStatus,
   fields: Object.keys(ExecutionSpec.fields),

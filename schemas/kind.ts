@@ -13,6 +13,11 @@ export type Json = Schema.Json
 
 export type Scope = "organization" | "project" | "environment"
 export type Role = "member" | "admin" | "owner"
+/**
+ * Which processes may work on a resource. `any`: every one, because the kind lives in the store or is reached over the
+ * network. `host`: those of the region that its specification names, because the real thing is on a machine there.
+ */
+export type Placement = "any" | "host"
 
 export interface Kind<
   out Name extends string = string,
@@ -25,6 +30,7 @@ export interface Kind<
   readonly summary: string
   /** What the resource lives in: an organization, a project, or one environment of a project. */
   readonly scope: Scope
+  readonly placement: Placement
   /** Decoding fills in every default, so that what is stored is complete. */
   readonly spec: Schema.Codec<Spec, unknown>
   readonly status: Schema.Codec<Status, unknown>
@@ -67,15 +73,29 @@ export interface Kind<
 const NoFacts = Schema.Struct({})
 export type NoFacts = typeof NoFacts.Type
 
-/** Keeps the literal name and the types while checking the shape. A kind that names no facts has none. */
+/** What a kind may leave out: most kinds keep no facts and can be worked on anywhere. */
+type Optional = "facts" | "placement"
+type Partly<K extends Kind> = Omit<K, Optional> & Partial<Pick<K, Optional>>
+
+/** Keeps the literal name and the types while checking the shape, and completes what is left out. */
 export function defineKind<const Name extends string, Spec, Status, Facts>(
-  kind: Kind<Name, Spec, Status, Facts>
+  kind: Omit<Kind<Name, Spec, Status, Facts>, "placement"> & Partial<Pick<Kind, "placement">>
 ): Kind<Name, Spec, Status, Facts>
 export function defineKind<const Name extends string, Spec, Status>(
-  kind: Omit<Kind<Name, Spec, Status>, "facts">
+  kind: Partly<Kind<Name, Spec, Status>>
 ): Kind<Name, Spec, Status, NoFacts>
-export function defineKind(kind: Omit<Kind, "facts"> & Partial<Pick<Kind, "facts">>): Kind {
-  return { facts: NoFacts, ...kind }
+export function defineKind(kind: Partly<Kind>): Kind {
+  return { facts: NoFacts, placement: "any", ...kind }
+}
+
+/** The pool of work that any process may take. */
+export const anyPool = "any"
+
+/** The pool that work on a resource belongs to: that of a region, or the one that is everybody's. */
+export const poolOf = (kind: Pick<Kind, "placement"> | undefined, spec: Json): string => {
+  if (kind?.placement !== "host" || typeof spec !== "object" || spec === null || !("region" in spec))
+    return anyPool
+  return typeof spec.region === "string" ? spec.region : anyPool
 }
 
 /** The name of a kind within a sentence: `backup destination`. */

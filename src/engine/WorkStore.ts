@@ -132,6 +132,11 @@ export interface StatusChange {
 /** How many of a kind may be claimed now, and which organizations have their share already. */
 export interface KindRoom {
   readonly kind: string
+  /**
+   * The pool that this process serves for the kind. What lies in the pool of all is offered as well, and belongs to this
+   * one from then on: it was made before its kind had pools.
+   */
+  readonly pool: string
   readonly room: number
   readonly fullOrgs: ReadonlyArray<string>
   /** Only what somebody asked for, or what is so late that it counts like that. */
@@ -157,7 +162,9 @@ export class WorkStore extends Context.Service<
     readonly claimOne: (
       orgId: string,
       uid: string,
-      leaseMs: number
+      leaseMs: number,
+      /** The pool that this process serves, beside that of all. */
+      pool: string
     ) => Effect.Effect<Option.Option<Claimed>, StoreUnavailable>
     /** Extends leases; answers the ones that still hold. */
     readonly heartbeat: (
@@ -175,9 +182,9 @@ export class WorkStore extends Context.Service<
     readonly release: (claimed: ReadonlyArray<Returned>) => Effect.Effect<void, StoreUnavailable>
     /** Asks for the deletion of what a deleting resource still contains. */
     readonly cascade: (orgId: string, uid: string) => Effect.Effect<void, StoreUnavailable>
-    /** Milliseconds until something of these kinds is due, if anything is scheduled. */
+    /** Milliseconds until something of these kinds and pools is due, if anything is scheduled. */
     readonly nextDueIn: (
-      kinds: ReadonlyArray<string>
+      work: ReadonlyArray<Pick<KindRoom, "kind" | "pool">>
     ) => Effect.Effect<Option.Option<number>, StoreUnavailable>
     readonly stats: Effect.Effect<ReadonlyArray<QueueStats>, StoreUnavailable>
   }

@@ -18,11 +18,12 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
+import { anyPool } from "#schemas/kind.ts"
 import { answering } from "./answering.ts"
 import { makeLeases, type Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"
 import { type Moment, moment } from "./moment.ts"
-import { EngineOptions } from "./options.ts"
+import { EngineOptions, ServedRegion } from "./options.ts"
 import { WriteGate } from "./outside.ts"
 import { persistent } from "./persistent.ts"
 import { Registry } from "./Reconciler.ts"
@@ -60,6 +61,7 @@ export const layer = Layer.effect(
     const options = yield* EngineOptions
     const store = answering(yield* WorkStore, options)
     const { registrations } = yield* Registry
+    const region = yield* ServedRegion
     const signal = yield* WorkSignal
     const clock = yield* Clock.Clock
     const runFork = Effect.runForkWith(yield* Effect.context<never>())
@@ -159,7 +161,8 @@ export const layer = Layer.effect(
         const room = Math.min(free, urgent ? sliceSize : batchSize, limit(concurrency, urgent) - sum)
         const share = orgShare(limit(concurrency, urgent))
         const fullOrgs = [...orgs].filter(([, n]) => n >= share).map(([org]) => org)
-        if (room > 0) list.push({ kind: kind.name, room, fullOrgs, ...(urgent ? { urgent } : {}) })
+        const pool = kind.placement === "host" ? region : anyPool
+        if (room > 0) list.push({ kind: kind.name, pool, room, fullOrgs, ...(urgent ? { urgent } : {}) })
       }
       return list
     }
@@ -220,13 +223,13 @@ export const layer = Layer.effect(
           const more = wanted.some(
             (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
           )
-          return { kinds: wanted.map((room) => room.kind), more: more && surplus.length === 0 }
+          return { wanted, more: more && surplus.length === 0 }
         })
       )
     const startOne = (orgId: string, uid: string) =>
       Effect.gen(function* () {
         const asked = moment(clock)
-        const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs))
+        const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs, region))
         if (claimed === undefined) return undefined
         if (!accepting || !registrations.has(claimed.kind) || running.has(uid)) {
           yield* store.release([claimed])
@@ -237,15 +240,15 @@ export const layer = Layer.effect(
         return entry
       }).pipe(requests.withPermit, Effect.uninterruptible)
     // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
-    const claimRound = Effect.flatMap(startSome(turn.withPermit(claimSome(false))), ({ kinds, more }) =>
-      more ? Effect.void : idle.withPermit(rest(kinds))
+    const claimRound = Effect.flatMap(startSome(turn.withPermit(claimSome(false))), ({ wanted, more }) =>
+      more ? Effect.void : idle.withPermit(rest(wanted))
     )
     // What somebody asked for does not queue behind a large claim of routine looks.
     const urgentRound = Effect.andThen(Queue.take(alarm), startSome(claimSome(true)))
 
     /** Waits for an announcement, for the next thing to become due, or for the safety net. */
-    const rest = Effect.fnUntraced(function* (kinds: ReadonlyArray<string>) {
-      const next = yield* store.nextDueIn(kinds)
+    const rest = Effect.fnUntraced(function* (rooms: ReadonlyArray<KindRoom>) {
+      const next = yield* store.nextDueIn(rooms)
       // What is due and could not be claimed now is in somebody's hands or over a share: a short pause, not none.
       const pause = Math.min(
         options.pollMs,
@@ -254,7 +257,7 @@ export const layer = Layer.effect(
           Option.getOrElse(next, () => options.pollMs)
         )
       )
-      yield* Effect.timeoutOption(Queue.take(wake), kinds.length === 0 ? options.pollMs : pause)
+      yield* Effect.timeoutOption(Queue.take(wake), rooms.length === 0 ? options.pollMs : pause)
     })
 
     // Some may be due again at once: changed while they ran, or woken by what was just stored.

@@ -28,7 +28,8 @@ export const answering = (
   const patience = 2 * leaseMs
   return {
     claim: (rooms, ms) => within("lease what is due", patience)(store.claim(rooms, ms)),
-    claimOne: (orgId, uid, ms) => within("lease one resource", patience)(store.claimOne(orgId, uid, ms)),
+    claimOne: (orgId, uid, ms, pool) =>
+      within("lease one resource", patience)(store.claimOne(orgId, uid, ms, pool)),
     // In time for another try before the lease ends.
     heartbeat: (leases, ms) => within("extend leases", leaseMs / 2)(store.heartbeat(leases, ms)),
     record: (results) => within("record results", patience)(store.record(results)),

@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type * as SqlError from "effect/sql/SqlError"
+import { anyPool } from "#schemas/kind.ts"
 import { WorkSignal } from "#src/engine/Worker.ts"
 import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, isRefused, notifications, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
@@ -61,15 +62,17 @@ export const layer = Layer.effect(
     return WorkStore.of({
       release,
 
-      // Index: work_claim, one short scan for each kind.
+      // Index: work_claim_pool, one short scan for each kind and pool.
       claim: Effect.fnUntraced(function* (rooms, leaseMs) {
         const rows = yield* orUnavailable(sql<LeasedRow>`
           with due as (
-            select w.tuple, w.due_at
-            from jsonb_to_recordset(${sql.json(rooms)}::jsonb) as k(kind text, room int, "fullOrgs" uuid[], urgent boolean)
+            select w.tuple, w.due_at, k.pool
+            from jsonb_to_recordset(${sql.json(rooms)}::jsonb)
+              as k(kind text, pool text, room int, "fullOrgs" uuid[], urgent boolean)
+            ${pools(sql)}
             cross join lateral (
               select ctid as tuple, due_at from work
-              where kind = k.kind and due_at <= now()
+              where kind = k.kind and pool = p.pool and due_at <= now()
                 and rank <= now() + case when k.urgent then interval '0' else interval '60 seconds' end
                 and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
@@ -77,7 +80,7 @@ export const layer = Layer.effect(
             -- Bounds one claim, and tells the planner that it is few rows among many.
             limit 1000
           )
-          ${take(sql, leaseMs)}
+          ${take(sql, leaseMs)}, pool = due.pool
           -- Locked above, a row stays where it is: no second search for it.
           from due where w.ctid = due.tuple
           returning ${leased(sql)},
@@ -85,10 +88,10 @@ export const layer = Layer.effect(
         return yield* load(rows)
       }),
 
-      claimOne: Effect.fnUntraced(function* (orgId, uid, leaseMs) {
+      claimOne: Effect.fnUntraced(function* (orgId, uid, leaseMs, pool) {
         const rows = yield* orUnavailable(sql<LeasedRow>`
           ${take(sql, leaseMs)}
-          where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid
+          where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and w.pool in (${pool}::text, ${anyPool}::text)
             and (w.lease_until is null or w.lease_until < now())
           returning ${leased(sql)}, 0::float8 as "lateBy"`)
         return Option.fromUndefinedOr((yield* load(rows))[0])
@@ -144,11 +147,14 @@ export const layer = Layer.effect(
           select pg_notify('svc_work', ''), pg_notify('svc_change', ${orgId}::text) from woken limit 1`)
       }),
 
-      nextDueIn: Effect.fnUntraced(function* (kinds) {
+      nextDueIn: Effect.fnUntraced(function* (work) {
         const [row] = yield* orUnavailable(sql<{ readonly ms: number | null }>`
           select (extract(epoch from min(first.due_at) - now()) * 1000)::float8 as ms
-          from jsonb_array_elements_text(${sql.json(kinds)}::jsonb) as k(kind)
-          cross join lateral (select due_at from work where work.kind = k.kind order by rank limit 8) first`)
+          from jsonb_to_recordset(${sql.json(work.map(({ kind, pool }) => ({ kind, pool })))}::jsonb) as k(kind text, pool text)
+          ${pools(sql)}
+          cross join lateral (
+            select due_at from work where work.kind = k.kind and work.pool = p.pool order by rank limit 8
+          ) first`)
         return Option.fromNullishOr(row?.ms)
       }),
 
@@ -159,6 +165,10 @@ export const layer = Layer.effect(
     })
   })
 )
+
+/** The pools that are looked at for `k`: its own, and that of all. */
+const pools = (sql: Sql) => sql`
+  cross join lateral (select distinct pool from unnest(array[k.pool, ${anyPool}::text]) as both_pools(pool)) p`
 
 const take = (sql: Sql, leaseMs: number) => sql`
   update work w set

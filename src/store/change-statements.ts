@@ -6,6 +6,8 @@
  * Every statement has a CTE `done` of what it changed; what follows from a change is the same for all of them.
  */
 import type { Fragment } from "effect/sql/Statement"
+import { findKind } from "#schemas/index.ts"
+import { poolOf } from "#schemas/kind.ts"
 import { auditOf } from "./auditing.ts"
 import type { CreateChange, DeleteChange, UpdateChange, Written } from "./changes.ts"
 import type { Sql } from "./Db.ts"
@@ -34,13 +36,14 @@ export const creation = (writing: Writing, changes: ReadonlyArray<CreateChange>)
     name: change.name,
     parent_uid: change.parentUid,
     spec: change.spec,
-    managed_by: change.managedBy
+    managed_by: change.managedBy,
+    pool: poolOf(findKind(change.kind), change.spec)
   }))
   return sql<Written>`
     with input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as c(
         ord int, uid uuid, kind text, project_id uuid, environment text, name text, parent_uid uuid, spec jsonb,
-        managed_by text)
+        managed_by text, pool text)
     ),
     -- A parent must live, and not be on its way out, until this commits.
     parents as materialized (
@@ -62,7 +65,8 @@ export const creation = (writing: Writing, changes: ReadonlyArray<CreateChange>)
       returning uid, kind, generation, revision, created_at, updated_at
     ),
     queued as (
-      insert into work (org_id, uid, kind) select ${orgId}::uuid, uid, kind from done where ${gate}
+      insert into work (org_id, uid, kind, pool)
+      select ${orgId}::uuid, done.uid, done.kind, i.pool from done join input i on i.uid = done.uid where ${gate}
     ),
     ${consequences(writing, "Created", "Created", changes)}`
 }

@@ -3,7 +3,8 @@
  * due what it concerns, as the store's own statements do.
  */
 import { isDeepStrictEqual } from "node:util"
-import type { Json } from "#schemas/kind.ts"
+import { findKind } from "#schemas/index.ts"
+import { type Json, poolOf } from "#schemas/kind.ts"
 import type { Paused } from "#src/engine/WorkStore.ts"
 import type { PauseTarget } from "#src/store/Interventions.ts"
 import type { NewResource, PauseRow, ResourceRow, WorkRow } from "./memory-rows.ts"
@@ -46,6 +47,7 @@ export class DesiredRows {
       orgId,
       uid,
       kind,
+      pool: poolOf(findKind(resource.kind), resource.spec),
       dueAt: now,
       rank: now,
       attempt: 0,

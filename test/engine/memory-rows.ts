@@ -63,6 +63,7 @@ export interface WorkRow {
   readonly orgId: string
   readonly uid: string
   readonly kind: string
+  pool: string
   dueAt: number
   rank: number
   attempt: number

@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { anyPool } from "#schemas/kind.ts"
 import {
   type Claimed,
   type KindRoom,
@@ -23,6 +24,9 @@ import {
 import { DesiredRows } from "./memory-desired-rows.ts"
 import type { Flaw, ResourceRow, WorkRow } from "./memory-rows.ts"
 
+/** What lies in the pool of all is offered to every process. */
+const isOffered = (row: WorkRow, pool: string): boolean => row.pool === pool || row.pool === anyPool
+
 export class MemoryStore extends DesiredRows {
   /** Revisions of rows that are gone: what waits for one of them must learn of it. */
   readonly tombstones = new Map<string, bigint>()
@@ -37,19 +41,25 @@ export class MemoryStore extends DesiredRows {
 
   claim(rooms: ReadonlyArray<KindRoom>, leaseMs: number): ReadonlyArray<Claimed> {
     const now = this.now()
-    return rooms.flatMap(({ kind, room, fullOrgs, urgent = false }) =>
+    return rooms.flatMap(({ kind, pool, room, fullOrgs, urgent = false }) =>
       [...this.work.values()]
-        .filter((row) => row.kind === kind && this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
+        .filter((row) => row.kind === kind && isOffered(row, pool))
+        .filter((row) => this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
         .filter((row) => !urgent || row.rank <= now || this.#flaws.has("priorities ignored"))
         .sort((a, b) => this.#before(a, b))
         .slice(0, room)
-        .map((row) => this.#take(row, leaseMs, now - row.dueAt))
+        .map((row) => {
+          row.pool = pool
+          return this.#take(row, leaseMs, now - row.dueAt)
+        })
     )
   }
 
-  claimOne(orgId: string, uid: string, leaseMs: number): Option.Option<Claimed> {
+  claimOne(orgId: string, uid: string, leaseMs: number, pool: string): Option.Option<Claimed> {
     const row = this.#queued({ orgId, uid })
-    return row === undefined || this.#isLeased(row) ? Option.none() : Option.some(this.#take(row, leaseMs, 0))
+    return row === undefined || this.#isLeased(row) || !isOffered(row, pool)
+      ? Option.none()
+      : Option.some(this.#take(row, leaseMs, 0))
   }
 
   heartbeat(leases: ReadonlyArray<Lease>, leaseMs: number): ReadonlyArray<Lease> {
@@ -100,8 +110,10 @@ export class MemoryStore extends DesiredRows {
     }
   }
 
-  nextDueIn(kinds: ReadonlyArray<string>): Option.Option<number> {
-    const due = [...this.work.values()].filter((row) => kinds.includes(row.kind)).map((row) => row.dueAt)
+  nextDueIn(work: ReadonlyArray<Pick<KindRoom, "kind" | "pool">>): Option.Option<number> {
+    const due = [...this.work.values()]
+      .filter((row) => work.some(({ kind, pool }) => row.kind === kind && isOffered(row, pool)))
+      .map((row) => row.dueAt)
     return due.length === 0 ? Option.none() : Option.some(Math.min(...due) - this.now())
   }
 
@@ -287,7 +299,7 @@ export class MemoryStore extends DesiredRows {
 /** The store as a service of the engine, without network or faults. */
 export const workStore = (store: MemoryStore): WorkStore["Service"] => ({
   claim: (rooms, leaseMs) => Effect.sync(() => store.claim(rooms, leaseMs)),
-  claimOne: (orgId, uid, leaseMs) => Effect.sync(() => store.claimOne(orgId, uid, leaseMs)),
+  claimOne: (orgId, uid, leaseMs, pool) => Effect.sync(() => store.claimOne(orgId, uid, leaseMs, pool)),
   heartbeat: (leases, leaseMs) => Effect.sync(() => store.heartbeat(leases, leaseMs)),
   record: (results) =>
     Effect.suspend(() =>
@@ -297,6 +309,6 @@ export const workStore = (store: MemoryStore): WorkStore["Service"] => ({
     ),
   release: (leases) => Effect.sync(() => store.release(leases)),
   cascade: (orgId, uid) => Effect.sync(() => store.cascade(orgId, uid)),
-  nextDueIn: (kinds) => Effect.sync(() => store.nextDueIn(kinds)),
+  nextDueIn: (work) => Effect.sync(() => store.nextDueIn(work)),
   stats: Effect.sync(() => store.stats())
 })

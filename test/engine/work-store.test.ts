@@ -8,7 +8,7 @@ import * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
 import { inject } from "vitest"
-import type { Json } from "#schemas/kind.ts"
+import { anyPool, type Json } from "#schemas/kind.ts"
 import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, type Sql } from "#src/store/Db.ts"
 import { Interventions } from "#src/store/Interventions.ts"
@@ -29,7 +29,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     const uid = uuid()
     const plain = { uid, kind: `Kind${uid.slice(-12)}`, projectId: null, parentUid: null, secrets: [] }
     yield* store.create(orgId, { ...plain, name: "one", spec: {} })
-    const take = Effect.map(work.claimOne(orgId, uid, 30_000), Option.getOrThrow)
+    const take = Effect.map(work.claimOne(orgId, uid, 30_000, anyPool), Option.getOrThrow)
     return { work, orgId, uid, take }
   })
   const told = (claimed: Claimed, messages: ReadonlyArray<string>): Recorded => ({
@@ -66,8 +66,8 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     const uid = uuid()
     const plain = { uid, kind: `Kind${uid.slice(-12)}`, projectId: null, parentUid: null, secrets: [] }
     yield* create(one.orgId, { ...plain, name: "two", spec: {} })
-    const takeOther = Effect.map(one.work.claimOne(one.orgId, uid, 30_000), Option.getOrThrow)
-    const rooms = [{ kind: `Kind${one.uid.slice(-12)}`, room: 1, fullOrgs: [] }]
+    const takeOther = Effect.map(one.work.claimOne(one.orgId, uid, 30_000, anyPool), Option.getOrThrow)
+    const rooms = [{ kind: `Kind${one.uid.slice(-12)}`, pool: anyPool, room: 1, fullOrgs: [] }]
     const isDue = Effect.map(one.work.claim(rooms, 30_000), (claimed) => claimed.length === 1)
     return { ...one, other: uid, takeOther, isDue }
   })
@@ -175,7 +175,9 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       const owner = yield* PgClient.makeClient({ url: Redacted.make(url.href) })
       yield* owner`alter table resource rename to hidden`
       const kind = `Kind${uid.slice(-12)}`
-      const failed = yield* Effect.flip(work.claim([{ kind, room: 1, fullOrgs: [] }], 3_600_000))
+      const failed = yield* Effect.flip(
+        work.claim([{ kind, pool: anyPool, room: 1, fullOrgs: [] }], 3_600_000)
+      )
       yield* owner`alter table hidden rename to resource`
       assert.strictEqual(failed._tag, "StoreUnavailable")
       yield* Effect.repeat(isDue, { until: (due) => due, schedule: Schedule.spaced("20 millis") }).pipe(
@@ -189,7 +191,12 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       const { work, uid, other } = yield* makeTwo
       const { engine: sql } = yield* Db
       yield* sql`update resource set phase = 'odd' where uid = ${other}`
-      const kinds = [uid, other].map((one) => ({ kind: `Kind${one.slice(-12)}`, room: 1, fullOrgs: [] }))
+      const kinds = [uid, other].map((one) => ({
+        kind: `Kind${one.slice(-12)}`,
+        pool: anyPool,
+        room: 1,
+        fullOrgs: []
+      }))
       const claimed = yield* work.claim(kinds, 30_000)
       assert.deepStrictEqual(
         claimed.map((one) => one.uid),

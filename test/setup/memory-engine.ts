@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { Json } from "#schemas/kind.ts"
+import { anyPool, type Json } from "#schemas/kind.ts"
 import { defaults } from "#src/engine/options.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { reconcile } from "#src/engine/reconcile.ts"
@@ -35,7 +35,7 @@ export const memoryEngine = Effect.fnUntraced(function* (resource: Resource) {
   }
   const condition = (type: string) => row().conditions.find((one) => one.type === type)
   const run = Effect.gen(function* () {
-    const claimed = Option.getOrThrow(store.claimOne(orgId, uid, 600_000))
+    const claimed = Option.getOrThrow(store.claimOne(orgId, uid, 600_000, anyPool))
     const { recorded } = yield* reconcile(registration, claimed, defaults)
     store.record([recorded])
     return recorded

@@ -20,6 +20,8 @@ export const Toy = defineKind({
   name: "Cache",
   summary: "A toy.",
   scope: "environment",
+  // As the real kind of this name, whose rows these are.
+  placement: "host",
   spec: ToySpec,
   status: ToyStatus,
   fields: ["size"],

@@ -131,9 +131,9 @@ export class Connection {
     }
     return {
       claim: (rooms, leaseMs) => this.#ask(() => arrived(store.claim(rooms, leaseMs), leaseMs)),
-      claimOne: (orgId, uid, leaseMs) =>
+      claimOne: (orgId, uid, leaseMs, pool) =>
         this.#ask(() =>
-          Option.flatMap(store.claimOne(orgId, uid, leaseMs), (one) =>
+          Option.flatMap(store.claimOne(orgId, uid, leaseMs, pool), (one) =>
             Option.fromUndefinedOr(arrived([one], leaseMs)[0])
           )
         ),
@@ -155,7 +155,7 @@ export class Connection {
           watcher.released(name, leases)
         }),
       cascade: (orgId, uid) => this.#ask(() => store.cascade(orgId, uid)),
-      nextDueIn: (kinds) => this.#ask(() => store.nextDueIn(kinds)),
+      nextDueIn: (work) => this.#ask(() => store.nextDueIn(work)),
       stats: this.#ask(() => store.stats())
     }
   }

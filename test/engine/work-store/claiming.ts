@@ -2,6 +2,8 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { anyPool } from "#schemas/kind.ts"
+import type { KindRoom } from "#src/engine/WorkStore.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 
@@ -170,8 +172,8 @@ export const claimingTests = (it: It): void => {
       for (let i = 0; i < 3; i++) yield* make({ kind: second })
       const claimed = yield* work.claim(
         [
-          { kind, room: 2, fullOrgs: [] },
-          { kind: second, room: 1, fullOrgs: [] }
+          { kind, pool: anyPool, room: 2, fullOrgs: [] },
+          { kind: second, pool: anyPool, room: 1, fullOrgs: [] }
         ],
         leaseMs
       )
@@ -186,7 +188,7 @@ export const claimingTests = (it: It): void => {
       const uid = yield* make()
       const first = only(yield* claim())
       assert.lengthOf(yield* claim(), 0)
-      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs)))
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs, anyPool)))
       yield* store.advance(leaseMs - slack)
       assert.lengthOf(yield* claim(), 0)
       yield* store.advance(slack + 1)
@@ -270,29 +272,70 @@ export const claimingTests = (it: It): void => {
       yield* work.record([result(yield* take(uid))])
       const claimed = yield* take(uid)
       assert.strictEqual(claimed.uid, uid)
-      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs)))
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs, anyPool)))
       yield* store.advance(leaseMs + 1_000)
-      assert.isTrue(Option.isSome(yield* work.claimOne(orgId, uid, leaseMs)))
-      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uuid(), leaseMs)))
+      assert.isTrue(Option.isSome(yield* work.claimOne(orgId, uid, leaseMs, anyPool)))
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uuid(), leaseMs, anyPool)))
       const elsewhere = yield* store.makeOrganization
-      assert.isTrue(Option.isNone(yield* work.claimOne(elsewhere, yield* make(), leaseMs)))
+      assert.isTrue(Option.isNone(yield* work.claimOne(elsewhere, yield* make(), leaseMs, anyPool)))
+    })
+  )
+
+  it.effect("work of a region is left to processes that serve it", () =>
+    Effect.gen(function* () {
+      const { work, orgId, make } = yield* setting
+      const region = `r-${uuid().slice(-12)}`
+      const uid = yield* make({ kind: "Cache", spec: { region } })
+      const rooms = (pool: string): ReadonlyArray<KindRoom> => [
+        { kind: "Cache", pool, room: 10, fullOrgs: [] }
+      ]
+      assert.deepStrictEqual(yield* work.claim(rooms("elsewhere"), leaseMs), [])
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs, "elsewhere")))
+      assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn(rooms(region))), 0)
+      const claimed = yield* work.claim(rooms(region), leaseMs)
+      assert.deepStrictEqual(
+        claimed.map((one) => one.uid),
+        [uid]
+      )
+    })
+  )
+
+  it.effect("work that is anybody's belongs to the region of the first process that takes it", () =>
+    Effect.gen(function* () {
+      const { work, orgId, kind, make } = yield* setting
+      const uid = yield* make()
+      const rooms = (pool: string): ReadonlyArray<KindRoom> => [{ kind, pool, room: 10, fullOrgs: [] }]
+      const [claimed] = yield* work.claim(rooms("here"), leaseMs)
+      assert.strictEqual(claimed?.uid, uid)
+      yield* work.release([claimed!])
+      assert.deepStrictEqual(yield* work.claim(rooms("elsewhere"), leaseMs), [])
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, leaseMs, "elsewhere")))
+      assert.isTrue(Option.isSome(yield* work.claimOne(orgId, uid, leaseMs, "here")))
     })
   )
 
   it.effect("the store tells when something is due next", () =>
     Effect.gen(function* () {
       const { work, store, kind, make, claim } = yield* setting
-      assert.isTrue(Option.isNone(yield* work.nextDueIn([kind])))
+      assert.isTrue(Option.isNone(yield* work.nextDueIn([{ kind, pool: anyPool }])))
       assert.isTrue(Option.isNone(yield* work.nextDueIn([])))
       yield* make()
       yield* make()
-      assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn([kind])), 0)
+      assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn([{ kind, pool: anyPool }])), 0)
       const [first, second] = yield* claim()
       const dueIn = 5 * slack
       yield* work.record([result(first!, { dueIn }), result(second!, { dueIn: 2 * dueIn, priority: 0 })])
-      assert.approximately(Option.getOrThrow(yield* work.nextDueIn([kind])), dueIn, slack)
+      assert.approximately(Option.getOrThrow(yield* work.nextDueIn([{ kind, pool: anyPool }])), dueIn, slack)
       yield* store.advance(dueIn + 1)
-      assert.isAtMost(Option.getOrThrow(yield* work.nextDueIn([kind, "Unknown"])), 0)
+      assert.isAtMost(
+        Option.getOrThrow(
+          yield* work.nextDueIn([
+            { kind, pool: anyPool },
+            { kind: "Unknown", pool: anyPool }
+          ])
+        ),
+        0
+      )
     })
   )
 

@@ -2,6 +2,7 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { anyPool } from "#schemas/kind.ts"
 import type { Claimed, StatusChange } from "#src/engine/WorkStore.ts"
 import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 
@@ -202,7 +203,7 @@ export const resultTests = (it: It): void => {
       assert.deepStrictEqual(yield* stored(child), { resource: null, work: null, secrets: 0 })
       const next = yield* take(parent)
       assert.deepInclude(next.children, { count: 0 })
-      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, child, leaseMs)))
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, child, leaseMs, anyPool)))
     })
   )
 

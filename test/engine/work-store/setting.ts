@@ -3,7 +3,7 @@ import { assert, type Vitest } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Json } from "#schemas/kind.ts"
+import { anyPool, type Json } from "#schemas/kind.ts"
 import {
   type Claimed,
   type KindRoom,
@@ -93,12 +93,12 @@ export const setting = Effect.gen(function* () {
     return uid
   })
   const room = (n: number, fullOrgs: ReadonlyArray<string> = []): ReadonlyArray<KindRoom> => [
-    { kind, room: n, fullOrgs }
+    { kind, pool: anyPool, room: n, fullOrgs }
   ]
   const claim = (n = 100) => work.claim(room(n), leaseMs)
   const claimUids = (n = 100) => Effect.map(claim(n), (claimed) => claimed.map((one) => one.uid))
   /** Claims exactly this one, whatever else is due. */
-  const take = (uid: string) => Effect.map(work.claimOne(orgId, uid, leaseMs), Option.getOrThrow)
+  const take = (uid: string) => Effect.map(work.claimOne(orgId, uid, leaseMs, anyPool), Option.getOrThrow)
   const stored = (uid: string) => store.stored(orgId, uid)
   return { work, store, orgId, kind, make, room, claim, claimUids, take, stored }
 })

@@ -1,0 +1,2 @@
+-- concurrently
+create index concurrently if not exists work_claim_pool on work (kind, pool, rank);
