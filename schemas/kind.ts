@@ -33,6 +33,12 @@ export interface Kind<
   readonly placement: Placement
   /** Decoding fills in every default, so that what is stored is complete. */
   readonly spec: Schema.Codec<Spec, unknown>
+  /**
+   * Brings a specification that an earlier release stored into the present shape, wherever one is read from the store; the
+   * next write stores that shape. It must leave the present shape as it is. Fields that merely got a default need none of
+   * it. SQL that looks into specifications has to know both shapes until no row has the old one.
+   */
+  readonly upgrade?: (stored: Json) => Json
   readonly status: Schema.Codec<Status, unknown>
   /**
    * What stays true of the real thing whether or not it can be seen, such as that it once held data. No look takes a

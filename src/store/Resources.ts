@@ -5,6 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { Phase } from "#schemas/condition.ts"
 import { looksLikeUid } from "#schemas/names.ts"
+import { fromStored } from "#schemas/stored-spec.ts"
 import { auditOf } from "./auditing.ts"
 import { type Change, type Written, writeChanges } from "./changes.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
@@ -251,5 +252,11 @@ export const source = (sql: Sql) => sql`
 export const toRecord = (row: Row): ResourceRecord => {
   const conditions = conditionsIn(row.conditions)
   const phase = phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
-  return { ...row, phase, conditions, differences: differencesIn(row.differences) }
+  return {
+    ...row,
+    spec: fromStored(row.kind, row.spec),
+    phase,
+    conditions,
+    differences: differencesIn(row.differences)
+  }
 }

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import type { Phase } from "#schemas/condition.ts"
 import type { Json } from "#schemas/kind.ts"
+import { fromStored } from "#schemas/stored-spec.ts"
 import type { Claimed, Reported } from "#src/engine/WorkStore.ts"
 import { orUnavailable, repeatable, type Sql } from "./Db.ts"
 import { conditionsIn, differencesIn, isPhase } from "./status-columns.ts"
@@ -109,6 +110,7 @@ export const loader = (sql: Sql) => {
       claimed.push({
         ...row,
         ...lease,
+        spec: fromStored(lease.kind, row.spec),
         token: BigInt(lease.token),
         phase: row.phase,
         // What is settled is reported again only when something is found: it is read then.
