@@ -10,7 +10,7 @@ import { freePort, startPostgres } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 import { until } from "./wait.ts"
 
-const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
+const current = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 
 export interface Plane {
   readonly start: () => Promise<void>
@@ -42,7 +42,9 @@ const ownLoopback = (base: string): string => {
 export const makePlane = async (
   base: string,
   databaseUrl: string,
-  more: Record<string, string> = {}
+  more: Record<string, string> = {},
+  /** The command line that is started: another release's, for instance. */
+  program = current
 ): Promise<Plane> => {
   const [port, metricsPort] = await Promise.all([freePort(), freePort()])
   let child: ChildProcess | undefined
