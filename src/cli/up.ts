@@ -16,7 +16,7 @@ import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
 import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
 import { limitsOfServers } from "./doctor-limits.ts"
-import { type CliFailure, failure } from "./failure.ts"
+import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, readLogin } from "./login.ts"
@@ -63,7 +63,7 @@ export const up = (flags: UpFlags) =>
     Effect.catchTag("ServeError", ({ cause }) =>
       Effect.fail(failure(`The server cannot listen: ${said(cause)}`))
     ),
-    Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
+    Effect.mapError((error): CliFailure => (error instanceof CliFailure ? error : failure(error.message)))
   )
 
 const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))

@@ -1,0 +1,6 @@
+/** What projects spend, and may. Its operations are those of projects. */
+import { defineFeature } from "#src/feature.ts"
+
+export const budgets = defineFeature({
+  server: async () => (await import("./server.ts")).server
+})

@@ -1,0 +1,11 @@
+/** Containers that run once: executions and their logs. */
+import { Executions } from "#src/api/definition/executions.ts"
+import { type Commands, defineFeature } from "#src/feature.ts"
+
+export const executions = defineFeature({
+  groups: [Executions],
+  server: async () => (await import("./server.ts")).server,
+  commands: async (): Promise<Commands> => ({
+    commands: [(await import("#src/cli/execution-commands.ts")).executions]
+  })
+})

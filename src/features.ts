@@ -1,0 +1,45 @@
+/** Every feature there is. The order is that of commands in the help and of operations in the API document. */
+import * as Effect from "effect/Effect"
+import { backups } from "./backups/feature.ts"
+import { branches } from "./branches/feature.ts"
+import { budgets } from "./budgets/feature.ts"
+import { caches } from "./caches/feature.ts"
+import { crons } from "./crons/feature.ts"
+import { databases } from "./databases/feature.ts"
+import { env } from "./env/feature.ts"
+import { executions } from "./executions/feature.ts"
+import type { Server } from "./feature.ts"
+import { identity } from "./identity/feature.ts"
+import { mail } from "./mail/feature.ts"
+import { manifest } from "./manifest/feature.ts"
+import { organizations } from "./organizations/feature.ts"
+import { projects } from "./projects/feature.ts"
+import { queues } from "./queues/feature.ts"
+import { resources } from "./resources/feature.ts"
+import { system } from "./system/feature.ts"
+import { webhooks } from "./webhooks/feature.ts"
+
+export const features = [
+  identity,
+  manifest,
+  resources,
+  projects,
+  budgets,
+  env,
+  caches,
+  queues,
+  crons,
+  executions,
+  backups,
+  databases,
+  branches,
+  organizations,
+  webhooks,
+  mail,
+  system
+] as const
+
+/** What runs of them in the control plane. */
+export const loadServers: Effect.Effect<ReadonlyArray<Server>> = Effect.promise(() =>
+  Promise.all(features.map((feature) => feature.server()))
+)
