@@ -33,6 +33,7 @@ import type { Invocations } from "./store/Invocations.ts"
 import type { KeyRing } from "./store/KeyRing.ts"
 import type { Resources } from "./store/Resources.ts"
 import type { PlatformSecrets, Secrets } from "./store/Secrets.ts"
+import type { TableRule, TableRules } from "./store/table-rules.ts"
 
 /**
  * The services that every part of every feature may use. What a feature needs of another feature it provides itself,
@@ -53,6 +54,7 @@ export type Core =
   | PostgresBinaries
   | Resources
   | Secrets
+  | TableRules
   | WorkStore
 
 /** What handlers may use when they are made; at each request they may ask for the services of {@link Core} still. */
@@ -105,6 +107,8 @@ export interface Feature<Groups extends HttpApiGroup.Constraint, Public extends 
   /** Beginnings of paths whose rest is a secret: requests to them leave no trace. */
   readonly untraced: ReadonlyArray<string>
   readonly server: () => Promise<Server<Groups | Public>>
+  /** Rules of the tables that the feature owns. */
+  readonly tables: () => Promise<ReadonlyArray<TableRule>>
   readonly commands: () => Promise<Commands>
 }
 
@@ -118,6 +122,7 @@ export const defineFeature = <
   readonly schemas?: ReadonlyArray<Schema.Constraint>
   readonly untraced?: ReadonlyArray<string>
   readonly server: () => Promise<Server<NoInfer<Groups[number] | Public[number]>>>
+  readonly tables?: () => Promise<ReadonlyArray<TableRule>>
   readonly commands?: () => Promise<Commands>
 }): Feature<Groups[number], Public[number]> => ({
   groups: feature.groups ?? [],
@@ -125,6 +130,7 @@ export const defineFeature = <
   schemas: feature.schemas ?? [],
   untraced: feature.untraced ?? [],
   server: feature.server,
+  tables: feature.tables ?? (async () => []),
   commands: feature.commands ?? (async () => ({ commands: [] }))
 })
 

@@ -1,5 +1,6 @@
 /** Every feature there is. The order is that of commands in the help and of operations in the API document. */
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -16,6 +17,7 @@ import { organizations } from "./organizations/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
+import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
 import { webhooks } from "./webhooks/feature.ts"
 
@@ -42,4 +44,13 @@ export const features = [
 /** What runs of them in the control plane. */
 export const loadServers: Effect.Effect<ReadonlyArray<Server>> = Effect.promise(() =>
   Promise.all(features.map((feature) => feature.server()))
+)
+
+/** Their tables, and after them those of the store itself: an organization's resources go last. */
+export const tableRules = Layer.effect(
+  TableRules,
+  Effect.promise(async () => {
+    const owned = await Promise.all(features.map((feature) => feature.tables()))
+    return [...owned.flat(), ...(await import("./store/tables.ts")).tables]
+  })
 )

@@ -13,7 +13,7 @@ import { Engine } from "./engine/Engine.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
 import { mergeLayers } from "./feature.ts"
-import { loadServers } from "./features.ts"
+import { loadServers, tableRules } from "./features.ts"
 import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
 import { Host } from "./infra/Host.ts"
 import * as limitsCare from "./infra/limits-care.ts"
@@ -61,7 +61,7 @@ const store = Layer.mergeAll(
   Layer.provideMerge(PlatformSecrets.layer),
   // Before anything opens or seals a value.
   Layer.provideMerge(Layer.effectDiscard(checkKeyRing)),
-  Layer.provideMerge(KeyRing.layer),
+  Layer.provideMerge(Layer.mergeAll(KeyRing.layer, tableRules)),
   Layer.provideMerge(database)
 )
 

@@ -6,6 +6,7 @@ import { type Commands, defineFeature } from "#src/feature.ts"
 export const backups = defineFeature({
   groups: [Databases, Backups, BackupDestinations],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const [{ backups }, { destinations }] = await Promise.all([
       import("#src/cli/backup-commands.ts"),

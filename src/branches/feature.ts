@@ -4,5 +4,6 @@ import { defineFeature } from "#src/feature.ts"
 
 export const branches = defineFeature({
   groups: [DatabaseBranches],
-  server: async () => (await import("./server.ts")).server
+  server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables
 })

@@ -2,5 +2,6 @@
 import { defineFeature } from "#src/feature.ts"
 
 export const budgets = defineFeature({
-  server: async () => (await import("./server.ts")).server
+  server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables
 })

@@ -5,5 +5,6 @@ import { type Commands, defineFeature } from "#src/feature.ts"
 export const crons = defineFeature({
   groups: [Crons],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({ commands: [(await import("#src/cli/cron-commands.ts")).crons] })
 })

@@ -7,6 +7,7 @@ export const identity = defineFeature({
   groups: [Me, Sessions],
   publicGroups: [SignIn],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const { login, logout, whoami } = await import("#src/cli/access-commands.ts")
     return { commands: [login, logout, whoami] }

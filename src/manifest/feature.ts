@@ -6,6 +6,7 @@ export const manifest = defineFeature({
   groups: [Manifest],
   schemas: [ManifestDocument, ApplyRequest],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const { apply, exportCommand, plan } = await import("#src/cli/manifest-commands.ts")
     return { commands: [plan, apply, exportCommand] }

@@ -11,6 +11,7 @@ export const organizations = defineFeature({
   groups: [Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog],
   untraced: ["/v1/invitations/"],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const [{ invitations, members, orgs }, { audit, grants, keys }, { adminBilling, adminOrgs }] =
       await Promise.all([
