@@ -5,6 +5,7 @@
  * A feature's own file imports definitions of operations only, which load in a browser. What needs Node (handlers,
  * loops, commands) is behind functions that load it.
  */
+import * as Config from "effect/Config"
 import type * as Command from "effect/cli/Command"
 import type * as HttpRouter from "effect/http/HttpRouter"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -73,7 +74,10 @@ export type ApiCore =
 export type ReconcilerCore = Exclude<Core, Engine | WorkStore> | Registry
 
 /** Why a process does not start, with a message for whoever operates it. */
-export type StartError = Error & { readonly _tag: string }
+export interface StartError {
+  readonly _tag: string
+  readonly message: string
+}
 
 /** The parts of a feature that run in the control plane, where `Groups` are its groups of operations. */
 export interface Server<Groups extends HttpApiGroup.Constraint = never> {
@@ -107,6 +111,8 @@ export interface Feature<Groups extends HttpApiGroup.Constraint, Public extends 
   /** Beginnings of paths whose rest is a secret: requests to them leave no trace. */
   readonly untraced: ReadonlyArray<string>
   readonly server: () => Promise<Server<Groups | Public>>
+  /** What the variables of the process say to the feature alone. */
+  readonly settings: () => Promise<Config.Config<unknown>>
   /** Rules of the tables that the feature owns. */
   readonly tables: () => Promise<ReadonlyArray<TableRule>>
   readonly commands: () => Promise<Commands>
@@ -122,6 +128,7 @@ export const defineFeature = <
   readonly schemas?: ReadonlyArray<Schema.Constraint>
   readonly untraced?: ReadonlyArray<string>
   readonly server: () => Promise<Server<NoInfer<Groups[number] | Public[number]>>>
+  readonly settings?: () => Promise<Config.Config<unknown>>
   readonly tables?: () => Promise<ReadonlyArray<TableRule>>
   readonly commands?: () => Promise<Commands>
 }): Feature<Groups[number], Public[number]> => ({
@@ -130,6 +137,7 @@ export const defineFeature = <
   schemas: feature.schemas ?? [],
   untraced: feature.untraced ?? [],
   server: feature.server,
+  settings: feature.settings ?? (async () => Config.succeed({})),
   tables: feature.tables ?? (async () => []),
   commands: feature.commands ?? (async () => ({ commands: [] }))
 })

@@ -1,10 +1,12 @@
 /** Every feature there is. The order is that of commands in the help and of operations in the API document. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
 import { caches } from "./caches/feature.ts"
+import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
 import { databases } from "./databases/feature.ts"
 import { env } from "./env/feature.ts"
@@ -37,9 +39,21 @@ export const features = [
   branches,
   organizations,
   webhooks,
+  catalog,
   mail,
   system
 ] as const
+
+/** Every setting of every feature is wrong in no way, or all faults are told. */
+export const checkSettings = Effect.gen(function* () {
+  const settings = yield* Effect.promise(() => Promise.all(features.map((feature) => feature.settings())))
+  const [, faults] = yield* Effect.partition(settings, (config) => config)
+  if (faults.length > 0) return yield* new SettingsInvalid({ message: faults.map(String).join("; ") })
+})
+
+export class SettingsInvalid extends Schema.TaggedError<SettingsInvalid>()("SettingsInvalid", {
+  message: Schema.String
+}) {}
 
 /** What runs of them in the control plane. */
 export const loadServers: Effect.Effect<ReadonlyArray<Server>> = Effect.promise(() =>

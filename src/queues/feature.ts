@@ -5,6 +5,7 @@ import { type Commands, defineFeature } from "#src/feature.ts"
 export const queues = defineFeature({
   groups: [Queues],
   server: async () => (await import("./server.ts")).server,
+  settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({
     commands: [(await import("#src/cli/queue-commands.ts")).queues]
