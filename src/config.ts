@@ -1,4 +1,7 @@
-/** The settings of a process, read once from the environment. `docs/operating.md` explains each of them. */
+/**
+ * The settings of a process that several of its parts share, read once from the environment; those of one feature are
+ * in its folder. `docs/operating.md` explains each of them.
+ */
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Config from "effect/Config"
@@ -11,6 +14,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { defaultDataDir } from "./infra/dataDir.ts"
 import { isRange } from "./outbound/addresses.ts"
+import { atLeastOne, optional } from "./settings.ts"
 
 export interface Settings {
   /** Absolute path: embedded Postgres, managed servers, certificates. */
@@ -41,11 +45,6 @@ export interface Settings {
   readonly otlpUrl: string | undefined
   readonly logFormat: "pretty" | "json"
   readonly logLevel: "Error" | "Warn" | "Info" | "Debug" | "Trace"
-  /** `smtp://` or `smtps://`, with user and password. Absent: mail becomes files in {@link mailDir}. */
-  readonly smtpUrl: Redacted.Redacted | undefined
-  readonly mailFrom: string
-  /** Absent: a folder in the data folder. */
-  readonly mailDir: string | undefined
   /** Providers that people may sign in with, besides a password and a link by mail. */
   readonly oidcProviders: ReadonlyArray<OidcProvider>
   /** Tries to sign in a minute from one address. */
@@ -54,8 +53,6 @@ export interface Settings {
   readonly signUp: "open" | "invited"
   /** Reverse proxies of ours that a request passes: so many entries of `X-Forwarded-For` are to be believed. */
   readonly proxies: number
-  /** A file with prices, limits and names of regions. Absent: those that are built in. */
-  readonly catalogFile: string | undefined
   /** Of the container engine, a path or `unix://` URL; `none` for no engine. Absent: it is looked for. */
   readonly containerSocket: string | undefined
   /** Whether containers need firewall rules that this process sets; off: whoever operates it keeps them away himself. */
@@ -72,11 +69,6 @@ export interface Settings {
   readonly executionMemoryMb: number
   /** Executions of one organization that may not have ended at once. */
   readonly orgExecutions: number
-  /** What one queue may hold, and all queues of one organization. */
-  readonly queueMessages: number
-  readonly queueMegabytes: number
-  readonly orgQueueMessages: number
-  readonly orgQueueMegabytes: number
 }
 
 /** An OpenID Connect provider. */
@@ -147,19 +139,6 @@ const oidcProviders = Config.Redacted("SVC_OIDC_PROVIDERS").pipe(
   }),
   Config.withDefault([])
 )
-const smtpUrl = Config.Redacted("SVC_SMTP_URL").pipe(
-  Config.flatMap((value) =>
-    /^smtps?:\/\/[^/]+\/?(\?.*)?$/.test(Redacted.value(value)) && URL.canParse(Redacted.value(value))
-      ? Config.succeed(value)
-      : Config.fail(
-          new ConfigProvider.SourceError({
-            message: "SVC_SMTP_URL must look like smtps://user:password@mail.example.com"
-          })
-        )
-  ),
-  Config.withDefault(undefined)
-)
-
 /** Those that most people use. */
 const defaultRegistries =
   "docker.io,ghcr.io,quay.io,gcr.io,registry.gitlab.com,public.ecr.aws,*.dkr.ecr.*.amazonaws.com,*.pkg.dev,*.azurecr.io"
@@ -171,22 +150,11 @@ const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({
 /** At least one: what was fetched a moment ago may be about to be used. */
 const Days = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 3650 }))
 
-const AtLeastOne = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1))
-const atLeastOne = (name: string, fallback: number) =>
-  Config.schema(AtLeastOne, name).pipe(Config.withDefault(fallback))
-
 /** What executions may have of the machine: a quarter is left to everything else. */
 const mostMemoryMb = Math.max(512, Math.floor((os.totalmem() / 1024 / 1024) * 0.75))
 
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
-const optional = (name: string) => Config.String(name).pipe(Config.withDefault(undefined))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
-
-/** A wrong public URL is reported by whoever needs it; mail then comes from this machine. */
-const mailDomain = (publicUrl: string) =>
-  URL.canParse(publicUrl) && !/^[[\d]/.test(new URL(publicUrl).hostname)
-    ? new URL(publicUrl).hostname
-    : "localhost"
 
 const settings: Config.Config<Settings> = Config.all({
   dataDir: Config.String("SVC_DATA_DIR").pipe(
@@ -257,16 +225,12 @@ const settings: Config.Config<Settings> = Config.all({
     Config.withDefault("info" as const),
     Config.map((level) => levels[level])
   ),
-  smtpUrl,
-  mailFrom: optional("SVC_MAIL_FROM"),
-  mailDir: optional("SVC_MAIL_DIR"),
   oidcProviders,
   signInRateLimit: Config.Int("SVC_SIGN_IN_RATE_LIMIT").pipe(Config.withDefault(30)),
   signUp: Config.schema(Schema.Literals(["open", "invited"]), "SVC_SIGN_UP").pipe(
     Config.withDefault("open" as const)
   ),
   proxies: Config.schema(Proxies, "SVC_PROXIES").pipe(Config.withDefault(0)),
-  catalogFile: optional("SVC_CATALOG"),
   containerSocket: Config.String("SVC_CONTAINER_SOCKET").pipe(
     Config.orElse(() => Config.String("DOCKER_HOST")),
     Config.withDefault(undefined)
@@ -279,37 +243,35 @@ const settings: Config.Config<Settings> = Config.all({
   executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30)),
   executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7)),
   executionMemoryMb: atLeastOne("SVC_EXECUTION_MEMORY_MB", mostMemoryMb),
-  orgExecutions: atLeastOne("SVC_ORG_EXECUTIONS", 100),
-  queueMessages: atLeastOne("SVC_QUEUE_MAX_MESSAGES", 1_000_000),
-  queueMegabytes: atLeastOne("SVC_QUEUE_MAX_MB", 1_024),
-  orgQueueMessages: atLeastOne("SVC_ORG_QUEUES_MAX_MESSAGES", 5_000_000),
-  orgQueueMegabytes: atLeastOne("SVC_ORG_QUEUES_MAX_MB", 5_120)
+  orgExecutions: atLeastOne("SVC_ORG_EXECUTIONS", 100)
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()
     const publicUrl = (config.publicUrl ?? `http://${config.host}:${config.port}`).replace(/\/+$/, "")
-    return {
-      ...config,
-      dataDir,
-      publicUrl,
-      mailFrom: config.mailFrom ?? `svc <no-reply@${mailDomain(publicUrl)}>`
-    }
+    return { ...config, dataDir, publicUrl }
   })
 )
 
+/**
+ * Whoever provides it decides which variables the process has, for the settings of features too: they are read from the
+ * `ConfigProvider` that comes with it.
+ */
 export class AppConfig extends Context.Service<AppConfig, Settings>()("svc/AppConfig") {
   /** Settings of these variables alone. */
   static readonly layerFrom = (env: Readonly<Record<string, string | undefined>>) =>
-    Layer.effect(AppConfig, settings.parse(provider(env)))
+    AppConfig.layerWith({}, env)
   /** The environment is read when the layer is built. */
   static readonly layer = Layer.suspend(() => AppConfig.layerFrom(process.env))
-  /** Fixed settings over the defaults, for tests and embedding; the environment is not read. */
-  static readonly layerWith = (values: Partial<Settings>) =>
-    Layer.effect(
-      AppConfig,
-      Effect.map(settings.parse(provider({})), (defaults) => ({
-        ...defaults,
-        ...values
-      }))
+  /** Fixed settings over those of some variables, for tests and embedding; the environment is not read. */
+  static readonly layerWith = (
+    values: Partial<Settings>,
+    env: Readonly<Record<string, string | undefined>> = {}
+  ) =>
+    Layer.effectContext(
+      Effect.map(settings.parse(provider(env)), (read) =>
+        Context.make(AppConfig, { ...read, ...values }).pipe(
+          Context.add(ConfigProvider.ConfigProvider, provider(env))
+        )
+      )
     )
 }

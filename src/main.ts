@@ -6,50 +6,21 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Otlp from "effect/observability/Otlp"
 import { MinimumLogLevel } from "effect/References"
-import { reconcilers } from "#reconcilers/index.ts"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import * as server from "./api/server.ts"
-import { Destinations } from "./backups/Destinations.ts"
-import { remotes } from "./backups/destination-remotes.ts"
-import * as backupHealth from "./backups/health.ts"
-import { Jobs } from "./backups/Jobs.ts"
-import { Ledger } from "./backups/Ledger.ts"
-import { Repository } from "./backups/Repository.ts"
-import * as backupRunner from "./backups/runner.ts"
-import { Stretches } from "./backups/Stretches.ts"
-import * as branchChores from "./branches/chores.ts"
-import { Sources } from "./branches/Sources.ts"
-import { Budgets } from "./budgets/Budgets.ts"
-import * as budgetTidy from "./budgets/tidy.ts"
-import { Catalog } from "./catalog/Catalog.ts"
 import { AppConfig } from "./config.ts"
-import { Crons } from "./crons/Crons.ts"
-import { DueRuns } from "./crons/DueRuns.ts"
-import * as cronRunner from "./crons/runner.ts"
 import { Engine } from "./engine/Engine.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
-import * as executions from "./executions/services.ts"
-import * as executionTidy from "./executions/tidy.ts"
+import { mergeLayers } from "./feature.ts"
+import { loadServers, tableRules } from "./features.ts"
 import { CertificateAuthority } from "./infra/CertificateAuthority.ts"
 import { Host } from "./infra/Host.ts"
-import { Hydrations } from "./infra/Hydrations.ts"
 import * as limitsCare from "./infra/limits-care.ts"
-import { PostgresServers } from "./infra/PostgresServers.ts"
 import { PostgresBinaries } from "./infra/postgres-binaries.ts"
-import { RedisServers } from "./infra/RedisServers.ts"
 import { StateStoreServer } from "./infra/StateStoreServer.ts"
 import * as serverLogs from "./infra/server-logs.ts"
-import * as deliver from "./mail/deliver.ts"
-import { Mail } from "./mail/Mail.ts"
-import { Outbox } from "./mail/Outbox.ts"
-import { Transport } from "./mail/Transport.ts"
 import { Outbound } from "./outbound/Outbound.ts"
-import * as consume from "./queues/consume.ts"
-import * as queueLimits from "./queues/limits.ts"
-import { Messages } from "./queues/Messages.ts"
-import { QueueTables } from "./queues/QueueTables.ts"
-import * as queueTidy from "./queues/tidy.ts"
 import { Db } from "./store/Db.ts"
 import * as Departures from "./store/Departures.ts"
 import { Feed } from "./store/Feed.ts"
@@ -63,8 +34,6 @@ import * as Revivals from "./store/Revivals.ts"
 import { PlatformSecrets, Secrets } from "./store/Secrets.ts"
 import { checkKeyRing } from "./store/sealed.ts"
 import * as Work from "./store/Work.ts"
-import { Deliveries } from "./webhooks/Deliveries.ts"
-import * as webhookLoop from "./webhooks/deliver.ts"
 
 /** This machine and the state store's own server on it. */
 const machine = StateStoreServer.layer.pipe(
@@ -92,51 +61,27 @@ const store = Layer.mergeAll(
   Layer.provideMerge(PlatformSecrets.layer),
   // Before anything opens or seals a value.
   Layer.provideMerge(Layer.effectDiscard(checkKeyRing)),
-  Layer.provideMerge(KeyRing.layer),
+  Layer.provideMerge(Layer.mergeAll(KeyRing.layer, tableRules)),
   Layer.provideMerge(database)
 )
 
-/** Adapters to what runs on the machine for users. */
-const infrastructure = Layer.mergeAll(
-  PostgresServers.layer,
-  Hydrations.layer,
-  Sources.layer,
-  RedisServers.layer,
-  QueueTables.layer
-)
-
-/** What is kept of databases, and restoring it. */
-const backups = Layer.mergeAll(Repository.layer, backupHealth.layer).pipe(
-  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
-  Layer.provideMerge(remotes),
-  Layer.provideMerge(Destinations.layer),
-  Layer.provide(PostgresServers.layer)
-)
-
-/** Ships logs, makes and proves backups. */
-const backupLoops = backupRunner.layer.pipe(Layer.provide(PostgresServers.layer))
-
 /** The reconcile loops of this process. */
-const worker = Worker.layer.pipe(
-  Layer.provide(reconcilers),
-  Layer.provide(Registry.layer),
-  Layer.provide(Work.signal),
-  Layer.provide(infrastructure)
+const worker = Layer.unwrap(
+  Effect.map(loadServers, (parts) =>
+    Worker.layer.pipe(
+      Layer.provide(mergeLayers(parts.flatMap(({ reconcilers }) => reconcilers ?? []))),
+      Layer.provide(Registry.layer),
+      Layer.provide(Work.signal)
+    )
+  )
 )
 
-/** Sends what waits in the outbox. */
-const mailer = deliver.layer.pipe(Layer.provide([Outbox.layer, Transport.layer]))
-
-/** Brings the messages of queues to their apps. */
-const queueLoops = Layer.mergeAll(consume.layer, queueTidy.layer)
-
-/** Makes the runs of cron jobs. */
-const cronRuns = cronRunner.layer.pipe(
-  Layer.provide([DueRuns.layer, Messages.layer.pipe(Layer.provide(queueLimits.layer))])
+/** What goes on beside the engine. */
+const loops = Layer.unwrap(
+  Effect.map(loadServers, (parts) =>
+    Layer.mergeAll(serverLogs.layer, limitsCare.layer, mergeLayers(parts.flatMap((part) => part.loops ?? [])))
+  )
 )
-
-/** Sends what happened to whoever wants to be told. */
-const webhooks = webhookLoop.layer.pipe(Layer.provide(Deliveries.layer))
 
 /** What the first start made, if this was the first. */
 export class FirstStart extends Context.Service<FirstStart, { readonly made: Bootstrap | undefined }>()(
@@ -154,27 +99,10 @@ export const controlPlane = Layer.unwrap(
     const engine = roles.has("engine")
       ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
       : Engine.layer
-    const servers = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
-    const loops = roles.has("engine")
-      ? Layer.mergeAll(
-          Housekeeping.layer,
-          serverLogs.layer,
-          limitsCare.layer,
-          branchChores.layer,
-          mailer,
-          queueLoops,
-          cronRuns,
-          webhooks,
-          budgetTidy.layer,
-          executionTidy.layer,
-          backupLoops
-        )
-      : Housekeeping.layer
-    return Layer.mergeAll(servers, loops).pipe(
+    const serving = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
+    const working = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, loops) : Housekeeping.layer
+    return Layer.mergeAll(serving, working).pipe(
       Layer.provide(engine),
-      Layer.provide(Mail.layer),
-      Layer.provide([Crons.layer, Budgets.layer, Catalog.layer, executions.layer]),
-      Layer.provide(backups),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),
       Layer.provide(CertificateAuthority.layer),

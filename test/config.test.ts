@@ -2,9 +2,13 @@ import * as fs from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { AppConfig } from "#src/config.ts"
+import { checkSettings, features } from "#src/features.ts"
 
 const read = (env: Readonly<Record<string, string>>) =>
-  Effect.map(AppConfig, (settings) => settings).pipe(Effect.provide(AppConfig.layerFrom(env)))
+  Effect.gen(function* () {
+    const own = yield* Effect.promise(() => Promise.all(features.map((feature) => feature.settings())))
+    return { ...(yield* AppConfig), features: yield* Effect.forEach(own, (config) => config) }
+  }).pipe(Effect.provide(AppConfig.layerFrom(env)))
 
 /** What `VAR=` comes to. */
 const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
@@ -69,7 +73,10 @@ it.effect.each(Object.entries(emptyMeans))("%s set to nothing means: %s", ([name
 )
 
 it("every variable that is read is in the table of settings, and here", () => {
-  const source = fs.readFileSync(new URL("../src/config.ts", import.meta.url), "utf8")
+  const folder = new URL("../src/", import.meta.url)
+  const source = ["config.ts", ...fs.globSync("*/settings.ts", { cwd: folder })]
+    .map((file) => fs.readFileSync(new URL(file, folder), "utf8"))
+    .join("\n")
   const variables = [...source.matchAll(/"(SVC_[A-Z_]+|DOCKER_HOST)"/g)].map(([, name]) => name!)
   assert.sameMembers(Object.keys(emptyMeans), [...new Set(variables)])
   const docs = fs.readFileSync(new URL("../docs/operating.md", import.meta.url), "utf8")
@@ -82,4 +89,20 @@ it.effect("what only some roles are is refused, and both are taken in any order"
     assert.include(String(yield* Effect.flip(read({ SVC_ROLES: "api,worker" }))), "SVC_ROLES")
     assert.deepStrictEqual((yield* read({ SVC_ROLES: "engine, api" })).roles, new Set(["api", "engine"]))
   })
+)
+
+it.effect(
+  "faults in settings of features are told together, each with its variable, and secrets are not repeated",
+  () =>
+    Effect.gen(function* () {
+      const env = {
+        SVC_QUEUE_MAX_MB: "none",
+        SVC_SMTP_URL: "https://user:hidden@example.com",
+        SVC_CATALOG: "any"
+      }
+      const said = String(yield* Effect.flip(Effect.provide(checkSettings, AppConfig.layerFrom(env))))
+      for (const name of ["SVC_QUEUE_MAX_MB", "SVC_SMTP_URL"]) assert.include(said, name)
+      assert.notInclude(said, "hidden")
+      yield* Effect.provide(checkSettings, AppConfig.layerFrom({ SVC_QUEUE_MAX_MB: "7" }))
+    })
 )

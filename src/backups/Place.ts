@@ -9,26 +9,10 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { codeOf } from "#src/infra/error-code.ts"
+import { PlaceFault } from "./place-fault.ts"
 import { systemFault } from "./sentences.ts"
 
-/** What was wrong, for programs; the message says it to people, without credentials. */
-export const PlaceFault = Schema.Literals([
-  "dns",
-  "blocked_address",
-  "tls",
-  "credentials",
-  "bucket",
-  "region",
-  "clock",
-  "not_found",
-  "read",
-  "write",
-  "delete",
-  "no_space",
-  "timeout",
-  "unreachable"
-])
-export type PlaceFault = typeof PlaceFault.Type
+export { PlaceFault }
 
 export class PlaceError extends Schema.TaggedError<PlaceError>()("PlaceError", {
   reason: PlaceFault,

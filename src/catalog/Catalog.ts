@@ -7,8 +7,8 @@ import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { parseDocument } from "yaml"
 import type { CpuKind } from "#schemas/catalog.ts"
-import { AppConfig } from "#src/config.ts"
 import { builtIn, type CatalogContent, CatalogFile, replaced } from "./content.ts"
+import { settings } from "./settings.ts"
 
 /** The file cannot be used. */
 export class CatalogError extends Schema.TaggedError<CatalogError>()("CatalogError", {
@@ -18,9 +18,7 @@ export class CatalogError extends Schema.TaggedError<CatalogError>()("CatalogErr
 export class Catalog extends Context.Service<Catalog, CatalogContent>()("svc/catalog/Catalog") {
   static readonly layer = Layer.effect(
     Catalog,
-    Effect.flatMap(AppConfig, ({ catalogFile }) =>
-      catalogFile === undefined ? Effect.succeed(builtIn) : read(catalogFile)
-    )
+    Effect.flatMap(settings, ({ file }) => (file === undefined ? Effect.succeed(builtIn) : read(file)))
   )
   static readonly layerBuiltIn = Layer.succeed(Catalog, builtIn)
 }

@@ -5,26 +5,11 @@ import * as Completions from "effect/cli/Completions"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { api, login, logout, whoami } from "./access-commands.ts"
-import { adminBilling, adminOrgs } from "./admin-commands.ts"
-import { backups } from "./backup-commands.ts"
-import { caches } from "./cache-commands.ts"
-import { crons } from "./cron-commands.ts"
-import { database } from "./database-commands.ts"
-import { destinations } from "./destination-commands.ts"
-import { env } from "./env-commands.ts"
-import { executions } from "./execution-commands.ts"
+import { features } from "#src/features.ts"
+import { api } from "./access-commands.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
-import { audit, grants, keys } from "./key-commands.ts"
-import { apply, exportCommand, plan } from "./manifest-commands.ts"
-import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { json, out, table } from "./output.ts"
-import { invitations, members, orgs } from "./people-commands.ts"
-import { environments, projects } from "./project-commands.ts"
-import { queues } from "./queue-commands.ts"
-import { diff, events, show, status, wait } from "./status-commands.ts"
-import { webhooks } from "./webhook-commands.ts"
 
 /** The exit code of a command that is told to stop. For one that is there to be stopped, that is success. */
 export const stopping: { code: number } = { code: exitCodes.interrupted }
@@ -126,67 +111,29 @@ const rotateKeys = Command.make("rotate-keys", { json: asJson }, (flags) =>
   )
 ).pipe(Command.withDescription("Seal every secret anew with the first key of SVC_ENCRYPTION_KEYS"))
 
-const admin = Command.make("admin").pipe(
-  Command.withDescription("What needs access to the state store itself"),
-  Command.withSubcommands([adminCredentials, rotateKeys, adminOrgs, adminBilling])
-)
-
-const commands = [
-  up,
-  down,
-  doctor,
-  admin,
-  login,
-  logout,
-  whoami,
-  plan,
-  apply,
-  exportCommand,
-  status,
-  show,
-  wait,
-  events,
-  diff,
-  retry,
-  pause,
-  resume,
-  protect,
-  abandon,
-  projects,
-  environments,
-  env,
-  caches,
-  queues,
-  crons,
-  executions,
-  backups,
-  destinations,
-  database,
-  orgs,
-  members,
-  invitations,
-  keys,
-  grants,
-  audit,
-  webhooks,
-  api
-] as const
-
 const base = Command.make("svc").pipe(
   Command.withDescription("A control plane for databases, caches and what else an application runs on")
 )
 
-const completion = Command.make(
-  "completion",
-  { shell: Argument.Literals("shell", ["bash", "zsh", "fish"]) },
-  ({ shell }) =>
-    out(
-      Completions.generate(
-        "svc",
-        shell,
-        Completions.fromCommand(base.pipe(Command.withSubcommands([...commands])))
+/** `svc` with the commands of all features. */
+export const loadCommands = Effect.promise(async () => {
+  const parts = await Promise.all(features.map((feature) => feature.commands()))
+  const admin = Command.make("admin").pipe(
+    Command.withDescription("What needs access to the state store itself"),
+    Command.withSubcommands([adminCredentials, rotateKeys, ...parts.flatMap(({ admin }) => admin ?? [])])
+  )
+  const commands = [up, down, doctor, admin, ...parts.flatMap(({ commands }) => commands), api] as const
+  const completion = Command.make(
+    "completion",
+    { shell: Argument.Literals("shell", ["bash", "zsh", "fish"]) },
+    ({ shell }) =>
+      out(
+        Completions.generate(
+          "svc",
+          shell,
+          Completions.fromCommand(base.pipe(Command.withSubcommands(commands)))
+        )
       )
-    )
-).pipe(Command.withDescription("Print a completion script for a shell"))
-
-export const svc = base.pipe(Command.withSubcommands([...commands, completion]))
+  ).pipe(Command.withDescription("Print a completion script for a shell"))
+  return base.pipe(Command.withSubcommands([...commands, completion]))
+})

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { AppConfig } from "../config.ts"
+import { tableRules } from "../features.ts"
 import { Host } from "../infra/Host.ts"
 import { PostgresBinaries } from "../infra/postgres-binaries.ts"
 import { StateStoreServer } from "../infra/StateStoreServer.ts"
@@ -20,7 +21,7 @@ export const machine = StateStoreServer.layer.pipe(
 )
 
 /** The store that settings name, or the embedded one, which is started when it does not run. */
-export const store = KeyRing.layer.pipe(
+export const store = Layer.mergeAll(KeyRing.layer, tableRules).pipe(
   Layer.provideMerge(
     Layer.unwrap(
       Effect.gen(function* () {

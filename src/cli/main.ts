@@ -9,7 +9,7 @@ import * as GlobalFlag from "effect/cli/GlobalFlag"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
-import { stopping, svc } from "./commands.ts"
+import { loadCommands, stopping } from "./commands.ts"
 import { CliFailure, exitCodes } from "./failure.ts"
 import { paint, say, shownText } from "./output.ts"
 import { loadFolderSettings } from "./settings.ts"
@@ -62,8 +62,8 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(error.code === "EPIPE" ? 0 : exitCodes.failure)
 })
 
-svc.pipe(
-  Command.run({ version: "0.1.0" }),
+loadCommands.pipe(
+  Effect.flatMap(Command.run({ version: "0.1.0" })),
   Effect.provide(Layer.mergeAll(NodeServices.layer, presenter, config)),
   Effect.as(0),
   Effect.catchCause(end),

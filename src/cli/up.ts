@@ -4,10 +4,12 @@ import * as net from "node:net"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import { ServeError } from "effect/http/HttpServerError"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CredentialsNotKept, Keeper } from "../access/bootstrap.ts"
 import { AppConfig } from "../config.ts"
+import { checkSettings } from "../features.ts"
 import { endedAs } from "../infra/oom-score.ts"
 import { oomScores } from "../infra/server-limits.ts"
 import { setUpHost } from "../infra/setup.ts"
@@ -16,7 +18,7 @@ import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
 import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
 import { limitsOfServers } from "./doctor-limits.ts"
-import { type CliFailure, failure } from "./failure.ts"
+import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, readLogin } from "./login.ts"
@@ -36,6 +38,7 @@ export interface UpFlags {
 export const up = (flags: UpFlags) =>
   Effect.gen(function* () {
     const config = yield* AppConfig
+    yield* checkSettings
     yield* refuseForeign(config.dataDir)
     // Said before anything is made: a taken port would otherwise show last.
     if (config.roles.has("api")) yield* refuseTaken(config.host, config.port)
@@ -60,10 +63,12 @@ export const up = (flags: UpFlags) =>
     )
   }).pipe(
     Effect.provide(AppConfig.layer),
-    Effect.catchTag("ServeError", ({ cause }) =>
-      Effect.fail(failure(`The server cannot listen: ${said(cause)}`))
-    ),
-    Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
+    Effect.mapError((error): CliFailure => {
+      if (error instanceof CliFailure) return error
+      return failure(
+        error instanceof ServeError ? `The server cannot listen: ${said(error.cause)}` : error.message
+      )
+    })
   )
 
 const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))

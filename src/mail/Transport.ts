@@ -14,6 +14,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { createTransport, type SendMailOptions } from "nodemailer"
 import { AppConfig } from "#src/config.ts"
+import { settings } from "./settings.ts"
 
 export interface Parcel {
   readonly id: string
@@ -44,13 +45,20 @@ export class Transport extends Context.Service<
   static readonly layer = Layer.effect(
     Transport,
     Effect.gen(function* () {
-      const { smtpUrl, mailFrom, mailDir, dataDir } = yield* AppConfig
+      const { dataDir, publicUrl } = yield* AppConfig
+      const { smtpUrl, dir, from = `svc <no-reply@${domainOf(publicUrl)}>` } = yield* settings
       return smtpUrl === undefined
-        ? toFolder(mailDir ?? path.join(dataDir, "mail"), mailFrom)
-        : yield* toServer(smtpUrl, mailFrom)
+        ? toFolder(dir ?? path.join(dataDir, "mail"), from)
+        : yield* toServer(smtpUrl, from)
     })
   )
 }
+
+/** A wrong public URL is reported by whoever needs it; mail then comes from this machine. */
+const domainOf = (publicUrl: string) =>
+  URL.canParse(publicUrl) && !/^[[\d]/.test(new URL(publicUrl).hostname)
+    ? new URL(publicUrl).hostname
+    : "localhost"
 
 const optionsOf = (parcel: Parcel, from: string): SendMailOptions => ({
   from,

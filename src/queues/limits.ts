@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { AppConfig } from "#src/config.ts"
+import { settings } from "./settings.ts"
 
 const mebibyte = 1024 * 1024
 
@@ -33,13 +33,13 @@ export const QueueLimits = Context.Reference<QueueLimits>("svc/queues/QueueLimit
 export const layer = Layer.effect(
   QueueLimits,
   Effect.gen(function* () {
-    const { queueMessages, queueMegabytes, orgQueueMessages, orgQueueMegabytes } = yield* AppConfig
+    const { queueMessages, queueMegabytes, orgMessages, orgMegabytes } = yield* settings
     return {
       ...(yield* QueueLimits),
       queueMessages,
       queueBytes: queueMegabytes * mebibyte,
-      orgMessages: orgQueueMessages,
-      orgBytes: orgQueueMegabytes * mebibyte
+      orgMessages,
+      orgBytes: orgMegabytes * mebibyte
     }
   })
 )

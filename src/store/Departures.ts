@@ -12,6 +12,7 @@ import { persistent } from "#src/engine/persistent.ts"
 import { announcements } from "./announcements.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 import { atOnce, doom } from "./departure.ts"
+import { type TableRule, TableRules } from "./table-rules.ts"
 
 const batch = 5_000
 /** An announcement begins a round at once; the slow look is for one that was missed. */
@@ -21,6 +22,7 @@ const whileLeaving = "1 second"
 /** One round; answers how many organizations are still leaving. */
 export const round = Effect.gen(function* () {
   const { engine: sql } = yield* Db
+  const rules = yield* TableRules
   // Those that wait for the engine are counted, and take no place of those that something can be done for.
   // Index: organization_leaving.
   const found = yield* repeatable(sql<{
@@ -39,7 +41,7 @@ export const round = Effect.gen(function* () {
     from (select count(*)::int as leaving from leaving) total left join due on true`)
   for (const { id, live } of found) {
     if (id === null) continue
-    yield* repeatable(live ? ask(sql, id) : clear(sql, id)).pipe(
+    yield* repeatable(live ? ask(sql, id) : clear(sql, rules, id)).pipe(
       // One that cannot go keeps no other.
       Effect.catchCause((cause) =>
         Effect.logWarning("a departing organization could not be removed yet", cause, { organization: id })
@@ -59,9 +61,10 @@ const ask = (sql: Sql, orgId: string) =>
   )
 
 /** In batches, so that no statement takes long; the organization itself goes last, and only if nothing lives in it. */
-const clear = Effect.fnUntraced(function* (sql: Sql, orgId: string) {
-  for (const table of ["resource_event", "idempotency", "secret", "work", "resource"]) {
-    const part = table === "resource" ? sql`and deleted_at is not null` : sql``
+const clear = Effect.fnUntraced(function* (sql: Sql, rules: ReadonlyArray<TableRule>, orgId: string) {
+  for (const { name: table, onOrganizationDeletion: rule } of rules) {
+    if (typeof rule === "string" || rule.action !== "drain") continue
+    const part = sql.literal(rule.onlyIf === undefined ? "" : `and ${rule.onlyIf}`)
     // Until there is nothing: a batch that another process shares is short, and may not be the last.
     let removed = batch
     while (removed > 0) {

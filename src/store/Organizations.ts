@@ -10,6 +10,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "
 import { leave } from "./departure.ts"
 import { NameTaken, Refused, type StoreUnavailable } from "./errors.ts"
 import type { Actor } from "./records.ts"
+import { TableRules } from "./table-rules.ts"
 
 export type BillingStatus = "unpaid" | "active" | "past_due" | "canceled"
 
@@ -66,6 +67,7 @@ export class Organizations extends Context.Service<
     Organizations,
     Effect.gen(function* () {
       const { api: sql, engine } = yield* Db
+      const rules = yield* TableRules
       return Organizations.of({
         // Across organizations, so as the engine; the user is who the credential belongs to.
         ofUser: Effect.fn("Organizations.ofUser")(function* (userId) {
@@ -126,7 +128,7 @@ export class Organizations extends Context.Service<
           return Option.fromUndefinedOr(row)
         }),
         remove: Effect.fn("Organizations.remove")(function* (orgId, by, actor) {
-          return yield* orUnavailable(leave(sql, orgId, by, actor))
+          return yield* orUnavailable(leave(sql, rules, orgId, by, actor))
         })
       })
     })

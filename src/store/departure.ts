@@ -13,6 +13,7 @@ import { inOrg, type Sql, transaction } from "./Db.ts"
 import type { Deletion } from "./Organizations.ts"
 import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
+import type { TableRule } from "./table-rules.ts"
 
 /** The organization, held so that it is not marked for deletion until the statement's end: `exists (select from here)`. */
 export const here = (sql: Sql, orgId: string): Fragment => sql`
@@ -21,6 +22,7 @@ export const here = (sql: Sql, orgId: string): Fragment => sql`
 
 export const leave = (
   sql: Sql,
+  rules: ReadonlyArray<TableRule>,
   orgId: string,
   by: { readonly userId: string; readonly expectedRevision?: string },
   actor: Actor
@@ -42,18 +44,7 @@ export const leave = (
     if (rows.length === 0) return yield* explain(sql, orgId, by.userId)
     const gate = inOrg(sql, orgId)
     yield* sql`
-      with members as (delete from member where org_id = ${orgId}::uuid and ${gate}),
-      keys as (
-        update api_key set revoked_at = now() where org_id = ${orgId}::uuid and revoked_at is null and ${gate}
-      ), grants as (
-        update agent_grant set revoked_at = now() where org_id = ${orgId}::uuid and revoked_at is null and ${gate}
-      ), invitations as (
-        update invitation set revoked_at = now()
-        where org_id = ${orgId}::uuid and accepted_at is null and revoked_at is null and ${gate}
-      ),
-      webhooks as (delete from webhook where org_id = ${orgId}::uuid and ${gate}),
-      -- What is paused would never be removed, and nobody is left to resume it.
-      pauses as (delete from pause where org_id = ${orgId}::uuid and ${gate}),
+      with ${endAccess(sql, rules, orgId, gate)},
       ${doom(sql, orgId, actor.principal, gate)}
       select pg_notify('svc_work', ''), pg_notify('svc_departure', '') from (select count(*) from doomed) d`
     return { _tag: "Deleted" as const }
@@ -64,6 +55,24 @@ export const leave = (
     while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError"
   })
 }
+
+/** What the rules say is done at once. Names and conditions come from the rules, never from outside. */
+const endAccess = (sql: Sql, rules: ReadonlyArray<TableRule>, orgId: string, gate: Fragment): Fragment =>
+  sql.join(
+    ", ",
+    false
+  )(
+    rules.flatMap(({ name, onOrganizationDeletion: rule }) => {
+      const mine = sql`org_id = ${orgId}::uuid and ${gate}`
+      if (rule === "delete") return [sql`${sql(`${name}_ended`)} as (delete from ${sql(name)} where ${mine})`]
+      if (typeof rule === "string" || rule.action !== "revoke") return []
+      const part = sql.literal(rule.onlyIf === undefined ? "" : `and ${rule.onlyIf}`)
+      return [
+        sql`${sql(`${name}_ended`)} as (
+          update ${sql(name)} set revoked_at = now() where revoked_at is null ${part} and ${mine})`
+      ]
+    })
+  )
 
 /** Resources that are asked to go at once: a request answers in bounded time, and `Departures.ts` goes on. */
 export const atOnce = 5_000

@@ -1,91 +1,19 @@
-/**
- * Every sealed value of the store, whatever table it is in: which keys they need, and sealing them anew.
- *
- * A table with sealed values has the columns `key_id` and `sealed` and is listed here; a test looks for one that is not.
- */
+/** Every sealed value of the store, whatever table it is in: which keys they need, and sealing them anew. */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
-import { destinationPlace } from "#src/backups/destination-seal.ts"
-import { lineagePlace } from "#src/backups/lineage-place.ts"
-import { mailPlace } from "#src/mail/Mail.ts"
-import { webhookPlace } from "#src/webhooks/secrets.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
-import { idempotencyPlace } from "./Idempotency.ts"
 import { KeyRing, KeyRingError, nonceLength, type Sealed } from "./KeyRing.ts"
-import { planPlace } from "./Plans.ts"
-import { platformPlace, secretPlace } from "./Secrets.ts"
+import { type SealedValues, TableRules } from "./table-rules.ts"
 
-interface SealedTable {
+interface SealedTable extends SealedValues {
   readonly name: string
-  /** Columns of the primary key, in its order, with their types. */
-  readonly key: ReadonlyArray<readonly [column: string, type: string]>
-  /** The words that a value is bound to, from its primary key. */
-  readonly place: (...key: ReadonlyArray<string>) => ReadonlyArray<string>
-  /** Rows that are opened and sealed at a time, by how large their values may be. */
-  readonly batch: number
 }
 
-export const sealedTables: ReadonlyArray<SealedTable> = [
-  { name: "platform_secret", key: [["name", "text"]], place: (name = "") => platformPlace(name), batch: 100 },
-  {
-    name: "secret",
-    key: [
-      ["org_id", "uuid"],
-      ["uid", "uuid"],
-      ["field", "text"]
-    ],
-    place: (orgId = "", uid = "", field = "") => secretPlace({ orgId, uid, field }),
-    batch: 200
-  },
-  {
-    name: "plan",
-    key: [
-      ["org_id", "uuid"],
-      ["id", "uuid"]
-    ],
-    place: (orgId = "", id = "") => planPlace(orgId, id),
-    batch: 5
-  },
-  {
-    name: "idempotency",
-    key: [
-      ["org_id", "uuid"],
-      ["credential", "text"],
-      ["key", "text"]
-    ],
-    place: (orgId = "", credential = "", key = "") => idempotencyPlace({ orgId, credential, key }),
-    batch: 20
-  },
-  {
-    name: "webhook",
-    key: [
-      ["org_id", "uuid"],
-      ["id", "uuid"]
-    ],
-    place: (orgId = "", id = "") => webhookPlace(orgId, id),
-    batch: 200
-  },
-  {
-    name: "backup_lineage",
-    key: [
-      ["org_id", "uuid"],
-      ["lineage", "uuid"]
-    ],
-    place: (orgId = "", lineage = "") => lineagePlace(orgId, lineage),
-    batch: 200
-  },
-  {
-    name: "backup_destination_version",
-    key: [
-      ["org_id", "uuid"],
-      ["destination_id", "uuid"],
-      ["version", "integer"]
-    ],
-    place: (orgId = "", id = "", version = "") => destinationPlace(orgId, id, version),
-    batch: 200
-  },
-  { name: "mail_outbox", key: [["id", "uuid"]], place: (id = "") => mailPlace(id), batch: 200 }
-]
+export const sealedTables = Effect.map(TableRules, (rules) =>
+  rules.flatMap(
+    ({ name, sealed }): ReadonlyArray<SealedTable> => (sealed === undefined ? [] : [{ name, ...sealed }])
+  )
+)
 
 interface SealedRow {
   readonly key: ReadonlyArray<string>
@@ -94,7 +22,7 @@ interface SealedRow {
 }
 
 const keyColumns = (table: SealedTable) => table.key.map(([column]) => column).join(", ")
-/** What a `SealedRow` is made of. Names come from the list above, never from outside. */
+/** What a `SealedRow` is made of. Names come from the rules, never from outside. */
 const rowOf = (table: SealedTable) =>
   `array[${table.key.map(([column]) => `${column}::text`).join(", ")}] as key, key_id, sealed`
 
@@ -109,7 +37,7 @@ export const checkKeyRing = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const ring = yield* KeyRing
   const stored = new Map<string, Array<SealedTable>>()
-  for (const table of sealedTables) {
+  for (const table of yield* sealedTables) {
     for (const id of yield* keysOf(sql, table)) stored.set(id, [...(stored.get(id) ?? []), table])
   }
   const missing = [...stored.keys()].filter((id) => !ring.keyIds.includes(id)).sort()
@@ -187,7 +115,7 @@ export const rotateKeys = Effect.fn("rotateKeys")(function* <E = never>(
   let resealed = 0
   let remaining = 0
   const unreadable: Array<string> = []
-  for (const table of sealedTables) {
+  for (const table of yield* sealedTables) {
     for (let pass = 1; ; pass++) {
       const bad = new Set<string>()
       let [left, after]: [number, SealedRow["key"] | undefined] = [0, undefined]

@@ -2,13 +2,14 @@ import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { tableRules } from "#src/features.ts"
 import { Db } from "#src/store/Db.ts"
 import { round } from "#src/store/Departures.ts"
 import { Organizations } from "#src/store/Organizations.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization } from "#test/setup/fixtures.ts"
 
-const Fixture = Organizations.layer.pipe(Layer.provideMerge(testDb()))
+const Fixture = Organizations.layer.pipe(Layer.provideMerge(Layer.mergeAll(testDb(), tableRules)))
 
 const fill = Effect.fn(function* (orgId: string, resources: number) {
   const { engine: sql } = yield* Db
@@ -42,9 +43,12 @@ layer(Fixture, { excludeTestServices: true })("departures", (it) => {
       yield* sql`update resource set deletion_requested_at = now() where org_id = any(${ids}::uuid[])`
       yield* sql`update organization set deletion_requested_at = now() - interval '1 hour' where id = any(${ids}::uuid[])`
       const last = yield* makeOrganization()
+      // What requests added at the moment at which the resource went.
+      yield* sql`insert into queue_backlog values (${last.id}, ${randomUUIDv7()}, 0, 1, 1)`
       yield* sql`update organization set deletion_requested_at = now() where id = ${last.id}`
       assert.strictEqual(yield* round, 102)
       assert.lengthOf(yield* sql`select from organization where id = ${last.id}`, 0)
+      assert.lengthOf(yield* sql`select from queue_backlog where org_id = ${last.id}`, 0)
       yield* sql`update resource set deleted_at = now() where org_id = any(${ids}::uuid[])`
       while ((yield* round) > 0) yield* Effect.yieldNow
       assert.lengthOf(yield* sql`select from organization where id = any(${ids}::uuid[])`, 0)

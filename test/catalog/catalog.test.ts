@@ -16,7 +16,7 @@ const from = (text: string | undefined) =>
     )
     const file = path.join(folder, "catalog.yaml")
     if (text !== undefined) fs.writeFileSync(file, text)
-    const catalog = Catalog.layer.pipe(Layer.provide(AppConfig.layerWith({ catalogFile: file })))
+    const catalog = Catalog.layer.pipe(Layer.provide(AppConfig.layerFrom({ SVC_CATALOG: file })))
     return yield* Effect.provide(Catalog, catalog)
   }).pipe(Effect.scoped)
 

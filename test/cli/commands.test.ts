@@ -5,9 +5,11 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import type * as Command from "effect/cli/Command"
 import * as Completions from "effect/cli/Completions"
-import { svc } from "#src/cli/commands.ts"
+import * as Effect from "effect/Effect"
+import { loadCommands } from "#src/cli/commands.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
+const svc = await Effect.runPromise(loadCommands)
 const tree = Completions.fromCommand(svc)
 type Described = typeof tree
 

@@ -6,7 +6,6 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import * as Redacted from "effect/Redacted"
 import { AppConfig } from "#src/config.ts"
 import * as deliver from "#src/mail/deliver.ts"
 import { insertMail, type Letter, Mail } from "#src/mail/Mail.ts"
@@ -73,10 +72,10 @@ const settled = (id: string) => until(entry(id), ({ state }) => state !== "waiti
 const deliverer = (settings: { readonly smtp?: string; readonly folder?: string }) =>
   Effect.gen(function* () {
     const log: Array<string> = []
-    const config = AppConfig.layerWith({
-      smtpUrl: settings.smtp === undefined ? undefined : Redacted.make(settings.smtp),
-      mailDir: settings.folder,
-      mailFrom: "svc <no-reply@svc.example>"
+    const config = AppConfig.layerFrom({
+      SVC_SMTP_URL: settings.smtp,
+      SVC_MAIL_DIR: settings.folder,
+      SVC_MAIL_FROM: "svc <no-reply@svc.example>"
     })
     yield* Layer.build(
       Layer.fresh(deliver.layer).pipe(

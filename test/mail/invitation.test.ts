@@ -1,13 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { mailServer } from "./server.ts"
 
 const port = await freePort()
 
-layer(testPlane({ smtpUrl: Redacted.make(`smtp://127.0.0.1:${port}`), publicUrl: "https://svc.example" }), {
+layer(testPlane({ publicUrl: "https://svc.example" }, { SVC_SMTP_URL: `smtp://127.0.0.1:${port}` }), {
   excludeTestServices: true
 })("an invitation", (it) => {
   it.effect("is made while the mail server is dead, and arrives when it is back", () =>

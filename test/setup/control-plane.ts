@@ -70,23 +70,29 @@ const folder = Effect.acquireRelease(
   (dataDir) => Effect.promise(() => sweep(dataDir))
 )
 
-export const testPlane = (settings: Partial<Settings> = {}) =>
+export const testPlane = (
+  settings: Partial<Settings> = {},
+  variables: Readonly<Record<string, string>> = {}
+) =>
   Layer.effect(
     Plane,
     Effect.gen(function* () {
       const dataDir = yield* folder
       const url = yield* emptyDatabase
       const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
-      const config = AppConfig.layerWith({
-        dataDir,
-        databaseUrl: url,
-        managedPorts,
-        port,
-        metricsPort,
-        publicUrl: `http://127.0.0.1:${port}`,
-        rateLimit: 100_000,
-        ...settings
-      })
+      const config = AppConfig.layerWith(
+        {
+          dataDir,
+          databaseUrl: url,
+          managedPorts,
+          port,
+          metricsPort,
+          publicUrl: `http://127.0.0.1:${port}`,
+          rateLimit: 100_000,
+          ...settings
+        },
+        variables
+      )
       const quiet = Logger.layer([])
       const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))
       const { made } = Context.get(context, FirstStart)

@@ -6,6 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { destinationPlace, openCredentials, sealCredentials } from "#src/backups/destination-seal.ts"
 import { lineagePlace } from "#src/backups/lineage-place.ts"
+import { tableRules } from "#src/features.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
@@ -130,7 +131,7 @@ const fill = Effect.fn(function* (caches: number) {
 
 const keysInUse = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  const rows = yield* Effect.forEach(sealedTables, ({ name }) =>
+  const rows = yield* Effect.forEach(yield* sealedTables, ({ name }) =>
     sql.unsafe<{ readonly key_id: string }>(`select distinct key_id from ${name} where key_id is not null`)
   )
   return [...new Set(rows.flat().map(({ key_id }) => key_id))].sort()
@@ -139,14 +140,14 @@ const keysInUse = Effect.gen(function* () {
 /** Each test has a store of its own: what is in it is what the test is about. */
 const store = { excludeTestServices: true } as const
 
-layer(testDb(), store)("a ring that opens everything", (it) => {
+layer(Layer.mergeAll(testDb(), tableRules), store)("a ring that opens everything", (it) => {
   it.effect("starts, and one without a key that is in use does not: the key is named, and what to do", () =>
     Effect.gen(function* () {
       yield* Effect.provide(checkKeyRing, ringOf(old))
       yield* Effect.provide(fill(1), ringOf(old))
       yield* Effect.provide(checkKeyRing, ringOf(old))
       yield* Effect.provide(checkKeyRing, ringOf(fresh, old))
-      for (const { name } of sealedTables) {
+      for (const { name } of yield* sealedTables) {
         // The last value that needs the key is found wherever it is.
         const { engine: sql } = yield* Db
         yield* sql.unsafe(`update ${name} set key_id = 'lost' where key_id is not null`)
@@ -173,7 +174,7 @@ layer(testDb(), store)("a ring that opens everything", (it) => {
   )
 })
 
-layer(testDb(), store)("rotating keys", (it) => {
+layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
   it.effect(
     "seals every value anew with the first key; then the old one can go, and nothing is left to do",
     () =>
@@ -249,7 +250,7 @@ layer(testDb(), store)("rotating keys", (it) => {
         where table_schema = 'public' and column_name in ('sealed', 'key_id') group by table_name`
       assert.sameMembers(
         rows.map(({ table_name }) => table_name),
-        sealedTables.map(({ name }) => name)
+        (yield* sealedTables).map(({ name }) => name)
       )
     })
   )

@@ -10,7 +10,7 @@ import {
   DestinationRegion
 } from "#schemas/backup-destination.ts"
 import { Name } from "#schemas/names.ts"
-import { PlaceFault } from "#src/backups/Place.ts"
+import { PlaceFault } from "#src/backups/place-fault.ts"
 import { Deleted, Id, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
 import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"

@@ -1,0 +1,17 @@
+/** What is kept of databases, and restoring it: for backups themselves, and for databases and their branches. */
+import * as Layer from "effect/Layer"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import { Destinations } from "./Destinations.ts"
+import { remotes } from "./destination-remotes.ts"
+import * as health from "./health.ts"
+import { Jobs } from "./Jobs.ts"
+import { Ledger } from "./Ledger.ts"
+import { Repository } from "./Repository.ts"
+import { Stretches } from "./Stretches.ts"
+
+export const layer = Layer.mergeAll(Repository.layer, health.layer).pipe(
+  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
+  Layer.provideMerge(remotes),
+  Layer.provideMerge(Destinations.layer),
+  Layer.provide(PostgresServers.layer)
+)

@@ -1,0 +1,19 @@
+import * as Layer from "effect/Layer"
+import * as databaseBranch from "#reconcilers/database-branch.ts"
+import * as handlers from "#src/api/database-branches.ts"
+import type { DatabaseBranches } from "#src/api/definition/database-branches.ts"
+import * as backups from "#src/backups/services.ts"
+import type { Server } from "#src/feature.ts"
+import { Hydrations } from "#src/infra/Hydrations.ts"
+import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import * as chores from "./chores.ts"
+import { Promotions } from "./Promotions.ts"
+import { Sources } from "./Sources.ts"
+
+export const server: Server<typeof DatabaseBranches> = {
+  handlers: handlers.layer.pipe(Layer.provide([Promotions.layer, backups.layer])),
+  reconcilers: databaseBranch.layer.pipe(
+    Layer.provide([PostgresServers.layer, Hydrations.layer, Sources.layer, backups.layer])
+  ),
+  loops: chores.layer
+}

@@ -1,0 +1,20 @@
+import * as Layer from "effect/Layer"
+import * as execution from "#reconcilers/execution.ts"
+import type { Executions as Operations } from "#src/api/definition/executions.ts"
+import * as handlers from "#src/api/executions.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { Catalog } from "#src/catalog/Catalog.ts"
+import type { Server } from "#src/feature.ts"
+import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { Executions } from "./Executions.ts"
+import { Logs } from "./Logs.ts"
+import * as services from "./services.ts"
+import * as tidy from "./tidy.ts"
+
+const prices = Layer.mergeAll(Budgets.layer, Catalog.layer)
+
+export const server: Server<typeof Operations> = {
+  handlers: handlers.layer.pipe(Layer.provide([Executions.layer, Logs.layer, ContainerEngine.layer, prices])),
+  reconcilers: execution.layer.pipe(Layer.provide([services.layer, prices])),
+  loops: tidy.layer.pipe(Layer.provide(services.layer))
+}

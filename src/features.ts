@@ -1,0 +1,70 @@
+/** Every feature there is. The order is that of commands in the help and of operations in the API document. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { backups } from "./backups/feature.ts"
+import { branches } from "./branches/feature.ts"
+import { budgets } from "./budgets/feature.ts"
+import { caches } from "./caches/feature.ts"
+import { catalog } from "./catalog/feature.ts"
+import { crons } from "./crons/feature.ts"
+import { databases } from "./databases/feature.ts"
+import { env } from "./env/feature.ts"
+import { executions } from "./executions/feature.ts"
+import type { Server } from "./feature.ts"
+import { identity } from "./identity/feature.ts"
+import { mail } from "./mail/feature.ts"
+import { manifest } from "./manifest/feature.ts"
+import { organizations } from "./organizations/feature.ts"
+import { projects } from "./projects/feature.ts"
+import { queues } from "./queues/feature.ts"
+import { resources } from "./resources/feature.ts"
+import { TableRules } from "./store/table-rules.ts"
+import { system } from "./system/feature.ts"
+import { webhooks } from "./webhooks/feature.ts"
+
+export const features = [
+  identity,
+  manifest,
+  resources,
+  projects,
+  budgets,
+  env,
+  caches,
+  queues,
+  crons,
+  executions,
+  backups,
+  databases,
+  branches,
+  organizations,
+  webhooks,
+  catalog,
+  mail,
+  system
+] as const
+
+/** Every setting of every feature is wrong in no way, or all faults are told. */
+export const checkSettings = Effect.gen(function* () {
+  const settings = yield* Effect.promise(() => Promise.all(features.map((feature) => feature.settings())))
+  const [, faults] = yield* Effect.partition(settings, (config) => config)
+  if (faults.length > 0) return yield* new SettingsInvalid({ message: faults.map(String).join("; ") })
+})
+
+export class SettingsInvalid extends Schema.TaggedError<SettingsInvalid>()("SettingsInvalid", {
+  message: Schema.String
+}) {}
+
+/** What runs of them in the control plane. */
+export const loadServers: Effect.Effect<ReadonlyArray<Server>> = Effect.promise(() =>
+  Promise.all(features.map((feature) => feature.server()))
+)
+
+/** Their tables, and after them those of the store itself: an organization's resources go last. */
+export const tableRules = Layer.effect(
+  TableRules,
+  Effect.promise(async () => {
+    const owned = await Promise.all(features.map((feature) => feature.tables()))
+    return [...owned.flat(), ...(await import("./store/tables.ts")).tables]
+  })
+)

@@ -1,0 +1,14 @@
+import * as Layer from "effect/Layer"
+import * as environment from "#reconcilers/environment.ts"
+import * as project from "#reconcilers/project.ts"
+import type { Environments, Projects } from "#src/api/definition/projects.ts"
+import * as handlers from "#src/api/projects.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import type { Server } from "#src/feature.ts"
+
+export const server: Server<typeof Projects | typeof Environments> = {
+  handlers: Layer.mergeAll(handlers.layerProjects, handlers.layerEnvironments).pipe(
+    Layer.provide(Budgets.layer)
+  ),
+  reconcilers: Layer.mergeAll(project.layer, environment.layer)
+}

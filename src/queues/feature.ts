@@ -1,0 +1,13 @@
+/** Queues of messages, and their delivery to applications. */
+import { Queues } from "#src/api/definition/queues.ts"
+import { type Commands, defineFeature } from "#src/feature.ts"
+
+export const queues = defineFeature({
+  groups: [Queues],
+  server: async () => (await import("./server.ts")).server,
+  settings: async () => (await import("./settings.ts")).settings,
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => ({
+    commands: [(await import("#src/cli/queue-commands.ts")).queues]
+  })
+})
