@@ -6,7 +6,7 @@
  */
 import * as Schema from "effect/Schema"
 import type { Reason } from "./condition.ts"
-import type { ManifestMapping } from "./manifest-mapping.ts"
+import type { ManifestSection } from "./manifest-mapping.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
 export type Json = Schema.Json
@@ -18,7 +18,8 @@ export interface Kind<
   out Name extends string = string,
   out Spec = unknown,
   out Status = unknown,
-  out Facts = unknown
+  out Facts = unknown,
+  out Section extends ManifestSection = ManifestSection
 > {
   readonly name: Name
   /** Opens the kind's page of the documentation: one sentence. */
@@ -59,7 +60,7 @@ export interface Kind<
     readonly secret: (key: string) => string
   }
   /** How the kind appears in a manifest; absent for a kind that no manifest tells of. */
-  readonly manifest?: ManifestMapping
+  readonly manifest?: Section
   /** How long, in seconds, a phase that is not final may take before the resource counts as stalled. */
   readonly deadlineSeconds: number
 }
@@ -68,12 +69,16 @@ const NoFacts = Schema.Struct({})
 export type NoFacts = typeof NoFacts.Type
 
 /** Keeps the literal name and the types while checking the shape. A kind that names no facts has none. */
-export function defineKind<const Name extends string, Spec, Status, Facts>(
-  kind: Kind<Name, Spec, Status, Facts>
-): Kind<Name, Spec, Status, Facts>
-export function defineKind<const Name extends string, Spec, Status>(
-  kind: Omit<Kind<Name, Spec, Status>, "facts">
-): Kind<Name, Spec, Status, NoFacts>
+export function defineKind<
+  const Name extends string,
+  Spec,
+  Status,
+  Facts,
+  Section extends ManifestSection = never
+>(kind: Kind<Name, Spec, Status, Facts, Section>): Kind<Name, Spec, Status, Facts, Section>
+export function defineKind<const Name extends string, Spec, Status, Section extends ManifestSection = never>(
+  kind: Omit<Kind<Name, Spec, Status, unknown, Section>, "facts">
+): Kind<Name, Spec, Status, NoFacts, Section>
 export function defineKind(kind: Omit<Kind, "facts"> & Partial<Pick<Kind, "facts">>): Kind {
   return { facts: NoFacts, ...kind }
 }
