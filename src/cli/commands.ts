@@ -17,7 +17,7 @@ import { executions } from "./execution-commands.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
 import { audit, grants, keys } from "./key-commands.ts"
-import { apply, exportCommand, plan } from "./manifest-commands.ts"
+import { apply, exportCommand, manifest, plan } from "./manifest-commands.ts"
 import { abandon, pause, protect, resume, retry } from "./operator-commands.ts"
 import { json, out, table } from "./output.ts"
 import { invitations, members, orgs } from "./people-commands.ts"
@@ -142,6 +142,7 @@ const commands = [
   plan,
   apply,
   exportCommand,
+  manifest,
   status,
   show,
   wait,
