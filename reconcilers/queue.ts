@@ -23,6 +23,12 @@ const fieldOf: Readonly<Record<keyof QueueSettings, string>> = {
 }
 const settingNames = Object.keys(fieldOf) as ReadonlyArray<keyof QueueSettings>
 
+/**
+ * What is stored of batches while none are made. These are no defaults: other values would be drift of every queue that
+ * earlier releases stored.
+ */
+const withoutConsumer = { maxBatchSize: 10, maxBatchWaitSeconds: 0, maxRetries: 0, retryDelaySeconds: 0 }
+
 type QueueResource = Resource<QueueSpec, QueueStatus>
 
 const concurrencyOf = ({ consumer }: QueueSpec) => consumer?.maxConcurrency ?? usualConcurrency
@@ -41,15 +47,16 @@ export const layer = register(
         deadLetterQueue === null
           ? Option.none<string>()
           : yield* retryable(tables.named(orgId, environmentOf(resource), deadLetterQueue))
+      const batches = consumer ?? withoutConsumer
       const settings: QueueSettings = {
         paused: spec.paused,
         retention_seconds: spec.retentionSeconds,
         dead_letter_uid: Option.getOrNull(letters),
         path: consumer?.path ?? null,
-        max_batch_size: consumer?.maxBatchSize ?? 10,
-        max_batch_wait_seconds: consumer?.maxBatchWaitSeconds ?? 0,
-        max_retries: consumer?.maxRetries ?? 0,
-        retry_delay_seconds: consumer?.retryDelaySeconds ?? 0
+        max_batch_size: batches.maxBatchSize,
+        max_batch_wait_seconds: batches.maxBatchWaitSeconds,
+        max_retries: batches.maxRetries,
+        retry_delay_seconds: batches.retryDelaySeconds
       }
       return { settings, lettersMissing: deadLetterQueue !== null && Option.isNone(letters) }
     })

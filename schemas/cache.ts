@@ -1,10 +1,10 @@
 /** `Cache`: a Redis-compatible server that speaks TLS only. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { CacheSku, Region } from "./catalog.ts"
+import { CacheSku, defaultCacheSku, Region, RegionName } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
+import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { listSection } from "./manifest-mapping.ts"
+import { listSection, usualEnvironment } from "./manifest-mapping.ts"
 
 export const CachePersistence = Schema.Literals(["none", "aof"]).annotate({
   description: "`aof` appends every write to a file (fsync each second); `none` keeps data in memory only"
@@ -19,14 +19,18 @@ export const CacheEvictionPolicy = Schema.Literals([
 })
 
 export const CacheSpec = Schema.Struct({
-  sku: CacheSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("cache-n1"))),
+  sku: withDefault(CacheSku, defaultCacheSku, "How much memory it has for data"),
   region: Region,
-  persistence: CachePersistence.pipe(Schema.withDecodingDefaultKey(Effect.succeed("aof"))),
-  evictionPolicy: CacheEvictionPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed("allkeys-lru"))),
+  persistence: withDefault(CachePersistence, "aof"),
+  evictionPolicy: withDefault(CacheEvictionPolicy, "allkeys-lru"),
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
-  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1)))
+  credentialVersion: withDefault(Schema.Int, 1)
 }).annotate({ identifier: "CacheSpec" })
 export type CacheSpec = typeof CacheSpec.Type
+
+const internal = ["credentialVersion"] as const
+/** What users may give of a cache, besides its name. */
+export const CacheInput = inputOf(CacheSpec, internal)
 
 export const CacheStatus = Schema.Struct({
   host: Schema.String,
@@ -62,7 +66,7 @@ export const Cache = defineKind({
   facts: CacheFacts,
   fields: Object.keys(CacheSpec.fields),
   immutable: ["region"],
-  internal: ["credentialVersion"],
+  internal,
   generated: ["password"],
   after: ["Environment"],
   singleton: false,
@@ -80,6 +84,10 @@ export const Cache = defineKind({
     ),
     StartedEmpty: warning("It was started again without what it held in memory")
   },
-  manifest: listSection("caches"),
+  manifest: listSection("caches", "Redis-compatible caches that accept TLS connections only", {
+    environment: usualEnvironment,
+    ...CacheInput.fields,
+    region: RegionName
+  }),
   deadlineSeconds: 300
 })

@@ -8,6 +8,11 @@ export const Region = Schema.Literals(regions).annotate({
   description: "Region id; a machine that runs alone offers `local`"
 })
 export const defaultRegion = regions[0]
+/** What may be a region id, for documents that outlive a list of regions. */
+export const RegionName = Schema.NonEmptyString.check(Schema.isMaxLength(64)).annotate({
+  description: "Region id; whether there is such a region, a plan says",
+  examples: [...regions]
+})
 
 /** How processor time is given: from what is left of the machine, or for oneself. */
 export const cpuKinds = ["shared", "performance"] as const
@@ -31,6 +36,7 @@ export const cacheSizes = {
 export const CacheSku = Schema.Literals(["cache-n1", "cache-s1", "cache-s2"]).annotate({
   identifier: "CacheSku"
 })
+export const defaultCacheSku = "cache-n1"
 
 export interface DatabaseSize {
   /** What all processes of the server may use together, in MiB. */
@@ -49,6 +55,13 @@ export const databaseSizes = {
   "db-s1": { memoryMb: 2048, cpus: 2, sharedBuffers: 128 * MiB, workMem: 4 * MiB, maxConnections: 60 },
   "db-s2": { memoryMb: 4096, cpus: 4, sharedBuffers: 512 * MiB, workMem: 8 * MiB, maxConnections: 120 }
 } as const satisfies Record<string, DatabaseSize>
-export const DatabaseSku = Schema.Literals(["db-n1", "db-s1", "db-s2"]).annotate({
+const databaseSkus = ["db-n1", "db-s1", "db-s2"] as const
+export const DatabaseSku = Schema.Literals(databaseSkus).annotate({
   identifier: "DatabaseSku"
+})
+export const defaultDatabaseSku = "db-n1"
+/** What may be the size of a database, for documents that outlive a list of sizes. */
+export const DatabaseSkuName = Schema.NonEmptyString.check(Schema.isMaxLength(64)).annotate({
+  description: "Size; whether there is such a size, a plan says",
+  examples: [...databaseSkus]
 })

@@ -1,13 +1,13 @@
 /** `Cron`: calls the app of its environment, or publishes to a queue, by a schedule. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
 import { warning } from "./condition.ts"
 import { canonicalSchedule, isTimezone, scheduleFault } from "./cron-schedule.ts"
+import { checkedWhenDecoded, inputOf, withDefault } from "./input.ts"
 import { isTooDeep } from "./json-depth.ts"
 import { defineKind } from "./kind.ts"
 import { listSection } from "./manifest-mapping.ts"
-import { Name } from "./names.ts"
+import { EnvironmentSlug, Name } from "./names.ts"
 
 const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 const day = 86_400
@@ -20,7 +20,10 @@ export const longestBody = 122_880
 /** Levels of a body, so that a manifest that holds it is not too deep. */
 export const deepestBody = 48
 
-export const CronSchedule = Schema.String.pipe(
+const fiveFields = Schema.String.check(Schema.isMaxLength(200)).annotate({
+  description: "Five fields: minute, hour, day of month, month, day of week. Days of both kinds mean either"
+})
+export const CronSchedule = fiveFields.pipe(
   Schema.decodeTo(
     Schema.String.check(
       Schema.isMaxLength(200),
@@ -31,14 +34,15 @@ export const CronSchedule = Schema.String.pipe(
       encode: SchemaGetter.passthrough()
     }
   )
-).annotate({
-  description: "Five fields: minute, hour, day of month, month, day of week. Days of both kinds mean either"
-})
+)
 
-export const Timezone = Schema.String.check(
-  Schema.isMaxLength(64),
-  Schema.makeFilter((name: string) =>
-    isTimezone(name) ? undefined : "must be the IANA name of a time zone, such as Europe/Berlin"
+const timezoneName = Schema.String.check(Schema.isMaxLength(64))
+export const Timezone = checkedWhenDecoded(
+  timezoneName,
+  timezoneName.check(
+    Schema.makeFilter((name: string) =>
+      isTimezone(name) ? undefined : "must be the IANA name of a time zone, such as Europe/Berlin"
+    )
   )
 )
 
@@ -50,34 +54,41 @@ export const AppPath = Schema.String.check(
   Schema.isMaxLength(2_048)
 )
 
-export const CronBody = Schema.Json.check(
-  Schema.makeFilter((body: Schema.Json) =>
-    isTooDeep(body, deepestBody) ? `must not be nested deeper than ${deepestBody} levels` : undefined
-  ),
-  Schema.makeFilter((body: Schema.Json) =>
-    Buffer.byteLength(JSON.stringify(body)) > longestBody
-      ? `must be at most ${longestBody} bytes of JSON`
-      : undefined
+export const CronBody = checkedWhenDecoded(
+  Schema.Json,
+  Schema.Json.check(
+    Schema.makeFilter((body: Schema.Json) =>
+      isTooDeep(body, deepestBody) ? `must not be nested deeper than ${deepestBody} levels` : undefined
+    ),
+    Schema.makeFilter((body: Schema.Json) =>
+      new TextEncoder().encode(JSON.stringify(body)).length > longestBody
+        ? `must be at most ${longestBody} bytes of JSON`
+        : undefined
+    )
   )
 )
+
+export const CronMethod = Schema.Literals(["POST", "PUT", "PATCH"])
 
 export const CronTarget = Schema.Union([
   Schema.Struct({
     kind: Schema.Literal("http"),
-    path: AppPath,
-    method: Schema.Literals(["POST", "PUT", "PATCH"]).pipe(
-      Schema.withDecodingDefaultKey(Effect.succeed("POST" as const))
-    ),
+    path: AppPath.annotateKey({ description: "What it calls, from the origin of the app on" }),
+    method: withDefault(CronMethod, "POST"),
     body: Schema.optionalKey(CronBody)
   }),
-  Schema.Struct({ kind: Schema.Literal("queue"), queue: Name, body: Schema.optionalKey(CronBody) })
-]).annotate({ identifier: "CronTarget" })
+  Schema.Struct({
+    kind: Schema.Literal("queue"),
+    queue: Name.annotateKey({ description: "A queue of the same environment" }),
+    body: Schema.optionalKey(CronBody)
+  })
+])
 export type CronTarget = typeof CronTarget.Type
 
 export const CronRetry = Schema.Struct({
-  maxAttempts: integer(1, 10).pipe(Schema.withDecodingDefaultKey(Effect.succeed(3))),
-  initialDelaySeconds: integer(1, 3_600).pipe(Schema.withDecodingDefaultKey(Effect.succeed(10))),
-  maxDelaySeconds: integer(1, day).pipe(Schema.withDecodingDefaultKey(Effect.succeed(3_600)))
+  maxAttempts: withDefault(integer(1, 10), 3, "The first one included"),
+  initialDelaySeconds: withDefault(integer(1, 3_600), 10, "Before the second attempt; it grows from there"),
+  maxDelaySeconds: withDefault(integer(1, day), 3_600, "Between two attempts at most")
 })
   .check(
     Schema.makeFilter((retry: { readonly initialDelaySeconds: number; readonly maxDelaySeconds: number }) =>
@@ -95,15 +106,16 @@ export const ConcurrencyPolicy = Schema.Literals(["allow", "skip", "replace"]).a
 
 export const CronSpec = Schema.Struct({
   schedule: CronSchedule,
-  timezone: Timezone.pipe(Schema.withDecodingDefaultKey(Effect.succeed("UTC"))),
-  enabled: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(true))),
-  target: CronTarget,
-  retry: CronRetry.pipe(Schema.withDecodingDefaultKey(Effect.succeed({}))),
-  concurrencyPolicy: ConcurrencyPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed("skip" as const))),
-  /** How long one attempt may take. */
-  timeoutSeconds: integer(1, maxTimeoutSeconds).pipe(Schema.withDecodingDefaultKey(Effect.succeed(300)))
+  timezone: withDefault(Timezone, "UTC", "IANA name of the time zone that the schedule is read in"),
+  enabled: withDefault(Schema.Boolean, true, "Whether it runs by its schedule"),
+  target: CronTarget.annotateKey({ description: "What it does" }),
+  retry: withDefault(CronRetry, {}, "What follows an attempt that fails"),
+  concurrencyPolicy: withDefault(ConcurrencyPolicy, "skip"),
+  timeoutSeconds: withDefault(integer(1, maxTimeoutSeconds), 300, "How long one attempt may take")
 }).annotate({ identifier: "CronSpec" })
 export type CronSpec = typeof CronSpec.Type
+/** What users may give of a cron job, besides its name. */
+export const CronInput = inputOf(CronSpec)
 
 export const CronStatus = Schema.Struct({
   /** Whether the schedule is in force: false for a job that is switched off. */
@@ -125,6 +137,11 @@ export const Cron = defineKind({
   singleton: false,
   deleteRole: "admin",
   reasons: { NoQueue: warning("The queue that it publishes to is not there; it goes on when the queue is") },
-  manifest: listSection("crons"),
+  manifest: listSection("crons", "Calls of the app, or messages to a queue, by a schedule", {
+    environment: EnvironmentSlug,
+    ...CronInput.fields,
+    // Without one the document can be read; a plan says that it is missing.
+    target: Schema.optionalKey(CronInput.fields.target)
+  }),
   deadlineSeconds: 300
 })

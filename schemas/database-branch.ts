@@ -1,10 +1,10 @@
 /** `DatabaseBranch`: a full, independent copy of a database as it is now or was at an instant. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { DatabaseSku, Region } from "./catalog.ts"
+import { DatabaseSku, defaultDatabaseSku, defaultRegion, Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
+import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { present } from "./manifest-mapping.ts"
+import { section } from "./manifest-mapping.ts"
 import { EnvironmentSlug, Name } from "./names.ts"
 
 export const BranchSource = Schema.Union([
@@ -24,27 +24,45 @@ export const defaultExpiryDays = 7
 export const manifestBranch = { environment: "preview", name: "preview" } as const
 
 export const DatabaseBranchSpec = Schema.Struct({
-  sourceEnvironment: EnvironmentSlug,
-  sourceDatabase: Name,
-  expiresInDays: ExpiresInDays.pipe(Schema.withDecodingDefaultKey(Effect.succeed(defaultExpiryDays))),
-  deleteOnPreviewClose: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  sourceEnvironment: EnvironmentSlug.annotateKey({ description: "Environment of the database" }),
+  sourceDatabase: Name.annotateKey({ description: "The database that it is a copy of" }),
+  expiresInDays: withDefault(ExpiresInDays, defaultExpiryDays, "Days until it is deleted; null: never"),
+  deleteOnPreviewClose: withDefault(
+    Schema.Boolean,
+    false,
+    "Whether it goes when the preview that it was made for is closed"
+  ),
   /** Absent for a branch from a manifest: then the database is found by its environment and name. */
   sourceDatabaseId: Schema.optionalKey(Schema.String),
-  source: BranchSource.pipe(Schema.withDecodingDefaultKey(Effect.succeed({ kind: "current" as const }))),
-  region: Region.pipe(Schema.withDecodingDefaultKey(Effect.succeed("local" as const))),
-  sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1" as const))),
+  source: withDefault(BranchSource, { kind: "current" }),
+  region: withDefault(Region, defaultRegion),
+  sku: withDefault(DatabaseSku, defaultDatabaseSku),
   /** From when the days count: when the branch was made, or when they were last set. */
   expiresFrom: Schema.optionalKey(Schema.String),
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
-  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
+  credentialVersion: withDefault(Schema.Int, 1),
   /** It is promoted as soon as it is ready. */
-  promoteWhenReady: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  promoteWhenReady: withDefault(Schema.Boolean, false),
   /** Why it was not promoted when it was ready, and will not be by itself. */
   promotionRefused: Schema.optionalKey(Schema.Struct({ code: Schema.String, detail: Schema.String })),
   /** The database that it is promoted to: its data folder goes there. */
   promotedTo: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseBranchSpec" })
 export type DatabaseBranchSpec = typeof DatabaseBranchSpec.Type
+
+const internal = [
+  "sourceDatabaseId",
+  "source",
+  "region",
+  "sku",
+  "expiresFrom",
+  "credentialVersion",
+  "promoteWhenReady",
+  "promotionRefused",
+  "promotedTo"
+] as const
+/** What a manifest says of a branch. */
+export const DatabaseBranchInput = inputOf(DatabaseBranchSpec, internal)
 
 export const BranchFailure = Schema.Struct({
   code: Schema.String,
@@ -94,12 +112,6 @@ export const expiryOf = (
     ? undefined
     : (expiresFrom === undefined ? madeAt(uid) : Date.parse(expiresFrom)) + expiresInDays * day
 
-const { sourceEnvironment, sourceDatabase, expiresInDays, deleteOnPreviewClose } = DatabaseBranchSpec.fields
-/** What a manifest says of a branch. */
-const decodeShown = Schema.decodeUnknownSync(
-  Schema.Struct({ sourceEnvironment, sourceDatabase, expiresInDays, deleteOnPreviewClose })
-)
-
 export const DatabaseBranch = defineKind({
   name: "DatabaseBranch",
   summary: "A full, independent copy of a database as it is now or was at an instant.",
@@ -110,17 +122,7 @@ export const DatabaseBranch = defineKind({
   facts: DatabaseBranchFacts,
   fields: Object.keys(DatabaseBranchSpec.fields),
   immutable: ["sourceEnvironment", "sourceDatabase"],
-  internal: [
-    "sourceDatabaseId",
-    "source",
-    "region",
-    "sku",
-    "expiresFrom",
-    "credentialVersion",
-    "promoteWhenReady",
-    "promotionRefused",
-    "promotedTo"
-  ],
+  internal,
   generated: ["password"],
   after: ["Environment", "Database"],
   singleton: false,
@@ -144,16 +146,21 @@ export const DatabaseBranch = defineKind({
     OutOfMemory: warning("The kernel ended a process of the server because its memory limit was reached"),
     Recovering: progress("The server replays its log after a crash")
   },
-  manifest: {
+  manifest: section({
     section: "databaseBranch",
+    fields: {
+      databaseBranch: Schema.optionalKey(DatabaseBranchInput).annotateKey({
+        description: "A copy of a database for the environment preview"
+      })
+    },
     entries: ({ databaseBranch }) =>
       databaseBranch === undefined
         ? undefined
-        : [{ path: ["databaseBranch"], ...manifestBranch, spec: present(databaseBranch) }],
+        : [{ path: ["databaseBranch"], ...manifestBranch, spec: { ...databaseBranch } }],
     manages: ({ environment, name }) =>
       environment === manifestBranch.environment && name === manifestBranch.name,
-    assemble: ([branch]) => (branch === undefined ? {} : { databaseBranch: decodeShown(branch.spec) })
-  },
+    assemble: ([branch]) => (branch === undefined ? {} : { databaseBranch: branch.spec })
+  }),
   // Large databases take hours; a hydration without progress fails by itself long before.
   deadlineSeconds: 86_400
 })

@@ -1,29 +1,37 @@
 /** `Database`: a Postgres server of its own for one environment. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { BackupPolicy } from "./backup-policy.ts"
-import { DatabaseSku, Region } from "./catalog.ts"
+import { DatabaseSku, DatabaseSkuName, defaultDatabaseSku, Region, RegionName } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
+import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { listSection } from "./manifest-mapping.ts"
+import { listSection, usualEnvironment } from "./manifest-mapping.ts"
 
 /** Name of a database that was provisioned without one. */
 export const defaultDatabaseName = "main"
 
 export const DatabaseSpec = Schema.Struct({
-  sku: DatabaseSku.pipe(Schema.withDecodingDefaultKey(Effect.succeed("db-n1"))),
+  sku: withDefault(DatabaseSku, defaultDatabaseSku),
   region: Region,
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
-  credentialVersion: Schema.Int.pipe(Schema.withDecodingDefaultKey(Effect.succeed(1))),
-  backup: BackupPolicy.pipe(Schema.withDecodingDefaultKey(Effect.succeed({}))),
-  /** Standbys that follow it and can take its place. Their keys are made of the database's uid. */
-  replicas: Schema.Literals([0, 2]).pipe(Schema.withDecodingDefaultKey(Effect.succeed(0 as const))),
+  credentialVersion: withDefault(Schema.Int, 1),
+  backup: withDefault(BackupPolicy, {}, "How long its backups are kept, and where besides this machine"),
+  /** Their keys are made of the database's uid. */
+  replicas: withDefault(
+    Schema.Literals([0, 2]),
+    0,
+    "Standbys that follow it, can be read from and can take its place"
+  ),
   /** Which history its data folder belongs to, under which backups are kept. Absent: its own, named by its uid. */
   lineage: Schema.optionalKey(Schema.String),
   /** The branch that gets the data folder that the one of `lineage` takes the place of. */
   keptAs: Schema.optionalKey(Schema.String)
 }).annotate({ identifier: "DatabaseSpec" })
 export type DatabaseSpec = typeof DatabaseSpec.Type
+
+const internal = ["credentialVersion", "lineage", "keptAs"] as const
+/** What users may give of a database, besides its name. */
+export const DatabaseInput = inputOf(DatabaseSpec, internal)
 
 /** A standby: a server of its own that can be read from. */
 export const DatabaseReplica = Schema.Struct({
@@ -89,7 +97,7 @@ export const Database = defineKind({
   facts: DatabaseFacts,
   fields: Object.keys(DatabaseSpec.fields),
   immutable: ["region"],
-  internal: ["credentialVersion", "lineage", "keptAs"],
+  internal,
   generated: ["password"],
   after: ["Environment"],
   singleton: true,
@@ -115,6 +123,11 @@ export const Database = defineKind({
     FailingOver: warning("The primary's data is lost or cannot be started; a standby takes its place"),
     FailedOver: warning("A standby has taken the place of the primary")
   },
-  manifest: listSection("databases"),
+  manifest: listSection("databases", "Postgres servers, at most one in each environment", {
+    environment: usualEnvironment,
+    ...DatabaseInput.fields,
+    sku: DatabaseSkuName,
+    region: RegionName
+  }),
   deadlineSeconds: 600
 })

@@ -1,8 +1,9 @@
 /** `EnvVariables`: the sealed variables of one environment. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { warning } from "./condition.ts"
+import { withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
+import { masked, section } from "./manifest-mapping.ts"
 import { defaultEnvironment, VariableKey } from "./names.ts"
 
 /** The one name that the resource has in its environment. */
@@ -24,9 +25,10 @@ export const variableField = (key: string): string => `variable/${key}`
 
 export const EnvVariablesSpec = Schema.Struct({
   /** For each key the keyed fingerprint of its value, so that a change is seen without knowing the value. */
-  variables: Schema.Record(VariableKey, Schema.String)
-    .check(Schema.isMaxProperties(mostVariables))
-    .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+  variables: withDefault(
+    Schema.Record(VariableKey, Schema.String).check(Schema.isMaxProperties(mostVariables)),
+    {}
+  )
 }).annotate({ identifier: "EnvVariablesSpec" })
 export type EnvVariablesSpec = typeof EnvVariablesSpec.Type
 
@@ -34,8 +36,6 @@ export const EnvVariablesStatus = Schema.Struct({ count: Schema.Int }).annotate(
   identifier: "EnvVariablesStatus"
 })
 export type EnvVariablesStatus = typeof EnvVariablesStatus.Type
-
-const isTexts = Schema.is(Schema.Record(Schema.String, Schema.String))
 
 export const EnvVariables = defineKind({
   name: "EnvVariables",
@@ -53,8 +53,15 @@ export const EnvVariables = defineKind({
   reasons: { Unreadable: warning("A sealed value cannot be opened with the keys at hand") },
   sealed: { field: "variables", secret: variableField },
   // A manifest tells of production's variables only: those of other environments are unmanaged.
-  manifest: {
+  manifest: section({
     section: "env",
+    fields: {
+      env: Schema.optionalKey(
+        Schema.Record(VariableKey, VariableValue)
+          .check(Schema.isMaxProperties(mostVariables))
+          .annotate({ description: `Variables of production; ${masked} leaves a value as it is` })
+      )
+    },
     entries: ({ env }) =>
       env === undefined
         ? undefined
@@ -69,8 +76,8 @@ export const EnvVariables = defineKind({
     manages: ({ environment }) => environment === defaultEnvironment,
     assemble: ([production]) => {
       const variables = production?.spec["variables"]
-      return isTexts(variables) ? { env: variables } : {}
+      return variables === undefined ? {} : { env: variables }
     }
-  },
+  }),
   deadlineSeconds: 300
 })

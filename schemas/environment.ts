@@ -1,7 +1,8 @@
 /** `Environment`: a container of the things that run together. It is ready as soon as it exists. */
 import * as Schema from "effect/Schema"
 import { defineKind } from "./kind.ts"
-import { implicitEnvironments } from "./names.ts"
+import { section } from "./manifest-mapping.ts"
+import { EnvironmentSlug, implicitEnvironments } from "./names.ts"
 import { ContainerStatus } from "./project.ts"
 
 /** Scheme, host and port, as `URL.origin` writes them: two spellings of one origin are no change. */
@@ -27,6 +28,9 @@ export const EnvironmentSpec = Schema.Struct({
 }).annotate({ identifier: "EnvironmentSpec" })
 export type EnvironmentSpec = typeof EnvironmentSpec.Type
 
+/** A map without keys: `Schema.Struct({})` would take anything that is not null. */
+const Empty = Schema.Record(Schema.String, Schema.Never.annotate({ expected: "nothing here" }))
+
 export const Environment = defineKind({
   name: "Environment",
   summary: "A container of databases, caches, variables and what else runs together.",
@@ -42,8 +46,15 @@ export const Environment = defineKind({
   singleton: false,
   deleteRole: "owner",
   reasons: {},
-  manifest: {
+  manifest: section({
     section: "environments",
+    fields: {
+      environments: Schema.optionalKey(
+        Schema.Record(EnvironmentSlug, Empty).annotate({
+          description: "Custom environments; production and preview exist by themselves"
+        })
+      )
+    },
     entries: ({ environments }) =>
       environments === undefined
         ? undefined
@@ -59,6 +70,6 @@ export const Environment = defineKind({
       resources.length === 0
         ? {}
         : { environments: Object.fromEntries(resources.map(({ name }) => [name, {}])) }
-  },
+  }),
   deadlineSeconds: 3600
 })

@@ -1,8 +1,8 @@
 /** `Execution`: a container that runs one command to its end. What it runs cannot be changed, only cancelled. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CpuKind, Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
+import { withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
 
 export const ExecutionResources = Schema.Struct({
@@ -25,7 +25,7 @@ export const ExecutionSpec = Schema.Struct({
   resources: ExecutionResources,
   runtime: ExecutionRuntime,
   timeoutSeconds: Schema.Int,
-  cancelRequested: Schema.Boolean.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false)))
+  cancelRequested: withDefault(Schema.Boolean, false)
 }).annotate({ identifier: "ExecutionSpec" })
 export type ExecutionSpec = typeof ExecutionSpec.Type
 

@@ -6,7 +6,7 @@
  */
 import * as Schema from "effect/Schema"
 import type { Reason } from "./condition.ts"
-import type { ManifestMapping } from "./manifest-mapping.ts"
+import type { ManifestSection } from "./manifest-mapping.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
 export type Json = Schema.Json
@@ -23,7 +23,8 @@ export interface Kind<
   out Name extends string = string,
   out Spec = unknown,
   out Status = unknown,
-  out Facts = unknown
+  out Facts = unknown,
+  out Section extends ManifestSection = ManifestSection
 > {
   readonly name: Name
   /** Opens the kind's page of the documentation: one sentence. */
@@ -71,7 +72,7 @@ export interface Kind<
     readonly secret: (key: string) => string
   }
   /** How the kind appears in a manifest; absent for a kind that no manifest tells of. */
-  readonly manifest?: ManifestMapping
+  readonly manifest?: Section
   /** How long, in seconds, a phase that is not final may take before the resource counts as stalled. */
   readonly deadlineSeconds: number
 }
@@ -84,12 +85,18 @@ type Optional = "facts" | "placement"
 type Partly<K extends Kind> = Omit<K, Optional> & Partial<Pick<K, Optional>>
 
 /** Keeps the literal name and the types while checking the shape, and completes what is left out. */
-export function defineKind<const Name extends string, Spec, Status, Facts>(
-  kind: Omit<Kind<Name, Spec, Status, Facts>, "placement"> & Partial<Pick<Kind, "placement">>
-): Kind<Name, Spec, Status, Facts>
-export function defineKind<const Name extends string, Spec, Status>(
-  kind: Partly<Kind<Name, Spec, Status>>
-): Kind<Name, Spec, Status, NoFacts>
+export function defineKind<
+  const Name extends string,
+  Spec,
+  Status,
+  Facts,
+  Section extends ManifestSection = never
+>(
+  kind: Omit<Kind<Name, Spec, Status, Facts, Section>, "placement"> & Partial<Pick<Kind, "placement">>
+): Kind<Name, Spec, Status, Facts, Section>
+export function defineKind<const Name extends string, Spec, Status, Section extends ManifestSection = never>(
+  kind: Partly<Kind<Name, Spec, Status, unknown, Section>>
+): Kind<Name, Spec, Status, NoFacts, Section>
 export function defineKind(kind: Partly<Kind>): Kind {
   return { facts: NoFacts, placement: "any", ...kind }
 }

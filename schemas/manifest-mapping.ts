@@ -1,12 +1,14 @@
 /**
- * How a kind appears in a manifest. A kind says this once, as data and pure functions; exporting, planning and
- * applying know of kinds nothing else.
+ * How a kind appears in a manifest. A kind says this once, as data and pure functions: the document's schema is put
+ * together from it, and reading, planning and exporting know of no kind.
  */
-import type * as Schema from "effect/Schema"
-import type { ManifestProject } from "./manifest.ts"
-import { defaultEnvironment } from "./names.ts"
+import * as Schema from "effect/Schema"
+import { defaultEnvironment, EnvironmentSlug, Name } from "./names.ts"
 
 export type JsonObject = { readonly [key: string]: Schema.Json }
+
+/** "Leave what is there": what exports show instead of secret values. */
+export const masked = "****"
 
 /** A resource as a manifest asks for it. */
 export interface ManifestEntry {
@@ -25,37 +27,74 @@ export interface ExportedResource {
   readonly spec: JsonObject
 }
 
-export interface ManifestMapping {
+export interface ManifestSection<Fields extends Schema.Struct.Fields = Schema.Struct.Fields> {
   /** The key that tells of the kind; null for the project itself, which is told of by being there. */
-  readonly section: keyof ManifestProject | null
+  readonly section: string | null
+  /** The keys of a project that tell of the kind, each with what may stand there. */
+  readonly fields: Fields
   /** What the project asks for; undefined when it does not have the key, which leaves the kind unmanaged. */
-  readonly entries: (project: ManifestProject) => ReadonlyArray<ManifestEntry> | undefined
+  entries(project: Schema.Struct.Type<Fields>): ReadonlyArray<ManifestEntry> | undefined
   /** Whether the section is the whole truth about this resource. Absent: about all of the kind in the project. */
   readonly manages?: (resource: { readonly environment: string | null; readonly name: string }) => boolean
   /** The part of a project that shows these resources, which come sorted. Inverse of `entries`. */
-  readonly assemble: (resources: ReadonlyArray<ExportedResource>) => Partial<ManifestProject>
+  assemble(resources: ReadonlyArray<ExportedResource>): JsonObject
 }
 
-/** The usual section: a list of entries with a name, each in an environment. */
-export const listSection = <Key extends ListKey>(section: Key): ManifestMapping => ({
-  section,
-  entries: (project) =>
-    project[section]?.map(({ name, environment, ...spec }, index) => ({
-      path: [section, index],
-      environment: environment ?? defaultEnvironment,
-      name,
-      spec: present(spec)
-    })),
-  assemble: (resources) =>
-    resources.length === 0
-      ? {}
-      : { [section]: resources.map(({ name, environment, spec }) => ({ name, environment, ...spec })) }
+/** Keeps the types of the fields while checking the shape. */
+export const section = <const Fields extends Schema.Struct.Fields>(
+  definition: ManifestSection<Fields>
+): ManifestSection<Fields> => definition
+
+/** For entries that may leave out the environment that they are in. */
+export const usualEnvironment = Schema.optionalKey(EnvironmentSlug).annotateKey({
+  description: "Slug of the environment that it is in",
+  default: defaultEnvironment
 })
-type ListKey = "databases" | "caches" | "crons" | "queues"
 
-/** Leaves out what is undefined. */
-export const present = (fields: { readonly [key: string]: Schema.Json | undefined }): JsonObject => {
-  const kept: Record<string, Schema.Json> = {}
-  for (const [key, value] of Object.entries(fields)) if (value !== undefined) kept[key] = value
-  return kept
+/** Entries of one list: what is more is refused before anything is built from it. */
+const longestList = 20_000
+
+/**
+ * The usual section: a list of entries with a name, each in an environment. `fields` are those of the specification
+ * as input, and the environment.
+ */
+export const listSection = <
+  const Key extends string,
+  const Fields extends Schema.Struct.Fields & { readonly environment: Schema.Top }
+>(
+  key: Key,
+  description: string,
+  fields: Fields
+) => {
+  const entry = Schema.Struct({ name: Name, ...fields })
+  const list = Schema.optionalKey(Schema.Array(entry).check(Schema.isMaxLength(longestList)))
+  // A computed key has the type string to the compiler.
+  const owned = { [key]: list.annotateKey({ description }) } as { readonly [K in Key]: typeof list }
+  return section({
+    section: key,
+    fields: owned,
+    entries: (project: object) => entriesOf(key, project),
+    assemble: (resources) =>
+      resources.length === 0
+        ? {}
+        : { [key]: resources.map(({ name, environment, spec }) => ({ name, environment, ...spec })) }
+  })
 }
+
+const entriesOf = (key: string, project: object): ReadonlyArray<ManifestEntry> | undefined => {
+  const listed = new Map<string, unknown>(Object.entries(project)).get(key)
+  if (!Array.isArray(listed)) return undefined
+  return listed.map((entry: unknown, index) => {
+    const { name, environment, ...spec } = asObject(entry)
+    return {
+      path: [key, index],
+      environment: typeof environment === "string" ? environment : defaultEnvironment,
+      name: String(name),
+      spec
+    }
+  })
+}
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+export const asObject = (value: unknown): JsonObject => (isObject(value) ? value : {})

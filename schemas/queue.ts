@@ -1,15 +1,13 @@
 /** `Queue`: messages that wait until the app of the environment has dealt with them. */
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { warning } from "./condition.ts"
+import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { listSection } from "./manifest-mapping.ts"
+import { listSection, usualEnvironment } from "./manifest-mapping.ts"
 import { Name } from "./names.ts"
 
 const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 const day = 86_400
-const byDefault = <S extends Schema.Top>(schema: S, value: S["Encoded"]) =>
-  schema.pipe(Schema.withDecodingDefaultKey(Effect.succeed(value)))
 
 /** Batches of one queue that may be under way when `maxConcurrency` does not say. */
 export const usualConcurrency = 16
@@ -20,16 +18,22 @@ export const ConsumerPath = Schema.String.check(
 )
 
 export const QueueConsumer = Schema.Struct({
-  /** Where the app of the environment takes batches, from its origin on. */
-  path: ConsumerPath,
-  maxBatchSize: byDefault(integer(1, 1_000), 10),
-  /** How long a batch that is not full may wait for more messages. */
-  maxBatchWaitSeconds: byDefault(integer(0, 3_600), 0),
-  /** Tries after the first one. */
-  maxRetries: byDefault(integer(0, 100), 3),
-  retryDelaySeconds: byDefault(integer(0, day), 30),
-  /** Batches under way at once; null leaves it to the platform. */
-  maxConcurrency: byDefault(Schema.NullOr(integer(1, 1_000)), null)
+  path: ConsumerPath.annotateKey({
+    description: "Where the app of the environment takes batches, from its origin on"
+  }),
+  maxBatchSize: withDefault(integer(1, 1_000), 10, "Messages in one batch at most"),
+  maxBatchWaitSeconds: withDefault(
+    integer(0, 3_600),
+    0,
+    "How long a batch that is not full may wait for more messages"
+  ),
+  maxRetries: withDefault(integer(0, 100), 3, "Tries after the first one"),
+  retryDelaySeconds: withDefault(integer(0, day), 30, "How long a message waits for its next try"),
+  maxConcurrency: withDefault(
+    Schema.NullOr(integer(1, 1_000)),
+    null,
+    "Batches under way at once; null leaves it to the platform"
+  )
 }).annotate({ identifier: "QueueConsumer" })
 export type QueueConsumer = typeof QueueConsumer.Type
 
@@ -37,16 +41,25 @@ export const RetentionSeconds = integer(60, 30 * day)
 export const DeliveryDelaySeconds = integer(0, day)
 
 export const QueueSpec = Schema.Struct({
-  /** How long a message is kept, delivered or not. */
-  retentionSeconds: byDefault(RetentionSeconds, 4 * day),
-  /** How long a message waits that does not say itself. */
-  deliveryDelaySeconds: byDefault(DeliveryDelaySeconds, 0),
-  /** The queue of the same environment that gets what was given up; null: it is kept here. */
-  deadLetterQueue: byDefault(Schema.NullOr(Name), null),
-  paused: byDefault(Schema.Boolean, false),
-  consumer: Schema.optionalKey(QueueConsumer)
+  retentionSeconds: withDefault(RetentionSeconds, 4 * day, "How long a message is kept, delivered or not"),
+  deliveryDelaySeconds: withDefault(
+    DeliveryDelaySeconds,
+    0,
+    "How long a message waits that does not say so itself"
+  ),
+  deadLetterQueue: withDefault(
+    Schema.NullOr(Name),
+    null,
+    "The queue of the same environment that gets what was given up; null: it is kept in this one"
+  ),
+  paused: withDefault(Schema.Boolean, false, "Takes messages and delivers none"),
+  consumer: Schema.optionalKey(QueueConsumer).annotateKey({
+    description: "What takes the messages; they wait until there is one"
+  })
 }).annotate({ identifier: "QueueSpec" })
 export type QueueSpec = typeof QueueSpec.Type
+/** What users may give of a queue, besides its name. */
+export const QueueInput = inputOf(QueueSpec)
 
 /** Counting a long backlog takes time, which looking at it every minute must not. */
 export const countedBacklog = 10_000
@@ -79,6 +92,9 @@ export const Queue = defineKind({
     NoDeadLetterQueue: warning("The dead letter queue is not there"),
     NoOrigin: warning("The environment does not say where its app answers; messages are kept until it does")
   },
-  manifest: listSection("queues"),
+  manifest: listSection("queues", "Durable queues whose messages are posted to the app", {
+    environment: usualEnvironment,
+    ...QueueInput.fields
+  }),
   deadlineSeconds: 300
 })

@@ -102,12 +102,10 @@ export const layer = HttpApiBuilder.group(
             yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
             yield* billing
             const after = yield* amend(yield* theQueue, (record) =>
-              Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
+              Effect.flatMap(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
                 const next = consumer === undefined ? current : (consumer ?? undefined)
-                return {
-                  spec: { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) },
-                  managedBy: "api" as const
-                }
+                const changed = { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
+                return Effect.map(decodeSpec(changed), (spec) => ({ spec, managedBy: "api" as const }))
               })
             )
             return withTag(after)

@@ -1,10 +1,13 @@
 /** Handlers of `system.*` and `me.*`. */
+import { createHash } from "node:crypto"
 import * as Effect from "effect/Effect"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "#src/access/Access.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
 import { Db } from "#src/store/Db.ts"
 import { Api } from "./definition/api.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -24,6 +27,16 @@ export const layerSystem = HttpApiBuilder.group(
         JSON.parse(JSON.stringify({ ...OpenApi.fromApi(Api), servers: [{ url: publicUrl }] }))
       )
     )
+    const manifestSchema = yield* Effect.cached(
+      Effect.sync(() => {
+        const text = JSON.stringify(manifestJsonSchema())
+        const etag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 22)}"`
+        return HttpServerResponse.text(text, {
+          contentType: "application/schema+json",
+          headers: { etag, "cache-control": "public, max-age=300" }
+        })
+      })
+    )
     return handlers.handleAll({
       health: () =>
         Effect.map(Effect.isSuccess(Effect.timeout(sql`select 1`, "2 seconds")), (ok) => ({
@@ -31,6 +44,7 @@ export const layerSystem = HttpApiBuilder.group(
           service: "svc"
         })),
       spec: () => document,
+      manifestSchema: () => manifestSchema,
       caCertificate: () => Effect.succeed(authority.caPem)
     })
   })

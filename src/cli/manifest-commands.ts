@@ -186,3 +186,23 @@ export const exportCommand = Command.make("export", { ...connection, json: asJso
     })
   )
 ).pipe(Command.withDescription("Print the current state as a manifest; secret values are masked"))
+
+const schema = Command.make("schema", {}, () =>
+  Effect.flatMap(
+    Effect.promise(() => import("../manifest/json-schema.ts")),
+    ({ manifestJsonSchema }) => json(manifestJsonSchema())
+  )
+).pipe(
+  Command.withDescription("Print the JSON Schema of the manifest, for editors"),
+  Command.withExamples([
+    {
+      command: "svc manifest schema",
+      description: "In a file beside the manifest, whose first line is # yaml-language-server: $schema=FILE"
+    }
+  ])
+)
+
+export const manifest = Command.make("manifest").pipe(
+  Command.withDescription("What a manifest can say"),
+  Command.withSubcommands([schema])
+)

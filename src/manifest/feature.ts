@@ -8,7 +8,7 @@ export const manifest = defineFeature({
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
-    const { apply, exportCommand, plan } = await import("#src/cli/manifest-commands.ts")
-    return { commands: [plan, apply, exportCommand] }
+    const { apply, exportCommand, manifest, plan } = await import("#src/cli/manifest-commands.ts")
+    return { commands: [plan, apply, exportCommand, manifest] }
   }
 })

@@ -3,8 +3,9 @@ import * as Result from "effect/Result"
 import jsonPatch from "fast-json-patch"
 import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
-import { masked } from "#schemas/manifest.ts"
-import type { JsonObject } from "#schemas/manifest-mapping.ts"
+import { asObject, isObject, type JsonObject, masked } from "#schemas/manifest-mapping.ts"
+
+export { asObject, isObject }
 
 /** RFC 6902. */
 export interface PatchOperation {
@@ -12,10 +13,6 @@ export interface PatchOperation {
   readonly path: string
   readonly value?: Json
 }
-
-export const isObject = (value: unknown): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-export const asObject = (value: unknown): JsonObject => (isObject(value) ? value : {})
 
 /** A stored specification with every default. One that this release cannot read is as it was stored. */
 export const storedSpec = (kind: Kind, stored: unknown): JsonObject =>

@@ -10,8 +10,9 @@ import * as Result from "effect/Result"
 import { completeSpec, isReadableSpec } from "#schemas/complete-spec.ts"
 import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
-import { type Manifest, type ManifestProject, unavailableSections } from "#schemas/manifest.ts"
-import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
+import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
+import type { ManifestEntry, ManifestSection } from "#schemas/manifest-mapping.ts"
+import { unavailableSections } from "#schemas/unavailable-sections.ts"
 import { addressOf } from "#src/store/records.ts"
 import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
 import { blockMissingQueues } from "./cron-queues.ts"
@@ -30,7 +31,7 @@ export { baseOf, movedSince } from "./state.ts"
 
 interface Mapped {
   readonly kind: Kind
-  readonly mapping: ManifestMapping
+  readonly mapping: ManifestSection
 }
 const order = creationOrder(kinds)
 const mapped: ReadonlyArray<Mapped> = kinds
@@ -87,7 +88,7 @@ const notAvailable = (what: string) =>
 
 function* planProject(draft: Draft, project: ManifestProject, at: Path): Generator<void> {
   for (const section of unavailableSections) {
-    if (project[section] !== undefined) draft.block([...at, section], "not_available", notAvailable(section))
+    if (Object.hasOwn(project, section)) draft.block([...at, section], "not_available", notAvailable(section))
   }
   for (const [index, { backup }] of (project.databases ?? []).entries()) {
     for (const [position, id] of (backup?.destinationIds ?? []).entries()) {

@@ -7,6 +7,7 @@ import { assert, describe, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Api } from "#src/api/definition/api.ts"
+import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { asDocumented, type Exchange } from "#test/setup/documented.ts"
 import { compile, lint, writeTypes } from "#test/setup/typed-client.ts"
@@ -100,10 +101,29 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("the ser
       const { call, url } = yield* Plane
       const { body, text } = yield* call("GET", "/v1/spec", { token: null })
       assert.deepStrictEqual(body.servers, [{ url }])
+      // A field with a default is required in the types that generators make of it, also in requests.
+      assert.notInclude(text, '"default":')
       const folder = yield* temporary
       fs.writeFileSync(path.join(folder, "openapi.json"), text)
       const { code, output } = yield* Effect.promise(() => lint(folder, "openapi.json"))
       assert.strictEqual(code, 0, output)
+    })
+  )
+
+  it.effect("has the manifest's JSON Schema beside it, for anybody, and not again for who has it", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const path = "/v1/manifest.schema.json"
+      const { status, headers, body } = yield* call("GET", path, { token: null })
+      assert.strictEqual(status, 200)
+      assert.deepStrictEqual(body, manifestJsonSchema())
+      assert.strictEqual(headers.get("content-type"), "application/schema+json")
+      assert.strictEqual(headers.get("cache-control"), "public, max-age=300")
+      const again = yield* call("GET", path, {
+        token: null,
+        headers: { "if-none-match": headers.get("etag") ?? "" }
+      })
+      assert.deepStrictEqual([again.status, again.text], [304, ""])
     })
   )
 

@@ -1,6 +1,7 @@
-/** `svc plan`, `svc apply`, `svc export` against a real control plane. */
+/** `svc plan`, `svc apply`, `svc export`, `svc manifest` against a real control plane. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
 import { processesNaming } from "#test/setup/caches.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { Operator, signedIn } from "./control-plane.ts"
@@ -55,6 +56,8 @@ Plan: 3 to create, 0 to update, 0 to replace, 0 to delete.
 
       const again = yield* svc(["plan", "-f", file, "--detailed-exitcode"])
       assert.deepStrictEqual([again.code, again.stdout, again.stderr], [0, "Nothing to change.\n", ""])
+      const schema = yield* svc(["manifest", "schema"])
+      assert.deepStrictEqual(JSON.parse(schema.stdout), manifestJsonSchema())
       const exported = yield* svc(["export"])
       assert.match(exported.stdout, /^version: 1\norganization: main\n/)
       assert.notInclude(exported.stdout, "canary-5f1c")

@@ -1,153 +1,29 @@
 import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
-import { alertSignals, manifestJsonSchema, unavailableSections } from "#schemas/manifest.ts"
+import { alertSignals, unavailableSections } from "#schemas/unavailable-sections.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
 import { toPath } from "#src/manifest/place.ts"
 import { makePlan } from "#src/manifest/plan.ts"
+import {
+  alert,
+  base,
+  cache,
+  cron,
+  database,
+  document,
+  everything,
+  gateway,
+  payments,
+  queue
+} from "./samples.ts"
 
-const base = { name: "A", slug: "alpha", runtimeClass: "always-on" }
-const document = (project: object) => ({
-  version: 1,
-  organization: "main",
-  projects: [{ ...base, ...project }]
-})
 /** Pointers of the faults, from the project on. */
 const pointers = (project: object) => {
   const checked = checkManifest(document(project), () => ({}))
   return Result.isSuccess(checked)
     ? []
     : checked.failure.map(({ pointer }) => pointer.replace(/^\/projects\/0/, ""))
-}
-
-const queue = { name: "jobs" }
-const cron = { name: "nightly", environment: "production", schedule: "0 3 * * *" }
-const database = { name: "main", sku: "db-n1", region: "local" }
-const cache = { name: "sessions", region: "local" }
-const gateway = { name: "chat", allowedModels: ["svc/fast"], monthlyBudgetUsd: 20 }
-const payments = {
-  secretKey: "sk",
-  webhookSecret: "wh",
-  credentialScopes: ["products"],
-  allowedRedirectOrigins: ["https://example.com"]
-}
-const alert = { name: "Slow queries", severity: "warning", scope: {} }
-
-/** Every section with everything in it. */
-const everything = {
-  region: "local",
-  git: { repo: "acme/app.web", ref: "main" },
-  env: { TOKEN: "secret", KEPT: "****" },
-  environments: { staging: {} },
-  domains: ["www.example.com"],
-  storage: [{ name: "uploads", region: "eu" }],
-  queues: [
-    {
-      name: "jobs",
-      environment: "staging",
-      retentionSeconds: 86_400,
-      deliveryDelaySeconds: 5,
-      deadLetterQueue: "dead",
-      paused: false,
-      consumer: {
-        path: "/jobs",
-        maxBatchSize: 10,
-        maxBatchWaitSeconds: 1,
-        maxRetries: 3,
-        retryDelaySeconds: 10,
-        maxConcurrency: null
-      }
-    },
-    { name: "dead", environment: "staging", deadLetterQueue: null }
-  ],
-  crons: [
-    {
-      ...cron,
-      timezone: "Europe/Berlin",
-      enabled: true,
-      target: { kind: "http", path: "/run", method: "POST", body: { deep: [1, null, "x"] } },
-      retry: { maxAttempts: 3, initialDelaySeconds: 1, maxDelaySeconds: 60 },
-      concurrencyPolicy: "skip",
-      timeoutSeconds: 300
-    }
-  ],
-  databases: [
-    {
-      ...database,
-      environment: "staging",
-      replicas: 2,
-      backup: {
-        pitrDays: 7,
-        dailyDays: 7,
-        weeklyWeeks: 4,
-        monthlyMonths: 12,
-        destinationIds: ["d1"],
-        copyRegions: ["eu"]
-      }
-    }
-  ],
-  caches: [
-    { ...cache, environment: "preview", sku: "cache-s1", persistence: "none", evictionPolicy: "noeviction" }
-  ],
-  realtime: [
-    {
-      name: "rooms",
-      environment: "production",
-      region: "global",
-      retentionSeconds: 60,
-      presenceEnabled: true,
-      maxConnections: 100,
-      maxMessagesPerSecond: 10,
-      paused: false
-    }
-  ],
-  aiGateways: [
-    { ...gateway, environment: "production", timeoutMs: 30_000, maxRetries: 2, redactPrompts: true }
-  ],
-  customerPayments: [{ ...payments, environment: "production" }],
-  databaseBranch: {
-    sourceEnvironment: "staging",
-    sourceDatabase: "main",
-    expiresInDays: null,
-    deleteOnPreviewClose: true
-  },
-  alerts: [
-    {
-      ...alert,
-      enabled: true,
-      scope: { environment: "staging", database: "main", queue: null, cron: "nightly" },
-      condition: { signal: "cron.failures", operator: "gt", threshold: null, durationSeconds: 60 },
-      channels: [{ kind: "dashboard", destination: null }],
-      cooldownSeconds: 300
-    }
-  ],
-  access: { mode: "public", previewMode: "inherit", environments: { staging: "invite_only" } },
-  auth: {
-    enabled: true,
-    allowedOrigins: ["https://example.com"],
-    redirectUrls: ["https://example.com/back"],
-    emailPassword: true,
-    magicLink: false,
-    passwordMinLength: 12,
-    accessTokenTtlSeconds: 900,
-    refreshTokenTtlSeconds: 86_400,
-    sessionIdleTtlSeconds: 3_600,
-    sessionMaxTtlSeconds: 86_400,
-    magicLinkTtlSeconds: 600,
-    passwordResetTtlSeconds: 3_600
-  },
-  maintenance: {
-    enabled: true,
-    schedule: "weekly",
-    categories: ["updates"],
-    environments: ["production"],
-    autoRemediation: {
-      enabled: true,
-      maximumRisk: "write",
-      allowedOperationIds: ["caches.rotate"],
-      maxActionsPerRun: 3
-    }
-  }
 }
 
 describe("the manifest document", () => {
@@ -345,15 +221,6 @@ describe("the manifest document", () => {
       assert.isDefined(line)
       assert.strictEqual(column, 7)
     }
-  })
-
-  it("its JSON Schema can be published", () => {
-    const { definitions } = manifestJsonSchema()
-    assert.containsAllKeys(definitions, ["ManifestDocument", "ManifestProject"])
-    assert.deepInclude(definitions["ManifestDocument"], {
-      required: ["version", "organization"],
-      additionalProperties: false
-    })
   })
 
   it.each([

@@ -3,8 +3,8 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { CacheEvictionPolicy, CachePersistence } from "#schemas/cache.ts"
-import { CacheSku, Region } from "#schemas/catalog.ts"
+import { CacheInput } from "#schemas/cache.ts"
+import { CacheSku } from "#schemas/catalog.ts"
 import { Name } from "#schemas/names.ts"
 import {
   caCertificateUrl,
@@ -55,6 +55,8 @@ const one = `${base}/:cacheId` as const
 const params = { ...projectParams, cacheId: Id }
 const cache = { type: "resource", param: "cacheId", kind: "Cache" } as const
 
+const { region: _fixed, ...changeable } = CacheInput.fields
+
 export const Caches = group("caches", "Redis-compatible servers of an environment.").add(
   HttpApiEndpoint.get("list", base, {
     params: projectParams,
@@ -68,13 +70,7 @@ export const Caches = group("caches", "Redis-compatible servers of an environmen
     params: projectParams,
     query: environmentQuery,
     headers: idempotencyKey,
-    payload: Schema.Struct({
-      name: Name,
-      sku: CacheSku,
-      region: Region,
-      persistence: Schema.optionalKey(CachePersistence),
-      evictionPolicy: Schema.optionalKey(CacheEvictionPolicy)
-    }),
+    payload: Schema.Struct({ name: Name, ...CacheInput.fields, sku: CacheSku }),
     success: CacheCredentials.pipe(HttpApiSchema.status(201)),
     error: bodyProblems(402)
   }).annotateMerge(
@@ -91,11 +87,7 @@ export const Caches = group("caches", "Redis-compatible servers of an environmen
   HttpApiEndpoint.patch("update", one, {
     params,
     headers: ifMatch,
-    payload: Schema.Struct({
-      sku: Schema.optionalKey(CacheSku),
-      persistence: Schema.optionalKey(CachePersistence),
-      evictionPolicy: Schema.optionalKey(CacheEvictionPolicy)
-    }),
+    payload: Schema.Struct(changeable),
     success: withEtag(CacheView),
     error: bodyProblems(402, 412)
   }).annotateMerge(

@@ -3,16 +3,8 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import {
-  AppPath,
-  ConcurrencyPolicy,
-  CronBody,
-  CronRetry,
-  CronSchedule,
-  CronTarget,
-  maxTimeoutSeconds,
-  Timezone
-} from "#schemas/cron.ts"
+import { ConcurrencyPolicy, CronInput, CronRetry, CronSpec, CronTarget } from "#schemas/cron.ts"
+import { checkedInputOf } from "#schemas/input.ts"
 import { Name } from "#schemas/names.ts"
 import { Attempt, RunStatus } from "#src/crons/run.ts"
 import {
@@ -30,8 +22,6 @@ import {
 import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
 
-const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
-
 export const CronView = Schema.Struct({
   id: Id,
   name: Schema.String,
@@ -40,7 +30,7 @@ export const CronView = Schema.Struct({
   timezone: Schema.String,
   enabled: Schema.Boolean,
   catchUp: Schema.Literal(false).annotate({ description: "Times that were missed are not made up for" }),
-  target: Schema.toType(CronTarget),
+  target: Schema.toType(CronTarget).annotate({ identifier: "CronTarget" }),
   retry: Schema.toType(CronRetry),
   concurrencyPolicy: ConcurrencyPolicy,
   timeoutSeconds: Schema.Int,
@@ -66,28 +56,7 @@ export const CronRunView = Schema.Struct({
 }).annotate({ identifier: "CronRun" })
 export const CronRunPage = page(CronRunView)
 
-const Target = Schema.Union([
-  Schema.Struct({
-    kind: Schema.Literal("http"),
-    path: AppPath,
-    method: Schema.optionalKey(Schema.Literals(["POST", "PUT", "PATCH"])),
-    body: Schema.optionalKey(CronBody)
-  }),
-  Schema.Struct({ kind: Schema.Literal("queue"), queue: Name, body: Schema.optionalKey(CronBody) })
-])
-const optional = {
-  timezone: Schema.optionalKey(Timezone),
-  enabled: Schema.optionalKey(Schema.Boolean),
-  retry: Schema.optionalKey(
-    Schema.Struct({
-      maxAttempts: Schema.optionalKey(whole(1, 10)),
-      initialDelaySeconds: Schema.optionalKey(whole(1, 3_600)),
-      maxDelaySeconds: Schema.optionalKey(whole(1, 86_400))
-    })
-  ),
-  concurrencyPolicy: Schema.optionalKey(ConcurrencyPolicy),
-  timeoutSeconds: Schema.optionalKey(whole(1, maxTimeoutSeconds))
-}
+const input = checkedInputOf(CronSpec).fields
 
 const base = "/v1/orgs/:orgId/projects/:projectId/crons"
 const one = `${base}/:cronId` as const
@@ -110,7 +79,7 @@ export const Crons = group(
     params: projectParams,
     query: environmentQuery,
     headers: idempotencyKey,
-    payload: Schema.Struct({ name: Name, schedule: CronSchedule, target: Target, ...optional }),
+    payload: Schema.Struct({ name: Name, ...input }),
     success: CronView.pipe(HttpApiSchema.status(201)),
     error: bodyProblems(402)
   }).annotateMerge(
@@ -130,9 +99,11 @@ export const Crons = group(
     params,
     headers: ifMatch,
     payload: Schema.Struct({
-      schedule: Schema.optionalKey(CronSchedule),
-      target: Schema.optionalKey(Target),
-      ...optional
+      ...input,
+      schedule: Schema.optionalKey(input.schedule),
+      target: Schema.optionalKey(input.target),
+      // Of what is not given the stored value stays, also where the two contradict each other until they are merged.
+      retry: CronInput.fields.retry
     }),
     success: withEtag(CronView),
     error: bodyProblems(402, 412)

@@ -10,6 +10,32 @@ export const isObject = (value: unknown): value is JsonObject =>
 /** The document with every schema in it in its plain form. */
 export const plainSchemas = (document: JsonObject): JsonObject => plainObject(document)
 
+/** Keywords whose value is a map from names of one's own, not a schema. */
+const maps: ReadonlySet<string> = new Set([
+  "properties",
+  "patternProperties",
+  "$defs",
+  "schemas",
+  "responses"
+])
+
+/**
+ * Without the defaults of fields: generators of clients make a field required that has one, also in requests. What a
+ * description says of a default stays.
+ */
+export const withoutDefaults = (document: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(document).flatMap(([keyword, value]) =>
+      keyword === "default"
+        ? []
+        : [[keyword, maps.has(keyword) && isObject(value) ? inEach(value) : inside(value)] as const]
+    )
+  )
+const inside = (value: unknown): unknown =>
+  Array.isArray(value) ? value.map(inside) : isObject(value) ? withoutDefaults(value) : value
+const inEach = (named: JsonObject): JsonObject =>
+  Object.fromEntries(Object.entries(named).map(([name, value]) => [name, inside(value)]))
+
 const plain = (value: unknown): unknown =>
   Array.isArray(value) ? value.map(plain) : isObject(value) ? plainObject(value) : value
 

@@ -7,7 +7,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import type * as OpenApi from "effect/http-api/OpenApi"
 import * as Schema from "effect/Schema"
-import { isObject, type JsonObject, plainSchemas } from "./json-schema.ts"
+import { isObject, type JsonObject, plainSchemas, withoutDefaults } from "./json-schema.ts"
 
 type Groups = ReadonlyArray<{ readonly endpoints: object }>
 
@@ -88,7 +88,7 @@ export const completed = (document: Generated, groups: Groups): JsonObject => {
   )
   const { paths, parameters } = sharing(described)
   const { schemas, responses } = problemsOnce(document)
-  return plainSchemas({
+  const whole = {
     ...document,
     paths,
     components: {
@@ -98,7 +98,8 @@ export const completed = (document: Generated, groups: Groups): JsonObject => {
       headers,
       securitySchemes
     }
-  })
+  }
+  return plainSchemas(withoutDefaults(whole))
 }
 
 const completeOperation = (

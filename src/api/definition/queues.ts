@@ -4,7 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name } from "#schemas/names.ts"
-import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, RetentionSeconds } from "#schemas/queue.ts"
+import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, QueueInput } from "#schemas/queue.ts"
 import {
   Deleted,
   environmentQuery,
@@ -84,13 +84,6 @@ export const Published = Schema.Struct({
   )
 }).annotate({ identifier: "Published" })
 
-const settings = {
-  retentionSeconds: Schema.optionalKey(RetentionSeconds),
-  deliveryDelaySeconds: Schema.optionalKey(DeliveryDelaySeconds),
-  deadLetterQueue: Schema.optionalKey(Schema.NullOr(Name)),
-  paused: Schema.optionalKey(Schema.Boolean)
-}
-
 const base = "/v1/orgs/:orgId/projects/:projectId/queues"
 const one = `${base}/:queueId` as const
 const params = { ...projectParams, queueId: Id }
@@ -112,7 +105,7 @@ export const Queues = group(
     params: projectParams,
     query: environmentQuery,
     headers: idempotencyKey,
-    payload: Schema.Struct({ name: Name, ...settings, consumer: Schema.optionalKey(QueueConsumer) }),
+    payload: Schema.Struct({ name: Name, ...QueueInput.fields }),
     success: QueueView.pipe(HttpApiSchema.status(201)),
     error: bodyProblems(402)
   }).annotateMerge(
@@ -128,9 +121,11 @@ export const Queues = group(
     params,
     headers: ifMatch,
     payload: Schema.Struct({
-      ...settings,
+      ...QueueInput.fields,
       consumer: Schema.optionalKey(
-        Schema.NullOr(QueueConsumer).annotate({ description: "As a whole; null takes it away" })
+        Schema.NullOr(Schema.toEncoded(QueueConsumer)).annotate({
+          description: "As a whole; null takes it away"
+        })
       )
     }),
     success: withEtag(QueueView),

@@ -3,7 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Id } from "./fields.ts"
+import { Id, withEtag } from "./fields.ts"
 import { callerOperation, group, publicOperation } from "./operation.ts"
 import { anyProblems, problems } from "./problem.ts"
 
@@ -16,6 +16,14 @@ export const System = group("system", "About the service.").add(
     success: Schema.Json.annotate({ description: "OpenAPI 3.1 document" }),
     error: anyProblems
   }).annotateMerge(publicOperation("system.spec", "Describe every operation")),
+  HttpApiEndpoint.get("manifestSchema", "/v1/manifest.schema.json", {
+    success: withEtag(
+      Schema.Json.annotate({ description: "JSON Schema (2020-12) of the manifest" }).pipe(
+        HttpApiSchema.asJson({ contentType: "application/schema+json" })
+      )
+    ),
+    error: anyProblems
+  }).annotateMerge(publicOperation("system.manifestSchema", "Describe the manifest, for editors")),
   HttpApiEndpoint.get("caCertificate", "/v1/ca.pem", {
     success: Schema.String.pipe(HttpApiSchema.asText({ contentType: "application/x-pem-file" })),
     error: anyProblems

@@ -1,0 +1,164 @@
+/**
+ * Sections of a project that manifests have and no kind answers for yet. They are described and validated all the same:
+ * a plan says that they are not available, and never ignores them. A kind that takes one over states it itself, and it
+ * goes from here.
+ */
+import * as Schema from "effect/Schema"
+import { RegionName } from "./catalog.ts"
+import { EnvironmentSlug, Name } from "./names.ts"
+
+const optional = Schema.optionalKey
+const environment = optional(EnvironmentSlug)
+const text = (longest = 255) => Schema.NonEmptyString.check(Schema.isMaxLength(longest))
+const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
+const natural = integer(0, 2_147_483_647)
+const day = 86_400
+const list = <S extends Schema.Top>(item: S, most = 20_000) =>
+  Schema.Array(item).check(Schema.isMaxLength(most))
+const strings = (most = 100) => list(text(2_048), most)
+
+const Realtime = Schema.Struct({
+  name: Name,
+  environment,
+  region: optional(Schema.Literal("global")),
+  retentionSeconds: optional(natural),
+  presenceEnabled: optional(Schema.Boolean),
+  maxConnections: optional(natural),
+  maxMessagesPerSecond: optional(natural),
+  paused: optional(Schema.Boolean)
+})
+
+const AiGateway = Schema.Struct({
+  name: Name,
+  allowedModels: strings(),
+  monthlyBudgetUsd: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
+  environment,
+  timeoutMs: optional(integer(1, 3_600_000)),
+  maxRetries: optional(integer(0, 10)),
+  redactPrompts: optional(Schema.Boolean)
+})
+
+const CustomerPayments = Schema.Struct({
+  secretKey: text(1_024),
+  webhookSecret: text(1_024),
+  credentialScopes: strings(),
+  allowedRedirectOrigins: strings(),
+  environment
+})
+
+/** What an alert can watch. */
+export const alertSignals = [
+  "database.unavailable",
+  "backup.archive_failed",
+  "storage.capacity",
+  "cpu.pressure",
+  "memory.pressure",
+  "database.pool_saturation",
+  "queue.backlog",
+  "cpu.percent",
+  "memory.used_bytes",
+  "memory.limit_bytes",
+  "disk.used_bytes",
+  "disk.limit_bytes",
+  "disk.read_iops",
+  "disk.write_iops",
+  "network.receive_bytes",
+  "network.transmit_bytes",
+  "runtime.restarts",
+  "runtime.uptime_seconds",
+  "http.requests",
+  "http.errors",
+  "database.connections",
+  "database.pool_waiting",
+  "database.queries_per_second",
+  "database.query_latency_avg_ms",
+  "database.query_latency_p50_ms",
+  "database.query_latency_p90_ms",
+  "database.query_latency_p95_ms",
+  "database.query_latency_p99_ms",
+  "queue.backlog_messages",
+  "queue.oldest_message_age_seconds",
+  "cron.failures"
+] as const
+
+const nullable = optional(Schema.NullOr(text()))
+const Alert = Schema.Struct({
+  name: text(100),
+  enabled: optional(Schema.Boolean),
+  severity: Schema.Literals(["info", "warning", "critical"]),
+  scope: Schema.Struct({ environment: nullable, database: nullable, queue: nullable, cron: nullable }),
+  condition: optional(
+    Schema.Struct({
+      signal: optional(Schema.Literals(alertSignals)),
+      operator: optional(Schema.Literals(["gt", "gte", "lt", "lte", "eq"])),
+      threshold: optional(Schema.NullOr(Schema.Finite)),
+      durationSeconds: optional(integer(0, 30 * day))
+    })
+  ),
+  channels: optional(
+    list(Schema.Struct({ kind: Schema.Literal("dashboard"), destination: Schema.Null }), 10)
+  ),
+  cooldownSeconds: optional(integer(0, 30 * day))
+})
+
+const AccessMode = Schema.Literals(["public", "authenticated", "organization", "invite_only"])
+const Access = Schema.Struct({
+  mode: optional(AccessMode),
+  previewMode: optional(
+    Schema.Literals(["public", "authenticated", "organization", "invite_only", "inherit"])
+  ),
+  environments: optional(Schema.Record(EnvironmentSlug, AccessMode))
+})
+
+const ttl = optional(integer(1, 10 * 365 * day))
+const Auth = Schema.Struct({
+  enabled: optional(Schema.Boolean),
+  allowedOrigins: optional(strings()),
+  redirectUrls: optional(strings()),
+  emailPassword: optional(Schema.Boolean),
+  magicLink: optional(Schema.Boolean),
+  passwordMinLength: optional(integer(8, 128)),
+  accessTokenTtlSeconds: ttl,
+  refreshTokenTtlSeconds: ttl,
+  sessionIdleTtlSeconds: ttl,
+  sessionMaxTtlSeconds: ttl,
+  magicLinkTtlSeconds: ttl,
+  passwordResetTtlSeconds: ttl
+})
+
+const Maintenance = Schema.Struct({
+  enabled: optional(Schema.Boolean),
+  schedule: optional(Schema.Literals(["hourly", "daily", "weekly"])),
+  categories: optional(strings()),
+  environments: optional(list(EnvironmentSlug, 100)),
+  autoRemediation: optional(
+    Schema.Struct({
+      enabled: optional(Schema.Boolean),
+      maximumRisk: optional(Schema.Literals(["read", "write"])),
+      allowedOperationIds: optional(strings(500)),
+      maxActionsPerRun: optional(integer(0, 1_000))
+    })
+  )
+})
+
+const Hostname = Schema.String.check(
+  Schema.isPattern(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/u, {
+    expected: "a lowercase DNS name"
+  }),
+  Schema.isMaxLength(253)
+)
+
+export const unavailableFields = {
+  domains: optional(list(Hostname, 1_000)),
+  storage: optional(list(Schema.Struct({ name: Name, region: optional(RegionName) }), 1_000)),
+  realtime: optional(list(Realtime)),
+  aiGateways: optional(list(AiGateway)),
+  customerPayments: optional(list(CustomerPayments, 100)),
+  alerts: optional(list(Alert, 1_000)),
+  access: optional(Access),
+  auth: optional(Auth),
+  maintenance: optional(Maintenance)
+} as const
+
+/** Their keys: a plan of a project that has one of them is blocked. */
+export const unavailableSections: ReadonlyArray<string> = Object.keys(unavailableFields)

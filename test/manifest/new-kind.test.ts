@@ -1,0 +1,97 @@
+/** A kind that states its section needs nothing else to be read, planned, exported and described. */
+import { assert, it } from "@effect/vitest"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { vi } from "vitest"
+import { inputOf, withDefault } from "#schemas/input.ts"
+import { defineKind, type Kind } from "#schemas/kind.ts"
+import { listSection, usualEnvironment } from "#schemas/manifest-mapping.ts"
+import { exportManifest, toYaml } from "#src/manifest/export.ts"
+import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
+import { parseManifest } from "#src/manifest/parse.ts"
+import { makePlan } from "#src/manifest/plan.ts"
+import { applySteps } from "./state.ts"
+
+vi.mock(import("#schemas/index.ts"), async (load) => {
+  const original = await load()
+  const ToasterSpec = Schema.Struct({
+    slots: withDefault(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 4 })), 2, "Slices at once"),
+    colour: Schema.String,
+    serial: withDefault(Schema.Int, 1)
+  })
+  const internal = ["serial"] as const
+  const Toaster = defineKind({
+    ...original.kinds[0],
+    name: "Toaster",
+    scope: "environment",
+    spec: ToasterSpec,
+    status: Schema.Struct({}),
+    fields: Object.keys(ToasterSpec.fields),
+    immutable: ["colour"],
+    internal,
+    manifest: listSection("toasters", "What makes toast", {
+      environment: usualEnvironment,
+      ...inputOf(ToasterSpec, internal).fields
+    })
+  })
+  const kinds: ReadonlyArray<Kind> = [...original.kinds, Toaster]
+  return {
+    ...original,
+    // To the compiler the list stays the one that it knows.
+    kinds: kinds as unknown as typeof original.kinds,
+    findKind: (name) => kinds.find((kind) => kind.name === name)
+  }
+})
+
+const options = { prune: true, confirm: [], fingerprint: (text: string) => text }
+const source = `version: 1
+organization: main
+projects:
+  - name: A
+    slug: alpha
+    runtimeClass: always-on
+    toasters:
+      - name: red
+        colour: red
+      - name: blue
+        environment: preview
+        slots: 3
+        colour: blue
+`
+const read = (text: string) => {
+  const parsed = parseManifest(text)
+  return Result.isSuccess(parsed) ? parsed.success.manifest : assert.fail(JSON.stringify(parsed.failure))
+}
+
+it("a new kind is read, planned, exported and described without further code", () => {
+  const { steps, changes, blockers } = makePlan(read(source), [], options)
+  assert.deepStrictEqual(blockers, [])
+  assert.includeMembers(
+    changes.map(({ action, address }) => `${action} ${address}`),
+    ["create alpha/preview/Toaster/blue", "create alpha/production/Toaster/red"]
+  )
+  const state = applySteps([], steps)
+  assert.deepStrictEqual(state.find(({ name }) => name === "red")?.spec, {
+    slots: 2,
+    colour: "red",
+    serial: 1
+  })
+  const exported = toYaml(exportManifest("main", state))
+  assert.include(exported, "environment: production\n        slots: 2\n        colour: red\n")
+  assert.notInclude(exported, "serial")
+  const again = makePlan(read(exported), state, options)
+  assert.deepStrictEqual([again.blockers, again.steps], [[], []])
+})
+
+it("what is wrong with its entries is refused at its place, by the parser as by the JSON Schema", () => {
+  const parsed = parseManifest(source.replace("slots: 3", "slots: 5"))
+  const faults = Result.isFailure(parsed) ? parsed.failure : assert.fail("it was taken")
+  assert.deepStrictEqual(
+    faults.map(({ pointer, line, column }) => [pointer, line, column]),
+    [["/projects/0/toasters/1/slots", 12, 9]]
+  )
+  assert.include(
+    JSON.stringify(manifestJsonSchema()),
+    '"slots":{"type":"integer","minimum":1,"maximum":4,"description":"Slices at once","default":2}'
+  )
+})
