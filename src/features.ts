@@ -44,7 +44,7 @@ export const features = [
   system
 ] as const
 
-/** Every setting of every feature is wrong in no way, or all faults are told. */
+/** Fails when a setting of any feature is wrong, with what is wrong in each of them. */
 export const checkSettings = Effect.gen(function* () {
   const settings = yield* Effect.promise(() => Promise.all(features.map((feature) => feature.settings())))
   const [, faults] = yield* Effect.partition(settings, (config) => config)

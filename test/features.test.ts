@@ -4,6 +4,9 @@ import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as Layer from "effect/Layer"
 import * as Reactivity from "effect/reactivity/Reactivity"
+import type { Queues } from "#src/api/definition/queues.ts"
+import type { Server } from "#src/feature.ts"
+import * as webhookLoop from "#src/webhooks/deliver.ts"
 import { testPlane } from "#test/setup/control-plane.ts"
 
 it.live("what several features use is built once for the process", () =>
@@ -35,3 +38,16 @@ it.live("what several features use is built once for the process", () =>
     assert.deepStrictEqual(repeated, [])
   })
 )
+
+it("a feature without a handler, or that needs what neither it nor the core provides, does not compile", () => {
+  const withoutHandlers: Server<typeof Queues> = {
+    // @ts-expect-error: no handlers of the group's operations
+    handlers: Layer.empty
+  }
+  const withoutService: Server = {
+    handlers: Layer.empty,
+    // @ts-expect-error: the records of deliveries are not provided
+    loops: webhookLoop.layer
+  }
+  assert.isDefined([withoutHandlers, withoutService])
+})
