@@ -1,5 +1,4 @@
 /** `svc destinations`: object storage of one's own, where copies of backups are kept. */
-import * as fs from "node:fs/promises"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
@@ -8,6 +7,7 @@ import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, readSecret, waiting, yes } from "./flags.ts"
+import { readTextFile, variable } from "./invocation.ts"
 import { facts, json, out, paint, say, table } from "./output.ts"
 import { detachable, waitFor } from "./wait.ts"
 
@@ -103,20 +103,15 @@ const details = {
 
 /** Never an argument, which other users of the machine could see. A session token comes by a variable alone. */
 const credentialsOf = Effect.fnUntraced(function* (accessKeyId: string, file: Option.Option<string>) {
-  const variable = process.env["SVC_DESTINATION_SECRET_KEY"] ?? ""
+  const fromVariable = yield* variable("SVC_DESTINATION_SECRET_KEY")
   const secretAccessKey = (
     Option.isSome(file)
-      ? yield* Effect.tryPromise({
-          try: () => fs.readFile(file.value, "utf8"),
-          catch: () => failure(`${file.value} cannot be read`)
-        }).pipe(Effect.catch((error) => error))
-      : variable !== ""
-        ? variable
-        : yield* readSecret("Secret access key")
+      ? yield* Effect.mapError(readTextFile(file.value), () => failure(`${file.value} cannot be read`))
+      : (fromVariable ?? (yield* readSecret("Secret access key")))
   ).trim()
   if (secretAccessKey === "") return yield* failure("There is no secret access key", exitCodes.usage)
-  const sessionToken = process.env["SVC_DESTINATION_SESSION_TOKEN"] ?? ""
-  return { accessKeyId, secretAccessKey, ...(sessionToken === "" ? {} : { sessionToken }) }
+  const sessionToken = yield* variable("SVC_DESTINATION_SESSION_TOKEN")
+  return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) }
 })
 
 const create = Command.make(

@@ -1,5 +1,4 @@
 /** `svc env`. */
-import * as fs from "node:fs/promises"
 import { parseEnv } from "node:util"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
@@ -9,6 +8,7 @@ import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, at, confirmName, online, type Place, place, readSecret, waiting, yes } from "./flags.ts"
+import { readTextFile } from "./invocation.ts"
 import { exact, json, say } from "./output.ts"
 import { findAt, type Waiting, waitForOne } from "./wait.ts"
 
@@ -42,18 +42,10 @@ const quoted = (value: string): string => {
 }
 
 const readFile = (file: string) =>
-  Effect.tryPromise({
-    try: async () =>
-      Object.entries(parseEnv(await fs.readFile(file, "utf8"))).map(([key, value]) => ({
-        key,
-        value: value ?? ""
-      })),
-    catch: (cause) =>
-      failure(
-        `Cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
-        exitCodes.usage
-      )
-  })
+  readTextFile(file).pipe(
+    Effect.map((text) => Object.entries(parseEnv(text)).map(([key, value]) => ({ key, value: value ?? "" }))),
+    Effect.mapError(({ message }) => failure(`Cannot read ${file}: ${message}`, exitCodes.usage))
+  )
 
 /** Waits until the variables are in force, and answers how they are doing. */
 const inForce = Effect.fnUntraced(function* (flags: Place & Waiting) {

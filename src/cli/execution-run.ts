@@ -1,5 +1,4 @@
 /** `svc executions run`. */
-import * as fs from "node:fs/promises"
 import { parseEnv } from "node:util"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
@@ -9,19 +8,21 @@ import * as Option from "effect/Option"
 import { Client, call } from "./client.ts"
 import { at, follow, outcome } from "./execution-follow.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, connection, online, project, waiting } from "./flags.ts"
+import { asJson, connection, online, project, readStdin, waiting } from "./flags.ts"
+import { Invocation, readTextFile, variable } from "./invocation.ts"
 import { json, out, say } from "./output.ts"
 
 const variables = Effect.fnUntraced(function* (file: Option.Option<string>, keys: ReadonlyArray<string>) {
   const fromFile = Option.isNone(file)
     ? {}
-    : yield* Effect.tryPromise({
-        try: async () => parseEnv(await fs.readFile(file.value, "utf8")),
-        catch: (cause) => failure(`${file.value} cannot be read: ${String(cause)}`, exitCodes.usage)
-      })
+    : yield* readTextFile(file.value).pipe(
+        Effect.map((text) => parseEnv(text)),
+        Effect.mapError((cause) => failure(`${file.value} cannot be read: ${cause}`, exitCodes.usage))
+      )
+  const { env } = yield* Invocation
   const own: Record<string, string> = {}
   for (const key of keys) {
-    const value = process.env[key]
+    const value = env[key]
     if (key.includes("="))
       return yield* failure(
         "--env takes the name of a variable of this environment; values do not belong in a command line (use --env-file)",
@@ -44,16 +45,7 @@ const credentials = Effect.fnUntraced(function* (flags: {
 }) {
   if (Option.isNone(flags.username)) return {}
   if (Option.isNone(flags.registry)) return yield* failure("Say --registry as well", exitCodes.usage)
-  const password = flags.passwordStdin
-    ? yield* Effect.tryPromise({
-        try: async () => {
-          let text = ""
-          for await (const chunk of process.stdin) text += String(chunk)
-          return text.replace(/\r?\n$/, "")
-        },
-        catch: (cause) => failure(`The password cannot be read: ${String(cause)}`, exitCodes.usage)
-      })
-    : (process.env[passwordVariable] ?? "")
+  const password = flags.passwordStdin ? yield* readStdin : ((yield* variable(passwordVariable)) ?? "")
   if (password === "")
     return yield* failure(
       `Give the password with --password-stdin, or in the variable ${passwordVariable}`,
