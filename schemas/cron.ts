@@ -61,13 +61,13 @@ export const CronBody = Schema.Json.check(
   )
 )
 
+export const CronMethod = Schema.Literals(["POST", "PUT", "PATCH"])
+
 export const CronTarget = Schema.Union([
   Schema.Struct({
     kind: Schema.Literal("http"),
     path: AppPath,
-    method: Schema.Literals(["POST", "PUT", "PATCH"]).pipe(
-      Schema.withDecodingDefaultKey(Effect.succeed("POST" as const))
-    ),
+    method: CronMethod.pipe(Schema.withDecodingDefaultKey(Effect.succeed("POST" as const))),
     body: Schema.optionalKey(CronBody)
   }),
   Schema.Struct({ kind: Schema.Literal("queue"), queue: Name, body: Schema.optionalKey(CronBody) })
