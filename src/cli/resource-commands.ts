@@ -199,7 +199,10 @@ export const resourceCommands = <
     readonly settings: Settings
     /** Whether the command ends when the change is in force. */
     readonly waits: boolean
-    readonly payload: (settings: Given<Values<Settings>>, item: Item) => Effect.Effect<Payload, CliFailure>
+    readonly payload: (
+      settings: Given<Values<Settings>>,
+      item: Item
+    ) => Effect.Effect<Payload, CliFailure, Command.Environment>
     readonly send: (
       client: Caller,
       request: One & { readonly payload: Payload }
