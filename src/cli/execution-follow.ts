@@ -7,8 +7,7 @@ import { exitCodes, failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
 import { visible } from "./visible.ts"
 
-export const at = (orgId: string, projectId: string) => ({ orgId, projectId })
-export const one = (orgId: string, projectId: string, executionId: string) => ({
+const one = (orgId: string, projectId: string, executionId: string) => ({
   orgId,
   projectId,
   executionId

@@ -53,16 +53,10 @@ export const environment = Flag.String("environment").pipe(
   Flag.withDescription("Environment (default production)"),
   Flag.withDefault("production")
 )
-export const place = { ...connection, project, environment }
 export interface Place {
   readonly project: string
   readonly environment: string
 }
-/** The request parameters of a place. */
-export const at = (org: string, { project, environment }: Place) => ({
-  params: { orgId: org, projectId: project },
-  query: { environment }
-})
 export const address = Argument.String("address").pipe(
   Argument.withDescription("project/environment/kind/name as in svc status, or an id")
 )

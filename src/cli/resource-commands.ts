@@ -8,7 +8,17 @@ import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import { Client, call } from "./client.ts"
 import { type CliFailure, exitCodes, failure } from "./failure.ts"
-import { asJson, confirmName, connection, environment, online, project, waiting, yes } from "./flags.ts"
+import {
+  asJson,
+  confirmName,
+  connection,
+  environment,
+  online,
+  type Place,
+  project,
+  waiting,
+  yes
+} from "./flags.ts"
 import { facts as factLines, json, out, paint, say, table } from "./output.ts"
 import { deleted } from "./service.ts"
 import { type Given, given } from "./settings-flags.ts"
@@ -36,18 +46,14 @@ export const inProject = {
     Effect.map(Client, ({ org }) => ({ params: { orgId: org, projectId: where.project } })),
   text: (where: { readonly project: string }) => where.project
 }
-interface EnvironmentPlace {
-  readonly project: string
-  readonly environment: string
-}
 export const inEnvironment = {
   flags: { project, environment },
-  at: (where: EnvironmentPlace) =>
+  at: (where: Place) =>
     Effect.map(Client, ({ org }) => ({
       params: { orgId: org, projectId: where.project },
       query: { environment: where.environment }
     })),
-  text: (where: EnvironmentPlace) => `${where.project}/${where.environment}`
+  text: (where: Place) => `${where.project}/${where.environment}`
 }
 
 /** What a command is given to run with. */
