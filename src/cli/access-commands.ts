@@ -1,5 +1,4 @@
 /** `svc login`, `svc logout`, `svc whoami`, `svc api`. */
-import * as fs from "node:fs/promises"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
@@ -10,6 +9,7 @@ import { Client, call } from "./client.ts"
 import { changeEntries, credentialsFile, readEntries, replaceEntry } from "./credentials.ts"
 import { codeOf, exitCodes, failure } from "./failure.ts"
 import { asJson, connection, loginOf, online, readSecret, readStdin } from "./flags.ts"
+import { readTextFile } from "./invocation.ts"
 import { isLoopback } from "./login.ts"
 import { exact, json, out, say, table } from "./output.ts"
 import { resending } from "./resend.ts"
@@ -49,7 +49,7 @@ export const login = Command.make(
       )
       const session = before?.session === undefined ? {} : { session: before.session }
       yield* replaceEntry({ apiUrl, organization, apiKey: key, ...session })
-      yield* say(`Signed in to "${organization}" at ${apiUrl}; stored in ${credentialsFile()}`)
+      yield* say(`Signed in to "${organization}" at ${apiUrl}; stored in ${yield* credentialsFile}`)
     })
 ).pipe(Command.withDescription("Store a credential for this machine"))
 
@@ -59,7 +59,7 @@ export const logout = Command.make("logout", connection, (flags) =>
     const stored = (yield* readEntries).filter((entry) => entry.apiUrl === apiUrl)
     if (stored.length === 0) return yield* say(`There is no credential for ${apiUrl}`)
     yield* changeEntries((entries) => entries.filter((entry) => entry.apiUrl !== apiUrl))
-    yield* say(`The credential for ${apiUrl} is removed from ${credentialsFile()}`)
+    yield* say(`The credential for ${apiUrl} is removed from ${yield* credentialsFile}`)
   })
 ).pipe(Command.withDescription("Remove the stored credential of a control plane from this machine"))
 
@@ -89,10 +89,9 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
 const readBody = (data: string) => {
   if (data === "-") return readStdin
   if (!data.startsWith("@")) return Effect.succeed(data)
-  return Effect.tryPromise({
-    try: () => fs.readFile(data.slice(1), "utf8"),
-    catch: (cause) => failure(`Cannot read ${data.slice(1)}: ${String(cause)}`, exitCodes.usage)
-  })
+  return Effect.mapError(readTextFile(data.slice(1)), (cause) =>
+    failure(`Cannot read ${data.slice(1)}: ${cause}`, exitCodes.usage)
+  )
 }
 
 export const api = Command.make(

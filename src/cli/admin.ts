@@ -8,6 +8,7 @@ import { credentialsFile, replaceEntry } from "./credentials.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
 import { dataIsIn, machine, store } from "./local-store.ts"
 import { json, say } from "./output.ts"
+import { configured } from "./settings.ts"
 
 /** Where the control plane of this machine is reached from this machine. */
 export const localUrl = Effect.map(AppConfig, ({ host, port }) => {
@@ -38,7 +39,7 @@ export const onStore = <A, E extends { readonly _tag: string; readonly message: 
     }
     return yield* self.pipe(Effect.provide(store), Effect.provide(machine))
   }).pipe(
-    Effect.provide(AppConfig.layer),
+    Effect.provide(configured),
     Effect.mapError((error) => (error instanceof CliFailure ? error : failure(error.message)))
   )
 
@@ -57,9 +58,10 @@ export const credentials = (flags: { readonly org: string; readonly json: boolea
       if (made === undefined) {
         return yield* failure(`There is no organization "${flags.org}" with an owner`, exitCodes.notFound)
       }
-      if (flags.json) return yield* json({ apiUrl, organization: made.organization, file: credentialsFile() })
+      if (flags.json)
+        return yield* json({ apiUrl, organization: made.organization, file: yield* credentialsFile })
       yield* say(
-        `A new API key and a new owner's session for "${made.organization}" at ${apiUrl} are stored in ${credentialsFile()} (mode 0600)`
+        `A new API key and a new owner's session for "${made.organization}" at ${apiUrl} are stored in ${yield* credentialsFile} (mode 0600)`
       )
     })
   )

@@ -4,65 +4,46 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { DatabaseSku, defaultRegion, regions } from "#schemas/catalog.ts"
+import * as Schema from "effect/Schema"
+import { DatabaseSku, regions } from "#schemas/catalog.ts"
+import { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import type { BranchView } from "../api/definition/database-branches.ts"
 import { following, theDatabase } from "./backup-commands.ts"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
-import { facts, json, out, paint, say, table } from "./output.ts"
-import { deleted, showConnection } from "./service.ts"
+import { confirmName, waiting, yes } from "./flags.ts"
+import { json, paint, say } from "./output.ts"
+import { inEnvironment, resourceCommands } from "./resource-commands.ts"
+import { showConnection } from "./service.ts"
 import { type Waiting, waitForOne } from "./wait.ts"
 
-const branchName = Argument.String("name").pipe(Argument.withDescription("Name or id of the branch"))
-
-const all = Effect.fnUntraced(function* (flags: Place) {
-  const { asMember } = yield* Client
-  const database = yield* theDatabase(flags)
-  return { database, branches: yield* call(asMember.databaseBranches.list(database)) }
-})
-type Branch = Effect.Success<ReturnType<typeof all>>["branches"][number]
-
-const find = Effect.fnUntraced(function* (flags: Place & { readonly name: string }) {
-  const { database, branches } = yield* all(flags)
-  const found =
-    branches.find(({ id }) => id === flags.name) ??
-    // What is being deleted gives way to what took its name.
-    branches
-      .filter(({ name }) => name === flags.name)
-      .sort((a, b) => b.createdAt.localeCompare(a.createdAt))[0]
-  if (found === undefined) {
-    return yield* failure(
-      `The database of ${flags.project}/${flags.environment} has no branch "${flags.name}"`,
-      exitCodes.notFound
-    )
-  }
-  return { branch: found, params: { ...database.params, branchId: found.id } }
+const name = Argument.String("name").pipe(Argument.withDescription("Name or id of the branch"))
+const { command, on, ls, get, update, remove } = resourceCommands({
+  scope: { ...inEnvironment, at: theDatabase },
+  noun: "branch",
+  plural: "branches",
+  argument: name,
+  list: ({ asMember }, database) => asMember.databaseBranches.list(database),
+  nameOf: (branch) => branch.name,
+  one: ({ params }, { id }) => ({ params: { ...params, branchId: id }, headers: {} }),
+  missing: (name, place) => `The database of ${place} has no branch "${name}"`
 })
 
-const line = ({ name, status, hydrationProgressPercent, failure: why }: Branch) =>
+const line = ({ name, status, hydrationProgressPercent, failure: why }: BranchView) =>
   status === "hydrating"
     ? `${name}  copying ${hydrationProgressPercent} %`
     : `${name}  ${why === null ? status : `${status}: ${why.detail}`}`
 
-const show = (branch: Branch) =>
-  out(
-    facts([
-      ["Name", branch.name],
-      ["Id", branch.id],
-      ["Environment", branch.environment],
-      ["Status", branch.status === "hydrating" ? `hydrating, ${branch.progressPercent} %` : branch.status],
-      ["Trouble", branch.failure === null ? "none" : branch.failure.detail],
-      ["Source", branch.source.pointInTime ?? branch.source.backupId ?? branch.source.kind],
-      ["Size", branch.sku],
-      ["Address", branch.host === null ? "not ready" : `${branch.host}:${branch.port}`],
-      ["Expires", branch.expiresAt ?? "never"],
-      ["Created", branch.createdAt]
-    ])
-  )
+interface BranchParams {
+  readonly orgId: string
+  readonly projectId: string
+  readonly databaseId: string
+  readonly branchId: string
+}
 
 /** Until a branch is ready or promoted, or is not going to be. */
 const settled = Effect.fnUntraced(function* (
-  params: Effect.Success<ReturnType<typeof find>>["params"],
+  params: BranchParams,
   wanted: "ready" | "promoted",
   flags: Waiting
 ) {
@@ -79,51 +60,46 @@ const settled = Effect.fnUntraced(function* (
   return last.status === "failed" || last.status === "expired" ? yield* failure(line(last)) : last
 })
 
-const ls = Command.make("ls", { ...place, json: asJson }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { branches } = yield* all(flags)
-      if (flags.json) return yield* json(branches)
-      if (branches.length === 0)
-        return yield* say(`The database of ${flags.project}/${flags.environment} has no branches`)
-      yield* out(
-        table(
-          ["NAME", "ENVIRONMENT", "STATUS", "ADDRESS", "EXPIRES"],
-          branches.map(({ name, environment, status, progressPercent, host, port, expiresAt }) => [
-            name,
-            environment,
-            status === "hydrating" ? `${status} ${progressPercent} %` : status,
-            host === null ? "" : `${host}:${port}`,
-            expiresAt ?? "never"
-          ])
-        )
-      )
-    })
-  )
-).pipe(Command.withAlias("list"), Command.withDescription("List the branches of a database"))
+const list = ls({
+  columns: {
+    NAME: (branch) => branch.name,
+    ENVIRONMENT: ({ environment }) => environment,
+    STATUS: ({ status, progressPercent }) =>
+      status === "hydrating" ? `${status} ${progressPercent} %` : status,
+    ADDRESS: ({ host, port }) => (host === null ? "" : `${host}:${port}`),
+    EXPIRES: ({ expiresAt }) => expiresAt ?? "never"
+  },
+  empty: (place) => `The database of ${place} has no branches`
+}).pipe(Command.withDescription("List the branches of a database"))
 
-const get = Command.make("get", { ...place, json: asJson, name: branchName }, (flags) =>
-  online(
-    flags,
-    Effect.flatMap(find(flags), ({ branch }) => (flags.json ? json(branch) : show(branch)))
-  )
-).pipe(Command.withDescription("Show a branch"))
+const show = get((branch) => [
+  ["Name", branch.name],
+  ["Id", branch.id],
+  ["Environment", branch.environment],
+  ["Status", branch.status === "hydrating" ? `hydrating, ${branch.progressPercent} %` : branch.status],
+  ["Trouble", branch.failure === null ? "none" : branch.failure.detail],
+  ["Source", branch.source.pointInTime ?? branch.source.backupId ?? branch.source.kind],
+  ["Size", branch.sku],
+  ["Address", branch.host === null ? "not ready" : `${branch.host}:${branch.port}`],
+  ["Expires", branch.expiresAt ?? "never"],
+  ["Created", branch.createdAt]
+])
 
 const days = Flag.Int("expires-in-days").pipe(
   Flag.withDescription("Days until it is removed by itself (default 7); 0: never"),
   Flag.optional
 )
-const expiry = (flag: Option.Option<number>) =>
-  Option.isSome(flag) ? { expiresInDays: flag.value === 0 ? null : flag.value } : {}
+const expiry = (days: number | undefined) =>
+  days === undefined ? {} : { expiresInDays: days === 0 ? null : days }
+const defaults = Schema.decodeUnknownSync(
+  Schema.Struct({ sku: DatabaseBranchSpec.fields.sku, region: DatabaseBranchSpec.fields.region })
+)({})
 
-const create = Command.make(
+const create = command(
   "create",
   {
-    ...place,
     ...waiting,
-    json: asJson,
-    name: branchName,
+    name,
     into: Flag.String("into").pipe(
       Flag.withDescription("Environment that the branch is for (default: the one of its database)"),
       Flag.optional
@@ -136,48 +112,44 @@ const create = Command.make(
       Flag.withDescription("Id of a backup, instead of --at"),
       Flag.optional
     ),
-    sku: Flag.Literals("sku", DatabaseSku.literals).pipe(Flag.withDefault("db-n1" as const)),
-    region: Flag.Literals("region", regions).pipe(Flag.withDefault(defaultRegion)),
+    sku: Flag.Literals("sku", DatabaseSku.literals).pipe(Flag.withDefault(defaults.sku)),
+    region: Flag.Literals("region", regions).pipe(Flag.withDefault(defaults.region)),
     days,
     deleteOnPreviewClose: Flag.Boolean("delete-on-preview-close").pipe(Flag.withDefault(false))
   },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asOwner } = yield* Client
-        const moment = Option.getOrUndefined(flags.at)
-        const backupId = Option.getOrUndefined(flags.backup)
-        if (moment !== undefined && backupId !== undefined)
-          return yield* failure("Say --at or --backup, not both", exitCodes.usage)
-        const source =
-          moment !== undefined
-            ? ({ kind: "point_in_time", pointInTime: moment } as const)
-            : backupId !== undefined
-              ? ({ kind: "backup", backupId } as const)
-              : ({ kind: "current" } as const)
-        const { name, into, sku, region, deleteOnPreviewClose } = flags
-        const database = yield* theDatabase(flags)
-        const payload = {
-          name,
-          environment: Option.getOrElse(into, () => flags.environment),
-          sku,
-          region,
-          source,
-          deleteOnPreviewClose,
-          ...expiry(flags.days)
-        }
-        const made = yield* call(asOwner.databaseBranches.create({ ...database, headers: {}, payload }))
-        const params = { ...database.params, branchId: made.id }
-        const last = flags.wait ? yield* settled(params, "ready", flags) : made
-        if (flags.json) return yield* json(last)
-        yield* say(
-          flags.wait
-            ? `${name} ${paint("green", "is ready")}; svc db branch rotate ${flags.project} ${name} shows how to connect`
-            : `${name} is on its way`
-        )
-      })
-    )
+  ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const moment = Option.getOrUndefined(flags.at)
+      const backupId = Option.getOrUndefined(flags.backup)
+      if (moment !== undefined && backupId !== undefined)
+        return yield* failure("Say --at or --backup, not both", exitCodes.usage)
+      const source =
+        moment !== undefined
+          ? ({ kind: "point_in_time", pointInTime: moment } as const)
+          : backupId !== undefined
+            ? ({ kind: "backup", backupId } as const)
+            : ({ kind: "current" } as const)
+      const { name, into, sku, region, deleteOnPreviewClose } = flags
+      const database = yield* at
+      const payload = {
+        name,
+        environment: Option.getOrElse(into, () => where.environment),
+        sku,
+        region,
+        source,
+        deleteOnPreviewClose,
+        ...expiry(Option.getOrUndefined(flags.days))
+      }
+      const made = yield* call(client.asOwner.databaseBranches.create({ ...database, headers: {}, payload }))
+      const params = { ...database.params, branchId: made.id }
+      const last = flags.wait ? yield* settled(params, "ready", flags) : made
+      if (asJson) return yield* json(last)
+      yield* say(
+        flags.wait
+          ? `${name} ${paint("green", "is ready")}; svc db branch rotate ${where.project} ${name} shows how to connect`
+          : `${name} is on its way`
+      )
+    })
 ).pipe(
   Command.withDescription("Copy a database, as it is or as it was"),
   Command.withExamples([
@@ -189,87 +161,50 @@ const create = Command.make(
   ])
 )
 
-const update = Command.make(
-  "update",
-  {
-    ...place,
-    json: asJson,
-    name: branchName,
+const change = update({
+  settings: {
     days,
     deleteOnPreviewClose: Flag.Boolean("delete-on-preview-close").pipe(Flag.optional)
   },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asMember } = yield* Client
-        const { deleteOnPreviewClose } = flags
-        const payload = {
-          ...expiry(flags.days),
-          ...(Option.isSome(deleteOnPreviewClose) ? { deleteOnPreviewClose: deleteOnPreviewClose.value } : {})
-        }
-        if (Object.keys(payload).length === 0)
-          return yield* failure("Say what to change; --help lists it", exitCodes.usage)
-        const { params } = yield* find(flags)
-        const { body } = yield* call(asMember.databaseBranches.update({ params, headers: {}, payload }))
-        yield* flags.json ? json(body) : say(`${body.name} expires: ${body.expiresAt ?? "never"}`)
-      })
-    )
-).pipe(Command.withDescription("Change when a branch expires"))
+  waits: false,
+  payload: ({ days, ...others }) => Effect.succeed({ ...expiry(days), ...others }),
+  send: ({ asMember }, request) => asMember.databaseBranches.update(request),
+  changed: ({ body }) => body,
+  say: ({ name, expiresAt }) => `${name} expires: ${expiresAt ?? "never"}`
+}).pipe(Command.withDescription("Change when a branch expires"))
 
-const promote = Command.make(
-  "promote",
-  { ...place, ...waiting, json: asJson, name: branchName, yes },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asOwner } = yield* Client
-        const { branch, params } = yield* find(flags)
-        yield* confirmName(
-          `This puts the data of "${branch.name}" in the place of what the database of ${flags.project}/${flags.environment} holds, which is kept as a branch for seven days.`,
-          flags.project,
-          flags.yes
-        )
-        const begun = yield* call(asOwner.databaseBranches.promote({ params, headers: {} }))
-        const last = flags.wait ? yield* settled(params, "promoted", flags) : begun
-        if (flags.wait) yield* waitForOne(params.databaseId, flags)
-        if (flags.json) return yield* json(last)
-        yield* say(
-          flags.wait
-            ? "The database has the data of the branch; its address and its password are as they were"
-            : "The promotion is stored and goes on"
-        )
-      })
+const promote = on("promote", { ...waiting, yes }, ({ name, one }, { client, where, json: asJson, flags }) =>
+  Effect.gen(function* () {
+    yield* confirmName(
+      `This puts the data of "${name}" in the place of what the database of ${where.project}/${where.environment} holds, which is kept as a branch for seven days.`,
+      where.project,
+      flags.yes
     )
+    const begun = yield* call(client.asOwner.databaseBranches.promote(one))
+    const last = flags.wait ? yield* settled(one.params, "promoted", flags) : begun
+    if (flags.wait) yield* waitForOne(one.params.databaseId, flags)
+    if (asJson) return yield* json(last)
+    yield* say(
+      flags.wait
+        ? "The database has the data of the branch; its address and its password are as they were"
+        : "The promotion is stored and goes on"
+    )
+  })
 ).pipe(Command.withDescription("Put the data of a branch in the place of the database's"))
 
-const rotate = Command.make("rotate", { ...place, json: asJson, name: branchName }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember } = yield* Client
-      const { params } = yield* find(flags)
-      const made = yield* call(asMember.databaseBranches.rotatePassword({ params, headers: {} }))
-      yield* showConnection(made, flags.json, "")
-    })
+const rotate = on("rotate", {}, ({ one }, { client, json }) =>
+  Effect.flatMap(call(client.asMember.databaseBranches.rotatePassword(one)), (made) =>
+    showConnection(made, json, "")
   )
 ).pipe(Command.withDescription("Give the branch a new password and show how to connect"))
 
-const rm = Command.make("delete", { ...place, ...waiting, json: asJson, name: branchName, yes }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asOwner } = yield* Client
-      const { branch, params } = yield* find(flags)
-      yield* confirmName(`This deletes the branch "${branch.name}" and its data.`, branch.name, flags.yes)
-      yield* call(asOwner.databaseBranches.delete({ params, headers: {} }))
-      yield* deleted(branch.id, `${flags.project}/${branch.environment}/DatabaseBranch/${branch.name}`, flags)
-    })
-  )
-).pipe(Command.withAlias("rm"), Command.withDescription("Delete a branch and its data"))
+const rm = remove({
+  warning: (name) => `This deletes the branch "${name}" and its data.`,
+  send: ({ asOwner }, one) => asOwner.databaseBranches.delete(one),
+  address: ({ name, environment }, { project }) => `${project}/${environment}/DatabaseBranch/${name}`
+}).pipe(Command.withDescription("Delete a branch and its data"))
 
 export const branch = Command.make("branch").pipe(
   Command.withDescription("Full, independent copies of a database"),
-  Command.withSubcommands([create, ls, get, update, promote, rotate, rm])
+  Command.withSubcommands([create, list, show, change, promote, rotate, rm])
 )

@@ -11,6 +11,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { failure } from "./failure.ts"
+import { variable } from "./invocation.ts"
 
 const fields = {
   organization: Schema.optionalKey(Schema.String),
@@ -31,14 +32,9 @@ const mostOthers = 20
 /** A lock this old belongs to a process that is no more: changing the file takes milliseconds. */
 const staleMs = 10_000
 
-export const credentialsFile = (): string => {
-  const home = process.env["XDG_CONFIG_HOME"]
-  return path.join(
-    home === undefined || home === "" ? path.join(os.homedir(), ".config") : home,
-    "svc",
-    "credentials.json"
-  )
-}
+export const credentialsFile = Effect.map(variable("XDG_CONFIG_HOME"), (home) =>
+  path.join(home ?? path.join(os.homedir(), ".config"), "svc", "credentials.json")
+)
 
 const attempt = <A>(what: string, body: () => Promise<A>) =>
   Effect.tryPromise({
@@ -59,7 +55,7 @@ const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(File))
 
 /** Every credential there is, the one in use first. */
 export const readEntries = Effect.gen(function* () {
-  const file = credentialsFile()
+  const file = yield* credentialsFile
   const text = yield* attempt(`Cannot read ${file}`, () => readText(file))
   if (text === undefined) return []
   const {
@@ -75,10 +71,9 @@ export const readEntries = Effect.gen(function* () {
   return entries
 })
 
-const writeEntries = (entries: ReadonlyArray<Entry>) =>
+const writeEntries = (file: string, entries: ReadonlyArray<Entry>) =>
   attempt("Cannot store the credentials", async () => {
     const [current, ...others] = entries
-    const file = credentialsFile()
     if (current === undefined) return fs.rm(file, { force: true })
     const temporary = `${file}.${process.pid}`
     const content = { ...current, ...(others.length > 0 ? { others: others.slice(0, mostOthers) } : {}) }
@@ -86,10 +81,10 @@ const writeEntries = (entries: ReadonlyArray<Entry>) =>
     await fs.rename(temporary, file)
   })
 
-const locked = <A, E, R>(self: Effect.Effect<A, E, R>) =>
+const locked = <A, E, R>(file: string, self: Effect.Effect<A, E, R>) =>
   Effect.acquireUseRelease(
     attempt("Cannot lock the credentials", async () => {
-      const lock = `${credentialsFile()}.lock`
+      const lock = `${file}.lock`
       await fs.mkdir(path.dirname(lock), { recursive: true, mode: 0o700 })
       for (let tries = 0; ; tries++) {
         try {
@@ -112,7 +107,12 @@ const locked = <A, E, R>(self: Effect.Effect<A, E, R>) =>
 
 /** Changes the credentials as they are now. */
 export const changeEntries = (change: (entries: ReadonlyArray<Entry>) => ReadonlyArray<Entry>) =>
-  locked(Effect.flatMap(readEntries, (entries) => writeEntries(change(entries))))
+  Effect.flatMap(credentialsFile, (file) =>
+    locked(
+      file,
+      Effect.flatMap(readEntries, (entries) => writeEntries(file, change(entries)))
+    )
+  )
 
 const sameTokens = (a: Entry, b: Entry) => a.apiKey === b.apiKey && a.session === b.session
 

@@ -4,19 +4,20 @@ import * as Effect from "effect/Effect"
 import type { DatabaseReplica } from "#schemas/database.ts"
 import { recoveryPoints, restore } from "./backup-commands.ts"
 import { branch } from "./branch-commands.ts"
-import { Client, call } from "./client.ts"
+import { call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, at, confirmName, online, type Place, place, waiting, yes } from "./flags.ts"
+import { confirmName, type Place, waiting, yes } from "./flags.ts"
 import { facts, json, out, table } from "./output.ts"
+import { commandIn, inEnvironment } from "./resource-commands.ts"
 import { deleted, showConnection } from "./service.ts"
 import { findAt, waitForOne, whileShowing } from "./wait.ts"
 import type { Summary } from "./watch.ts"
 
 /** Whether a resource is the database that a command is about. */
-const isDatabase = (flags: Place) => (resource: Summary) =>
+const isDatabase = (where: Place) => (resource: Summary) =>
   resource.kind === "Database" &&
-  resource.environment === flags.environment &&
-  resource.project === flags.project
+  resource.environment === where.environment &&
+  resource.project === where.project
 
 const replicaHead = ["STANDBY", "STATE", "ADDRESS", "BEHIND", ""]
 const replicaRow = ({ number, state, host, port, lagBytes, lagSeconds, problem }: DatabaseReplica) => [
@@ -29,90 +30,76 @@ const replicaRow = ({ number, state, host, port, lagBytes, lagSeconds, problem }
   problem ?? ""
 ]
 
-const get = Command.make("get", { ...place, json: asJson }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      const { body } = yield* call(asMember.database.get(at(org, flags)))
-      if (flags.json) return yield* json(body)
-      yield* out(
-        facts([
-          ["Status", body.status],
-          ["Region", body.region],
-          ["Address", body.host === null ? "not started yet" : `${body.host}:${body.port}`],
-          ["Database", body.dbName ?? ""],
-          ["User", body.user ?? ""],
-          ...(body.failover === null
-            ? []
-            : [["Failed over", `to standby ${body.failover.replica} at ${body.failover.at}`] as const])
-        ])
-      )
-      if (body.replicas.length > 0) yield* out(`\n${table(replicaHead, body.replicas.map(replicaRow))}`)
-    })
-  )
+const command = commandIn(inEnvironment)
+
+const get = command("get", {}, ({ client, at, json: asJson }) =>
+  Effect.gen(function* () {
+    const { body } = yield* call(client.asMember.database.get(yield* at))
+    if (asJson) return yield* json(body)
+    yield* out(
+      facts([
+        ["Status", body.status],
+        ["Region", body.region],
+        ["Address", body.host === null ? "not started yet" : `${body.host}:${body.port}`],
+        ["Database", body.dbName ?? ""],
+        ["User", body.user ?? ""],
+        ...(body.failover === null
+          ? []
+          : [["Failed over", `to standby ${body.failover.replica} at ${body.failover.at}`] as const])
+      ])
+    )
+    if (body.replicas.length > 0) yield* out(`\n${table(replicaHead, body.replicas.map(replicaRow))}`)
+  })
 ).pipe(Command.withDescription("Show the database of an environment"))
 
-const provision = Command.make("provision", { ...place, ...waiting, json: asJson }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      const made = yield* whileShowing(
-        call(asMember.database.provision({ ...at(org, flags), headers: {}, payload: {} })),
-        isDatabase(flags),
-        flags
-      )
-      const found = flags.wait && made.status !== "ready" ? yield* findAt("Database", flags) : undefined
-      if (found !== undefined) yield* waitForOne(found.uid, flags)
-      yield* showConnection(
-        { ...made, status: flags.wait ? "ready" : made.status },
-        flags.json,
-        `svc database rotate ${flags.project} -e ${flags.environment}`
-      )
-    })
-  )
+const provision = command("provision", waiting, ({ client, at, where, json, flags }) =>
+  Effect.gen(function* () {
+    const made = yield* whileShowing(
+      call(client.asMember.database.provision({ ...(yield* at), headers: {}, payload: {} })),
+      isDatabase(where),
+      flags
+    )
+    const found = flags.wait && made.status !== "ready" ? yield* findAt("Database", where) : undefined
+    if (found !== undefined) yield* waitForOne(found.uid, flags)
+    yield* showConnection(
+      { ...made, status: flags.wait ? "ready" : made.status },
+      json,
+      `svc database rotate ${where.project} -e ${where.environment}`
+    )
+  })
 ).pipe(
   Command.withAlias("create"),
   Command.withDescription("Provision a database; its connection string is shown this once")
 )
 
-const rotate = Command.make("rotate", { ...place, ...waiting, json: asJson }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asMember, org } = yield* Client
-      const made = yield* whileShowing(
-        call(asMember.database.rotatePassword({ ...at(org, flags), headers: {} })),
-        isDatabase(flags),
-        flags
-      )
-      yield* showConnection(made, flags.json, "")
-    })
-  )
+const rotate = command("rotate", waiting, ({ client, at, where, json, flags }) =>
+  Effect.gen(function* () {
+    const made = yield* whileShowing(
+      call(client.asMember.database.rotatePassword({ ...(yield* at), headers: {} })),
+      isDatabase(where),
+      flags
+    )
+    yield* showConnection(made, json, "")
+  })
 ).pipe(Command.withDescription("Replace the password; the old one is dead when this answers"))
 
-const rm = Command.make("delete", { ...place, ...waiting, json: asJson, yes }, (flags) =>
-  online(
-    flags,
-    Effect.gen(function* () {
-      const { asOwner, org } = yield* Client
-      const found = yield* findAt("Database", flags)
-      if (found === undefined) {
-        return yield* failure(
-          `There is no database in ${flags.project}/${flags.environment}`,
-          exitCodes.notFound
-        )
-      }
-      yield* confirmName(
-        `This deletes the database of ${flags.project}/${flags.environment} and its data.`,
-        flags.project,
-        flags.yes
+const rm = command("delete", { ...waiting, yes }, ({ client, at, where, json, flags }) =>
+  Effect.gen(function* () {
+    const found = yield* findAt("Database", where)
+    if (found === undefined) {
+      return yield* failure(
+        `There is no database in ${where.project}/${where.environment}`,
+        exitCodes.notFound
       )
-      yield* call(asOwner.database.delete({ ...at(org, flags), headers: {} }))
-      yield* deleted(found.uid, found.address, flags)
-    })
-  )
+    }
+    yield* confirmName(
+      `This deletes the database of ${where.project}/${where.environment} and its data.`,
+      where.project,
+      flags.yes
+    )
+    yield* call(client.asOwner.database.delete({ ...(yield* at), headers: {} }))
+    yield* deleted(found.uid, found.address, { ...flags, json })
+  })
 ).pipe(Command.withAlias("rm"), Command.withDescription("Delete the database and its data"))
 
 export const database = Command.make("database").pipe(

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import { AppConfig } from "../config.ts"
 import { placeGroups } from "../infra/control-group-place.ts"
 import { failure } from "./failure.ts"
+import { configured } from "./settings.ts"
 
 export const limitsOfServers = Effect.gen(function* () {
   const { serverLimits } = yield* AppConfig
@@ -13,6 +14,6 @@ export const limitsOfServers = Effect.gen(function* () {
   const { version, folders } = placed.place
   return { required, found: `cgroup v${version}: ${[...folders.keys()].join(", ")}` }
 }).pipe(
-  Effect.provide(AppConfig.layer),
+  Effect.provide(configured),
   Effect.mapError(({ message }) => failure(message))
 )

@@ -18,6 +18,7 @@ import { confirmName } from "./flags.ts"
 import { dataIsIn, machine, store } from "./local-store.ts"
 import { say } from "./output.ts"
 import { type ControlPlane, isRunning, running } from "./pid-file.ts"
+import { configured } from "./settings.ts"
 
 export const down = (flags: { readonly delete: boolean; readonly yes: boolean }) =>
   Effect.gen(function* () {
@@ -43,7 +44,7 @@ export const down = (flags: { readonly delete: boolean; readonly yes: boolean })
       yield* say(`${dataDir} is gone`)
     }
   }).pipe(
-    Effect.provide(AppConfig.layer),
+    Effect.provide(configured),
     Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
   )
 

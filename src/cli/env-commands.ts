@@ -1,37 +1,34 @@
 /** `svc env`. */
-import * as fs from "node:fs/promises"
 import { parseEnv } from "node:util"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Client, call } from "./client.ts"
+import { call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, at, confirmName, online, type Place, place, readSecret, waiting, yes } from "./flags.ts"
+import { confirmName, type Place, readSecret, waiting, yes } from "./flags.ts"
+import { readTextFile } from "./invocation.ts"
 import { exact, json, say } from "./output.ts"
+import { commandIn, inEnvironment } from "./resource-commands.ts"
 import { findAt, type Waiting, waitForOne } from "./wait.ts"
 
-const ls = Command.make(
+const command = commandIn(inEnvironment)
+
+const ls = command(
   "ls",
   {
-    ...place,
-    json: asJson,
     show: Flag.Boolean("show").pipe(Flag.withDescription("Print values too"), Flag.withDefault(false))
   },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asMember, org } = yield* Client
-        const variables = yield* call(asMember.env.list(at(org, flags)))
-        const shown = variables.map(({ key, value }) => ({ key, value: flags.show ? value : "****" }))
-        if (flags.json) return yield* json(shown)
-        if (shown.length === 0)
-          return yield* say(`There are no variables in ${flags.project}/${flags.environment}`)
-        yield* exact(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
-      })
-    )
+  ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const variables = yield* call(client.asMember.env.list(yield* at))
+      const shown = variables.map(({ key, value }) => ({ key, value: flags.show ? value : "****" }))
+      if (asJson) return yield* json(shown)
+      if (shown.length === 0)
+        return yield* say(`There are no variables in ${where.project}/${where.environment}`)
+      yield* exact(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
+    })
 ).pipe(Command.withAlias("list"), Command.withDescription("List variables; values only with --show"))
 
 /** So that what is printed can be read again with --from-file. */
@@ -42,31 +39,21 @@ const quoted = (value: string): string => {
 }
 
 const readFile = (file: string) =>
-  Effect.tryPromise({
-    try: async () =>
-      Object.entries(parseEnv(await fs.readFile(file, "utf8"))).map(([key, value]) => ({
-        key,
-        value: value ?? ""
-      })),
-    catch: (cause) =>
-      failure(
-        `Cannot read ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
-        exitCodes.usage
-      )
-  })
+  readTextFile(file).pipe(
+    Effect.map((text) => Object.entries(parseEnv(text)).map(([key, value]) => ({ key, value: value ?? "" }))),
+    Effect.mapError(({ message }) => failure(`Cannot read ${file}: ${message}`, exitCodes.usage))
+  )
 
 /** Waits until the variables are in force, and answers how they are doing. */
-const inForce = Effect.fnUntraced(function* (flags: Place & Waiting) {
-  const found = yield* findAt("EnvVariables", flags)
+const inForce = Effect.fnUntraced(function* (where: Place, flags: Waiting) {
+  const found = yield* findAt("EnvVariables", where)
   if (flags.wait && found !== undefined) yield* waitForOne(found.uid, flags)
 })
 
-const set = Command.make(
+const set = command(
   "set",
   {
-    ...place,
     ...waiting,
-    json: asJson,
     key: Argument.String("key").pipe(
       Argument.withDescription("Name of one variable; its value comes from standard input"),
       Argument.optional
@@ -76,31 +63,27 @@ const set = Command.make(
       Flag.optional
     )
   },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asMember, org } = yield* Client
-        const key = Option.getOrUndefined(flags.key)
-        if (Option.isSome(flags.fromFile) === (key !== undefined))
-          return yield* failure("Name either a variable, or a file with --from-file", exitCodes.usage)
-        if (key?.includes("=") === true)
-          return yield* failure(
-            "A value in an argument shows in the process list; pipe it: printf %s VALUE | svc env set PROJECT KEY",
-            exitCodes.usage
+  ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const key = Option.getOrUndefined(flags.key)
+      if (Option.isSome(flags.fromFile) === (key !== undefined))
+        return yield* failure("Name either a variable, or a file with --from-file", exitCodes.usage)
+      if (key?.includes("=") === true)
+        return yield* failure(
+          "A value in an argument shows in the process list; pipe it: printf %s VALUE | svc env set PROJECT KEY",
+          exitCodes.usage
+        )
+      const vars = Option.isSome(flags.fromFile)
+        ? yield* readFile(flags.fromFile.value)
+        : [{ key: key ?? "", value: yield* readSecret(`Value of ${key}`) }]
+      const { count } = yield* call(client.asMember.env.set({ ...(yield* at), payload: { vars } }))
+      yield* inForce(where, flags)
+      yield* asJson
+        ? json({ set: vars.map((variable) => variable.key) })
+        : say(
+            `${count} ${count === 1 ? "variable" : "variables"} set in ${where.project}/${where.environment}`
           )
-        const vars = Option.isSome(flags.fromFile)
-          ? yield* readFile(flags.fromFile.value)
-          : [{ key: key ?? "", value: yield* readSecret(`Value of ${key}`) }]
-        const { count } = yield* call(asMember.env.set({ ...at(org, flags), payload: { vars } }))
-        yield* inForce(flags)
-        yield* flags.json
-          ? json({ set: vars.map((variable) => variable.key) })
-          : say(
-              `${count} ${count === 1 ? "variable" : "variables"} set in ${flags.project}/${flags.environment}`
-            )
-      })
-    )
+    })
 ).pipe(
   Command.withDescription("Set one variable from standard input, or many from a file"),
   Command.withExamples([
@@ -109,27 +92,23 @@ const set = Command.make(
   ])
 )
 
-const rm = Command.make(
+const rm = command(
   "rm",
-  { ...place, ...waiting, json: asJson, key: Argument.String("key"), yes },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asMember, org } = yield* Client
-        const { params, query } = at(org, flags)
-        yield* confirmName(
-          `This removes ${flags.key} from ${flags.project}/${flags.environment}; its value is shown to nobody again.`,
-          flags.key,
-          flags.yes
-        )
-        yield* call(asMember.env.delete({ params: { ...params, key: flags.key }, query }))
-        yield* inForce(flags)
-        yield* flags.json
-          ? json({ removed: [flags.key] })
-          : say(`${flags.key} removed from ${flags.project}/${flags.environment}`)
-      })
-    )
+  { ...waiting, key: Argument.String("key"), yes },
+  ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const { params, query } = yield* at
+      yield* confirmName(
+        `This removes ${flags.key} from ${where.project}/${where.environment}; its value is shown to nobody again.`,
+        flags.key,
+        flags.yes
+      )
+      yield* call(client.asMember.env.delete({ params: { ...params, key: flags.key }, query }))
+      yield* inForce(where, flags)
+      yield* asJson
+        ? json({ removed: [flags.key] })
+        : say(`${flags.key} removed from ${where.project}/${where.environment}`)
+    })
 ).pipe(Command.withAlias("delete"), Command.withDescription("Remove a variable"))
 
 export const env = Command.make("env").pipe(

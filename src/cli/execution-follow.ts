@@ -4,10 +4,10 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
+import { Invocation } from "./invocation.ts"
 import { visible } from "./visible.ts"
 
-export const at = (orgId: string, projectId: string) => ({ orgId, projectId })
-export const one = (orgId: string, projectId: string, executionId: string) => ({
+const one = (orgId: string, projectId: string, executionId: string) => ({
   orgId,
   projectId,
   executionId
@@ -39,6 +39,7 @@ export const onTerminal = (text: string) => visible(stripVTControlCharacters(tex
 /** Writes what came since as it was printed. */
 export const print = Effect.fnUntraced(function* (projectId: string, executionId: string, from: Printed) {
   const { asMember, org } = yield* Client
+  const { stdout, stderr } = yield* Invocation
   let { page, entries } = from
   for (;;) {
     const { items, nextCursor } = yield* call(
@@ -49,7 +50,7 @@ export const print = Effect.fnUntraced(function* (projectId: string, executionId
       })
     )
     for (const { stream, text } of items.slice(entries)) {
-      const target = stream === "stdout" ? process.stdout : process.stderr
+      const target = stream === "stdout" ? stdout : stderr
       const safe = target.isTTY === true ? onTerminal(text) : text
       yield* Effect.sync(() => void target.write(safe))
     }

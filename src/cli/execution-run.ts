@@ -1,27 +1,30 @@
 /** `svc executions run`. */
-import * as fs from "node:fs/promises"
 import { parseEnv } from "node:util"
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Client, call } from "./client.ts"
-import { at, follow, outcome } from "./execution-follow.ts"
+import { call } from "./client.ts"
+import { follow, outcome } from "./execution-follow.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { asJson, connection, online, project, waiting } from "./flags.ts"
+import { readStdin, waiting } from "./flags.ts"
+import { Invocation, readTextFile, variable } from "./invocation.ts"
 import { json, out, say } from "./output.ts"
+import { commandIn, inProject } from "./resource-commands.ts"
+import { given } from "./settings-flags.ts"
 
 const variables = Effect.fnUntraced(function* (file: Option.Option<string>, keys: ReadonlyArray<string>) {
   const fromFile = Option.isNone(file)
     ? {}
-    : yield* Effect.tryPromise({
-        try: async () => parseEnv(await fs.readFile(file.value, "utf8")),
-        catch: (cause) => failure(`${file.value} cannot be read: ${String(cause)}`, exitCodes.usage)
-      })
+    : yield* readTextFile(file.value).pipe(
+        Effect.map((text) => parseEnv(text)),
+        Effect.mapError((cause) => failure(`${file.value} cannot be read: ${cause}`, exitCodes.usage))
+      )
+  const { env } = yield* Invocation
   const own: Record<string, string> = {}
   for (const key of keys) {
-    const value = process.env[key]
+    const value = env[key]
     if (key.includes("="))
       return yield* failure(
         "--env takes the name of a variable of this environment; values do not belong in a command line (use --env-file)",
@@ -44,16 +47,7 @@ const credentials = Effect.fnUntraced(function* (flags: {
 }) {
   if (Option.isNone(flags.username)) return {}
   if (Option.isNone(flags.registry)) return yield* failure("Say --registry as well", exitCodes.usage)
-  const password = flags.passwordStdin
-    ? yield* Effect.tryPromise({
-        try: async () => {
-          let text = ""
-          for await (const chunk of process.stdin) text += String(chunk)
-          return text.replace(/\r?\n$/, "")
-        },
-        catch: (cause) => failure(`The password cannot be read: ${String(cause)}`, exitCodes.usage)
-      })
-    : (process.env[passwordVariable] ?? "")
+  const password = flags.passwordStdin ? yield* readStdin : ((yield* variable(passwordVariable)) ?? "")
   if (password === "")
     return yield* failure(
       `Give the password with --password-stdin, or in the variable ${passwordVariable}`,
@@ -67,13 +61,10 @@ const credentials = Effect.fnUntraced(function* (flags: {
 const number = (name: string, description: string) =>
   Flag.Finite(name).pipe(Flag.withDescription(description), Flag.optional)
 
-export const run = Command.make(
+export const run = commandIn(inProject)(
   "run",
   {
-    ...connection,
     ...waiting,
-    json: asJson,
-    project,
     image: Argument.String("image").pipe(
       Argument.withDescription("Such as alpine:3 or ghcr.io/you/tool@sha256:...")
     ),
@@ -82,8 +73,10 @@ export const run = Command.make(
       Argument.variadic({ min: 1 })
     ),
     region: Flag.String("region").pipe(Flag.withDefault("local")),
-    cpus: number("cpus", "Processors (default 1)"),
-    memory: number("memory", "MiB (default 512)"),
+    resources: {
+      cpus: number("cpus", "Processors (default 1)"),
+      memoryMb: number("memory", "MiB (default 512)")
+    },
     performance: Flag.Boolean("performance").pipe(
       Flag.withDescription("Processors for itself"),
       Flag.withDefault(false)
@@ -102,40 +95,35 @@ export const run = Command.make(
       Flag.withDefault(false)
     )
   },
-  (flags) =>
-    online(
-      flags,
-      Effect.gen(function* () {
-        const { asMember, org } = yield* Client
-        const resources = {
-          ...(Option.isSome(flags.cpus) ? { cpus: flags.cpus.value } : {}),
-          ...(Option.isSome(flags.memory) ? { memoryMb: flags.memory.value } : {}),
-          ...(flags.performance ? { cpuKind: "performance" as const } : {})
-        }
-        const [program = "", ...rest] = flags.command
-        const made = yield* call(
-          asMember.executions.create({
-            params: at(org, flags.project),
-            headers: {},
-            payload: {
-              image: flags.image,
-              command: [program, ...rest],
-              region: flags.region,
-              resources,
-              ...(Option.isSome(flags.runTimeout) ? { timeoutSeconds: flags.runTimeout.value } : {}),
-              ...(yield* variables(flags.envFile, flags.env)),
-              ...(yield* credentials(flags))
-            }
-          })
-        )
-        if (!flags.wait) return yield* flags.json ? json(made) : out(made.id)
-        yield* say(`Execution ${made.id} starts`)
-        const done = yield* follow(flags.project, made.id, flags.timeout, flags.json)
-        if (flags.json) yield* json(done)
-        yield* say(`${done.id} ${outcome(done)}`)
-        if (done.status !== "succeeded") return yield* failure("")
-      })
-    )
+  ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const resources = {
+        ...given(flags.resources),
+        ...(flags.performance ? { cpuKind: "performance" as const } : {})
+      }
+      const [program = "", ...rest] = flags.command
+      const made = yield* call(
+        client.asMember.executions.create({
+          ...(yield* at),
+          headers: {},
+          payload: {
+            image: flags.image,
+            command: [program, ...rest],
+            region: flags.region,
+            resources,
+            ...(Option.isSome(flags.runTimeout) ? { timeoutSeconds: flags.runTimeout.value } : {}),
+            ...(yield* variables(flags.envFile, flags.env)),
+            ...(yield* credentials(flags))
+          }
+        })
+      )
+      if (!flags.wait) return yield* asJson ? json(made) : out(made.id)
+      yield* say(`Execution ${made.id} starts`)
+      const done = yield* follow(where.project, made.id, flags.timeout, asJson)
+      if (asJson) yield* json(done)
+      yield* say(`${done.id} ${outcome(done)}`)
+      if (done.status !== "succeeded") return yield* failure("")
+    })
 ).pipe(
   Command.withDescription(
     "Run a command in a container, show what it prints, and exit with 1 if it does not succeed"

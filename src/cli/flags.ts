@@ -9,6 +9,7 @@ import * as Redacted from "effect/Redacted"
 import { looksLikeUid } from "#schemas/names.ts"
 import { Client, call } from "./client.ts"
 import { type CliFailure, cancelled, exitCodes, failure } from "./failure.ts"
+import { Invocation } from "./invocation.ts"
 import { readLogin } from "./login.ts"
 import { say } from "./output.ts"
 import type { Summary } from "./watch.ts"
@@ -52,16 +53,10 @@ export const environment = Flag.String("environment").pipe(
   Flag.withDescription("Environment (default production)"),
   Flag.withDefault("production")
 )
-export const place = { ...connection, project, environment }
 export interface Place {
   readonly project: string
   readonly environment: string
 }
-/** The request parameters of a place. */
-export const at = (org: string, { project, environment }: Place) => ({
-  params: { orgId: org, projectId: project },
-  query: { environment }
-})
 export const address = Argument.String("address").pipe(
   Argument.withDescription("project/environment/kind/name as in svc status, or an id")
 )
@@ -124,47 +119,51 @@ export const resolve = Effect.fnUntraced(function* (
 /** Asks for the name before something is destroyed. Without a terminal only --yes will do. */
 export const confirmName = Effect.fnUntraced(function* (what: string, name: string, sure: boolean) {
   if (sure) return
-  if (process.stdin.isTTY !== true || process.env["CI"] !== undefined) {
+  const { stdin, env } = yield* Invocation
+  if (stdin.isTTY !== true || env["CI"] !== undefined) {
     return yield* failure(`${what} Repeat with --yes to do it`, exitCodes.usage)
   }
   yield* say(`${what} Type "${name}" to go on:`)
-  const typed = yield* readLine
+  const typed = yield* readLine(stdin)
   if (typed !== name) return yield* cancelled
 })
 
-const readLine = Effect.callback<string>((resume) => {
-  let text = ""
-  const read = (chunk: Buffer) => {
-    text += chunk.toString("utf8")
-    if (text.includes("\n")) finish()
-  }
-  const finish = () => {
-    process.stdin.off("data", read)
-    process.stdin.off("end", finish)
-    process.stdin.pause()
-    resume(Effect.succeed(text.split("\n", 1)[0]?.trim() ?? ""))
-  }
-  process.stdin.on("data", read)
-  process.stdin.on("end", finish)
-  return Effect.sync(() => process.stdin.off("data", read))
-})
+const readLine = (stdin: NodeJS.ReadableStream) =>
+  Effect.callback<string>((resume) => {
+    let text = ""
+    const read = (chunk: Buffer) => {
+      text += chunk.toString("utf8")
+      if (text.includes("\n")) finish()
+    }
+    const finish = () => {
+      stdin.off("data", read)
+      stdin.off("end", finish)
+      stdin.pause()
+      resume(Effect.succeed(text.split("\n", 1)[0]?.trim() ?? ""))
+    }
+    stdin.on("data", read)
+    stdin.on("end", finish)
+    return Effect.sync(() => stdin.off("data", read))
+  })
 
 /** All of standard input. */
-export const readStdin = Effect.tryPromise({
-  try: async () => {
-    const chunks: Array<Buffer> = []
-    for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk))
-    return Buffer.concat(chunks)
-      .toString("utf8")
-      .replace(/\r?\n$/, "")
-  },
-  catch: () => failure("Standard input cannot be read")
-})
+export const readStdin = Effect.flatMap(Invocation, ({ stdin }) =>
+  Effect.tryPromise({
+    try: async () => {
+      const chunks: Array<Buffer> = []
+      for await (const chunk of stdin) chunks.push(Buffer.from(chunk))
+      return Buffer.concat(chunks)
+        .toString("utf8")
+        .replace(/\r?\n$/, "")
+    },
+    catch: () => failure("Standard input cannot be read")
+  })
+)
 
 /** A secret, from a pipe or typed without being shown; never an argument, which other users could see. */
 export const readSecret = (what: string) =>
-  Effect.suspend(() =>
-    process.stdin.isTTY === true
+  Effect.flatMap(Invocation, ({ stdin }) =>
+    stdin.isTTY === true
       ? Prompt.run(Prompt.Password({ message: what })).pipe(
           Effect.map(Redacted.value),
           Effect.mapError(() => cancelled)

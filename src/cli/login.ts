@@ -14,7 +14,7 @@ import { parse } from "yaml"
 import { looksLikeUid } from "#schemas/names.ts"
 import { type Entry, readEntries, readText } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
-import { isFromFolder } from "./settings.ts"
+import { Invocation } from "./invocation.ts"
 
 const ProjectFile = Schema.Struct({
   apiUrl: Schema.optionalKey(Schema.String),
@@ -50,25 +50,23 @@ export const isLoopback = (apiUrl: string): boolean =>
   /^(127(\.\d{1,3}){3}|\[::1\]|localhost)$/.test(new URL(apiUrl).hostname)
 
 /** The nearest `svc.yaml` upwards that is a settings file. */
-const projectFile = Effect.tryPromise({
-  try: async () => {
-    for (let dir = process.cwd(); ; dir = path.dirname(dir)) {
-      const file = path.join(dir, "svc.yaml")
-      const text = await readText(file)
-      if (text !== undefined) {
-        const found = Schema.decodeUnknownOption(ProjectFile)(parse(text))
-        if (found._tag === "Some") return { file, dir, ...found.value }
+const projectFile = (from: string) =>
+  Effect.tryPromise({
+    try: async () => {
+      for (let dir = from; ; dir = path.dirname(dir)) {
+        const file = path.join(dir, "svc.yaml")
+        const text = await readText(file)
+        if (text !== undefined) {
+          const found = Schema.decodeUnknownOption(ProjectFile)(parse(text))
+          if (found._tag === "Some") return { file, dir, ...found.value }
+        }
+        if (dir === path.dirname(dir)) return undefined
       }
-      if (dir === path.dirname(dir)) return undefined
-    }
-  },
-  catch: (cause) => failure(`Cannot read svc.yaml: ${cause instanceof Error ? cause.message : String(cause)}`)
-})
+    },
+    catch: (cause) =>
+      failure(`Cannot read svc.yaml: ${cause instanceof Error ? cause.message : String(cause)}`)
+  })
 
-const env = (name: string): string | undefined => {
-  const value = process.env[name]
-  return value === undefined || value === "" ? undefined : value
-}
 const secret = (text: string | undefined) => (text === undefined ? undefined : Redacted.make(text))
 
 interface LoginFlags {
@@ -77,8 +75,11 @@ interface LoginFlags {
 }
 
 export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
+  const invocation = yield* Invocation
+  const env = (name: string) => invocation.env[name] || undefined
+  const isFromFolder = (name: string) => invocation.fromFolder.has(name)
   const entries = yield* readEntries
-  const project = yield* projectFile
+  const project = yield* projectFile(invocation.cwd)
   const named = [
     { source: "--api-url", url: flags.apiUrl, trusted: true },
     { source: "SVC_API_URL", url: env("SVC_API_URL"), trusted: !isFromFolder("SVC_API_URL") },

@@ -1,5 +1,4 @@
 /** `svc plan`, `svc apply`, `svc export`. */
-import * as fs from "node:fs/promises"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
@@ -8,6 +7,7 @@ import { stringify } from "yaml"
 import { Client, call } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "./flags.ts"
+import { readTextFile } from "./invocation.ts"
 import { effects, exact, json, out, renderPlan, say, sayText } from "./output.ts"
 import { detachable, type Goal, waitFor } from "./wait.ts"
 
@@ -31,14 +31,9 @@ const readManifest = Effect.fnUntraced(function* (named: Option.Option<string>) 
   const { login } = yield* Client
   const name = Option.getOrElse(named, () => login.manifest)
   if (name === "-") return yield* readStdin
-  return yield* Effect.tryPromise({
-    try: () => fs.readFile(name, "utf8"),
-    catch: (cause) =>
-      failure(
-        `Cannot read the manifest ${name}: ${cause instanceof Error ? cause.message : String(cause)}`,
-        exitCodes.usage
-      )
-  })
+  return yield* Effect.mapError(readTextFile(name), ({ message }) =>
+    failure(`Cannot read the manifest ${name}: ${message}`, exitCodes.usage)
+  )
 })
 
 interface PlanFlags {

@@ -8,43 +8,46 @@ import { randomBytes } from "node:crypto"
 import { inspect } from "node:util"
 import * as Effect from "effect/Effect"
 import type { PlanView } from "../api/definition/manifest.ts"
+import { Invocation } from "./invocation.ts"
 import { visible, visibleJson, visibleLine } from "./visible.ts"
 
 type Style = "bold" | "gray" | "green" | "magenta" | "red" | "yellow"
 
 /** Text goes to both streams, so both must be read by a person. An empty NO_COLOR means nothing (no-color.org). */
-const coloured = (): boolean =>
-  (process.env["NO_COLOR"] ?? "") === "" &&
-  process.env["CI"] === undefined &&
-  process.env["TERM"] !== "dumb" &&
-  process.stdout.isTTY === true &&
-  process.stderr.isTTY === true
+const coloured = ({ env, stdout, stderr }: Invocation): boolean =>
+  (env["NO_COLOR"] ?? "") === "" &&
+  env["CI"] === undefined &&
+  env["TERM"] !== "dumb" &&
+  stdout.isTTY === true &&
+  stderr.isTTY === true
 /** Begins a command of our own in text that is not written yet. Nobody else can guess it. */
 const mark = `\ufdd0${randomBytes(12).toString("hex")}`
 const painted = new RegExp(`${mark}\\[\\d+m`, "g")
 
 export const paint = (style: Style, text: string): string => {
-  const [on, off] = coloured() ? (inspect.colors[style] ?? []) : []
+  const [on, off] = inspect.colors[style] ?? []
   return on === undefined || off === undefined ? text : `${mark}[${on}m${text}${mark}[${off}m`
 }
 
-/** As a terminal may be given it. */
-export const shownText = (text: string): string => visible(text).replaceAll(mark, "\u001b")
+/** As the streams of a command may be given it. */
+const shownText = (invocation: Invocation, text: string): string =>
+  coloured(invocation) ? visible(text).replaceAll(mark, "\u001b") : visible(text).replace(painted, "")
 
-const write = (stream: NodeJS.WriteStream, text: string) => Effect.sync(() => void stream.write(`${text}\n`))
+const write = (stream: "stdout" | "stderr", textFor: (invocation: Invocation) => string) =>
+  Effect.map(Invocation, (invocation) => void invocation[stream].write(`${textFor(invocation)}\n`))
 
 /** For people, and for programs that read tables. */
-export const out = (text: string) => write(process.stdout, shownText(text))
+export const out = (text: string) => write("stdout", (to) => shownText(to, text))
 /** For programs: to the byte, but where a terminal would show it. */
 export const exact = (text: string) =>
-  write(process.stdout, process.stdout.isTTY === true ? shownText(text) : text)
-export const json = (value: unknown) => write(process.stdout, visibleJson(JSON.stringify(value, null, 2)))
-export const jsonLine = (value: unknown) => write(process.stdout, visibleJson(JSON.stringify(value)))
+  write("stdout", (to) => (to.stdout.isTTY === true ? shownText(to, text) : text))
+export const json = (value: unknown) => write("stdout", () => visibleJson(JSON.stringify(value, null, 2)))
+export const jsonLine = (value: unknown) => write("stdout", () => visibleJson(JSON.stringify(value)))
 /** Each is one line, whatever is in it. */
 export const say = (...lines: ReadonlyArray<string>) =>
-  write(process.stderr, lines.map((line) => shownText(visibleLine(line))).join("\n"))
+  write("stderr", (to) => lines.map((line) => shownText(to, visibleLine(line))).join("\n"))
 /** Lines that were put together already. */
-export const sayText = (text: string) => write(process.stderr, shownText(text))
+export const sayText = (text: string) => write("stderr", (to) => shownText(to, text))
 
 /** Names and values below each other. */
 export const facts = (rows: ReadonlyArray<readonly [string, string]>): string => {

@@ -25,6 +25,7 @@ import { isLoopback, readLogin } from "./login.ts"
 import { applyPlan, goalsOf, makePlan } from "./manifest-commands.ts"
 import { effects, paint, say, sayText, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
+import { configured } from "./settings.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
 
@@ -62,7 +63,7 @@ export const up = (flags: UpFlags) =>
       controlPlane.pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
     )
   }).pipe(
-    Effect.provide(AppConfig.layer),
+    Effect.provide(configured),
     Effect.mapError((error): CliFailure => {
       if (error instanceof CliFailure) return error
       return failure(
@@ -113,7 +114,7 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
     yield* say(
       `First start: made the organization "${made.organization}", its owner and an API key, shown this once:`,
       `  ${Redacted.value(made.apiKey)}`,
-      `Key and owner's session are stored in ${credentialsFile()} (mode 0600); svc uses them from there.`
+      `Key and owner's session are stored in ${yield* credentialsFile} (mode 0600); svc uses them from there.`
     )
   }
   yield* (

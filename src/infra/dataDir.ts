@@ -18,8 +18,7 @@ const isOpen = (folder: string): boolean => {
  * home) cannot use that: its servers run as somebody else, who may not walk there. Then it is a folder of its own
  * below /var/lib/svc, one for each working folder.
  */
-export const defaultDataDir = (): string => {
-  const folder = process.cwd()
+export const defaultDataDir = (folder: string = process.cwd()): string => {
   if (process.getuid?.() !== 0 || isOpen(folder)) return path.join(folder, usual)
   return path.join("/var/lib/svc", createHash("sha256").update(folder).digest("hex").slice(0, 12))
 }

@@ -43,7 +43,7 @@ it.live("changes at the same time lose nothing, and leave one file for its owner
       urls
     )
     assert.deepStrictEqual(fs.readdirSync(path.join(dir, "svc")), ["credentials.json"])
-    assert.strictEqual(fs.statSync(credentialsFile()).mode & 0o777, 0o600)
+    assert.strictEqual(fs.statSync(yield* credentialsFile).mode & 0o777, 0o600)
   }).pipe(Effect.scoped)
 )
 
@@ -71,7 +71,7 @@ it.live(
 it.live("the lock of a process that died while it held it does not last", () =>
   Effect.gen(function* () {
     yield* home
-    const lock = `${credentialsFile()}.lock`
+    const lock = `${yield* credentialsFile}.lock`
     fs.mkdirSync(path.dirname(lock), { recursive: true })
     fs.writeFileSync(lock, "1\n")
     const old = Date.now() / 1000 - 60

@@ -3,8 +3,10 @@ import { assert, describe, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { onTerminal } from "#src/cli/execution-follow.ts"
 import { fromProblem } from "#src/cli/failure.ts"
-import { facts, json, out, paint, renderPlan, say, shownText, table } from "#src/cli/output.ts"
+import { Invocation } from "#src/cli/invocation.ts"
+import { facts, json, out, paint, renderPlan, say, sayText, table } from "#src/cli/output.ts"
 import { visible, visibleJson, visibleLine } from "#src/cli/visible.ts"
+import { recorded } from "./svc.ts"
 
 const commands = "\u001b[2J\u001b]0;owned\u0007"
 const bidi = "\u202egnp.exe\u2066\u200f"
@@ -27,6 +29,14 @@ const written = (stream: NodeJS.WriteStream, effect: Effect.Effect<void>) => {
   return text
 }
 
+const terminal = { TERM: "xterm", NO_COLOR: "" }
+/** Text as a command shows it. */
+const shown = (text: string, env: Record<string, string> = terminal, isTTY = true) => {
+  const { invocation, stderr } = recorded({ cwd: "/", env, isTTY })
+  Effect.runSync(Effect.provideService(sayText(text), Invocation, invocation))
+  return stderr().replace(/\n$/, "")
+}
+
 const plan: Parameters<typeof renderPlan>[0] = {
   planId: "p",
   organization: "main",
@@ -47,7 +57,7 @@ describe("text of others", () => {
       "a\\u001b[2J\\u0007\\rb\\u009bc\\u202ed\\ne\\tf ä 漢"
     )
     assert.strictEqual(visible("two\nlines\tand a tab"), "two\nlines\tand a tab")
-    for (const shown of [
+    for (const text of [
       table(["NAME"], [[hostile], ["other"]]),
       facts([["Name", hostile]]),
       fromProblem({
@@ -68,9 +78,9 @@ describe("text of others", () => {
       written(process.stdout, out(hostile)),
       written(process.stderr, say(hostile, "next"))
     ]) {
-      assert.notMatch(shown, steering)
-      assert.include(shown, "\\u001b[2J")
-      assert.include(shown, "\\u202e")
+      assert.notMatch(text, steering)
+      assert.include(text, "\\u001b[2J")
+      assert.include(text, "\\u202e")
     }
     assert.strictEqual(table(["NAME"], [[hostile], ["other"]]).split("\n").length, 3)
     assert.strictEqual(written(process.stderr, say("one\nline", "two")), "one\\nline\ntwo\n")
@@ -94,36 +104,21 @@ describe("text of others", () => {
 
 describe("colours", () => {
   it("are where people read, only from the program, and take no room in a table", () => {
-    const terminal = (yes: boolean) => {
-      for (const stream of [process.stdout, process.stderr])
-        Object.defineProperty(stream, "isTTY", { value: yes, configurable: true })
-    }
-    const before = process.stdout.isTTY
-    for (const name of ["CI", "NO_COLOR"]) vi.stubEnv(name, undefined)
-    vi.stubEnv("TERM", "xterm")
-    try {
-      terminal(true)
-      assert.strictEqual(
-        shownText(paint("red", "no \u001b[8mhidden")),
-        "\u001b[31mno \\u001b[8mhidden\u001b[39m"
-      )
-      const [, first, second] = shownText(
-        table(
-          ["STATE", "NAME"],
-          [
-            [paint("green", "on"), "a"],
-            ["off", "b"]
-          ]
-        )
-      ).split("\n")
-      assert.strictEqual(first, "\u001b[32mon\u001b[39m     a")
-      assert.strictEqual(second, "off    b")
-      terminal(false)
-      assert.strictEqual(shownText(paint("red", "plain")), "plain")
-    } finally {
-      terminal(before)
-      vi.unstubAllEnvs()
-    }
+    assert.strictEqual(shown(paint("red", "no \u001b[8mhidden")), "\u001b[31mno \\u001b[8mhidden\u001b[39m")
+    const lines = table(
+      ["STATE", "NAME"],
+      [
+        [paint("green", "on"), "a"],
+        ["off", "b"]
+      ]
+    )
+    const [, first, second] = shown(lines).split("\n")
+    assert.strictEqual(first, "\u001b[32mon\u001b[39m     a")
+    assert.strictEqual(second, "off    b")
+    for (const env of [{ NO_COLOR: "1" }, { CI: "true" }, { TERM: "dumb" }])
+      assert.strictEqual(shown(paint("red", "plain"), { ...terminal, ...env }), "plain")
+    assert.strictEqual(shown(paint("red", "plain"), terminal, false), "plain")
+    assert.strictEqual(shown(lines, terminal, false).split("\n")[1], "on     a")
   })
 })
 
@@ -145,13 +140,14 @@ describe("a plan for people", () => {
       requires: { role: "member" as const, billing: false }
     })
     assert.strictEqual(
-      renderPlan({ ...plan, changes: [kept("a"), kept("b")] }),
+      shown(renderPlan({ ...plan, changes: [kept("a"), kept("b")] }), terminal, false),
       `  shop/production/Cache/a
   shop/production/Cache/b
 2 not in the manifest, kept (use --prune to delete)
 Nothing to change.`
     )
-    const many = renderPlan({ ...plan, changes: Array.from({ length: 30 }, (_, i) => kept(`c${i}`)) })
+    const changes = Array.from({ length: 30 }, (_, i) => kept(`c${i}`))
+    const many = shown(renderPlan({ ...plan, changes }), terminal, false)
     assert.include(many, "  and 10 more\n30 not in the manifest, kept")
   })
 })

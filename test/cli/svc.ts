@@ -1,10 +1,17 @@
-/** The real program as a child process, run by a user who has nothing yet: an empty home and an empty folder. */
+/**
+ * The command line, run by a user who has nothing yet: an empty home and an empty folder. Commands run within the process
+ * of the test, which takes a tenth of the time that a process of their own does; `start` and `program` begin the real
+ * program.
+ */
 import { type ChildProcess, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
+import { Readable, Writable } from "node:stream"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import { Invocation } from "#src/cli/invocation.ts"
+import { runCommand } from "#src/cli/run-command.ts"
 import { sweep } from "#test/setup/processes.ts"
 
 export const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
@@ -35,14 +42,45 @@ export interface User {
   readonly cwd: string
   readonly credentialsFile: string
   readonly env: Record<string, string>
-  readonly start: (args: ReadonlyArray<string>, options?: RunOptions) => Running
-  /** Runs a command to its end. */
+  /** Runs a command to its end, within this process. */
   readonly svc: (args: ReadonlyArray<string>, options?: RunOptions) => Effect.Effect<Outcome>
+  /** Starts the program as a process. */
+  readonly start: (args: ReadonlyArray<string>, options?: RunOptions) => Running
+  /** Runs the program as a process to its end. */
+  readonly program: (args: ReadonlyArray<string>, options?: RunOptions) => Effect.Effect<Outcome>
   readonly signIn: (entry: Record<string, unknown>) => void
 }
 
 /** Ends what hangs; a slow machine takes its time. */
 const patienceMs = 240_000
+
+/** A stream that keeps what is written to it. */
+const recorder = (isTTY: boolean) => {
+  let text = ""
+  const stream = new Writable({
+    decodeStrings: false,
+    write: (chunk, _, done) => {
+      text += String(chunk)
+      done()
+    }
+  })
+  return Object.assign(stream, { isTTY, text: () => text })
+}
+
+/** What a command is started with that nothing of this process reaches, and what it wrote. */
+export const recorded = (
+  options: RunOptions & {
+    readonly cwd: string
+    readonly env: Record<string, string>
+    readonly isTTY?: boolean
+  }
+) => {
+  const { cwd, env, isTTY = false } = options
+  const [stdout, stderr] = [recorder(isTTY), recorder(isTTY)]
+  const stdin = Object.assign(Readable.from([options.stdin ?? ""]), { isTTY })
+  const invocation: Invocation = { env, fromFolder: new Set(), cwd, stdin, stdout, stderr }
+  return { invocation, stdout: stdout.text, stderr: stderr.text }
+}
 
 /** Nothing of the machine's own settings reaches the program. */
 const cleanEnv = () =>
@@ -52,6 +90,12 @@ const cleanEnv = () =>
         entry[1] !== undefined && !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS)/.test(entry[0])
     )
   )
+
+const patiently = <A>(args: ReadonlyArray<string>, self: Effect.Effect<A>) =>
+  Effect.timeoutOrElse(self, {
+    duration: patienceMs,
+    orElse: () => Effect.die(new Error(`svc ${args.join(" ")} does not end`))
+  })
 
 export const newUser = Effect.acquireRelease(
   Effect.sync((): User & { readonly base: string; readonly children: ReadonlySet<ChildProcess> } => {
@@ -108,11 +152,20 @@ export const newUser = Effect.acquireRelease(
       credentialsFile,
       start,
       svc: (args, options) =>
-        Effect.promise(() => start(args, options).ended).pipe(
-          Effect.timeoutOrElse({
-            duration: patienceMs,
-            orElse: () => Effect.die(new Error(`svc ${args.join(" ")} does not end`))
+        patiently(
+          args,
+          Effect.suspend(() => {
+            const run = recorded({ ...options, cwd: options?.cwd ?? cwd, env: { ...env, ...options?.env } })
+            return Effect.map(
+              Effect.provideService(runCommand(args), Invocation, run.invocation),
+              (code): Outcome => ({ code, stdout: run.stdout(), stderr: run.stderr() })
+            )
           })
+        ),
+      program: (args, options) =>
+        patiently(
+          args,
+          Effect.promise(() => start(args, options).ended)
         ),
       signIn: (entry) => {
         fs.mkdirSync(path.dirname(credentialsFile), { recursive: true })

@@ -43,8 +43,11 @@ const newcomer = Effect.gen(function* () {
     env,
     ports,
     port: Number(env["SVC_PORT"]),
-    svc: (args: ReadonlyArray<string>, more: Record<string, string> = {}) =>
-      user.svc(args, { env: { ...env, ...more } }),
+    /** What starts, stops or repairs a control plane is a process of its own, as it is for people. */
+    svc: (args: ReadonlyArray<string>, more: Record<string, string> = {}) => {
+      const run = ["up", "down", "admin"].includes(args[0] ?? "") ? user.program : user.svc
+      return run(args, { env: { ...env, ...more } })
+    },
     /** Starts it, without waiting for anything. */
     up: (args: ReadonlyArray<string> = [], more: Record<string, string> = {}) => {
       const running = user.start(["up", ...args], { env: { ...env, ...more } })
@@ -211,13 +214,14 @@ it.live(
   "lost credentials are made anew by who operates the machine, and secrets are sealed with a new key",
   () =>
     Effect.gen(function* () {
-      const { up, svc, dataDir, credentialsFile } = yield* newcomer
+      const { up, svc, cwd, dataDir, credentialsFile } = yield* newcomer
       const store = { SVC_DATABASE_URL: Redacted.value(yield* emptyDatabase) }
       const first = up(["--no-apply"], store)
       yield* says(first, serving)
       const old = JSON.parse(fs.readFileSync(credentialsFile, "utf8"))
       yield* svc(["api", "POST", "/v1/orgs/main/projects", "--data", '{"name":"Shop","slug":"shop"}'])
-      yield* svc(["env", "set", "shop", "--from-file", "/dev/stdin"], {})
+      fs.writeFileSync(path.join(cwd, "shop.env"), "GREETING=hello\n")
+      assert.strictEqual((yield* svc(["env", "set", "shop", "--from-file", "shop.env"])).code, 0)
       fs.rmSync(credentialsFile)
       assert.strictEqual((yield* svc(["status"])).code, 4)
       assert.strictEqual((yield* svc(["admin", "credentials", "--org", "nope"], store)).code, 5)
@@ -242,7 +246,7 @@ it.live(
       fs.writeFileSync(ring, newest)
       const second = up([], store)
       yield* says(second, serving)
-      assert.strictEqual((yield* svc(["env", "ls", "shop", "--show"])).code, 0)
+      assert.strictEqual((yield* svc(["env", "ls", "shop", "--show"])).stdout, "GREETING=hello\n")
       yield* end(second, "SIGTERM")
     }).pipe(Effect.scoped)
 )

@@ -26,12 +26,12 @@ const stranger = Effect.acquireRelease(
 
 it.live("help goes to stdout, mistakes to stderr in few lines with exit code 2", () =>
   Effect.gen(function* () {
-    const { svc } = yield* newUser
+    const { svc, program } = yield* newUser
     const [help, nothing, flag, command, argument, value, detailed, version, colour] = yield* Effect.all(
       [
-        svc(["--help"]),
+        program(["--help"]),
         svc(["caches"]),
-        svc(["plan", "--bogus"]),
+        program(["plan", "--bogus"]),
         svc(["conquer"]),
         svc(["retry"]),
         svc(["status", "--no-such", "x"]),

@@ -3,38 +3,12 @@ import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { Operator, signedIn } from "#test/cli/control-plane.ts"
 import { until } from "#test/faults/wait.ts"
-import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { Plane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url))
-
-/** Runs `svc` against the control plane of the test. */
-const svcOf = Effect.map(
-  Plane,
-  ({ url, apiKey }) =>
-    (args: ReadonlyArray<string>) =>
-      Effect.promise(
-        () =>
-          new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
-            const child = spawn(process.execPath, [path("src/cli/svc.mjs"), ...args], {
-              cwd: "/tmp",
-              env: {
-                ...process.env,
-                SVC_API_URL: url,
-                SVC_TOKEN: apiKey,
-                SVC_ORG: "main",
-                XDG_CONFIG_HOME: "/nonexistent"
-              },
-              stdio: ["ignore", "pipe", "pipe"]
-            })
-            let [stdout, stderr] = ["", ""]
-            child.stdout.on("data", (chunk) => (stdout += chunk))
-            child.stderr.on("data", (chunk) => (stderr += chunk))
-            child.on("close", (code) => resolve({ code, stdout, stderr }))
-          })
-      )
-)
 
 const worker = (secret: string) =>
   Effect.acquireRelease(
@@ -52,13 +26,13 @@ const worker = (secret: string) =>
     ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
   )
 
-layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the example worker", (it) => {
+layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("the example worker", (it) => {
   it.effect(
     "does what is published from the command line, and refuses who cannot sign",
     () =>
       Effect.gen(function* () {
         const { call } = yield* Plane
-        const svc = yield* svcOf
+        const { svc } = yield* Operator
         yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
         const environment = "/v1/orgs/main/projects/shop/environments/production"
         const secret = (yield* call("POST", `${environment}/signing-secret/rotate`)).body.signingSecret
