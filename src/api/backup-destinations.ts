@@ -16,6 +16,7 @@ import { BackupDestinationList, BackupDestinationView } from "./definition/backu
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, type Problem, problem, unreadable } from "./problem.ts"
+import { targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -25,10 +26,6 @@ const kind = "BackupDestination"
 const storedSpec = Schema.decodeUnknownSync(BackupDestinationSpec)
 
 const noDestination = notFound("backup destination")
-/** The record that the gate found. */
-const theDestination = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(noDestination) : Effect.succeed(record)
-)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -116,11 +113,11 @@ export const layer = HttpApiBuilder.group(
           const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
           return view(made, spec, tests(ref.uid, version))
         }),
-        get: () => Effect.flatMap(theDestination, one),
+        get: () => Effect.flatMap(targetRecord, one),
         update: Effect.fnUntraced(function* ({ payload }) {
           const { name, credentials, ...asked } = payload
           const { orgId } = yield* RequestScope
-          const found = yield* theDestination
+          const found = yield* targetRecord
           const ref = { orgId, uid: found.uid }
           if (name !== undefined && name !== found.name) yield* nameIsFree(orgId, name)
           const kept: Array<number> = []
@@ -169,7 +166,7 @@ export const layer = HttpApiBuilder.group(
           return yield* one(after)
         }),
         delete: Effect.fnUntraced(function* () {
-          const record = yield* theDestination
+          const record = yield* targetRecord
           const users = yield* Effect.mapError(destinations.users(record), fromStore)
           if (users.length > 0) {
             return yield* problem(
@@ -182,7 +179,7 @@ export const layer = HttpApiBuilder.group(
           return yield* remove(record)
         }),
         test: Effect.fnUntraced(function* () {
-          const record = yield* theDestination
+          const record = yield* targetRecord
           const { version } = storedSpec(record.spec)
           const tested = yield* Effect.mapError(destinations.test(record, version), fromStore)
           if (Option.isNone(tested)) return yield* noDestination

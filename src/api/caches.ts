@@ -14,7 +14,8 @@ import { Api } from "./definition/api.ts"
 import { CacheList, CacheView } from "./definition/caches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
-import { fromStore, notFound } from "./problem.ts"
+import { fromStore } from "./problem.ts"
+import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
 import { cacheView, serviceStatus, viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -29,11 +30,6 @@ const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =
     ({ host, port }) => `rediss://svc:${Redacted.value(password)}@${host}:${port}`
   )
 
-/** The record that the gate found. */
-const theCache = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("cache")) : Effect.succeed(record)
-)
-
 const withTag = (record: ResourceRecord) => answer(CacheView, cacheView(record), record)
 
 export const layer = HttpApiBuilder.group(
@@ -46,15 +42,17 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       guard(Api.groups.caches)({
         list: Effect.fnUntraced(function* () {
-          const { orgId, place, environment } = yield* RequestScope
+          const { orgId } = yield* RequestScope
+          const { projectId, environment } = yield* targetProject
           const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Cache", place?.projectId ?? "", environment),
+            resources.listKind(orgId, "Cache", projectId, environment),
             fromStore
           )
           return answer(CacheList, yield* viewAll(records, cacheView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller, reservation } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
+          const { projectId, environment, environmentUid } = yield* targetEnvironment
           const { name, ...asked } = payload
           const { uid } = reservation
           const password = passwordOf(reservation)
@@ -66,10 +64,10 @@ export const layer = HttpApiBuilder.group(
                   action: "create",
                   uid,
                   kind: "Cache",
-                  projectId: place?.projectId ?? null,
-                  environment: environment ?? null,
+                  projectId,
+                  environment,
                   name,
-                  parentUid: place?.environmentUid ?? null,
+                  parentUid: environmentUid,
                   spec: yield* decodeSpec(asked),
                   managedBy: "api",
                   secrets: { [passwordField]: password }
@@ -88,9 +86,9 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        get: () => Effect.map(theCache, withTag),
+        get: () => Effect.map(targetRecord, withTag),
         update: Effect.fnUntraced(function* ({ payload }) {
-          const after = yield* amend(yield* theCache, (record) =>
+          const after = yield* amend(yield* targetRecord, (record) =>
             Effect.map(decodeSpec(record.spec), (spec) => ({
               spec: { ...spec, ...payload },
               managedBy: "api"
@@ -99,7 +97,7 @@ export const layer = HttpApiBuilder.group(
           return withTag(after)
         }),
         rotateCredentials: Effect.fnUntraced(function* () {
-          const { record, password } = yield* rotate(yield* theCache, decodeSpec)
+          const { record, password } = yield* rotate(yield* targetRecord, decodeSpec)
           return {
             id: record.uid,
             name: record.name,
@@ -108,7 +106,7 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: () => Effect.flatMap(theCache, remove)
+        delete: () => Effect.flatMap(targetRecord, remove)
       })
     )
   })

@@ -21,6 +21,7 @@ import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem, unreadable } from "./problem.ts"
 import { checkTarget } from "./queue-references.ts"
+import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -29,11 +30,6 @@ const storedSpec = Schema.decodeUnknownSync(CronSpec)
 /** What single fields cannot tell of: bounds of retries that contradict each other. */
 const completed = (spec: unknown) =>
   Effect.mapError(decodeSpec(spec), (error) => invalid(faultsOf("", error.issue)))
-
-/** The record that the gate found. */
-const theCron = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("cron job")) : Effect.succeed(record)
-)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -64,9 +60,10 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       guard(Api.groups.crons)({
         list: Effect.fnUntraced(function* () {
-          const { orgId, place, environment } = yield* RequestScope
+          const { orgId } = yield* RequestScope
+          const { projectId, environment } = yield* targetProject
           const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Cron", place?.projectId ?? "", environment),
+            resources.listKind(orgId, "Cron", projectId, environment),
             fromStore
           )
           return answer(CronList, yield* viewed(orgId, records))
@@ -74,14 +71,12 @@ export const layer = HttpApiBuilder.group(
         create: Effect.fnUntraced(function* ({ payload }) {
           const before = yield* createdBefore
           if (before !== undefined) return yield* viewOf(before)
-          const { orgId, place, environment, caller, reservation } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
+          const { projectId, environment, environmentUid } = yield* targetEnvironment
           const { name, ...asked } = payload
           const { uid } = reservation
           const spec = yield* completed(asked)
-          yield* checkTarget(
-            { projectId: place?.projectId ?? null, environment: environment ?? null },
-            spec.target
-          )
+          yield* checkTarget({ projectId, environment }, spec.target)
           const [written] = yield* stored(
             resources.write(
               orgId,
@@ -90,10 +85,10 @@ export const layer = HttpApiBuilder.group(
                   action: "create",
                   uid,
                   kind: "Cron",
-                  projectId: place?.projectId ?? null,
-                  environment: environment ?? null,
+                  projectId,
+                  environment,
                   name,
-                  parentUid: place?.environmentUid ?? null,
+                  parentUid: environmentUid,
                   spec,
                   managedBy: "api"
                 }
@@ -102,12 +97,12 @@ export const layer = HttpApiBuilder.group(
             )
           )
           const at = written?.createdAt ?? new Date(0)
-          const made = { uid, name, environment: environment ?? null, spec, createdAt: at, updatedAt: at }
+          const made = { uid, name, environment, spec, createdAt: at, updatedAt: at }
           return cronView(made, undefined, yield* Clock.currentTimeMillis)
         }),
-        get: () => Effect.flatMap(theCron, one),
+        get: () => Effect.flatMap(targetRecord, one),
         update: Effect.fnUntraced(function* ({ payload }) {
-          const record = yield* theCron
+          const record = yield* targetRecord
           if (payload.target !== undefined) yield* checkTarget(record, payload.target)
           const after = yield* amend(
             record,
@@ -123,10 +118,10 @@ export const layer = HttpApiBuilder.group(
           )
           return yield* one(after)
         }),
-        delete: () => Effect.flatMap(theCron, remove),
+        delete: () => Effect.flatMap(targetRecord, remove),
         trigger: Effect.fnUntraced(function* () {
           const { orgId, caller, reservation } = yield* RequestScope
-          const { uid, name } = yield* theCron
+          const { uid, name } = yield* targetRecord
           const made = yield* Effect.mapError(
             crons.trigger({ orgId, uid }, reservation.uid, { ...caller.actor, outcome: 202 }),
             fromStore
@@ -137,7 +132,7 @@ export const layer = HttpApiBuilder.group(
         }),
         listRuns: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theCron
+          const { uid } = yield* targetRecord
           const limit = query.limit ?? defaultPageSize
           const list = `runs ${uid}`
           const [scheduledAt, id] = (yield* cursors.decode(list, query.cursor)) ?? []
@@ -155,7 +150,7 @@ export const layer = HttpApiBuilder.group(
         }),
         getRun: Effect.fnUntraced(function* ({ params }) {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theCron
+          const { uid } = yield* targetRecord
           const found = looksLikeUid(params.runId)
             ? yield* Effect.mapError(crons.run({ orgId, uid }, params.runId), fromStore)
             : Option.none()

@@ -24,6 +24,7 @@ import { BranchList, BranchView } from "./definition/database-branches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -34,14 +35,10 @@ const decodeProject = Schema.decodeUnknownEffect(Project.spec)
 const isRegion = Schema.is(Region)
 const isSku = Schema.is(DatabaseSku)
 
-/** The database that the gate found. */
-const theDatabase = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("database")) : Effect.succeed(record)
-)
-/** The branch that the gate found, if it is one of the database in the path. */
+/** The branch in the path, if it is one of the database there. */
 const theBranch = (databaseId: string) =>
-  Effect.flatMap(RequestScope, ({ record }) =>
-    record !== undefined && sourceOf(record) === databaseId
+  Effect.flatMap(targetRecord, (record) =>
+    sourceOf(record) === databaseId
       ? Effect.succeed(record)
       : Effect.fail(notFound("branch of this database"))
   )
@@ -132,7 +129,7 @@ export const layer = HttpApiBuilder.group(
       guard(Api.groups.databaseBranches)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const { uid, projectId } = yield* theDatabase
+          const { uid, projectId } = yield* targetRecord
           const records = yield* Effect.mapError(
             resources.listKind(orgId, "DatabaseBranch", projectId ?? ""),
             fromStore
@@ -147,7 +144,7 @@ export const layer = HttpApiBuilder.group(
           const before = yield* createdBefore
           if (before !== undefined) return branchView(before)
           const { orgId, caller, reservation } = yield* RequestScope
-          const database = yield* theDatabase
+          const database = yield* targetRecord
           const { environmentUid, region, sku } = yield* checked(database, payload)
           const source: BranchSource =
             payload.source.kind === "current"

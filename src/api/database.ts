@@ -16,6 +16,7 @@ import { DatabaseView } from "./definition/database.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
+import { targetEnvironment } from "./target.ts"
 import { databaseView, serviceStatus } from "./views.ts"
 import { createdBefore, remove, stored } from "./writing.ts"
 
@@ -40,9 +41,10 @@ export const layer = HttpApiBuilder.group(
     yield* AppConfig
 
     const find = Effect.gen(function* () {
-      const { orgId, place, environment } = yield* RequestScope
+      const { orgId } = yield* RequestScope
+      const { projectId, environment } = yield* targetEnvironment
       const records = yield* Effect.mapError(
-        resources.listKind(orgId, "Database", place?.projectId ?? "", environment),
+        resources.listKind(orgId, "Database", projectId, environment),
         fromStore
       )
       // What is being deleted gives way to what takes its place.
@@ -59,7 +61,8 @@ export const layer = HttpApiBuilder.group(
           return answer(DatabaseView, databaseView(record), record)
         }),
         provision: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller, reservation } = yield* RequestScope
+          const { orgId, caller, reservation } = yield* RequestScope
+          const { projectId, environment, environmentUid } = yield* targetEnvironment
           const { uid } = reservation
           const password = passwordOf(reservation)
           const create = stored(
@@ -70,10 +73,10 @@ export const layer = HttpApiBuilder.group(
                   action: "create",
                   uid,
                   kind: "Database",
-                  projectId: place?.projectId ?? null,
-                  environment: environment ?? null,
+                  projectId,
+                  environment,
                   name: defaultDatabaseName,
-                  parentUid: place?.environmentUid ?? null,
+                  parentUid: environmentUid,
                   spec: yield* decodeSpec({ region: defaultRegion, ...payload }),
                   managedBy: "api",
                   secrets: { [passwordField]: password }

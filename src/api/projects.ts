@@ -21,6 +21,7 @@ import { BudgetView, EnvironmentView, ProjectList, ProjectView } from "./definit
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
+import { targetProject } from "./target.ts"
 import { environmentView, isImplicit, projectView, viewAll } from "./views.ts"
 import { amend, createdBefore, mismatch, precondition, remove, stored } from "./writing.ts"
 
@@ -64,9 +65,10 @@ const decodeSpec = Schema.decodeUnknownEffect(ProjectSpec)
 const decodeEnvironment = Schema.decodeUnknownEffect(EnvironmentSpec)
 
 const theProject = Effect.gen(function* () {
-  const { orgId, place } = yield* RequestScope
+  const { orgId } = yield* RequestScope
+  const { projectId } = yield* targetProject
   const resources = yield* Resources
-  const found = yield* Effect.mapError(resources.get(orgId, place?.projectId ?? ""), fromStore)
+  const found = yield* Effect.mapError(resources.get(orgId, projectId), fromStore)
   return Option.isSome(found) ? found.value : yield* notFound("project")
 })
 
@@ -87,8 +89,9 @@ export const layerProjects = HttpApiBuilder.group(
     const resources = yield* Resources
     const budgets = yield* Budgets
     const theBudget = Effect.gen(function* () {
-      const { orgId, place } = yield* RequestScope
-      return yield* Effect.mapError(budgets.get(orgId, place?.projectId ?? ""), fromStore)
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      return yield* Effect.mapError(budgets.get(orgId, projectId), fromStore)
     })
     return handlers.handleAll(
       guard(Api.groups.projects)({
@@ -141,7 +144,8 @@ export const layerProjects = HttpApiBuilder.group(
         delete: () => Effect.flatMap(theProject, remove),
         getBudget: () => Effect.map(theBudget, (budget) => answer(BudgetView, budgetView(budget), budget)),
         setBudget: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, caller, ifMatch } = yield* RequestScope
+          const { orgId, caller, ifMatch } = yield* RequestScope
+          const { projectId } = yield* targetProject
           const expected = ifMatch === undefined ? {} : yield* precondition(yield* theBudget)
           const settings = {
             monthlyCap: payload.monthlyCapUsd === null ? null : microUsdOf(payload.monthlyCapUsd),
@@ -153,7 +157,7 @@ export const layerProjects = HttpApiBuilder.group(
             ...expected
           }
           const budget = yield* Effect.mapError(
-            budgets.set(orgId, place?.projectId ?? "", settings, caller.actor),
+            budgets.set(orgId, projectId, settings, caller.actor),
             (error) => (error._tag === "RevisionConflict" ? mismatch : fromStore(error))
           )
           return answer(BudgetView, budgetView(budget), budget)
@@ -170,11 +174,9 @@ export const layerEnvironments = HttpApiBuilder.group(
     const resources = yield* Resources
     const invocations = yield* Invocations
     const list = Effect.gen(function* () {
-      const { orgId, place } = yield* RequestScope
-      return yield* Effect.mapError(
-        resources.listKind(orgId, "Environment", place?.projectId ?? ""),
-        fromStore
-      )
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      return yield* Effect.mapError(resources.listKind(orgId, "Environment", projectId), fromStore)
     })
     const find = Effect.fnUntraced(function* (idOrSlug: string) {
       const named = (yield* list).filter((one) => one.uid === idOrSlug || one.name === idOrSlug)
@@ -188,8 +190,9 @@ export const layerEnvironments = HttpApiBuilder.group(
         create: Effect.fnUntraced(function* ({ payload }) {
           const before = yield* createdBefore
           if (before !== undefined) return environmentView(before)
-          const { orgId, place, caller, reservation } = yield* RequestScope
-          const change = newEnvironment(reservation.uid, place?.projectId ?? "", payload.slug)
+          const { orgId, caller, reservation } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const change = newEnvironment(reservation.uid, projectId, payload.slug)
           const [written] = yield* stored(
             resources.write(orgId, [change], { ...caller.actor, outcome: 201 })
           ).pipe(Effect.mapError(slugTaken(payload.slug)))

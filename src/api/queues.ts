@@ -16,6 +16,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
+import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
 import { serviceStatus, viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -26,10 +27,6 @@ const decodeSpecSync = Schema.decodeUnknownSync(QueueSpec)
 
 /** How long a creation waits for the queue to deliver. It takes messages before. */
 const patience = "5 seconds"
-
-const theQueue = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("queue")) : Effect.succeed(record)
-)
 
 const queueView = (record: ResourceRecord) => {
   const { consumer, ...spec } = decodeSpecSync(record.spec)
@@ -56,36 +53,33 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       guard(Api.groups.queues)({
         list: Effect.fnUntraced(function* () {
-          const { orgId, place, environment } = yield* RequestScope
+          const { orgId } = yield* RequestScope
+          const { projectId, environment } = yield* targetProject
           const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Queue", place?.projectId ?? "", environment),
+            resources.listKind(orgId, "Queue", projectId, environment),
             fromStore
           )
           return answer(QueueList, yield* viewAll(records, queueView))
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, environment, caller, reservation } = yield* RequestScope
+            const { orgId, caller, reservation } = yield* RequestScope
+            const { projectId, environment, environmentUid } = yield* targetEnvironment
             const { name, ...asked } = payload
             const { uid } = reservation
-            const projectId = place?.projectId ?? ""
             const change = {
               action: "create",
               uid,
               kind: "Queue",
               projectId,
-              environment: environment ?? null,
+              environment,
               name,
-              parentUid: place?.environmentUid ?? null,
+              parentUid: environmentUid,
               spec: yield* decodeSpec(asked),
               managedBy: "api"
             } as const
             if ((yield* createdBefore) === undefined) {
-              yield* checkDeadLetters(
-                { projectId, environment: environment ?? null },
-                name,
-                asked.deadLetterQueue
-              )
+              yield* checkDeadLetters({ projectId, environment }, name, asked.deadLetterQueue)
               yield* billing
               yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
             }
@@ -94,14 +88,14 @@ export const layer = HttpApiBuilder.group(
             return Option.isSome(record) ? queueView(record.value) : yield* notFound("queue")
           })
         ),
-        get: () => Effect.map(theQueue, withTag),
+        get: () => Effect.map(targetRecord, withTag),
         update: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { consumer, ...rest } = payload
-            const record = yield* theQueue
+            const record = yield* targetRecord
             yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
             yield* billing
-            const after = yield* amend(yield* theQueue, (record) =>
+            const after = yield* amend(yield* targetRecord, (record) =>
               Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
                 const next = consumer === undefined ? current : (consumer ?? undefined)
                 return {
@@ -116,7 +110,7 @@ export const layer = HttpApiBuilder.group(
         publish: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { orgId, caller, reservation } = yield* RequestScope
-            const record = yield* theQueue
+            const record = yield* targetRecord
             const { deliveryDelaySeconds } = yield* decodeSpec(record.spec)
             const bodies = payload.messages.map(({ body }) => JSON.stringify(body))
             const faults = bodies.flatMap((body, index) =>
@@ -154,7 +148,7 @@ export const layer = HttpApiBuilder.group(
         ),
         stats: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           const { oldestMessageAt, ...counts } = yield* Effect.mapError(messages.stats(orgId, uid), fromStore)
           return answer(QueueStats, {
             ...counts,
@@ -163,7 +157,7 @@ export const layer = HttpApiBuilder.group(
         }),
         redrive: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller, reservation } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           const redriven = yield* Effect.mapError(
             messages.redrive(orgId, uid, payload.limit ?? 1_000, caller.actor, reservation),
             fromStore
@@ -172,7 +166,7 @@ export const layer = HttpApiBuilder.group(
         }),
         purge: Effect.fnUntraced(function* () {
           const { orgId, caller, reservation } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           // An earlier try may have purged it: what came since is not what this request is about.
           const until = reservation.again ? reservedAt(reservation) : undefined
           return {
@@ -180,7 +174,7 @@ export const layer = HttpApiBuilder.group(
           }
         }),
         delete: Effect.fnUntraced(function* () {
-          const record = yield* theQueue
+          const record = yield* targetRecord
           // What a project or an environment takes with it needs no such order.
           if (record.deletionRequestedAt !== null) return yield* remove(record)
           const next = yield* deadLetterQueues(record)
