@@ -4,20 +4,17 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name } from "#schemas/names.ts"
-import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, RetentionSeconds } from "#schemas/queue.ts"
 import {
-  Deleted,
-  environmentQuery,
-  Id,
-  idempotencyKey,
-  ifMatch,
-  projectParams,
-  ServiceStatus,
-  Timestamp,
-  withEtag
-} from "./fields.ts"
+  countedBacklog,
+  DeliveryDelaySeconds,
+  Queue,
+  QueueConsumer,
+  RetentionSeconds
+} from "#schemas/queue.ts"
+import { Id, idempotencyKey, ServiceStatus, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
+import { inEnvironment, resourceOperations } from "./resource-group.ts"
 
 const Consumer = Schema.Struct({
   path: Schema.String,
@@ -91,56 +88,35 @@ const settings = {
   paused: Schema.optionalKey(Schema.Boolean)
 }
 
-const base = "/v1/orgs/:orgId/projects/:projectId/queues"
-const one = `${base}/:queueId` as const
-const params = { ...projectParams, queueId: Id }
-const queue = { type: "resource", param: "queueId", kind: "Queue" } as const
+const queues = resourceOperations({
+  group: "queues",
+  kind: Queue,
+  parent: inEnvironment,
+  segment: "queues",
+  param: "queueId",
+  view: QueueView
+})
+const { one, params, target } = queues
 
 export const Queues = group(
   "queues",
   "Durable queues whose messages are delivered to an environment's app."
 ).add(
-  HttpApiEndpoint.get("list", base, {
-    params: projectParams,
-    query: environmentQuery,
-    success: QueueList,
-    error: problems()
-  }).annotateMerge(
-    operation("queues.list", "read", "member", "List queues by name", { target: { type: "project" } })
-  ),
-  HttpApiEndpoint.post("create", base, {
-    params: projectParams,
-    query: environmentQuery,
-    headers: idempotencyKey,
+  queues.list(),
+  queues.create({
     payload: Schema.Struct({ name: Name, ...settings, consumer: Schema.optionalKey(QueueConsumer) }),
-    success: QueueView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("queues.create", "write", "admin", "Create a queue", {
-      billing: true,
-      target: { type: "environment" }
-    })
-  ),
-  HttpApiEndpoint.get("get", one, { params, success: withEtag(QueueView), error: problems() }).annotateMerge(
-    operation("queues.get", "read", "member", "Read a queue", { target: queue })
-  ),
-  HttpApiEndpoint.patch("update", one, {
-    params,
-    headers: ifMatch,
+    success: QueueView
+  }),
+  queues.get(),
+  queues.update({
     payload: Schema.Struct({
       ...settings,
       consumer: Schema.optionalKey(
         Schema.NullOr(QueueConsumer).annotate({ description: "As a whole; null takes it away" })
       )
     }),
-    success: withEtag(QueueView),
-    error: bodyProblems(402, 412)
-  }).annotateMerge(
-    operation("queues.update", "write", "admin", "Change a queue, pause or resume its delivery", {
-      billing: true,
-      target: queue
-    })
-  ),
+    summary: "Change a queue, pause or resume its delivery"
+  }),
   HttpApiEndpoint.post("publish", `${one}/messages`, {
     params,
     headers: idempotencyKey,
@@ -152,7 +128,7 @@ export const Queues = group(
   }).annotateMerge(
     operation("queues.publish", "write", "member", "Publish messages, all of them or none", {
       billing: true,
-      target: queue,
+      target,
       longestBody: 4 * 1024 * 1024
     })
   ),
@@ -160,9 +136,7 @@ export const Queues = group(
     params,
     success: QueueStats,
     error: problems()
-  }).annotateMerge(
-    operation("queues.stats", "read", "member", "Count the messages of a queue", { target: queue })
-  ),
+  }).annotateMerge(operation("queues.stats", "read", "member", "Count the messages of a queue", { target })),
   HttpApiEndpoint.post("redrive", `${one}/redrive`, {
     params,
     headers: idempotencyKey,
@@ -181,7 +155,7 @@ export const Queues = group(
       "write",
       "admin",
       "Give messages that were given up another chance: those of this queue, and those it holds for others",
-      { target: queue }
+      { target }
     )
   ),
   HttpApiEndpoint.post("purge", `${one}/purge`, {
@@ -192,18 +166,8 @@ export const Queues = group(
   }).annotateMerge(
     operation("queues.purge", "destructive", "admin", "Throw away all messages of a queue", {
       sensitive: true,
-      target: queue
+      target
     })
   ),
-  HttpApiEndpoint.delete("delete", one, {
-    params,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation("queues.delete", "destructive", "owner", "Delete a queue and its messages", {
-      sensitive: true,
-      target: queue
-    })
-  )
+  queues.delete({ summary: "Delete a queue and its messages" })
 )
