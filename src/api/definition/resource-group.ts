@@ -101,6 +101,8 @@ export const resourceOperations = <
   const params = { ...parent.params, [param]: of.id ?? Id } as Params & { readonly [K in Param]: IdSchema }
   const target: Target = of.target ?? { type: "resource", param, kind: kind.name }
   return {
+    /** The path of all of them. */
+    all,
     /** The path of one of them, its parameters and what it names, for operations of the kind's own. */
     one,
     params,
