@@ -97,7 +97,7 @@ export const layerProjects = HttpApiBuilder.group(
       guard(Api.groups.projects)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const records = yield* Effect.mapError(resources.listProjects(orgId), fromStore)
+          const records = yield* Effect.mapError(resources.listKind(orgId, "Project", null), fromStore)
           return answer(ProjectList, yield* viewAll(records, projectView))
         }),
         create: Effect.fnUntraced(function* ({ payload }) {

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { QueueSpec } from "#schemas/queue.ts"
+import { Queue, QueueSpec } from "#schemas/queue.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Messages } from "#src/queues/Messages.ts"
 import { reservedAt } from "#src/store/Reservation.ts"
@@ -11,25 +11,22 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/queues.ts"
+import { longestMessage, QueueStats, QueueView } from "./definition/queues.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
-import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
-import { serviceStatus, viewAll } from "./views.ts"
-import { amend, createdBefore, remove, stored } from "./writing.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetEnvironment, targetRecord } from "./target.ts"
+import { serviceStatus } from "./views.ts"
 
-const decoder = Schema.decodeUnknownEffect(QueueSpec)
-/** What was stored was valid; what a request asks for has passed the schema of its body. */
-const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
-const decodeSpecSync = Schema.decodeUnknownSync(QueueSpec)
+const decodeSpec = Schema.decodeUnknownSync(QueueSpec)
 
 /** How long a creation waits for the queue to deliver. It takes messages before. */
 const patience = "5 seconds"
 
 const queueView = (record: ResourceRecord) => {
-  const { consumer, ...spec } = decodeSpecSync(record.spec)
+  const { consumer, ...spec } = decodeSpec(record.spec)
   return {
     id: record.uid,
     name: record.name,
@@ -41,7 +38,6 @@ const queueView = (record: ResourceRecord) => {
     updatedAt: record.updatedAt.toISOString()
   }
 }
-const withTag = (record: ResourceRecord) => answer(QueueView, queueView(record), record)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -50,68 +46,39 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const messages = yield* Messages
     const engine = yield* Engine
+    const queues = yield* resourceHandlers(Queue, {
+      view: QueueView,
+      viewer: () => Effect.succeed(queueView)
+    })
     return handlers.handleAll(
       guard(Api.groups.queues)({
-        list: Effect.fnUntraced(function* () {
-          const { orgId } = yield* RequestScope
-          const { projectId, environment } = yield* targetProject
-          const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Queue", projectId, environment),
-            fromStore
-          )
-          return answer(QueueList, yield* viewAll(records, queueView))
-        }),
-        create: billedLate(
-          Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, caller, reservation } = yield* RequestScope
-            const { projectId, environment, environmentUid } = yield* targetEnvironment
-            const { name, ...asked } = payload
-            const { uid } = reservation
-            const change = {
-              action: "create",
-              uid,
-              kind: "Queue",
-              projectId,
-              environment,
-              name,
-              parentUid: environmentUid,
-              spec: yield* decodeSpec(asked),
-              managedBy: "api"
-            } as const
-            if ((yield* createdBefore) === undefined) {
-              yield* checkDeadLetters({ projectId, environment }, name, asked.deadLetterQueue)
-              yield* billing
-              yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
-            }
+        list: queues.list,
+        create: queues.createAnd(
+          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
+            yield* checkDeadLetters(yield* targetEnvironment, name, spec.deadLetterQueue)
+            return { name, spec }
+          }),
+          Effect.fnUntraced(function* ({ orgId, uid }) {
             yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
             const record = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
             return Option.isSome(record) ? queueView(record.value) : yield* notFound("queue")
           })
         ),
-        get: () => Effect.map(targetRecord, withTag),
-        update: billedLate(
-          Effect.fnUntraced(function* ({ payload }) {
-            const { consumer, ...rest } = payload
-            const record = yield* targetRecord
+        get: queues.get,
+        update: queues.update(
+          Effect.fnUntraced(function* ({ payload: { consumer, ...rest } }, record) {
             yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
-            yield* billing
-            const after = yield* amend(yield* targetRecord, (record) =>
-              Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
-                const next = consumer === undefined ? current : (consumer ?? undefined)
-                return {
-                  spec: { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) },
-                  managedBy: "api" as const
-                }
-              })
-            )
-            return withTag(after)
+            return ({ consumer: current, ...spec }) => {
+              const next = consumer === undefined ? current : (consumer ?? undefined)
+              return { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
+            }
           })
         ),
         publish: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { orgId, caller, reservation } = yield* RequestScope
             const record = yield* targetRecord
-            const { deliveryDelaySeconds } = yield* decodeSpec(record.spec)
+            const { deliveryDelaySeconds } = decodeSpec(record.spec)
             const bodies = payload.messages.map(({ body }) => JSON.stringify(body))
             const faults = bodies.flatMap((body, index) =>
               Buffer.byteLength(body) <= longestMessage
@@ -173,24 +140,24 @@ export const layer = HttpApiBuilder.group(
             purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor, until), fromStore)
           }
         }),
-        delete: Effect.fnUntraced(function* () {
-          const record = yield* targetRecord
-          // What a project or an environment takes with it needs no such order.
-          if (record.deletionRequestedAt !== null) return yield* remove(record)
-          const next = yield* deadLetterQueues(record)
-          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
-          const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
-          if (users.length > 0 || crons.length > 0) {
-            return yield* problem(
-              409,
-              "in_use",
-              users.length > 0
-                ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
-                : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
-            )
-          }
-          return yield* remove(record)
-        })
+        delete: queues.delete(
+          Effect.fnUntraced(function* (record) {
+            // What a project or an environment takes with it needs no such order.
+            if (record.deletionRequestedAt !== null) return
+            const next = yield* deadLetterQueues(record)
+            const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
+            const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
+            if (users.length > 0 || crons.length > 0) {
+              return yield* problem(
+                409,
+                "in_use",
+                users.length > 0
+                  ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+                  : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
+              )
+            }
+          })
+        )
       })
     )
   })
