@@ -44,6 +44,9 @@ export interface Creation {
   readonly outcome?: 201 | 202
 }
 
+/** What a kind's own part of a handler may ask for. */
+type Needs = RequestScope | Resources
+
 interface Options<View extends Schema.Top, Request> {
   /** How one of them is answered. */
   readonly view: View
@@ -52,7 +55,7 @@ interface Options<View extends Schema.Top, Request> {
     records: ReadonlyArray<ResourceRecord>
   ) => Effect.Effect<(record: ResourceRecord) => View["Encoded"], Problem>
   /** What the path names, if the gate did not look it up as a resource. */
-  readonly target?: (request: Request) => Effect.Effect<ResourceRecord, Problem, RequestScope>
+  readonly target?: (request: Request) => Effect.Effect<ResourceRecord, Problem, Needs>
   /** What a caller is told whose name for it is taken. */
   readonly taken?: (name: string) => (failure: Problem) => Problem
 }
@@ -118,9 +121,9 @@ export const resourceHandlers = Effect.fnUntraced(function* <
    * Creates what `describe` says, which also checks whether it can be, and answers it with `show`. What an earlier try
    * of the request created is answered as it is now, and nothing is asked again.
    */
-  const createAnd = <Req, A, R, R2>(
-    describe: (request: Req) => Effect.Effect<Creation, Problem, R>,
-    show: (record: ResourceRecord) => Effect.Effect<A, Problem, R2>
+  const createAnd = <Req, A, R>(
+    describe: (request: Req) => Effect.Effect<Creation, Problem, Needs>,
+    show: (record: ResourceRecord) => Effect.Effect<A, Problem, R>
   ) =>
     billedLate(
       Effect.fnUntraced(function* (request: Req) {
@@ -135,17 +138,17 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     list,
     get: (request: Request) => Effect.flatMap(target(request), answered),
     createAnd,
-    create: <Req, R>(describe: (request: Req) => Effect.Effect<Creation, Problem, R>) =>
+    create: <Req>(describe: (request: Req) => Effect.Effect<Creation, Problem, Needs>) =>
       createAnd(describe, viewOf),
     /**
      * `describe` checks what is asked for and answers what becomes of the specification that is there, which is asked
      * again when somebody else was faster.
      */
-    update: <Req extends Request, R>(
+    update: <Req extends Request>(
       describe: (
         request: Req,
         record: ResourceRecord
-      ) => Effect.Effect<(current: Spec) => unknown, Problem, R>
+      ) => Effect.Effect<(current: Spec) => unknown, Problem, Needs>
     ) =>
       billedLate(
         Effect.fnUntraced(function* (request: Req) {
@@ -163,9 +166,7 @@ export const resourceHandlers = Effect.fnUntraced(function* <
         })
       ),
     /** `check` says whether it may go. */
-    delete: <R = never>(
-      check: (record: ResourceRecord) => Effect.Effect<void, Problem, R> = () => Effect.void
-    ) =>
+    delete: (check: (record: ResourceRecord) => Effect.Effect<void, Problem, Needs> = () => Effect.void) =>
       Effect.fnUntraced(function* (request: Request) {
         const record = yield* target(request)
         yield* check(record)
