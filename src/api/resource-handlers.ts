@@ -142,13 +142,15 @@ export const resourceHandlers = Effect.fnUntraced(function* <
       createAnd(describe, viewOf),
     /**
      * `describe` checks what is asked for and answers what becomes of the specification that is there, which is asked
-     * again when somebody else was faster.
+     * again when somebody else was faster. No plan prunes what the API changed, unless it `keepsManager`: for what no
+     * manifest tells of.
      */
     update: <Req extends Request>(
       describe: (
         request: Req,
         record: ResourceRecord
-      ) => Effect.Effect<(current: Spec) => unknown, Problem, Needs>
+      ) => Effect.Effect<(current: Spec) => unknown, Problem, Needs>,
+      { keepsManager = false } = {}
     ) =>
       billedLate(
         Effect.fnUntraced(function* (request: Req) {
@@ -159,7 +161,8 @@ export const resourceHandlers = Effect.fnUntraced(function* <
             record,
             Effect.fnUntraced(function* ({ spec }: ResourceRecord) {
               const current = yield* Effect.orDie(decode(spec))
-              return { spec: yield* complete(change(current)), managedBy: "api" as const }
+              const wanted = { spec: yield* complete(change(current)) }
+              return keepsManager ? wanted : { ...wanted, managedBy: "api" as const }
             })
           )
           return yield* answered(after)
