@@ -42,6 +42,8 @@ export interface Creation {
   readonly parts?: ReadonlyArray<CreateChange>
   /** The status of the answer, 201 unless said otherwise. */
   readonly outcome?: 201 | 202
+  /** Takes back what was prepared for it outside of the store of resources, when it is not created. */
+  readonly undo?: Effect.Effect<void>
 }
 
 /** What a kind's own part of a handler may ask for. */
@@ -53,7 +55,7 @@ interface Options<View extends Schema.Top, Request> {
   /** Looks up what the views of `records` need besides these, at once for all, and answers how one is viewed. */
   readonly viewer: (
     records: ReadonlyArray<ResourceRecord>
-  ) => Effect.Effect<(record: ResourceRecord) => View["Encoded"], Problem>
+  ) => Effect.Effect<(record: ResourceRecord) => View["Encoded"], Problem, Needs>
   /** What the path names, if the gate did not look it up as a resource. */
   readonly target?: (request: Request) => Effect.Effect<ResourceRecord, Problem, Needs>
   /** What a caller is told whose name for it is taken. */
@@ -94,7 +96,7 @@ export const resourceHandlers = Effect.fnUntraced(function* <
 
   const write = Effect.fnUntraced(function* (creation: Creation) {
     const { orgId, caller, reservation } = yield* RequestScope
-    const { name, secrets, parts = [], outcome = 201 } = creation
+    const { name, secrets, parts = [], outcome = 201, undo = Effect.void } = creation
     const place = creation.place ?? (yield* placeOf(kind.scope))
     const spec = yield* complete(creation.spec)
     yield* billing
@@ -112,7 +114,10 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     } as const
     const [written] = yield* stored(
       resources.write(orgId, [change, ...parts], { ...caller.actor, outcome })
-    ).pipe(Effect.mapError((failure) => taken?.(name)(failure) ?? failure))
+    ).pipe(
+      Effect.mapError((failure) => taken?.(name)(failure) ?? failure),
+      Effect.onError(() => undo)
+    )
     if (written === undefined) return yield* Effect.die(new Error("What was to be created was not written"))
     return asCreated(orgId, place, change, written)
   })
@@ -133,8 +138,9 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     )
 
   return {
-    /** A view of the record, also for operations of the kind's own. */
+    /** The view of a record, and an answer with it and its ETag, for operations of the kind's own. */
     viewOf,
+    answered,
     list,
     get: (request: Request) => Effect.flatMap(target(request), answered),
     createAnd,
