@@ -39,8 +39,6 @@ export const QueueView = Schema.Struct({
   updatedAt: Timestamp
 }).annotate({ identifier: "Queue" })
 
-export const QueueList = Schema.Array(QueueView)
-
 export const QueueStats = Schema.Struct({
   backlog: Schema.Int.annotate({
     description: `All that was not given up, also what is delayed or delivered now. Of this and the other numbers no more than ${countedBacklog} are counted`

@@ -5,6 +5,7 @@
  *     const queues = resourceOperations({ group: "queues", kind: Queue, parent: inEnvironment, segment: "queues", param: "queueId", view: QueueView })
  *     export const Queues = group("queues", "...").add(queues.list(), queues.create({ ... }), queues.get(), ...)
  */
+import * as Context from "effect/Context"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
@@ -21,6 +22,11 @@ import {
 } from "./fields.ts"
 import { operation, type Risk, type Target } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
+
+/** The kind of resource whose operation an endpoint is; of others, undefined. */
+export const OperationOfKind = Context.Reference<string | undefined>("svc/api/OperationOfKind", {
+  defaultValue: () => undefined
+})
 
 type Fields = Schema.Struct.Fields
 type Body = Schema.Top & { readonly sseMode?: never }
@@ -60,6 +66,8 @@ export const inEnvironment = {
   creates: { type: "environment" }
 } as const
 
+type Described = Parameters<typeof operation> extends [string, ...infer About] ? About : never
+
 interface Said {
   /** For the specification, instead of the usual sentence. */
   readonly summary?: string
@@ -95,7 +103,8 @@ export const resourceOperations = <
   const { kind, parent, param, view } = of
   const noun = of.noun ?? kindInWords(kind.name)
   const oneOf = `${/^[aeiou]/.test(noun) ? "an" : "a"} ${noun}`
-  const idOf = (name: string) => `${of.group}.${name}`
+  const described = (name: string, ...about: Described) =>
+    operation(`${of.group}.${name}`, ...about).pipe(Context.add(OperationOfKind, kind.name))
   const all = `${parent.path}/${of.segment}` as `${Path}/${Segment}`
   const one = `${all}/:${param}` as `${Path}/${Segment}/:${Param}`
   const params = { ...parent.params, [param]: of.id ?? Id } as Params & { readonly [K in Param]: IdSchema }
@@ -113,7 +122,7 @@ export const resourceOperations = <
         query: parent.query,
         success: Schema.Array(view),
         error: problems()
-      }).annotateMerge(operation(idOf("list"), "read", "member", summary, { target: parent.lists })),
+      }).annotateMerge(described("list", "read", "member", summary, { target: parent.lists })),
     /** It needs active billing, takes an `Idempotency-Key`, and answers `success`. */
     create: <Payload extends Body, Success extends Schema.Top>({
       payload,
@@ -139,12 +148,12 @@ export const resourceOperations = <
         success: success.pipe(HttpApiSchema.status(status)),
         error: bodyProblems(402)
       }).annotateMerge(
-        operation(idOf("create"), risk, role, summary, { sensitive, billing: true, target: parent.creates })
+        described("create", risk, role, summary, { sensitive, billing: true, target: parent.creates })
       ),
     /** With the ETag that `update` and `delete` take. */
     get: ({ summary = `Read ${oneOf}` }: Pick<Said, "summary"> = {}) =>
       HttpApiEndpoint.get("get", one, { params, success: withEtag(view), error: problems() }).annotateMerge(
-        operation(idOf("get"), "read", "member", summary, { target })
+        described("get", "read", "member", summary, { target })
       ),
     /** Fields that the body leaves out stay as they are. */
     update: <Payload extends Body>({
@@ -159,7 +168,7 @@ export const resourceOperations = <
         payload,
         success: withEtag(view),
         error: billing ? bodyProblems(402, 412) : bodyProblems(412)
-      }).annotateMerge(operation(idOf("update"), "write", "admin", summary, { sensitive, billing, target })),
+      }).annotateMerge(described("update", "write", "admin", summary, { sensitive, billing, target })),
     /** By the role that the kind demands; what only owners may delete is sensitive. */
     delete: ({ summary = `Delete ${oneOf}` }: Pick<Said, "summary"> = {}) =>
       HttpApiEndpoint.delete("delete", one, {
@@ -168,7 +177,7 @@ export const resourceOperations = <
         success: Deleted,
         error: problems(412)
       }).annotateMerge(
-        operation(idOf("delete"), "destructive", kind.deleteRole, summary, {
+        described("delete", "destructive", kind.deleteRole, summary, {
           sensitive: kind.deleteRole === "owner",
           target
         })
