@@ -4,31 +4,27 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { BackupDestinationSpec } from "#schemas/backup-destination.ts"
+import { BackupDestination, BackupDestinationSpec } from "#schemas/backup-destination.ts"
 import { Destinations, type Tested } from "#src/backups/Destinations.ts"
 import type { DestinationConfig } from "#src/backups/destination-connection.ts"
 import type { PlaceError, PlaceFault } from "#src/backups/Place.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { BackupDestinationList, BackupDestinationView } from "./definition/backup-destinations.ts"
+import { BackupDestinationView } from "./definition/backup-destinations.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./guard.ts"
-import { fromStore, invalid, notFound, type Problem, problem, unreadable } from "./problem.ts"
-import { viewAll } from "./views.ts"
-import { amend, createdBefore, remove, stored } from "./writing.ts"
+import { billing, guard } from "./guard.ts"
+import { fromStore, invalid, notFound, type Problem, problem } from "./problem.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetRecord } from "./target.ts"
+import { amend } from "./writing.ts"
 
 /** Of one organization. */
 const most = 50
-const kind = "BackupDestination"
+const kind = BackupDestination.name
 const storedSpec = Schema.decodeUnknownSync(BackupDestinationSpec)
 
 const noDestination = notFound("backup destination")
-/** The record that the gate found. */
-const theDestination = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(noDestination) : Effect.succeed(record)
-)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -37,23 +33,17 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const destinations = yield* Destinations
 
-    const all = Effect.fnUntraced(function* (orgId: string) {
-      const records = yield* Effect.mapError(resources.list(orgId, { kind }, most * 2), fromStore)
-      return records.toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    })
-    const viewed = Effect.fnUntraced(function* (orgId: string, records: ReadonlyArray<ResourceRecord>) {
-      const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
-      return yield* viewAll(records, (record) => {
-        const spec = storedSpec(record.spec)
-        return view(record, spec, tests(record.uid, spec.version))
+    const operations = yield* resourceHandlers(BackupDestination, {
+      view: BackupDestinationView,
+      viewer: Effect.fnUntraced(function* () {
+        const { orgId } = yield* RequestScope
+        const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
+        return (record) => {
+          const spec = storedSpec(record.spec)
+          return view(record, spec, tests(record.uid, spec.version))
+        }
       })
     })
-    const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
-      const [found] = yield* viewed(record.orgId, [record])
-      return found ?? (yield* unreadable)
-    })
-    const one = (record: ResourceRecord) =>
-      Effect.map(viewOf(record), (found) => answer(BackupDestinationView, found, record))
     const nameIsFree = Effect.fnUntraced(function* (orgId: string, name: string) {
       const found = yield* Effect.mapError(resources.find(orgId, kind, null, null, name), fromStore)
       if (Option.exists(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)) {
@@ -64,63 +54,44 @@ export const layer = HttpApiBuilder.group(
 
     return handlers.handleAll(
       guard(Api.groups.backupDestinations)({
-        list: Effect.fnUntraced(function* () {
-          const { orgId } = yield* RequestScope
-          return answer(BackupDestinationList, yield* viewed(orgId, yield* all(orgId)))
-        }),
-        create: Effect.fnUntraced(function* ({ payload }) {
-          const before = yield* createdBefore
-          if (before !== undefined) return yield* viewOf(before)
-          const { orgId, caller, reservation } = yield* RequestScope
-          const { name, endpoint, bucket, prefix = "", region = null, credentials } = payload
-          yield* nameIsFree(orgId, name)
-          if ((yield* all(orgId)).length >= most) {
-            return yield* problem(
-              409,
-              "too_many_destinations",
-              `An organization has ${most} backup destinations at most; delete one`
-            )
-          }
-          const config = {
-            endpoint: bare(endpoint),
-            bucket,
-            prefix: inner(prefix),
-            region,
-            ...sealedAway(credentials)
-          }
-          yield* checked(config)
-          const ref = { orgId, uid: reservation.uid }
-          const version = yield* Effect.mapError(destinations.keep(ref, config), fromStore)
-          const spec = specOf(config, version)
-          const [written] = yield* stored(
-            resources.write(
-              orgId,
-              [
-                {
-                  action: "create",
-                  uid: ref.uid,
-                  kind,
-                  projectId: null,
-                  environment: null,
-                  name,
-                  parentUid: null,
-                  spec,
-                  managedBy: "api"
-                }
-              ],
-              { ...caller.actor, outcome: 201 }
-            )
-          ).pipe(Effect.onError(() => Effect.ignore(destinations.drop(ref, version))))
-          const at = written?.createdAt ?? new Date(0)
-          const made = { uid: ref.uid, name, createdAt: at, updatedAt: written?.updatedAt ?? at }
-          const tests = yield* Effect.mapError(destinations.tests(orgId), fromStore)
-          return view(made, spec, tests(ref.uid, version))
-        }),
-        get: () => Effect.flatMap(theDestination, one),
+        list: operations.list,
+        create: operations.create(
+          Effect.fnUntraced(function* ({ payload }) {
+            // Nobody is asked for access on behalf of somebody who does not pay.
+            yield* billing
+            const { orgId, reservation } = yield* RequestScope
+            const { name, endpoint, bucket, prefix = "", region = null, credentials } = payload
+            yield* nameIsFree(orgId, name)
+            const others = yield* Effect.mapError(resources.listKind(orgId, kind, null), fromStore)
+            if (others.length >= most) {
+              return yield* problem(
+                409,
+                "too_many_destinations",
+                `An organization has ${most} backup destinations at most; delete one`
+              )
+            }
+            const config = {
+              endpoint: bare(endpoint),
+              bucket,
+              prefix: inner(prefix),
+              region,
+              ...sealedAway(credentials)
+            }
+            yield* checked(config)
+            const ref = { orgId, uid: reservation.uid }
+            const version = yield* Effect.mapError(destinations.keep(ref, config), fromStore)
+            return {
+              name,
+              spec: specOf(config, version),
+              undo: Effect.ignore(destinations.drop(ref, version))
+            }
+          })
+        ),
+        get: operations.get,
         update: Effect.fnUntraced(function* ({ payload }) {
           const { name, credentials, ...asked } = payload
           const { orgId } = yield* RequestScope
-          const found = yield* theDestination
+          const found = yield* targetRecord
           const ref = { orgId, uid: found.uid }
           if (name !== undefined && name !== found.name) yield* nameIsFree(orgId, name)
           const kept: Array<number> = []
@@ -166,23 +137,23 @@ export const layer = HttpApiBuilder.group(
               Effect.forEach(kept, (version) => Effect.ignore(destinations.drop(ref, version)))
             )
           )
-          return yield* one(after)
+          return yield* operations.answered(after)
         }),
-        delete: Effect.fnUntraced(function* () {
-          const record = yield* theDestination
-          const users = yield* Effect.mapError(destinations.users(record), fromStore)
-          if (users.length > 0) {
-            return yield* problem(
-              409,
-              "in_use",
-              `Backups are kept there: take it out of the backup policy of ${users.join(", ")} first`,
-              { addresses: users }
-            )
-          }
-          return yield* remove(record)
-        }),
+        delete: operations.delete(
+          Effect.fnUntraced(function* (record) {
+            const users = yield* Effect.mapError(destinations.users(record), fromStore)
+            if (users.length > 0) {
+              return yield* problem(
+                409,
+                "in_use",
+                `Backups are kept there: take it out of the backup policy of ${users.join(", ")} first`,
+                { addresses: users }
+              )
+            }
+          })
+        ),
         test: Effect.fnUntraced(function* () {
-          const record = yield* theDestination
+          const record = yield* targetRecord
           const { version } = storedSpec(record.spec)
           const tested = yield* Effect.mapError(destinations.test(record, version), fromStore)
           if (Option.isNone(tested)) return yield* noDestination
@@ -240,11 +211,7 @@ const specOf = ({ endpoint, bucket, prefix, region }: DestinationConfig, version
   version
 })
 
-const view = (
-  record: Pick<ResourceRecord, "uid" | "name" | "createdAt" | "updatedAt">,
-  spec: BackupDestinationSpec,
-  tested: Tested | undefined
-) => {
+const view = (record: ResourceRecord, spec: BackupDestinationSpec, tested: Tested | undefined) => {
   const { version, endpoint, bucket, prefix, region } = spec
   const fault = tested?.fault ?? null
   return {

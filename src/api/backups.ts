@@ -19,6 +19,7 @@ import { BackupList, RecoveryPoints } from "./definition/backups.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
+import { targetRecord } from "./target.ts"
 import { createdBefore, stored } from "./writing.ts"
 
 /** Jobs that are shown; older ones are gone or of no interest. */
@@ -31,12 +32,8 @@ const refOf = (record: ResourceRecord) => ({
   lineage: storedSpec(record.spec).lineage ?? record.uid
 })
 
-/** The database that the gate found. */
-const theDatabase = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("database")) : Effect.succeed(record)
-)
 /** For operations that begin something. */
-const theLivingDatabase = Effect.flatMap(theDatabase, (record) =>
+const theLivingDatabase = Effect.flatMap(targetRecord, (record) =>
   record.deletionRequestedAt === null
     ? Effect.succeed(record)
     : Effect.fail(problem(409, "being_deleted", "The database is being deleted"))
@@ -112,7 +109,7 @@ export const layerDatabases = HttpApiBuilder.group(
       guard(Api.groups.databases)({
         listRecoveryPoints: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const ref = refOf(yield* theDatabase)
+          const ref = refOf(yield* targetRecord)
           const bases = yield* Effect.mapError(jobs.bases(orgId, ref.lineage), fromStore)
           const windows = yield* Effect.mapError(repository.windows(ref), fromStore)
           const trouble = Option.getOrUndefined(yield* Effect.mapError(ledger.trouble(ref), fromStore))
@@ -149,7 +146,7 @@ export const layerBackups = HttpApiBuilder.group(
       guard(Api.groups.backups)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theDatabase
+          const { uid } = yield* targetRecord
           const records = yield* Effect.mapError(jobs.list(orgId, uid, "backup", most), fromStore)
           return answer(BackupList, yield* viewed(orgId, records))
         }),

@@ -3,20 +3,18 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { CacheSpec, CacheStatus } from "#schemas/cache.ts"
+import { Cache, CacheSpec, CacheStatus } from "#schemas/cache.ts"
 import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
-import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { answer } from "./answer.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
-import { CacheList, CacheView } from "./definition/caches.ts"
+import { CacheView } from "./definition/caches.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
-import { fromStore, notFound } from "./problem.ts"
-import { cacheView, serviceStatus, viewAll } from "./views.ts"
-import { amend, createdBefore, remove, stored } from "./writing.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetRecord } from "./target.ts"
+import { cacheView, serviceStatus } from "./views.ts"
 
 const decoder = Schema.decodeUnknownEffect(CacheSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */
@@ -29,77 +27,41 @@ const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =
     ({ host, port }) => `rediss://svc:${Redacted.value(password)}@${host}:${port}`
   )
 
-/** The record that the gate found. */
-const theCache = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("cache")) : Effect.succeed(record)
-)
-
-const withTag = (record: ResourceRecord) => answer(CacheView, cacheView(record), record)
-
 export const layer = HttpApiBuilder.group(
   Api,
   "caches",
   Effect.fnUntraced(function* (handlers) {
-    const resources = yield* Resources
     yield* Engine
     yield* AppConfig
+    const caches = yield* resourceHandlers(Cache, {
+      view: CacheView,
+      viewer: () => Effect.succeed(cacheView)
+    })
     return handlers.handleAll(
       guard(Api.groups.caches)({
-        list: Effect.fnUntraced(function* () {
-          const { orgId, place, environment } = yield* RequestScope
-          const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Cache", place?.projectId ?? "", environment),
-            fromStore
-          )
-          return answer(CacheList, yield* viewAll(records, cacheView))
-        }),
-        create: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller, reservation } = yield* RequestScope
-          const { name, ...asked } = payload
-          const { uid } = reservation
-          const password = passwordOf(reservation)
-          const create = stored(
-            resources.write(
-              orgId,
-              [
-                {
-                  action: "create",
-                  uid,
-                  kind: "Cache",
-                  projectId: place?.projectId ?? null,
-                  environment: environment ?? null,
-                  name,
-                  parentUid: place?.environmentUid ?? null,
-                  spec: yield* decodeSpec(asked),
-                  managedBy: "api",
-                  secrets: { [passwordField]: password }
-                }
-              ],
-              { ...caller.actor, outcome: 201 }
-            )
-          )
-          if ((yield* createdBefore) === undefined) yield* create
-          const { record, shown } = yield* afterCreation(uid, decodeSpec)
-          return {
-            id: uid,
-            name,
-            status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
-            connectionString: shown === undefined ? null : yield* connectionString(shown, password),
-            caCertificateUrl: yield* caCertificateUrl
-          }
-        }),
-        get: () => Effect.map(theCache, withTag),
-        update: Effect.fnUntraced(function* ({ payload }) {
-          const after = yield* amend(yield* theCache, (record) =>
-            Effect.map(decodeSpec(record.spec), (spec) => ({
-              spec: { ...spec, ...payload },
-              managedBy: "api"
-            }))
-          )
-          return withTag(after)
-        }),
+        list: caches.list,
+        create: caches.createAnd(
+          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
+            const { reservation } = yield* RequestScope
+            return { name, spec, secrets: { [passwordField]: passwordOf(reservation) } }
+          }),
+          Effect.fnUntraced(function* ({ uid, name }) {
+            const { reservation } = yield* RequestScope
+            const { record, shown } = yield* afterCreation(uid, decodeSpec)
+            return {
+              id: uid,
+              name,
+              status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
+              connectionString:
+                shown === undefined ? null : yield* connectionString(shown, passwordOf(reservation)),
+              caCertificateUrl: yield* caCertificateUrl
+            }
+          })
+        ),
+        get: caches.get,
+        update: caches.update(({ payload }) => Effect.succeed((current) => ({ ...current, ...payload }))),
         rotateCredentials: Effect.fnUntraced(function* () {
-          const { record, password } = yield* rotate(yield* theCache, decodeSpec)
+          const { record, password } = yield* rotate(yield* targetRecord, decodeSpec)
           return {
             id: record.uid,
             name: record.name,
@@ -108,7 +70,7 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: () => Effect.flatMap(theCache, remove)
+        delete: caches.delete()
       })
     )
   })

@@ -7,7 +7,12 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { DatabaseSku, Region } from "#schemas/catalog.ts"
 import { DatabaseSpec } from "#schemas/database.ts"
-import { type BranchSource, DatabaseBranchSpec, DatabaseBranchStatus } from "#schemas/database-branch.ts"
+import {
+  type BranchSource,
+  DatabaseBranch,
+  DatabaseBranchSpec,
+  DatabaseBranchStatus
+} from "#schemas/database-branch.ts"
 import { Project } from "#schemas/project.ts"
 import { Repository } from "#src/backups/Repository.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
@@ -22,10 +27,12 @@ import { caCertificateUrl, passwordField, passwordOf, rotate } from "./credentia
 import { Api } from "./definition/api.ts"
 import { BranchList, BranchView } from "./definition/database-branches.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./guard.ts"
+import { billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
-import { amend, createdBefore, remove, stored } from "./writing.ts"
+import { stored } from "./writing.ts"
 
 const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
@@ -34,14 +41,10 @@ const decodeProject = Schema.decodeUnknownEffect(Project.spec)
 const isRegion = Schema.is(Region)
 const isSku = Schema.is(DatabaseSku)
 
-/** The database that the gate found. */
-const theDatabase = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("database")) : Effect.succeed(record)
-)
-/** The branch that the gate found, if it is one of the database in the path. */
+/** The branch in the path, if it is one of the database there. */
 const theBranch = (databaseId: string) =>
-  Effect.flatMap(RequestScope, ({ record }) =>
-    record !== undefined && sourceOf(record) === databaseId
+  Effect.flatMap(targetRecord, (record) =>
+    sourceOf(record) === databaseId
       ? Effect.succeed(record)
       : Effect.fail(notFound("branch of this database"))
   )
@@ -128,11 +131,18 @@ export const layer = HttpApiBuilder.group(
         )
     })
 
+    const branches = yield* resourceHandlers(DatabaseBranch, {
+      view: BranchView,
+      viewer: () => Effect.succeed(branchView),
+      target: ({ params }: { readonly params: { readonly databaseId: string } }) =>
+        theBranch(params.databaseId)
+    })
+
     return handlers.handleAll(
       guard(Api.groups.databaseBranches)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const { uid, projectId } = yield* theDatabase
+          const { uid, projectId } = yield* targetRecord
           const records = yield* Effect.mapError(
             resources.listKind(orgId, "DatabaseBranch", projectId ?? ""),
             fromStore
@@ -143,83 +153,59 @@ export const layer = HttpApiBuilder.group(
             views.filter((view) => view.sourceDatabaseId === uid)
           )
         }),
-        create: Effect.fnUntraced(function* ({ payload }) {
-          const before = yield* createdBefore
-          if (before !== undefined) return branchView(before)
-          const { orgId, caller, reservation } = yield* RequestScope
-          const database = yield* theDatabase
-          const { environmentUid, region, sku } = yield* checked(database, payload)
-          const source: BranchSource =
-            payload.source.kind === "current"
-              ? { kind: "current" }
-              : payload.source.kind === "backup"
-                ? { kind: "backup", backupId: payload.source.backupId }
-                : {
-                    kind: "point_in_time",
-                    pointInTime: new Date(payload.source.pointInTime).toISOString()
-                  }
-          yield* reachable(database, source)
-          const { expiresInDays, deleteOnPreviewClose } = payload
-          const { uid } = reservation
-          yield* stored(
-            resources.write(
-              orgId,
-              [
-                {
-                  action: "create",
-                  uid,
-                  kind: "DatabaseBranch",
-                  projectId: database.projectId,
-                  environment: payload.environment,
-                  name: payload.name,
-                  parentUid: environmentUid,
-                  spec: yield* decodeSpec({
-                    sourceEnvironment: database.environment,
-                    sourceDatabase: database.name,
-                    sourceDatabaseId: database.uid,
-                    source,
-                    region,
-                    sku,
-                    ...(expiresInDays === undefined ? {} : { expiresInDays }),
-                    ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
-                  }),
-                  managedBy: "api",
-                  secrets: { [passwordField]: passwordOf(reservation) }
-                }
-              ],
-              { ...caller.actor, outcome: 202 }
-            )
-          )
-          return branchView(yield* read(uid))
-        }),
-        get: ({ params }) =>
-          Effect.map(theBranch(params.databaseId), (record) =>
-            answer(BranchView, branchView(record), record)
-          ),
-        update: Effect.fnUntraced(function* ({ params, payload }) {
-          const now = new Date(yield* Clock.currentTimeMillis).toISOString()
-          const { expiresInDays, deleteOnPreviewClose } = payload
-          const after = yield* amend(
-            yield* theBranch(params.databaseId),
-            Effect.fnUntraced(function* (record: ResourceRecord) {
-              const state = branchView(record).status
-              if (state === "expired" || state === "promoted") {
-                return yield* invalid([
-                  { pointer: "/expiresInDays", message: `cannot be changed: the branch is ${state}` }
-                ])
-              }
-              return {
-                spec: {
-                  ...decodeBranch(record).spec,
-                  ...(expiresInDays === undefined ? {} : { expiresInDays, expiresFrom: now }),
-                  ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
-                },
-                managedBy: "api" as const
-              }
+        create: branches.create(
+          Effect.fnUntraced(function* ({ payload }) {
+            yield* billing
+            const { reservation } = yield* RequestScope
+            const database = yield* targetRecord
+            const { environmentUid, region, sku } = yield* checked(database, payload)
+            const source: BranchSource =
+              payload.source.kind === "current"
+                ? { kind: "current" }
+                : payload.source.kind === "backup"
+                  ? { kind: "backup", backupId: payload.source.backupId }
+                  : {
+                      kind: "point_in_time",
+                      pointInTime: new Date(payload.source.pointInTime).toISOString()
+                    }
+            yield* reachable(database, source)
+            const { name, environment, expiresInDays, deleteOnPreviewClose } = payload
+            const { projectId, project } = database
+            return {
+              name,
+              spec: {
+                sourceEnvironment: database.environment,
+                sourceDatabase: database.name,
+                sourceDatabaseId: database.uid,
+                source,
+                region,
+                sku,
+                ...(expiresInDays === undefined ? {} : { expiresInDays }),
+                ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+              },
+              secrets: { [passwordField]: passwordOf(reservation) },
+              place: { projectId, project, environment, parentUid: environmentUid },
+              outcome: 202
+            }
+          })
+        ),
+        get: branches.get,
+        update: branches.update(
+          Effect.fnUntraced(function* ({ payload: { expiresInDays, deleteOnPreviewClose } }, record) {
+            const state = branchView(record).status
+            if (state === "expired" || state === "promoted") {
+              return yield* invalid([
+                { pointer: "/expiresInDays", message: `cannot be changed: the branch is ${state}` }
+              ])
+            }
+            const now = new Date(yield* Clock.currentTimeMillis).toISOString()
+            return (current) => ({
+              ...current,
+              ...(expiresInDays === undefined ? {} : { expiresInDays, expiresFrom: now }),
+              ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
             })
-          )
-          return answer(BranchView, branchView(after), after)
-        }),
+          })
+        ),
         promote: Effect.fnUntraced(function* ({ params }) {
           const { caller, reservation } = yield* RequestScope
           const branch = yield* theBranch(params.databaseId)
@@ -240,21 +226,22 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: Effect.fnUntraced(function* ({ params }) {
-          const branch = yield* theBranch(params.databaseId)
+        delete: branches.delete((branch) => {
           const { spec, status } = decodeBranch(branch)
           const moving =
             spec.promotedTo !== undefined
               ? status?.state !== "promoted"
               : spec.source.kind === "replaced" && status?.hydrated !== true && status?.state !== "expired"
           // Until the folders are in their places, the data of the database may be in this one.
-          return yield* moving
-            ? problem(
-                409,
-                "promotion_in_progress",
-                "The data of the branch is just being moved; try again shortly"
+          return moving
+            ? Effect.fail(
+                problem(
+                  409,
+                  "promotion_in_progress",
+                  "The data of the branch is just being moved; try again shortly"
+                )
               )
-            : remove(branch)
+            : Effect.void
         })
       })
     )

@@ -4,20 +4,20 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { defaultRegion } from "#schemas/catalog.ts"
-import { DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#schemas/database.ts"
+import { Database, DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { answer } from "./answer.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "./credentials.ts"
 import { Api } from "./definition/api.ts"
 import { DatabaseView } from "./definition/database.ts"
 import { RequestScope } from "./definition/scope.ts"
-import { guard } from "./guard.ts"
+import { billing, guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetEnvironment } from "./target.ts"
 import { databaseView, serviceStatus } from "./views.ts"
-import { createdBefore, remove, stored } from "./writing.ts"
 
 const decoder = Schema.decodeUnknownEffect(DatabaseSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */
@@ -40,9 +40,10 @@ export const layer = HttpApiBuilder.group(
     yield* AppConfig
 
     const find = Effect.gen(function* () {
-      const { orgId, place, environment } = yield* RequestScope
+      const { orgId } = yield* RequestScope
+      const { projectId, environment } = yield* targetEnvironment
       const records = yield* Effect.mapError(
-        resources.listKind(orgId, "Database", place?.projectId ?? "", environment),
+        resources.listKind(orgId, "Database", projectId, environment),
         fromStore
       )
       // What is being deleted gives way to what takes its place.
@@ -52,49 +53,39 @@ export const layer = HttpApiBuilder.group(
       record === undefined ? Effect.fail(notFound("database in this environment")) : Effect.succeed(record)
     )
 
+    const databases = yield* resourceHandlers(Database, {
+      view: DatabaseView,
+      viewer: () => Effect.succeed(databaseView),
+      target: () => theDatabase
+    })
+
     return handlers.handleAll(
       guard(Api.groups.database)({
-        get: Effect.fnUntraced(function* () {
-          const record = yield* theDatabase
-          return answer(DatabaseView, databaseView(record), record)
-        }),
-        provision: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, environment, caller, reservation } = yield* RequestScope
-          const { uid } = reservation
-          const password = passwordOf(reservation)
-          const create = stored(
-            resources.write(
-              orgId,
-              [
-                {
-                  action: "create",
-                  uid,
-                  kind: "Database",
-                  projectId: place?.projectId ?? null,
-                  environment: environment ?? null,
-                  name: defaultDatabaseName,
-                  parentUid: place?.environmentUid ?? null,
-                  spec: yield* decodeSpec({ region: defaultRegion, ...payload }),
-                  managedBy: "api",
-                  secrets: { [passwordField]: password }
-                }
-              ],
-              { ...caller.actor, outcome: 201 }
-            )
-          )
-          if ((yield* createdBefore) === undefined) {
+        get: databases.get,
+        provision: databases.createAnd(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { reservation } = yield* RequestScope
+            yield* billing
             if ((yield* find)?.deletionRequestedAt === null) {
               return yield* problem(409, "database_exists", "The environment already has a database")
             }
-            yield* create
-          }
-          const { record, shown } = yield* afterCreation(uid, decodeSpec)
-          return {
-            status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
-            connectionString: shown === undefined ? null : yield* connectionString(shown, password),
-            caCertificateUrl: yield* caCertificateUrl
-          }
-        }),
+            return {
+              name: defaultDatabaseName,
+              spec: { region: defaultRegion, ...payload },
+              secrets: { [passwordField]: passwordOf(reservation) }
+            }
+          }),
+          Effect.fnUntraced(function* ({ uid }) {
+            const { reservation } = yield* RequestScope
+            const { record, shown } = yield* afterCreation(uid, decodeSpec)
+            return {
+              status: record === undefined ? ("provisioning" as const) : serviceStatus(record),
+              connectionString:
+                shown === undefined ? null : yield* connectionString(shown, passwordOf(reservation)),
+              caCertificateUrl: yield* caCertificateUrl
+            }
+          })
+        ),
         rotatePassword: Effect.fnUntraced(function* () {
           const { record, password } = yield* rotate(yield* theDatabase, decodeSpec)
           return {
@@ -102,7 +93,7 @@ export const layer = HttpApiBuilder.group(
             caCertificateUrl: yield* caCertificateUrl
           }
         }),
-        delete: () => Effect.flatMap(theDatabase, remove)
+        delete: databases.delete()
       })
     )
   })

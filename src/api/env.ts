@@ -19,6 +19,7 @@ import { VariableList } from "./definition/env.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, type Problem } from "./problem.ts"
+import { targetEnvironment } from "./target.ts"
 import { precondition } from "./writing.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(EnvVariablesSpec)
@@ -52,14 +53,9 @@ export const layer = HttpApiBuilder.group(
     const fingerprint = yield* Fingerprint
 
     const current = Effect.gen(function* () {
-      const { orgId, place, environment } = yield* RequestScope
-      const found = yield* resources.find(
-        orgId,
-        "EnvVariables",
-        place?.projectId ?? null,
-        environment ?? null,
-        envVariablesName
-      )
+      const { orgId } = yield* RequestScope
+      const { projectId, environment } = yield* targetEnvironment
+      const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
       // What is being deleted gives way to what takes its place.
       if (Option.isNone(found) || found.value.deletionRequestedAt !== null) return undefined
       const spec = yield* Effect.orDie(decodeSpec(found.value.spec))
@@ -83,7 +79,8 @@ export const layer = HttpApiBuilder.group(
         }),
         set: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, environment, caller } = yield* RequestScope
+            const { orgId, caller } = yield* RequestScope
+            const { projectId, environment, environmentUid } = yield* targetEnvironment
             const values = new Map(payload.vars.map(({ key, value }): [string, string] => [key, value]))
             const added = Object.fromEntries([...values].map(([key, value]) => [key, fingerprint(value)]))
             const sealed = Object.fromEntries(
@@ -101,10 +98,10 @@ export const layer = HttpApiBuilder.group(
                       action: "create",
                       uid: randomUUIDv7(),
                       kind: "EnvVariables",
-                      projectId: place?.projectId ?? null,
-                      environment: environment ?? null,
+                      projectId,
+                      environment,
                       name: envVariablesName,
-                      parentUid: place?.environmentUid ?? null,
+                      parentUid: environmentUid,
                       spec: { variables },
                       managedBy: "api",
                       secrets: sealed

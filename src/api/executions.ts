@@ -29,16 +29,12 @@ import { executionFaults, specOf } from "./execution-request.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { makeStreams } from "./streams.ts"
+import { targetProject, targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, stored } from "./writing.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
 const defaultLogPage = 100
-
-/** The record that the gate found. */
-const theExecution = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("execution")) : Effect.succeed(record)
-)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -64,9 +60,10 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       guard(Api.groups.executions)({
         list: Effect.fnUntraced(function* ({ query }) {
-          const { orgId, place } = yield* RequestScope
+          const { orgId } = yield* RequestScope
+          const { projectId } = yield* targetProject
           const found = yield* Effect.mapError(
-            executions.list(orgId, place?.projectId ?? "", query.limit ?? defaultPageSize, query.status),
+            executions.list(orgId, projectId, query.limit ?? defaultPageSize, query.status),
             fromStore
           )
           return answer(ExecutionList, yield* viewAll(found, executionView))
@@ -91,10 +88,10 @@ export const layer = HttpApiBuilder.group(
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, caller, reservation } = yield* RequestScope
+            const { orgId, caller, reservation } = yield* RequestScope
+            const { projectId } = yield* targetProject
             const { uid } = reservation
             if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
-            const projectId = place?.projectId ?? ""
             const spec = specOf(payload)
             const faults = executionFaults(payload, spec, {
               catalog,
@@ -161,11 +158,11 @@ export const layer = HttpApiBuilder.group(
           })
         ),
         get: Effect.fnUntraced(function* () {
-          const { orgId, uid } = yield* theExecution
+          const { orgId, uid } = yield* targetRecord
           return answer(ExecutionView, yield* read(orgId, uid))
         }),
         cancel: Effect.fnUntraced(function* () {
-          const record = yield* theExecution
+          const record = yield* targetRecord
           const { orgId, uid } = record
           const { again } = (yield* RequestScope).reservation
           if (again && storedSpec(record.spec).cancelRequested) return yield* read(orgId, uid)
@@ -178,7 +175,7 @@ export const layer = HttpApiBuilder.group(
           return yield* read(orgId, uid)
         }),
         logs: Effect.fnUntraced(function* ({ query, headers }) {
-          const { orgId, uid } = yield* theExecution
+          const { orgId, uid } = yield* targetRecord
           const scope = yield* RequestScope
           const { stillHolds } = scope
           const list = `logs ${uid}`

@@ -35,13 +35,15 @@ import { Resources } from "#src/store/Resources.ts"
 import type { AccessTable } from "#src/store/records.ts"
 import { checkBody } from "./body.ts"
 import { Operation } from "./definition/operation.ts"
-import { type Caller, Gate, RequestScope, type Scope } from "./definition/scope.ts"
+import { type Caller, type Found, Gate, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
 import { limitHeaders, tooMany } from "./limits.ts"
 import { fromStore, notFound, type Problem, problem, toResponse, unreadable } from "./problem.ts"
 import { Replay } from "./replay.ts"
 import { CurrentRequest, type RequestInfo } from "./request.ts"
 import { isReadable } from "./views.ts"
+
+const organizationAlone: Found = { type: "organization" }
 
 type Params = Readonly<Record<string, string | undefined>>
 
@@ -113,14 +115,13 @@ export const layer = Layer.effect(
       orgId: string,
       request: HttpServerRequest.HttpServerRequest,
       params: Params
-    ) {
-      const nothing = { place: undefined, environment: undefined, record: undefined }
+    ): Effect.fn.Return<Found, Problem | StoreUnavailable> {
       const { target } = operation
-      if (target === null || target.type === "organization") return nothing
+      if (target === null || target.type === "organization") return organizationAlone
       if (target.type === "record") {
         const id = params[target.param] ?? ""
         const found = looksLikeUid(id) && (yield* records.exists(orgId, target.table, id))
-        return found ? nothing : yield* notFound(recordNames[target.table])
+        return found ? organizationAlone : yield* notFound(recordNames[target.table])
       }
       if (target.type === "resource") {
         const uid = params[target.param] ?? ""
@@ -133,7 +134,7 @@ export const layer = Layer.effect(
         if (project !== undefined && record.projectId !== project && record.project !== project) {
           return yield* notFound(what)
         }
-        return { ...nothing, record }
+        return { type: "resource", record }
       }
       const wanted = environmentOf(request)
       const environment = wanted ?? (target.type === "environment" ? defaultEnvironment : undefined)
@@ -142,10 +143,12 @@ export const layer = Layer.effect(
       const sought = possible ? (environment ?? defaultEnvironment) : defaultEnvironment
       const place = yield* resources.place(orgId, params["projectId"] ?? "", sought)
       if (Option.isNone(place)) return yield* notFound("project")
-      if (environment !== undefined && possible && place.value.environmentUid === null) {
-        return yield* notFound("environment in this project")
-      }
-      return { place: place.value, environment, record: undefined }
+      const { environmentUid, ...named } = place.value
+      if (environment === undefined || !possible) return { type: "project", ...named, environment }
+      if (environmentUid === null) return yield* notFound("environment in this project")
+      return target.type === "project"
+        ? { type: "project", ...named, environment }
+        : { type: "environment", ...named, environment, environmentUid }
     })
 
     // Refusals of callers whom nobody knows are audited a few each second, so that a flood of them fills no table.
@@ -189,7 +192,9 @@ export const layer = Layer.effect(
           return yield* refused
         }
         const orgId = organization?.id ?? ""
+        const found = yield* locate(operation, orgId, request, params)
         const scope: Omit<Scope, "reservation"> = {
+          operation,
           caller,
           orgId,
           orgSlug: organization?.slug ?? "",
@@ -197,14 +202,14 @@ export const layer = Layer.effect(
           billingActive: organization?.billingStatus === "active",
           ifMatch: request.headers["if-match"],
           stillHolds: stillHolds(access, credential, addressed, operation),
-          ...(yield* locate(operation, orgId, request, params))
+          found
         }
         const handled = (reservation: Reservation) =>
           http.pipe(
             Effect.provideService(RequestScope, { ...scope, reservation }),
             Effect.catchCause(toFailureResponse),
             Effect.flatMap((response) =>
-              response.status < 500 || scope.record === undefined || isReadable(scope.record)
+              response.status < 500 || found.type !== "resource" || isReadable(found.record)
                 ? Effect.succeed(response)
                 : toResponse(unreadable)
             )

@@ -18,9 +18,10 @@ const unpaid = problem(
   "Billing of the organization is not active; an owner must activate it"
 )
 
-/** Fails unless the organization's billing is active. */
-export const billing: Effect.Effect<void, Problem, RequestScope> = Effect.flatMap(RequestScope, (scope) =>
-  scope.billingActive ? Effect.void : Effect.fail(unpaid)
+/** Fails if the operation needs active billing and the organization's is not. */
+export const billing: Effect.Effect<void, Problem, RequestScope> = Effect.flatMap(
+  RequestScope,
+  ({ operation, billingActive }) => (billingActive || !operation.billing ? Effect.void : Effect.fail(unpaid))
 )
 
 /** One handler for each endpoint of a group. It fails with problems only. */
@@ -56,7 +57,7 @@ export const guard =
         throw new Error(`The operation ${name} has no metadata`)
       }
       const takesQuery = endpoint.query !== undefined
-      const billed = operation.billing && !late.has(handler) ? billing : Effect.void
+      const billed = late.has(handler) ? Effect.void : billing
       return (request: Parts) => {
         const faults = faultsBeyondSchemas(request, takesQuery)
         const checked = faults.length === 0 ? billed : Effect.fail(invalid(faults))

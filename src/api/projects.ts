@@ -4,9 +4,9 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { EnvironmentSpec } from "#schemas/environment.ts"
+import { Environment, EnvironmentSpec } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
-import { ProjectSpec } from "#schemas/project.ts"
+import { Project } from "#schemas/project.ts"
 import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
 import { microUsdOf, usdOf } from "#src/budgets/money.ts"
 import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
@@ -17,58 +17,32 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { BudgetView, EnvironmentView, ProjectList, ProjectView } from "./definition/projects.ts"
+import { BudgetView, EnvironmentView, ProjectView } from "./definition/projects.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem, slugTaken } from "./problem.ts"
-import { environmentView, isImplicit, projectView, viewAll } from "./views.ts"
-import { amend, createdBefore, mismatch, precondition, remove, stored } from "./writing.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetProject } from "./target.ts"
+import { environmentView, isImplicit, projectView } from "./views.ts"
+import { amend, mismatch, precondition } from "./writing.ts"
 
-/** A project and the environments that every project has. */
-const newProject = (
-  reservation: Reservation,
-  slug: string,
-  spec: typeof ProjectSpec.Type
-): ReadonlyArray<CreateChange> => {
-  const { uid } = reservation
-  const inside = uidsOf(reservation, "environments", implicitEnvironments.length)
-  return [
-    {
-      action: "create",
-      uid,
-      kind: "Project",
-      projectId: null,
-      environment: null,
-      name: slug,
-      parentUid: null,
-      spec,
-      managedBy: "api"
-    },
-    ...implicitEnvironments.map((name, index) => newEnvironment(inside[index] ?? "", uid, name))
-  ]
+/** The environments that every project has. */
+const environmentsOf = (reservation: Reservation): ReadonlyArray<CreateChange> => {
+  const uids = uidsOf(reservation, "environments", implicitEnvironments.length)
+  return implicitEnvironments.map((name, index) => ({
+    action: "create",
+    uid: uids[index] ?? "",
+    kind: Environment.name,
+    projectId: reservation.uid,
+    environment: null,
+    name,
+    parentUid: reservation.uid,
+    spec: {},
+    managedBy: "api"
+  }))
 }
 
-const newEnvironment = (uid: string, projectId: string, name: string): CreateChange => ({
-  action: "create",
-  uid,
-  kind: "Environment",
-  projectId,
-  environment: null,
-  name,
-  parentUid: projectId,
-  spec: {},
-  managedBy: "api"
-})
-
-const decodeSpec = Schema.decodeUnknownEffect(ProjectSpec)
 const decodeEnvironment = Schema.decodeUnknownEffect(EnvironmentSpec)
-
-const theProject = Effect.gen(function* () {
-  const { orgId, place } = yield* RequestScope
-  const resources = yield* Resources
-  const found = yield* Effect.mapError(resources.get(orgId, place?.projectId ?? ""), fromStore)
-  return Option.isSome(found) ? found.value : yield* notFound("project")
-})
 
 const budgetView = ({ monthlyCap, alertPercent, hardStop, month, spent, reserved }: Budget) => ({
   monthlyCapUsd: monthlyCap === null ? null : usdOf(monthlyCap),
@@ -86,62 +60,46 @@ export const layerProjects = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const budgets = yield* Budgets
+    const projects = yield* resourceHandlers(Project, {
+      view: ProjectView,
+      viewer: () => Effect.succeed(projectView),
+      target: Effect.fnUntraced(function* () {
+        const { orgId } = yield* RequestScope
+        const { projectId } = yield* targetProject
+        const found = yield* Effect.mapError(resources.get(orgId, projectId), fromStore)
+        return Option.isSome(found) ? found.value : yield* notFound("project")
+      }),
+      taken: slugTaken
+    })
     const theBudget = Effect.gen(function* () {
-      const { orgId, place } = yield* RequestScope
-      return yield* Effect.mapError(budgets.get(orgId, place?.projectId ?? ""), fromStore)
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      return yield* Effect.mapError(budgets.get(orgId, projectId), fromStore)
     })
     return handlers.handleAll(
       guard(Api.groups.projects)({
-        list: Effect.fnUntraced(function* () {
-          const { orgId } = yield* RequestScope
-          const records = yield* Effect.mapError(resources.listProjects(orgId), fromStore)
-          return answer(ProjectList, yield* viewAll(records, projectView))
-        }),
-        create: Effect.fnUntraced(function* ({ payload }) {
-          const before = yield* createdBefore
-          if (before !== undefined) return projectView(before)
-          const { orgId, caller, reservation } = yield* RequestScope
-          const { slug, ...rest } = payload
-          const spec = { runtimeClass: "scale-to-zero" as const, ...rest }
-          const changes = newProject(reservation, slug, spec)
-          const [written] = yield* stored(
-            resources.write(orgId, changes, { ...caller.actor, outcome: 201 })
-          ).pipe(Effect.mapError(slugTaken(slug)))
-          const at = written?.createdAt.toISOString() ?? ""
-          return {
-            id: written?.uid ?? "",
-            slug,
-            name: spec.name,
-            runtimeClass: spec.runtimeClass,
-            region: spec.region ?? null,
-            git: spec.git ?? null,
-            previewData: "forbidden" as const,
-            createdAt: at,
-            updatedAt: at
-          }
-        }),
-        get: Effect.fnUntraced(function* () {
-          const record = yield* theProject
-          return answer(ProjectView, projectView(record), record)
-        }),
-        update: Effect.fnUntraced(function* ({ payload }) {
-          const after = yield* amend(
-            yield* theProject,
-            Effect.fnUntraced(function* (record: ResourceRecord) {
-              const current = yield* Effect.orDie(decodeSpec(record.spec))
-              // null takes a field away; what is left out stays.
-              const merged = Object.fromEntries(
-                Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
-              )
-              return { spec: yield* Effect.orDie(decodeSpec(merged)), managedBy: "api" as const }
-            })
+        list: projects.list,
+        create: projects.create(({ payload: { slug, ...asked } }) =>
+          Effect.map(RequestScope, ({ reservation }) => ({
+            name: slug,
+            spec: { runtimeClass: "scale-to-zero", ...asked },
+            parts: environmentsOf(reservation)
+          }))
+        ),
+        get: projects.get,
+        update: projects.update(({ payload }) =>
+          // null takes a field away; what is left out stays.
+          Effect.succeed((current) =>
+            Object.fromEntries(
+              Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
+            )
           )
-          return answer(ProjectView, projectView(after), after)
-        }),
-        delete: () => Effect.flatMap(theProject, remove),
+        ),
+        delete: projects.delete(),
         getBudget: () => Effect.map(theBudget, (budget) => answer(BudgetView, budgetView(budget), budget)),
         setBudget: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, place, caller, ifMatch } = yield* RequestScope
+          const { orgId, caller, ifMatch } = yield* RequestScope
+          const { projectId } = yield* targetProject
           const expected = ifMatch === undefined ? {} : yield* precondition(yield* theBudget)
           const settings = {
             monthlyCap: payload.monthlyCapUsd === null ? null : microUsdOf(payload.monthlyCapUsd),
@@ -153,7 +111,7 @@ export const layerProjects = HttpApiBuilder.group(
             ...expected
           }
           const budget = yield* Effect.mapError(
-            budgets.set(orgId, place?.projectId ?? "", settings, caller.actor),
+            budgets.set(orgId, projectId, settings, caller.actor),
             (error) => (error._tag === "RevisionConflict" ? mismatch : fromStore(error))
           )
           return answer(BudgetView, budgetView(budget), budget)
@@ -169,48 +127,33 @@ export const layerEnvironments = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const invocations = yield* Invocations
-    const list = Effect.gen(function* () {
-      const { orgId, place } = yield* RequestScope
-      return yield* Effect.mapError(
-        resources.listKind(orgId, "Environment", place?.projectId ?? ""),
-        fromStore
-      )
-    })
     const find = Effect.fnUntraced(function* (idOrSlug: string) {
-      const named = (yield* list).filter((one) => one.uid === idOrSlug || one.name === idOrSlug)
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      const all = yield* Effect.mapError(resources.listKind(orgId, Environment.name, projectId), fromStore)
+      const named = all.filter((one) => one.uid === idOrSlug || one.name === idOrSlug)
       // What is being deleted gives way to what took its name.
       const record = named.find((one) => one.deletionRequestedAt === null) ?? named[0]
       return record ?? (yield* notFound("environment in this project"))
     })
+    const environments = yield* resourceHandlers(Environment, {
+      view: EnvironmentView,
+      viewer: () => Effect.succeed(environmentView),
+      target: ({ params }: { readonly params: { readonly environmentId: string } }) =>
+        find(params.environmentId),
+      taken: slugTaken
+    })
     return handlers.handleAll(
       guard(Api.groups.environments)({
-        list: () => Effect.flatMap(list, (records) => viewAll(records, environmentView)),
-        create: Effect.fnUntraced(function* ({ payload }) {
-          const before = yield* createdBefore
-          if (before !== undefined) return environmentView(before)
-          const { orgId, place, caller, reservation } = yield* RequestScope
-          const change = newEnvironment(reservation.uid, place?.projectId ?? "", payload.slug)
-          const [written] = yield* stored(
-            resources.write(orgId, [change], { ...caller.actor, outcome: 201 })
-          ).pipe(Effect.mapError(slugTaken(payload.slug)))
-          return environmentView({
-            uid: change.uid,
-            name: payload.slug,
-            spec: change.spec,
-            createdAt: written?.createdAt ?? new Date(0)
-          })
-        }),
-        update: Effect.fnUntraced(function* ({ params, payload }) {
-          const after = yield* amend(yield* find(params.environmentId), (record) =>
-            Effect.map(
-              Effect.orDie(decodeEnvironment(record.spec)),
-              ({ origin: _, ...rest }): { spec: typeof EnvironmentSpec.Type } => ({
-                spec: payload.origin === null ? rest : { ...rest, origin: new URL(payload.origin).origin }
-              })
-            )
-          )
-          return answer(EnvironmentView, environmentView(after), after)
-        }),
+        list: environments.list,
+        create: environments.create(({ payload: { slug } }) => Effect.succeed({ name: slug, spec: {} })),
+        update: environments.update(
+          ({ payload: { origin } }) =>
+            Effect.succeed(({ origin: _, ...rest }) =>
+              origin === null ? rest : { ...rest, origin: new URL(origin).origin }
+            ),
+          { keepsManager: true }
+        ),
         rotateSigningSecret: Effect.fnUntraced(function* ({ params }) {
           const { orgId, reservation } = yield* RequestScope
           const signingSecret = signingSecretOf(
@@ -241,17 +184,17 @@ export const layerEnvironments = HttpApiBuilder.group(
           )
           return answered
         }),
-        delete: Effect.fnUntraced(function* ({ params }) {
-          const record = yield* find(params.environmentId)
-          if (isImplicit(record)) {
-            return yield* problem(
-              409,
-              "implicit_environment",
-              `Every project has "${record.name}"; delete what is in it instead`
-            )
-          }
-          return yield* remove(record)
-        })
+        delete: environments.delete((record) =>
+          isImplicit(record)
+            ? Effect.fail(
+                problem(
+                  409,
+                  "implicit_environment",
+                  `Every project has "${record.name}"; delete what is in it instead`
+                )
+              )
+            : Effect.void
+        )
       })
     )
   })

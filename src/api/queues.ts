@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { QueueSpec } from "#schemas/queue.ts"
+import { Queue, QueueSpec } from "#schemas/queue.ts"
 import { Engine } from "#src/engine/Engine.ts"
 import { Messages } from "#src/queues/Messages.ts"
 import { reservedAt } from "#src/store/Reservation.ts"
@@ -11,28 +11,22 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"
 import { Api } from "./definition/api.ts"
-import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/queues.ts"
+import { longestMessage, QueueStats, QueueView } from "./definition/queues.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
-import { serviceStatus, viewAll } from "./views.ts"
-import { amend, createdBefore, remove, stored } from "./writing.ts"
+import { resourceHandlers } from "./resource-handlers.ts"
+import { targetEnvironment, targetRecord } from "./target.ts"
+import { serviceStatus } from "./views.ts"
 
-const decoder = Schema.decodeUnknownEffect(QueueSpec)
-/** What was stored was valid; what a request asks for has passed the schema of its body. */
-const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
-const decodeSpecSync = Schema.decodeUnknownSync(QueueSpec)
+const decodeSpec = Schema.decodeUnknownSync(QueueSpec)
 
 /** How long a creation waits for the queue to deliver. It takes messages before. */
 const patience = "5 seconds"
 
-const theQueue = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("queue")) : Effect.succeed(record)
-)
-
 const queueView = (record: ResourceRecord) => {
-  const { consumer, ...spec } = decodeSpecSync(record.spec)
+  const { consumer, ...spec } = decodeSpec(record.spec)
   return {
     id: record.uid,
     name: record.name,
@@ -44,7 +38,6 @@ const queueView = (record: ResourceRecord) => {
     updatedAt: record.updatedAt.toISOString()
   }
 }
-const withTag = (record: ResourceRecord) => answer(QueueView, queueView(record), record)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -53,69 +46,39 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const messages = yield* Messages
     const engine = yield* Engine
+    const queues = yield* resourceHandlers(Queue, {
+      view: QueueView,
+      viewer: () => Effect.succeed(queueView)
+    })
     return handlers.handleAll(
       guard(Api.groups.queues)({
-        list: Effect.fnUntraced(function* () {
-          const { orgId, place, environment } = yield* RequestScope
-          const records = yield* Effect.mapError(
-            resources.listKind(orgId, "Queue", place?.projectId ?? "", environment),
-            fromStore
-          )
-          return answer(QueueList, yield* viewAll(records, queueView))
-        }),
-        create: billedLate(
-          Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, place, environment, caller, reservation } = yield* RequestScope
-            const { name, ...asked } = payload
-            const { uid } = reservation
-            const projectId = place?.projectId ?? ""
-            const change = {
-              action: "create",
-              uid,
-              kind: "Queue",
-              projectId,
-              environment: environment ?? null,
-              name,
-              parentUid: place?.environmentUid ?? null,
-              spec: yield* decodeSpec(asked),
-              managedBy: "api"
-            } as const
-            if ((yield* createdBefore) === undefined) {
-              yield* checkDeadLetters(
-                { projectId, environment: environment ?? null },
-                name,
-                asked.deadLetterQueue
-              )
-              yield* billing
-              yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
-            }
+        list: queues.list,
+        create: queues.createAnd(
+          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
+            yield* checkDeadLetters(yield* targetEnvironment, name, spec.deadLetterQueue)
+            return { name, spec }
+          }),
+          Effect.fnUntraced(function* ({ orgId, uid }) {
             yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
             const record = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
             return Option.isSome(record) ? queueView(record.value) : yield* notFound("queue")
           })
         ),
-        get: () => Effect.map(theQueue, withTag),
-        update: billedLate(
-          Effect.fnUntraced(function* ({ payload }) {
-            const { consumer, ...rest } = payload
-            const record = yield* theQueue
+        get: queues.get,
+        update: queues.update(
+          Effect.fnUntraced(function* ({ payload: { consumer, ...rest } }, record) {
             yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
-            yield* billing
-            const after = yield* amend(yield* theQueue, (record) =>
-              Effect.flatMap(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
-                const next = consumer === undefined ? current : (consumer ?? undefined)
-                const changed = { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
-                return Effect.map(decodeSpec(changed), (spec) => ({ spec, managedBy: "api" as const }))
-              })
-            )
-            return withTag(after)
+            return ({ consumer: current, ...spec }) => {
+              const next = consumer === undefined ? current : (consumer ?? undefined)
+              return { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
+            }
           })
         ),
         publish: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { orgId, caller, reservation } = yield* RequestScope
-            const record = yield* theQueue
-            const { deliveryDelaySeconds } = yield* decodeSpec(record.spec)
+            const record = yield* targetRecord
+            const { deliveryDelaySeconds } = decodeSpec(record.spec)
             const bodies = payload.messages.map(({ body }) => JSON.stringify(body))
             const faults = bodies.flatMap((body, index) =>
               Buffer.byteLength(body) <= longestMessage
@@ -152,7 +115,7 @@ export const layer = HttpApiBuilder.group(
         ),
         stats: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           const { oldestMessageAt, ...counts } = yield* Effect.mapError(messages.stats(orgId, uid), fromStore)
           return answer(QueueStats, {
             ...counts,
@@ -161,7 +124,7 @@ export const layer = HttpApiBuilder.group(
         }),
         redrive: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller, reservation } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           const redriven = yield* Effect.mapError(
             messages.redrive(orgId, uid, payload.limit ?? 1_000, caller.actor, reservation),
             fromStore
@@ -170,31 +133,31 @@ export const layer = HttpApiBuilder.group(
         }),
         purge: Effect.fnUntraced(function* () {
           const { orgId, caller, reservation } = yield* RequestScope
-          const { uid } = yield* theQueue
+          const { uid } = yield* targetRecord
           // An earlier try may have purged it: what came since is not what this request is about.
           const until = reservation.again ? reservedAt(reservation) : undefined
           return {
             purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor, until), fromStore)
           }
         }),
-        delete: Effect.fnUntraced(function* () {
-          const record = yield* theQueue
-          // What a project or an environment takes with it needs no such order.
-          if (record.deletionRequestedAt !== null) return yield* remove(record)
-          const next = yield* deadLetterQueues(record)
-          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
-          const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
-          if (users.length > 0 || crons.length > 0) {
-            return yield* problem(
-              409,
-              "in_use",
-              users.length > 0
-                ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
-                : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
-            )
-          }
-          return yield* remove(record)
-        })
+        delete: queues.delete(
+          Effect.fnUntraced(function* (record) {
+            // What a project or an environment takes with it needs no such order.
+            if (record.deletionRequestedAt !== null) return
+            const next = yield* deadLetterQueues(record)
+            const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
+            const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
+            if (users.length > 0 || crons.length > 0) {
+              return yield* problem(
+                409,
+                "in_use",
+                users.length > 0
+                  ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
+                  : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
+              )
+            }
+          })
+        )
       })
     )
   })

@@ -19,12 +19,10 @@ import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
 import { makeStreams } from "./streams.ts"
+import { targetRecord } from "./target.ts"
 import { resourceDetail, resourceSummary } from "./views.ts"
 import { precondition } from "./writing.ts"
 
-const theResource = Effect.flatMap(RequestScope, ({ record }) =>
-  record === undefined ? Effect.fail(notFound("resource")) : Effect.succeed(record)
-)
 const ok = { ok: true as const }
 /** Whether the numbers of a cursor fit the types they have in the store. */
 const isInRange = (cursor: string): boolean => {
@@ -95,12 +93,12 @@ export const layer = HttpApiBuilder.group(
           })
         }),
         get: Effect.fnUntraced(function* () {
-          const record = yield* theResource
+          const record = yield* targetRecord
           return answer(ResourceDetail, resourceDetail(record), record)
         }),
         events: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
-          const { uid } = yield* theResource
+          const { uid } = yield* targetRecord
           const limit = query.limit ?? defaultPageSize
           const list = `events ${uid}`
           const [before] = (yield* cursors.decode(list, query.cursor)) ?? []
@@ -161,13 +159,13 @@ export const layer = HttpApiBuilder.group(
         }),
         retry: Effect.fnUntraced(function* () {
           const { orgId, caller } = yield* RequestScope
-          const { uid } = yield* theResource
+          const { uid } = yield* targetRecord
           const actor = { ...caller.actor, outcome: 202 }
           return { token: yield* Effect.mapError(interventions.retry(orgId, uid, actor), fromStore) }
         }),
         pause: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
-          const { uid } = yield* theResource
+          const { uid } = yield* targetRecord
           const until = payload.until === undefined ? null : DateTime.toDateUtc(payload.until)
           const pause = { scope: "resource", target: uid, reason: payload.reason, until } as const
           yield* Effect.mapError(
@@ -178,7 +176,7 @@ export const layer = HttpApiBuilder.group(
         }),
         resume: Effect.fnUntraced(function* () {
           const { orgId, caller } = yield* RequestScope
-          const { uid } = yield* theResource
+          const { uid } = yield* targetRecord
           const target = { scope: "resource", target: uid } as const
           yield* Effect.mapError(
             interventions.resume(orgId, target, { ...caller.actor, outcome: 202 }),
@@ -188,7 +186,7 @@ export const layer = HttpApiBuilder.group(
         }),
         protect: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
-          const record = yield* theResource
+          const record = yield* targetRecord
           yield* precondition(record)
           const { uid } = record
           yield* Effect.mapError(resources.protect(orgId, uid, payload.protected, caller.actor), fromStore)
@@ -196,7 +194,7 @@ export const layer = HttpApiBuilder.group(
         }),
         abandon: Effect.fnUntraced(function* ({ payload }) {
           const { orgId, caller } = yield* RequestScope
-          const record = yield* theResource
+          const record = yield* targetRecord
           if (payload.confirm !== record.name) {
             return yield* invalid([{ pointer: "/confirm", message: `must repeat the name "${record.name}"` }])
           }

@@ -126,7 +126,7 @@ const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
 /** Every project has it. */
 export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
 const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
-export const environmentView = (record: Pick<ResourceRecord, "uid" | "name" | "spec" | "createdAt">) => ({
+export const environmentView = (record: ResourceRecord) => ({
   id: record.uid,
   slug: record.name,
   implicit: isImplicit(record),

@@ -64,15 +64,13 @@ export class Resources extends Context.Service<
       orgId: string,
       uid: string
     ) => Effect.Effect<Option.Option<ResourceRecord>, StoreUnavailable>
-    /** The resources of a kind in a project, or in one environment of it, ordered by name. */
+    /** The resources of a kind in a project, or in one environment of it, ordered by name; `null`: in no project. */
     readonly listKind: (
       orgId: string,
       kind: string,
-      projectId: string,
+      projectId: string | null,
       environment?: string
     ) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
-    /** Ordered by slug. */
-    readonly listProjects: (orgId: string) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
     /** The one resource with this name in its place; `null` where the kind's scope has no such part. */
     readonly find: (
       orgId: string,
@@ -129,18 +127,11 @@ export class Resources extends Context.Service<
         listKind: Effect.fn("Resources.listKind")(function* (orgId, kind, projectId, environment) {
           const rows = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}
-            where r.org_id = ${orgId}::uuid and r.kind = ${kind} and r.project_id = ${projectId}::uuid
+            where r.org_id = ${orgId}::uuid and r.kind = ${kind}
+              and ${projectId === null ? sql`r.project_id is null` : sql`r.project_id = ${projectId}::uuid`}
               and (${environment ?? null}::text is null or r.environment = ${environment ?? null}::text)
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name, r.environment`)
-          return rows.map(toRecord)
-        }),
-        // Index: resource_by_place.
-        listProjects: Effect.fn("Resources.listProjects")(function* (orgId) {
-          const rows = yield* repeatable(sql<Row>`
-            select ${columns(sql)} from ${source(sql)}
-            where r.org_id = ${orgId}::uuid and r.kind = 'Project' and r.deleted_at is null and ${inOrg(sql, orgId)}
-            order by r.name`)
           return rows.map(toRecord)
         }),
         // Index: resource_by_place.

@@ -53,7 +53,7 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
     () =>
       Effect.gen(function* () {
         const far = yield* Store
-        const { call, tenant, session, sql } = yield* Plane
+        const { call, session, sql } = yield* Plane
         const body = yield* wanted("offsite", { prefix: "/svc/backups/" })
         const made = yield* call("POST", base, { body })
         assert.strictEqual(made.status, 201, made.text)
@@ -148,17 +148,6 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
         const versions = both.map(({ body }) => body.version)
         assert.notStrictEqual(versions[0], versions[1])
 
-        // Whose it is, and who may.
-        const other = yield* tenant()
-        assert.strictEqual((yield* call("GET", one, { token: other.adminKey })).status, 404)
-        assert.strictEqual(
-          (yield* call("GET", `/v1/orgs/${other.slug}/backup-destinations/${id}`, { token: other.adminKey }))
-            .status,
-          404
-        )
-        assert.strictEqual((yield* call("GET", `${base}/${crypto.randomUUID()}`)).status, 404)
-        assert.strictEqual((yield* call("DELETE", one)).status, 403)
-
         const asOwner = {
           token: null,
           headers: { cookie: `svc_session=${session}`, origin: (yield* Plane).url }
@@ -195,7 +184,7 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
     () =>
       Effect.gen(function* () {
         const far = yield* Store
-        const { call, tenant } = yield* Plane
+        const { call } = yield* Plane
         const { port } = new URL(far.endpoint)
         const before = (yield* call("GET", base)).body.length
         const refuse = Effect.fnUntraced(function* (
@@ -281,11 +270,6 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
           (yield* call("POST", base, { raw: `"${"x".repeat(1 << 20)}"`, headers: json })).status,
           413
         )
-        assert.strictEqual((yield* call("POST", base, { token: null, body: {} })).status, 401)
-        const member = yield* tenant("unpaid")
-        const theirs = `/v1/orgs/${member.slug}/backup-destinations`
-        assert.strictEqual((yield* call("GET", theirs, { token: member.memberKey })).status, 200)
-        assert.strictEqual((yield* call("POST", theirs, { token: member.memberKey, body: {} })).status, 403)
       }),
     400_000
   )

@@ -24,7 +24,7 @@ layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("execut
     "are created, read, listed newest first, and their logs are pages",
     () =>
       Effect.gen(function* () {
-        const { call, tenant } = yield* Plane
+        const { call } = yield* Plane
         const { openImage } = yield* Containers
         yield* makeProject
         const body = {
@@ -90,21 +90,7 @@ layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("execut
             .status,
           422
         )
-        const other = yield* tenant()
-        for (const what of ["", "/logs"]) {
-          assert.strictEqual(
-            (yield* call("GET", `${base}/${id}${what}`, { token: other.adminKey })).status,
-            404
-          )
-          assert.strictEqual((yield* call("GET", `${base}/${crypto.randomUUID()}${what}`)).status, 404)
-        }
-        assert.strictEqual((yield* call("POST", `${base}/${crypto.randomUUID()}/cancel`)).status, 404)
         assert.strictEqual((yield* call("POST", `${base}/${id}/cancel`)).status, 409)
-        assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects/nope/executions")).status, 404)
-        assert.strictEqual(
-          (yield* call("POST", "/v1/orgs/main/projects/nope/executions", { body })).status,
-          404
-        )
       }),
     300_000
   )

@@ -1,9 +1,9 @@
 /** Object storage of an organization's own, where copies of backups are kept. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import {
+  BackupDestination,
   BucketName,
   DestinationEndpoint,
   DestinationPrefix,
@@ -11,9 +11,10 @@ import {
 } from "#schemas/backup-destination.ts"
 import { Name } from "#schemas/names.ts"
 import { PlaceFault } from "#src/backups/place-fault.ts"
-import { Deleted, Id, idempotencyKey, ifMatch, orgParams, Timestamp, withEtag } from "./fields.ts"
+import { Id, idempotencyKey, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
-import { bodyProblems, problems } from "./problem.ts"
+import { problems } from "./problem.ts"
+import { inOrganization, resourceOperations } from "./resource-group.ts"
 
 export const BackupDestinationView = Schema.Struct({
   id: Id,
@@ -58,25 +59,22 @@ const region = Schema.NullOr(DestinationRegion).annotate({
   description: "null where the service has none; us-east-1 then signs the requests"
 })
 
-const base = "/v1/orgs/:orgId/backup-destinations"
-const one = `${base}/:destinationId` as const
-const params = { ...orgParams, destinationId: Id }
-const target = { type: "resource", param: "destinationId", kind: "BackupDestination" } as const
+const destinations = resourceOperations({
+  group: "backupDestinations",
+  kind: BackupDestination,
+  parent: inOrganization,
+  segment: "backup-destinations",
+  param: "destinationId",
+  view: BackupDestinationView
+})
+const { one, params, target } = destinations
 
 export const BackupDestinations = group(
   "backupDestinations",
   "Object storage of an organization's own, where copies of backups are kept."
 ).add(
-  HttpApiEndpoint.get("list", base, {
-    params: orgParams,
-    success: BackupDestinationList,
-    error: problems()
-  }).annotateMerge(
-    operation("backupDestinations.list", "read", "member", "List backup destinations by name")
-  ),
-  HttpApiEndpoint.post("create", base, {
-    params: orgParams,
-    headers: idempotencyKey,
+  destinations.list(),
+  destinations.create({
     payload: Schema.Struct({
       name: Name,
       endpoint: DestinationEndpoint,
@@ -85,27 +83,12 @@ export const BackupDestinations = group(
       region: Schema.optionalKey(region),
       credentials: Credentials
     }),
-    success: BackupDestinationView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation(
-      "backupDestinations.create",
-      "write",
-      "admin",
-      "Create a backup destination, after writing, reading and deleting a test object there",
-      { sensitive: true, billing: true }
-    )
-  ),
-  HttpApiEndpoint.get("get", one, {
-    params,
-    success: withEtag(BackupDestinationView),
-    error: problems()
-  }).annotateMerge(
-    operation("backupDestinations.get", "read", "member", "Read a backup destination", { target })
-  ),
-  HttpApiEndpoint.patch("update", one, {
-    params,
-    headers: ifMatch,
+    success: BackupDestinationView,
+    sensitive: true,
+    summary: "Create a backup destination, after writing, reading and deleting a test object there"
+  }),
+  destinations.get(),
+  destinations.update({
     payload: Schema.Struct({
       name: Schema.optionalKey(Name),
       endpoint: Schema.optionalKey(DestinationEndpoint),
@@ -114,31 +97,12 @@ export const BackupDestinations = group(
       region: Schema.optionalKey(region),
       credentials: Schema.optionalKey(Credentials)
     }),
-    success: withEtag(BackupDestinationView),
-    error: bodyProblems(402, 412)
-  }).annotateMerge(
-    operation(
-      "backupDestinations.update",
-      "write",
-      "admin",
-      "Change a backup destination; a new version of it is tested and then in force",
-      { sensitive: true, billing: true, target }
-    )
-  ),
-  HttpApiEndpoint.delete("delete", one, {
-    params,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation(
-      "backupDestinations.delete",
-      "destructive",
-      "owner",
-      "Delete a backup destination that nothing uses; what is stored there stays",
-      { sensitive: true, target }
-    )
-  ),
+    sensitive: true,
+    summary: "Change a backup destination; a new version of it is tested and then in force"
+  }),
+  destinations.delete({
+    summary: "Delete a backup destination that nothing uses; what is stored there stays"
+  }),
   HttpApiEndpoint.post("test", `${one}/test`, {
     params,
     headers: idempotencyKey,

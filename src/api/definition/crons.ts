@@ -3,24 +3,14 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { ConcurrencyPolicy, CronInput, CronRetry, CronSpec, CronTarget } from "#schemas/cron.ts"
+import { ConcurrencyPolicy, Cron, CronInput, CronRetry, CronSpec, CronTarget } from "#schemas/cron.ts"
 import { checkedInputOf } from "#schemas/input.ts"
 import { Name } from "#schemas/names.ts"
 import { Attempt, RunStatus } from "#src/crons/run.ts"
-import {
-  Deleted,
-  environmentQuery,
-  Id,
-  idempotencyKey,
-  ifMatch,
-  page,
-  pageQuery,
-  projectParams,
-  Timestamp,
-  withEtag
-} from "./fields.ts"
+import { Id, idempotencyKey, page, pageQuery, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
-import { bodyProblems, problems } from "./problem.ts"
+import { problems } from "./problem.ts"
+import { inEnvironment, resourceOperations } from "./resource-group.ts"
 
 export const CronView = Schema.Struct({
   id: Id,
@@ -58,66 +48,34 @@ export const CronRunPage = page(CronRunView)
 
 const input = checkedInputOf(CronSpec).fields
 
-const base = "/v1/orgs/:orgId/projects/:projectId/crons"
-const one = `${base}/:cronId` as const
-const params = { ...projectParams, cronId: Id }
-const target = { type: "resource", param: "cronId", kind: "Cron" } as const
+const crons = resourceOperations({
+  group: "crons",
+  kind: Cron,
+  noun: "cron job",
+  parent: inEnvironment,
+  segment: "crons",
+  param: "cronId",
+  view: CronView
+})
+const { one, params, target } = crons
 
 export const Crons = group(
   "crons",
   "Calls of an environment's app by a schedule, and every run of them."
 ).add(
-  HttpApiEndpoint.get("list", base, {
-    params: projectParams,
-    query: environmentQuery,
-    success: CronList,
-    error: problems()
-  }).annotateMerge(
-    operation("crons.list", "read", "member", "List cron jobs by name", { target: { type: "project" } })
-  ),
-  HttpApiEndpoint.post("create", base, {
-    params: projectParams,
-    query: environmentQuery,
-    headers: idempotencyKey,
-    payload: Schema.Struct({ name: Name, ...input }),
-    success: CronView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("crons.create", "write", "admin", "Create a cron job", {
-      billing: true,
-      target: { type: "environment" }
-    })
-  ),
-  HttpApiEndpoint.get("get", one, {
-    params,
-    success: withEtag(CronView),
-    error: problems()
-  }).annotateMerge(
-    operation("crons.get", "read", "member", "Read a cron job, with its next run", { target })
-  ),
-  HttpApiEndpoint.patch("update", one, {
-    params,
-    headers: ifMatch,
+  crons.list(),
+  crons.create({ payload: Schema.Struct({ name: Name, ...input }), success: CronView }),
+  crons.get({ summary: "Read a cron job, with its next run" }),
+  crons.update({
     payload: Schema.Struct({
       ...input,
       schedule: Schema.optionalKey(input.schedule),
       target: Schema.optionalKey(input.target),
       // Of what is not given the stored value stays, also where the two contradict each other until they are merged.
       retry: CronInput.fields.retry
-    }),
-    success: withEtag(CronView),
-    error: bodyProblems(402, 412)
-  }).annotateMerge(
-    operation("crons.update", "write", "admin", "Change a cron job", { billing: true, target })
-  ),
-  HttpApiEndpoint.delete("delete", one, {
-    params,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation("crons.delete", "destructive", "admin", "Delete a cron job and its runs", { target })
-  ),
+    })
+  }),
+  crons.delete({ summary: "Delete a cron job and its runs" }),
   HttpApiEndpoint.post("trigger", `${one}/trigger`, {
     params,
     headers: idempotencyKey,

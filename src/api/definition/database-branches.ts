@@ -3,12 +3,13 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { ExpiresInDays } from "#schemas/database-branch.ts"
+import { DatabaseBranch, ExpiresInDays } from "#schemas/database-branch.ts"
 import { EnvironmentSlug, Name, Uid } from "#schemas/names.ts"
 import { DatabaseCredentials } from "./database.ts"
-import { Deleted, Id, idempotencyKey, ifMatch, projectParams, Timestamp, withEtag } from "./fields.ts"
+import { Id, idempotencyKey, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
-import { bodyProblems, problems } from "./problem.ts"
+import { problems } from "./problem.ts"
+import { inProject, resourceOperations } from "./resource-group.ts"
 
 const Percent = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 100 }))
 
@@ -77,22 +78,26 @@ const Source = Schema.Union([
   })
 ])
 
-const base = "/v1/orgs/:orgId/projects/:projectId/databases/:databaseId/branches"
-const one = `${base}/:branchId` as const
-const params = { ...projectParams, databaseId: Id }
-const oneParams = { ...params, branchId: Id }
 const database = { type: "resource", param: "databaseId", kind: "Database" } as const
-const branch = { type: "resource", param: "branchId", kind: "DatabaseBranch" } as const
+const branches = resourceOperations({
+  group: "databaseBranches",
+  kind: DatabaseBranch,
+  noun: "branch",
+  parent: {
+    path: `${inProject.path}/databases/:databaseId`,
+    params: { ...inProject.params, databaseId: Id },
+    lists: database,
+    creates: database
+  },
+  segment: "branches",
+  param: "branchId",
+  view: BranchView
+})
+const { one, params, target } = branches
 
 export const DatabaseBranches = group("databaseBranches", "Full, independent copies of a database.").add(
-  HttpApiEndpoint.get("list", base, { params, success: BranchList, error: problems() }).annotateMerge(
-    operation("databaseBranches.list", "read", "member", "List the branches of a database", {
-      target: database
-    })
-  ),
-  HttpApiEndpoint.post("create", base, {
-    params,
-    headers: idempotencyKey,
+  branches.list({ summary: "List the branches of a database" }),
+  branches.create({
     payload: Schema.Struct({
       name: Name,
       environment: EnvironmentSlug,
@@ -105,40 +110,26 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
       deleteOnPreviewClose: Schema.optionalKey(Schema.Boolean),
       previewId: Schema.optionalKey(Schema.NullOr(Schema.String))
     }),
-    success: BranchView.pipe(HttpApiSchema.status(202)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("databaseBranches.create", "dangerous", "owner", "Make a branch of a database", {
-      sensitive: true,
-      billing: true,
-      target: database
-    })
-  ),
-  HttpApiEndpoint.get("get", one, {
-    params: oneParams,
-    success: withEtag(BranchView),
-    error: problems()
-  }).annotateMerge(operation("databaseBranches.get", "read", "member", "Read a branch", { target: branch })),
-  HttpApiEndpoint.patch("update", one, {
-    params: oneParams,
-    headers: ifMatch,
+    success: BranchView,
+    status: 202,
+    risk: "dangerous",
+    role: "owner",
+    sensitive: true,
+    summary: "Make a branch of a database"
+  }),
+  branches.get(),
+  branches.update({
     payload: Schema.Struct({
       expiresInDays: Schema.optionalKey(
         ExpiresInDays.annotate({ description: "Days from now; null: it never expires" })
       ),
       deleteOnPreviewClose: Schema.optionalKey(Schema.Boolean)
     }),
-    success: withEtag(BranchView),
-    error: bodyProblems(402, 412)
-  }).annotateMerge(
-    operation("databaseBranches.update", "write", "admin", "Change the expiry of a branch", {
-      sensitive: true,
-      billing: true,
-      target: branch
-    })
-  ),
+    sensitive: true,
+    summary: "Change the expiry of a branch"
+  }),
   HttpApiEndpoint.post("promote", `${one}/promote`, {
-    params: oneParams,
+    params,
     headers: idempotencyKey,
     success: BranchView.pipe(HttpApiSchema.status(202)),
     error: problems(402)
@@ -148,11 +139,11 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
       "dangerous",
       "owner",
       "Put the data of a branch in the place of the database's",
-      { sensitive: true, billing: true, target: branch }
+      { sensitive: true, billing: true, target }
     )
   ),
   HttpApiEndpoint.post("rotatePassword", `${one}/rotate`, {
-    params: oneParams,
+    params,
     headers: idempotencyKey,
     success: DatabaseCredentials,
     error: problems(402)
@@ -160,18 +151,8 @@ export const DatabaseBranches = group("databaseBranches", "Full, independent cop
     operation("databaseBranches.rotatePassword", "write", "admin", "Replace the password of a branch", {
       sensitive: true,
       billing: true,
-      target: branch
+      target
     })
   ),
-  HttpApiEndpoint.delete("delete", one, {
-    params: oneParams,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation("databaseBranches.delete", "destructive", "owner", "Delete a branch and its data", {
-      sensitive: true,
-      target: branch
-    })
-  )
+  branches.delete({ summary: "Delete a branch and its data" })
 )

@@ -5,6 +5,7 @@ import * as Schema from "effect/Schema"
 import { cpuKinds } from "#schemas/catalog.ts"
 import {
   CleanupStatus,
+  Execution,
   ExecutionErrorCode,
   ExecutionResources,
   ExecutionRuntime,
@@ -12,7 +13,8 @@ import {
 } from "#schemas/execution.ts"
 import { Id, idempotencyKey, page, pageQuery, projectParams, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
-import { bodyProblems, problems } from "./problem.ts"
+import { problems } from "./problem.ts"
+import { inProject, resourceOperations } from "./resource-group.ts"
 
 export const ExecutionView = Schema.Struct({
   id: Id,
@@ -113,13 +115,18 @@ export const ExecutionRequest = Schema.Struct({
 })
 export type ExecutionRequest = typeof ExecutionRequest.Type
 
-const base = "/v1/orgs/:orgId/projects/:projectId/executions"
-const one = `${base}/:executionId` as const
-const params = { ...projectParams, executionId: Id }
-const target = { type: "resource", param: "executionId", kind: "Execution" } as const
+const executions = resourceOperations({
+  group: "executions",
+  kind: Execution,
+  parent: inProject,
+  segment: "executions",
+  param: "executionId",
+  view: ExecutionView
+})
+const { all, one, params, target } = executions
 
 export const Executions = group("executions", "Containers that run one command to its end.").add(
-  HttpApiEndpoint.get("list", base, {
+  HttpApiEndpoint.get("list", all, {
     params: projectParams,
     query: {
       status: Schema.optionalKey(ExecutionState),
@@ -132,7 +139,7 @@ export const Executions = group("executions", "Containers that run one command t
       target: { type: "project" }
     })
   ),
-  HttpApiEndpoint.get("availability", `${base}/availability`, {
+  HttpApiEndpoint.get("availability", `${all}/availability`, {
     params: projectParams,
     success: ExecutionAvailability,
     error: problems()
@@ -141,18 +148,13 @@ export const Executions = group("executions", "Containers that run one command t
       target: { type: "project" }
     })
   ),
-  HttpApiEndpoint.post("create", base, {
-    params: projectParams,
-    headers: idempotencyKey,
+  executions.create({
     payload: ExecutionRequest,
-    success: ExecutionView.pipe(HttpApiSchema.status(202)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("executions.create", "write", "member", "Run a command in a container", {
-      billing: true,
-      target: { type: "project" }
-    })
-  ),
+    success: ExecutionView,
+    status: 202,
+    role: "member",
+    summary: "Run a command in a container"
+  }),
   HttpApiEndpoint.get("get", one, { params, success: ExecutionView, error: problems() }).annotateMerge(
     operation("executions.get", "read", "member", "Read an execution", { target })
   ),

@@ -1,25 +1,16 @@
 /** Projects and their environments. */
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Region } from "#schemas/catalog.ts"
 import { DisplayName } from "#schemas/display-text.ts"
-import { Origin } from "#schemas/environment.ts"
+import { Environment, Origin } from "#schemas/environment.ts"
 import { EnvironmentSlug, looksLikeUid, Name, reservedSlugs } from "#schemas/names.ts"
-import { GitSource, PreviewData, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
-import {
-  Deleted,
-  Id,
-  idempotencyKey,
-  ifMatch,
-  orgParams,
-  projectParams,
-  Timestamp,
-  withEtag
-} from "./fields.ts"
+import { GitSource, PreviewData, Project, ProjectSpec, RuntimeClass } from "#schemas/project.ts"
+import { Deleted, Id, idempotencyKey, ifMatch, projectParams, Timestamp, withEtag } from "./fields.ts"
 import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
+import { inOrganization, inProject, resourceOperations } from "./resource-group.ts"
 
 export const ProjectView = Schema.Struct({
   id: Id,
@@ -81,19 +72,22 @@ export const BudgetView = Schema.Struct({
   remainingUsd: Schema.NullOr(Schema.Finite).annotate({ description: "null: there is no cap" })
 }).annotate({ identifier: "Budget" })
 
-const base = "/v1/orgs/:orgId/projects"
-const one = `${base}/:projectId` as const
 const target = { type: "project" } as const
+const projects = resourceOperations({
+  group: "projects",
+  kind: Project,
+  parent: inOrganization,
+  segment: "projects",
+  param: "projectId",
+  id: projectParams.projectId,
+  target,
+  view: ProjectView
+})
+const { one } = projects
 
 export const Projects = group("projects", "Projects: containers of environments, with their budgets.").add(
-  HttpApiEndpoint.get("list", base, {
-    params: orgParams,
-    success: ProjectList,
-    error: problems()
-  }).annotateMerge(operation("projects.list", "read", "member", "List projects by slug")),
-  HttpApiEndpoint.post("create", base, {
-    params: orgParams,
-    headers: idempotencyKey,
+  projects.list({ summary: "List projects by slug" }),
+  projects.create({
     payload: Schema.Struct({
       name: DisplayName,
       slug: NewProjectSlug,
@@ -101,27 +95,11 @@ export const Projects = group("projects", "Projects: containers of environments,
       region,
       git
     }),
-    success: ProjectView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation(
-      "projects.create",
-      "write",
-      "admin",
-      "Create a project with its production and preview environments",
-      {
-        billing: true
-      }
-    )
-  ),
-  HttpApiEndpoint.get("get", one, {
-    params: projectParams,
-    success: withEtag(ProjectView),
-    error: problems()
-  }).annotateMerge(operation("projects.get", "read", "member", "Read a project", { target })),
-  HttpApiEndpoint.patch("update", one, {
-    params: projectParams,
-    headers: ifMatch,
+    success: ProjectView,
+    summary: "Create a project with its production and preview environments"
+  }),
+  projects.get(),
+  projects.update({
     payload: Schema.Struct({
       name: Schema.optionalKey(DisplayName),
       runtimeClass: Schema.optionalKey(runtimeClass),
@@ -129,20 +107,9 @@ export const Projects = group("projects", "Projects: containers of environments,
       git: Schema.optionalKey(Schema.NullOr(GitSource)),
       previewData: Schema.optionalKey(PreviewData)
     }),
-    success: withEtag(ProjectView),
-    error: bodyProblems(412)
-  }).annotateMerge(operation("projects.update", "write", "admin", "Change a project", { target })),
-  HttpApiEndpoint.delete("delete", one, {
-    params: projectParams,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation("projects.delete", "destructive", "owner", "Delete a project and everything in it", {
-      sensitive: true,
-      target
-    })
-  ),
+    billing: false
+  }),
+  projects.delete({ summary: "Delete a project and everything in it" }),
   HttpApiEndpoint.get("getBudget", `${one}/budget`, {
     params: projectParams,
     success: withEtag(BudgetView),
@@ -185,44 +152,33 @@ export const SigningSecret = Schema.Struct({
   })
 }).annotate({ identifier: "SigningSecret" })
 
-const environments = `${one}/environments` as const
-const environment = `${environments}/:environmentId` as const
-const environmentParams = {
-  ...projectParams,
-  environmentId: Schema.String.annotate({ description: "Id or slug" })
-}
+const environments = resourceOperations({
+  group: "environments",
+  kind: Environment,
+  parent: inProject,
+  segment: "environments",
+  param: "environmentId",
+  id: Schema.String.annotate({ description: "Id or slug" }),
+  target,
+  view: EnvironmentView
+})
 
 export const Environments = group(
   "environments",
   "Environments of a project: containers of what runs together."
 ).add(
-  HttpApiEndpoint.get("list", environments, {
-    params: projectParams,
-    success: Schema.Array(EnvironmentView),
-    error: problems()
-  }).annotateMerge(operation("environments.list", "read", "member", "List environments by slug", { target })),
-  HttpApiEndpoint.post("create", environments, {
-    params: projectParams,
-    headers: idempotencyKey,
+  environments.list({ summary: "List environments by slug" }),
+  environments.create({
     payload: Schema.Struct({ slug: NewEnvironmentSlug }),
-    success: EnvironmentView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("environments.create", "write", "admin", "Create an environment", { billing: true, target })
-  ),
-  HttpApiEndpoint.patch("update", environment, {
-    params: environmentParams,
-    headers: ifMatch,
+    success: EnvironmentView
+  }),
+  environments.update({
     payload: Schema.Struct({ origin: Schema.NullOr(Origin) }),
-    success: withEtag(EnvironmentView),
-    error: bodyProblems(412)
-  }).annotateMerge(
-    operation("environments.update", "write", "admin", "Say where the app of an environment answers", {
-      target
-    })
-  ),
-  HttpApiEndpoint.post("rotateSigningSecret", `${environment}/signing-secret/rotate`, {
-    params: environmentParams,
+    billing: false,
+    summary: "Say where the app of an environment answers"
+  }),
+  HttpApiEndpoint.post("rotateSigningSecret", `${environments.one}/signing-secret/rotate`, {
+    params: environments.params,
     headers: idempotencyKey,
     success: SigningSecret,
     error: problems()
@@ -235,8 +191,8 @@ export const Environments = group(
       { sensitive: true, target }
     )
   ),
-  HttpApiEndpoint.delete("delete", environment, {
-    params: environmentParams,
+  HttpApiEndpoint.delete("delete", environments.one, {
+    params: environments.params,
     success: Deleted,
     error: problems(412)
   }).annotateMerge(

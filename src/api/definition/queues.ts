@@ -4,20 +4,11 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Name } from "#schemas/names.ts"
-import { countedBacklog, DeliveryDelaySeconds, QueueConsumer, QueueInput } from "#schemas/queue.ts"
-import {
-  Deleted,
-  environmentQuery,
-  Id,
-  idempotencyKey,
-  ifMatch,
-  projectParams,
-  ServiceStatus,
-  Timestamp,
-  withEtag
-} from "./fields.ts"
+import { countedBacklog, DeliveryDelaySeconds, Queue, QueueConsumer, QueueInput } from "#schemas/queue.ts"
+import { Id, idempotencyKey, ServiceStatus, Timestamp } from "./fields.ts"
 import { group, operation } from "./operation.ts"
 import { bodyProblems, problems } from "./problem.ts"
+import { inEnvironment, resourceOperations } from "./resource-group.ts"
 
 const Consumer = Schema.Struct({
   path: Schema.String,
@@ -41,8 +32,6 @@ export const QueueView = Schema.Struct({
   createdAt: Timestamp,
   updatedAt: Timestamp
 }).annotate({ identifier: "Queue" })
-
-export const QueueList = Schema.Array(QueueView)
 
 export const QueueStats = Schema.Struct({
   backlog: Schema.Int.annotate({
@@ -84,42 +73,24 @@ export const Published = Schema.Struct({
   )
 }).annotate({ identifier: "Published" })
 
-const base = "/v1/orgs/:orgId/projects/:projectId/queues"
-const one = `${base}/:queueId` as const
-const params = { ...projectParams, queueId: Id }
-const queue = { type: "resource", param: "queueId", kind: "Queue" } as const
+const queues = resourceOperations({
+  group: "queues",
+  kind: Queue,
+  parent: inEnvironment,
+  segment: "queues",
+  param: "queueId",
+  view: QueueView
+})
+const { one, params, target } = queues
 
 export const Queues = group(
   "queues",
   "Durable queues whose messages are delivered to an environment's app."
 ).add(
-  HttpApiEndpoint.get("list", base, {
-    params: projectParams,
-    query: environmentQuery,
-    success: QueueList,
-    error: problems()
-  }).annotateMerge(
-    operation("queues.list", "read", "member", "List queues by name", { target: { type: "project" } })
-  ),
-  HttpApiEndpoint.post("create", base, {
-    params: projectParams,
-    query: environmentQuery,
-    headers: idempotencyKey,
-    payload: Schema.Struct({ name: Name, ...QueueInput.fields }),
-    success: QueueView.pipe(HttpApiSchema.status(201)),
-    error: bodyProblems(402)
-  }).annotateMerge(
-    operation("queues.create", "write", "admin", "Create a queue", {
-      billing: true,
-      target: { type: "environment" }
-    })
-  ),
-  HttpApiEndpoint.get("get", one, { params, success: withEtag(QueueView), error: problems() }).annotateMerge(
-    operation("queues.get", "read", "member", "Read a queue", { target: queue })
-  ),
-  HttpApiEndpoint.patch("update", one, {
-    params,
-    headers: ifMatch,
+  queues.list(),
+  queues.create({ payload: Schema.Struct({ name: Name, ...QueueInput.fields }), success: QueueView }),
+  queues.get(),
+  queues.update({
     payload: Schema.Struct({
       ...QueueInput.fields,
       consumer: Schema.optionalKey(
@@ -128,14 +99,8 @@ export const Queues = group(
         })
       )
     }),
-    success: withEtag(QueueView),
-    error: bodyProblems(402, 412)
-  }).annotateMerge(
-    operation("queues.update", "write", "admin", "Change a queue, pause or resume its delivery", {
-      billing: true,
-      target: queue
-    })
-  ),
+    summary: "Change a queue, pause or resume its delivery"
+  }),
   HttpApiEndpoint.post("publish", `${one}/messages`, {
     params,
     headers: idempotencyKey,
@@ -147,7 +112,7 @@ export const Queues = group(
   }).annotateMerge(
     operation("queues.publish", "write", "member", "Publish messages, all of them or none", {
       billing: true,
-      target: queue,
+      target,
       longestBody: 4 * 1024 * 1024
     })
   ),
@@ -155,9 +120,7 @@ export const Queues = group(
     params,
     success: QueueStats,
     error: problems()
-  }).annotateMerge(
-    operation("queues.stats", "read", "member", "Count the messages of a queue", { target: queue })
-  ),
+  }).annotateMerge(operation("queues.stats", "read", "member", "Count the messages of a queue", { target })),
   HttpApiEndpoint.post("redrive", `${one}/redrive`, {
     params,
     headers: idempotencyKey,
@@ -176,7 +139,7 @@ export const Queues = group(
       "write",
       "admin",
       "Give messages that were given up another chance: those of this queue, and those it holds for others",
-      { target: queue }
+      { target }
     )
   ),
   HttpApiEndpoint.post("purge", `${one}/purge`, {
@@ -187,18 +150,8 @@ export const Queues = group(
   }).annotateMerge(
     operation("queues.purge", "destructive", "admin", "Throw away all messages of a queue", {
       sensitive: true,
-      target: queue
+      target
     })
   ),
-  HttpApiEndpoint.delete("delete", one, {
-    params,
-    headers: ifMatch,
-    success: Deleted,
-    error: problems(412)
-  }).annotateMerge(
-    operation("queues.delete", "destructive", "owner", "Delete a queue and its messages", {
-      sensitive: true,
-      target: queue
-    })
-  )
+  queues.delete({ summary: "Delete a queue and its messages" })
 )

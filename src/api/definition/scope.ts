@@ -8,9 +8,8 @@ import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Reservation } from "#src/store/Reservation.ts"
-import type { Place } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
-import type { CredentialKind } from "./operation.ts"
+import type { CredentialKind, Operation } from "./operation.ts"
 
 export interface Caller {
   readonly credential: CredentialKind
@@ -20,8 +19,29 @@ export interface Caller {
   readonly actor: Actor
 }
 
-/** What the path names, looked up and checked against its parents and the caller's organization. */
+/** What the path names beyond its organization, as the operation's `target` says. */
+export type Found =
+  | { readonly type: "organization" }
+  | {
+      readonly type: "project"
+      readonly projectId: string
+      readonly project: string
+      /** Of the query; undefined: it names none. */
+      readonly environment: string | undefined
+    }
+  | {
+      readonly type: "environment"
+      readonly projectId: string
+      readonly project: string
+      /** Of the query, `production` when it names none. */
+      readonly environment: string
+      readonly environmentUid: string
+    }
+  | { readonly type: "resource"; readonly record: ResourceRecord }
+
+/** Who asks for what, and what the path names, checked against its parents and the caller's organization. */
 export interface Scope {
+  readonly operation: Operation
   readonly caller: Caller
   readonly orgId: string
   readonly orgSlug: string
@@ -31,14 +51,9 @@ export interface Scope {
   readonly ifMatch: string | undefined
   /** Asks again whether the credential holds, for answers that go on for long. */
   readonly stillHolds: Effect.Effect<boolean, StoreUnavailable>
-  /** Present for operations whose target is a project or an environment. */
-  readonly place: Place | undefined
-  /** The environment of the query; `production` where the operation needs one. */
-  readonly environment: string | undefined
+  readonly found: Found
   /** Id and secrets of what the request makes: handlers that make something take them from here. */
   readonly reservation: Reservation
-  /** Present for operations whose target is a resource. */
-  readonly record: ResourceRecord | undefined
 }
 
 /** Set by the gate for the handler of the same request. */

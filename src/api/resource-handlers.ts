@@ -1,0 +1,235 @@
+/**
+ * Handlers of the operations that every kind of resource has (`definition/resource-group.ts`). What is common to all
+ * kinds is done here: looking up, conditions, defaults, billing, audit, answers. A kind says what is special to it.
+ *
+ *     const queues = yield* resourceHandlers(Queue, { view: QueueView, viewer: () => Effect.succeed(queueView) })
+ *     guard(Api.groups.queues)({ list: queues.list, get: queues.get, delete: queues.delete(), ... })
+ */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import type { Json, Kind } from "#schemas/kind.ts"
+import type { CreateChange, SecretValues, Written } from "#src/store/changes.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { answer } from "./answer.ts"
+import { RequestScope } from "./definition/scope.ts"
+import { faultsOf } from "./failure.ts"
+import { billedLate, billing } from "./guard.ts"
+import { fromStore, invalid, type Problem, unreadable } from "./problem.ts"
+import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
+import { viewAll } from "./views.ts"
+import { amend, createdBefore, remove, stored } from "./writing.ts"
+
+/** Where a resource lives. */
+export interface Place {
+  readonly projectId: string | null
+  /** Slug of the project. */
+  readonly project: string | null
+  readonly environment: string | null
+  /** What it goes with when that is deleted. */
+  readonly parentUid: string | null
+}
+
+/** What a request asks to be created. */
+export interface Creation {
+  readonly name: string
+  /** Defaults are filled in. */
+  readonly spec: unknown
+  readonly secrets?: SecretValues
+  /** Where it is to live, if not in what the path names. */
+  readonly place?: Place
+  /** What is created together with it. */
+  readonly parts?: ReadonlyArray<CreateChange>
+  /** The status of the answer, 201 unless said otherwise. */
+  readonly outcome?: 201 | 202
+  /** Takes back what was prepared for it outside of the store of resources, when it is not created. */
+  readonly undo?: Effect.Effect<void>
+}
+
+/** What a kind's own part of a handler may ask for. */
+type Needs = RequestScope | Resources
+
+interface Options<View extends Schema.Top, Request> {
+  /** How one of them is answered. */
+  readonly view: View
+  /** Looks up what the views of `records` need besides these, at once for all, and answers how one is viewed. */
+  readonly viewer: (
+    records: ReadonlyArray<ResourceRecord>
+  ) => Effect.Effect<(record: ResourceRecord) => View["Encoded"], Problem, Needs>
+  /** What the path names, if the gate did not look it up as a resource. */
+  readonly target?: (request: Request) => Effect.Effect<ResourceRecord, Problem, Needs>
+  /** What a caller is told whose name for it is taken. */
+  readonly taken?: (name: string) => (failure: Problem) => Problem
+}
+
+/** `Request` is what the kind's own `target` reads. */
+export const resourceHandlers = Effect.fnUntraced(function* <
+  Spec extends Json,
+  View extends Schema.Top,
+  Request = unknown
+>(kind: Kind<string, Spec>, { view, viewer, target = () => targetRecord, taken }: Options<View, Request>) {
+  const resources = yield* Resources
+  const decode = Schema.decodeUnknownEffect(kind.spec, { errors: "all" })
+  /** Names also what the fields of a body do not tell each by itself. */
+  const complete = (spec: unknown) =>
+    Effect.mapError(decode(spec), ({ issue }) => invalid(faultsOf("", issue)))
+
+  const all = Schema.Array(view)
+  const viewsOf = (records: ReadonlyArray<ResourceRecord>) =>
+    Effect.flatMap(viewer(records), (one) => viewAll(records, one))
+  const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
+    const [found] = yield* viewsOf([record])
+    return found ?? (yield* unreadable)
+  })
+  const answered = (record: ResourceRecord) =>
+    Effect.map(viewOf(record), (found) => answer(view, found, record))
+
+  const list = Effect.fnUntraced(function* () {
+    const { orgId } = yield* RequestScope
+    const { projectId, environment } = kind.scope === "organization" ? noProject : yield* targetProject
+    const records = yield* Effect.mapError(
+      resources.listKind(orgId, kind.name, projectId, environment),
+      fromStore
+    )
+    return answer(all, yield* viewsOf(records))
+  })
+
+  const write = Effect.fnUntraced(function* (creation: Creation) {
+    const { orgId, caller, reservation } = yield* RequestScope
+    const { name, secrets, parts = [], outcome = 201, undo = Effect.void } = creation
+    const place = creation.place ?? (yield* placeOf(kind.scope))
+    const spec = yield* complete(creation.spec)
+    yield* billing
+    const change = {
+      action: "create",
+      uid: reservation.uid,
+      kind: kind.name,
+      projectId: place.projectId,
+      environment: place.environment,
+      name,
+      parentUid: place.parentUid,
+      spec,
+      managedBy: "api",
+      ...(secrets === undefined ? {} : { secrets })
+    } as const
+    const [written] = yield* stored(
+      resources.write(orgId, [change, ...parts], { ...caller.actor, outcome })
+    ).pipe(
+      Effect.mapError((failure) => taken?.(name)(failure) ?? failure),
+      Effect.onError(() => undo)
+    )
+    if (written === undefined) return yield* Effect.die(new Error("What was to be created was not written"))
+    return asCreated(orgId, place, change, written)
+  })
+
+  /**
+   * Creates what `describe` says, which also checks whether it can be, and answers it with `show`. What an earlier try
+   * of the request created is answered as it is now, and nothing is asked again.
+   */
+  const createAnd = <Req, A, R>(
+    describe: (request: Req) => Effect.Effect<Creation, Problem, Needs>,
+    show: (record: ResourceRecord) => Effect.Effect<A, Problem, R>
+  ) =>
+    billedLate(
+      Effect.fnUntraced(function* (request: Req) {
+        const before = yield* createdBefore
+        return yield* show(before ?? (yield* Effect.flatMap(describe(request), write)))
+      })
+    )
+
+  return {
+    /** The view of a record, and an answer with it and its ETag, for operations of the kind's own. */
+    viewOf,
+    answered,
+    list,
+    get: (request: Request) => Effect.flatMap(target(request), answered),
+    createAnd,
+    create: <Req>(describe: (request: Req) => Effect.Effect<Creation, Problem, Needs>) =>
+      createAnd(describe, viewOf),
+    /**
+     * `describe` checks what is asked for and answers what becomes of the specification that is there, which is asked
+     * again when somebody else was faster. No plan prunes what the API changed, unless it `keepsManager`: for what no
+     * manifest tells of.
+     */
+    update: <Req extends Request>(
+      describe: (
+        request: Req,
+        record: ResourceRecord
+      ) => Effect.Effect<(current: Spec) => unknown, Problem, Needs>,
+      { keepsManager = false } = {}
+    ) =>
+      billedLate(
+        Effect.fnUntraced(function* (request: Req) {
+          const record = yield* target(request)
+          const change = yield* describe(request, record)
+          yield* billing
+          const after = yield* amend(
+            record,
+            Effect.fnUntraced(function* ({ spec }: ResourceRecord) {
+              const current = yield* Effect.orDie(decode(spec))
+              const wanted = { spec: yield* complete(change(current)) }
+              return keepsManager ? wanted : { ...wanted, managedBy: "api" as const }
+            })
+          )
+          return yield* answered(after)
+        })
+      ),
+    /** `check` says whether it may go. */
+    delete: (check: (record: ResourceRecord) => Effect.Effect<void, Problem, Needs> = () => Effect.void) =>
+      Effect.fnUntraced(function* (request: Request) {
+        const record = yield* target(request)
+        yield* check(record)
+        return yield* remove(record)
+      })
+  }
+})
+
+const noProject = { projectId: null, environment: undefined }
+
+/** What the path of a creation names. */
+const placeOf = (scope: Kind["scope"]): Effect.Effect<Place, never, RequestScope> => {
+  switch (scope) {
+    case "organization":
+      return Effect.succeed({ projectId: null, project: null, environment: null, parentUid: null })
+    case "project":
+      return Effect.map(targetProject, ({ projectId, project }) => ({
+        projectId,
+        project,
+        environment: null,
+        parentUid: projectId
+      }))
+    case "environment":
+      return Effect.map(targetEnvironment, ({ environmentUid, ...place }) => ({
+        ...place,
+        parentUid: environmentUid
+      }))
+  }
+}
+
+/** The record of what was just written, before any engine looked at it. */
+const asCreated = (
+  orgId: string,
+  { project }: Place,
+  { action: _, ...change }: CreateChange,
+  { generation, revision, createdAt, updatedAt }: Written
+): ResourceRecord => ({
+  ...change,
+  orgId,
+  project: change.kind === "Project" ? change.name : project,
+  generation,
+  status: null,
+  observedGeneration: 0,
+  phase: "pending",
+  phaseSince: createdAt,
+  conditions: [],
+  differences: [],
+  revision,
+  protected: false,
+  deletionRequestedAt: null,
+  createdAt,
+  updatedAt,
+  attempt: 0,
+  nextAttemptAt: null,
+  lastError: null,
+  handledRetry: null
+})
