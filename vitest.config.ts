@@ -1,16 +1,64 @@
 import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
-import { SlowFirst } from "./test/setup/slow-first.ts"
 
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
+if (major < 24 || (major === 24 && minor < 7))
+  throw new Error(`Tests need Node 24.7 or newer and run on ${process.version}: start them with "npm test"`)
+
+const unit = "test/**/*.unit.test.ts"
+const store = "test/**/*.store.test.ts"
+
+/**
+ * The tier of a test file is in its name (CONTRIBUTING.md, Tests). Tiers begin in the order of their names, and within
+ * each the files that took longest in the last run come first: what machines are needed for never runs alone at the end.
+ */
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
-    globalSetup: ["test/setup/global.ts"],
-    // They end what hangs. A slow machine may take its time.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
     // Tests wait for servers now and then, so one more than there are cores; all share one Postgres.
     maxWorkers: Math.min(6, availableParallelism() + 1),
-    sequence: { sequencer: SlowFirst }
+    // Files of a tier share their worker's modules: to load the program again for each would be half of the work.
+    isolate: false,
+    // What runs in processes that tests start is not counted.
+    coverage: {
+      provider: "v8",
+      include: ["src/**/*.ts", "schemas/**/*.ts", "reconcilers/**/*.ts"],
+      reporter: [["text", { skipFull: true }], "html"],
+      reportOnFailure: true
+    },
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          include: [unit],
+          setupFiles: ["test/setup/no-processes.ts", "test/setup/no-network.ts"],
+          testTimeout: 30_000,
+          hookTimeout: 30_000
+        }
+      },
+      {
+        extends: true,
+        test: {
+          name: "store",
+          include: [store],
+          globalSetup: ["test/setup/run-postgres.ts"],
+          setupFiles: ["test/setup/no-processes.ts"],
+          testTimeout: 120_000,
+          hookTimeout: 120_000
+        }
+      },
+      {
+        extends: true,
+        test: {
+          name: "machine",
+          include: ["test/**/*.test.ts"],
+          exclude: [unit, store],
+          globalSetup: ["test/setup/run-machine.ts", "test/setup/run-postgres.ts"],
+          // They end what hangs. A slow machine may take its time.
+          testTimeout: 300_000,
+          hookTimeout: 300_000
+        }
+      }
+    ]
   }
 })

@@ -27,9 +27,8 @@ import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { appDatabase, controlUser } from "#src/infra/postgres-settings.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { migrate } from "#src/store/migrate.ts"
 import { reachGoal } from "#test/reconcilers/settle.ts"
-import { emptyDatabase } from "#test/setup/database.ts"
+import { migratedDatabase } from "#test/setup/database.ts"
 import {
   type DatabaseResource,
   type DatabaseWorld,
@@ -90,8 +89,7 @@ export const services = (world: StoreWorld, values: Partial<BackupOptions> = {})
   )
 
 export const backupWorld = Effect.gen(function* () {
-  const storeUrl = yield* emptyDatabase
-  yield* migrate(storeUrl)
+  const storeUrl = yield* migratedDatabase
   const base = yield* databaseWorld
   const world: BackupWorld = { ...base, storeUrl, destinations: new Map(), databases: new Map() }
   return world
@@ -99,8 +97,7 @@ export const backupWorld = Effect.gen(function* () {
 
 /** Without database servers: what only the store and the repository take part in. */
 export const storeWorld = Effect.gen(function* () {
-  const storeUrl = yield* emptyDatabase
-  yield* migrate(storeUrl)
+  const storeUrl = yield* migratedDatabase
   const dataDir = yield* Effect.acquireRelease(
     Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-backups-"))),
     (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))

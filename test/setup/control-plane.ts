@@ -15,7 +15,7 @@ import { digestOf } from "#src/access/Access.ts"
 import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { controlPlane, FirstStart } from "#src/main.ts"
-import { emptyDatabase } from "./database.ts"
+import { migratedDatabase } from "./database.ts"
 import { asDocumented } from "./documented.ts"
 import { freePort, managedPorts } from "./postgres.ts"
 import { sweep } from "./processes.ts"
@@ -78,7 +78,7 @@ export const testPlane = (
     Plane,
     Effect.gen(function* () {
       const dataDir = yield* folder
-      const url = yield* emptyDatabase
+      const url = yield* migratedDatabase
       const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
       const config = AppConfig.layerWith(
         {

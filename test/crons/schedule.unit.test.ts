@@ -105,12 +105,15 @@ const between = (text: string, zone: string, from: number, to: number) => {
 }
 const iso = (times: ReadonlyArray<number>) => times.map((at) => new Date(at).toISOString())
 
+/** Clocks are changed by the same rules each year, on other days of the month. */
+const years = 3
+
 describe("schedules", () => {
   for (const zone of zones) {
-    it(`follow the rules at every change of clocks in ${zone} for ten years`, { timeout: 120_000 }, () => {
+    it(`follow the rules at every change of clocks in ${zone} for ${years} years`, { timeout: 120_000 }, () => {
       const wall = walls(zone)
-      const found = changes(wall, 2025, 10)
-      assert.isAtLeast(found.length, 18, "clocks are changed twice a year there")
+      const found = changes(wall, 2025, years)
+      assert.isAtLeast(found.length, 2 * years - 2, "clocks are changed twice a year there")
       for (const { at } of found) {
         const [from, to] = [at - 12 * hour, at + 24 * hour]
         for (const pattern of patterns) {
@@ -134,7 +137,7 @@ describe("schedules", () => {
     let [same, movedOn, later] = [0, 0, 0]
     for (const zone of zones.filter((name) => name !== "Australia/Lord_Howe")) {
       const wall = walls(zone)
-      for (const { at, before, after } of changes(wall, 2025, 10)) {
+      for (const { at, before, after } of changes(wall, 2025, years)) {
         const [from, to] = [at - 12 * hour, at + 24 * hour]
         const length = Math.abs(after - before)
         for (const { text } of patterns) {
@@ -159,8 +162,8 @@ describe("schedules", () => {
       }
     }
     // One fixed time in five zones' gaps; three times of an hour that two zones show twice around midnight.
-    assert.deepStrictEqual([movedOn, later], [5 * 10, 2 * 3 * 10])
-    assert.isAbove(same, 30_000)
+    assert.deepStrictEqual([movedOn, later], [5 * years, 2 * 3 * years])
+    assert.isAbove(same, 3_000 * years)
   })
 
   it("agree with another implementation wherever clocks are left alone", () => {

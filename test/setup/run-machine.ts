@@ -1,0 +1,14 @@
+/** What tests with real servers need on the machine, installed once per run where that is allowed, else said. */
+import { setUpHost } from "#src/infra/setup.ts"
+import { setUpBrowser } from "./browser.ts"
+import { setUpContainers } from "./containers.ts"
+import { setUpObjectStore } from "./s3.ts"
+
+const say = (line: string): void => void process.stderr.write(`${line}\n`)
+
+export default async function setup(): Promise<void> {
+  await setUpHost(say)
+  setUpBrowser(say)
+  setUpContainers(say)
+  setUpObjectStore(say)
+}
