@@ -63,7 +63,7 @@ export const Cache = defineKind({
   immutable: ["region"],
   internal: ["credentialVersion"],
   generated: ["password"],
-  after: ["Environment"],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {

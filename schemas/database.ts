@@ -90,7 +90,14 @@ export const Database = defineKind({
   immutable: ["region"],
   internal: ["credentialVersion", "lineage", "keptAs"],
   generated: ["password"],
-  after: ["Environment"],
+  references: [
+    {
+      path: "/backup/destinationIds/*",
+      kind: "BackupDestination",
+      by: "uid",
+      required: true
+    }
+  ],
   singleton: true,
   deleteRole: "owner",
   reasons: {

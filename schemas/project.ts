@@ -48,7 +48,7 @@ export const Project = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {},

@@ -14,12 +14,12 @@ import { type Manifest, type ManifestProject, unavailableSections } from "#schem
 import type { ManifestEntry, ManifestMapping } from "#schemas/manifest-mapping.ts"
 import { addressOf } from "#src/store/records.ts"
 import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
-import { blockMissingQueues } from "./cron-queues.ts"
 import { unconfirmed } from "./deletions.ts"
 import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
 import { asObject, publicPatch, storedSpec } from "./patch.ts"
 import type { Path } from "./place.ts"
+import { planReferences } from "./planned-references.ts"
 import { blockForbiddenCopy } from "./preview-data.ts"
 import { baseOf, stateOf } from "./state.ts"
 import { wantedOf } from "./wanted.ts"
@@ -66,13 +66,14 @@ export function* planInSteps(
     }
   }
   yield
+  const depths = yield* planReferences(draft, manifest)
   for (const { path, message } of unconfirmed(manifest, draft.state, draft.doomed, options.confirm)) {
     draft.block(path, "confirm_deletion", message)
   }
   yield
   return {
-    changes: inOrder(draft.changes, order),
-    steps: inOrder(draft.steps, order),
+    changes: inOrder(draft.changes, order, depths),
+    steps: inOrder(draft.steps, order, depths),
     blockers: draft.blockers(),
     warnings: draft.warnings(),
     base: baseOf(draft.state.living)
@@ -88,13 +89,6 @@ const notAvailable = (what: string) =>
 function* planProject(draft: Draft, project: ManifestProject, at: Path): Generator<void> {
   for (const section of unavailableSections) {
     if (project[section] !== undefined) draft.block([...at, section], "not_available", notAvailable(section))
-  }
-  for (const [index, { backup }] of (project.databases ?? []).entries()) {
-    for (const [position, id] of (backup?.destinationIds ?? []).entries()) {
-      if (draft.state.living.some(({ uid, kind }) => uid === id && kind === "BackupDestination")) continue
-      const path = [...at, "databases", index, "backup", "destinationIds", position]
-      draft.block(path, "unknown_destination", `The organization has no backup destination "${id}"`)
-    }
   }
   blockForbiddenCopy(draft, project, at)
   const place = placeOf(draft, project, at)
@@ -121,7 +115,6 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
       if (index % perStep === 0) yield
     }
   }
-  blockMissingQueues(draft, project, at)
 }
 
 const addressIn = (place: Place, kind: Kind, entry: ManifestEntry) =>

@@ -26,7 +26,7 @@ export const Toy = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {},
