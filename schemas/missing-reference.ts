@@ -18,5 +18,5 @@ export const missingMessage = (
 }
 
 /** Follows the place of the field. */
-export const circleMessage = ({ kind }: Reference): string =>
+export const circleMessage = ({ kind }: Pick<Reference, "kind">): string =>
   `leads back to this ${kindInWords(kind)}: references must not form a circle`

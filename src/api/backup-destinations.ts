@@ -168,19 +168,7 @@ export const layer = HttpApiBuilder.group(
           )
           return yield* one(after)
         }),
-        delete: Effect.fnUntraced(function* () {
-          const record = yield* theDestination
-          const users = yield* Effect.mapError(destinations.users(record), fromStore)
-          if (users.length > 0) {
-            return yield* problem(
-              409,
-              "in_use",
-              `Backups are kept there: take it out of the backup policy of ${users.join(", ")} first`,
-              { addresses: users }
-            )
-          }
-          return yield* remove(record)
-        }),
+        delete: () => Effect.flatMap(theDestination, remove),
         test: Effect.fnUntraced(function* () {
           const record = yield* theDestination
           const { version } = storedSpec(record.spec)

@@ -20,7 +20,6 @@ import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem, unreadable } from "./problem.ts"
-import { checkTarget } from "./queue-references.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -78,10 +77,6 @@ export const layer = HttpApiBuilder.group(
           const { name, ...asked } = payload
           const { uid } = reservation
           const spec = yield* completed(asked)
-          yield* checkTarget(
-            { projectId: place?.projectId ?? null, environment: environment ?? null },
-            spec.target
-          )
           const [written] = yield* stored(
             resources.write(
               orgId,
@@ -108,7 +103,6 @@ export const layer = HttpApiBuilder.group(
         get: () => Effect.flatMap(theCron, one),
         update: Effect.fnUntraced(function* ({ payload }) {
           const record = yield* theCron
-          if (payload.target !== undefined) yield* checkTarget(record, payload.target)
           const after = yield* amend(
             record,
             Effect.fnUntraced(function* (record: ResourceRecord) {

@@ -15,7 +15,6 @@ import { longestMessage, QueueList, QueueStats, QueueView } from "./definition/q
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
 import { serviceStatus, viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
 
@@ -81,11 +80,6 @@ export const layer = HttpApiBuilder.group(
               managedBy: "api"
             } as const
             if ((yield* createdBefore) === undefined) {
-              yield* checkDeadLetters(
-                { projectId, environment: environment ?? null },
-                name,
-                asked.deadLetterQueue
-              )
               yield* billing
               yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 201 }))
             }
@@ -98,8 +92,7 @@ export const layer = HttpApiBuilder.group(
         update: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
             const { consumer, ...rest } = payload
-            const record = yield* theQueue
-            yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
+            yield* theQueue
             yield* billing
             const after = yield* amend(yield* theQueue, (record) =>
               Effect.map(decodeSpec(record.spec), ({ consumer: current, ...spec }) => {
@@ -179,24 +172,7 @@ export const layer = HttpApiBuilder.group(
             purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor, until), fromStore)
           }
         }),
-        delete: Effect.fnUntraced(function* () {
-          const record = yield* theQueue
-          // What a project or an environment takes with it needs no such order.
-          if (record.deletionRequestedAt !== null) return yield* remove(record)
-          const next = yield* deadLetterQueues(record)
-          const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
-          const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
-          if (users.length > 0 || crons.length > 0) {
-            return yield* problem(
-              409,
-              "in_use",
-              users.length > 0
-                ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
-                : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
-            )
-          }
-          return yield* remove(record)
-        })
+        delete: () => Effect.flatMap(theQueue, remove)
       })
     )
   })
