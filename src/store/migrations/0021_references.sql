@@ -30,3 +30,11 @@ create policy engine on resource_reference to svc_engine using (true);
 --
 -- The triggers of 0015 stay for the former release, which relies on them; the release after this one drops them.
 alter table resource add column references_generation integer;
+
+-- Stands in work.waiting_on for a resource that is waited for by name, whether or not it exists. Unique within an
+-- organization as far as SHA-256 is.
+create function svc_named(kind text, project_id uuid, environment text, name text) returns uuid
+  language sql immutable parallel safe
+  return encode(substr(sha256(convert_to(
+    kind || '/' || coalesce(project_id::text, '') || '/' || coalesce(environment, '') || '/' || name, 'UTF8')), 1, 16),
+    'hex')::uuid;
