@@ -34,15 +34,15 @@ export const layer = register(
         done ? Effect.void : Effect.fail(new Retryable({ message: "A later run has worked on the cron job" }))
       )
 
-    /** What it waits for comes to the environment, which is what can be named of it. */
-    const queueIsThere = Effect.fnUntraced(function* ({ orgId, uid, parentUid, spec }: Resource<CronSpec>) {
+    const queueIsThere = Effect.fnUntraced(function* (resource: Resource<CronSpec>) {
+      const { orgId, uid, parentUid, projectId, environment, spec } = resource
       const { target } = spec
       if (target.kind !== "queue") return
-      const environment = parentUid ?? uid
-      const found = yield* retryable(queues.named(orgId, environment, target.queue))
+      const found = yield* retryable(queues.named(orgId, parentUid ?? uid, target.queue))
       if (Option.isSome(found)) return
       const message = `Waits for the queue "${target.queue}", which is not in this environment`
-      return yield* new Waiting({ on: environment, reason: "NoQueue", message })
+      const on = { kind: "Queue", projectId, environment, name: target.queue }
+      return yield* new Waiting({ on, reason: "NoQueue", message })
     })
 
     return {

@@ -221,10 +221,16 @@ export const layer = register(
       const { orgId, projectId, environment, spec, uid, fence } = resource
       const found = yield* retryable(sources.find({ orgId, projectId, ...spec }))
       if (Option.isNone(found)) {
-        return yield* new Terminal({
-          reason: "SourceMissing",
-          message: `There is no database "${spec.sourceDatabase}" in "${spec.sourceEnvironment}" of the project`
-        })
+        const { sourceDatabaseId, sourceDatabase: name, sourceEnvironment } = spec
+        const message = `There is no database "${name}" in "${sourceEnvironment}" of the project`
+        // One that is named may come yet. One that had an id never comes back.
+        return yield* sourceDatabaseId === undefined
+          ? new Waiting({
+              on: { kind: "Database", projectId, environment: sourceEnvironment, name },
+              reason: "SourceMissing",
+              message
+            })
+          : new Terminal({ reason: "SourceMissing", message })
       }
       const origin = found.value
       if (forbiddenInPreview(environment, origin)) {

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Queue, type QueueSpec, type QueueStatus, usualConcurrency } from "#schemas/queue.ts"
 import { outside } from "#src/engine/outside.ts"
-import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
+import { absent, type Resource, Retryable, register, Waiting } from "#src/engine/Reconciler.ts"
 import { type QueueSettings, QueueTables } from "#src/queues/QueueTables.ts"
 
 /** The field of the specification that a stored setting follows from. */
@@ -41,7 +41,7 @@ export const layer = register(
     const tables = yield* QueueTables
 
     const wantedOf = Effect.fnUntraced(function* (resource: QueueResource) {
-      const { spec, orgId } = resource
+      const { spec, orgId, projectId, environment } = resource
       const { consumer, deadLetterQueue } = spec
       const letters =
         deadLetterQueue === null
@@ -58,7 +58,15 @@ export const layer = register(
         max_retries: batches.maxRetries,
         retry_delay_seconds: batches.retryDelaySeconds
       }
-      return { settings, lettersMissing: deadLetterQueue !== null && Option.isNone(letters) }
+      const lettersMissing =
+        deadLetterQueue === null || Option.isSome(letters)
+          ? undefined
+          : new Waiting({
+              on: { kind: "Queue", projectId, environment, name: deadLetterQueue },
+              reason: "NoDeadLetterQueue",
+              message: `There is no queue "${deadLetterQueue}" in this environment for what is given up`
+            })
+      return { settings, lettersMissing }
     })
 
     return {
@@ -79,21 +87,16 @@ export const layer = register(
                 .map((name) => ({ field: fieldOf[name], message: "another value is in force" }))
         if (settings !== undefined && slots !== concurrency)
           differences.push({ field: "/consumer/maxConcurrency", message: `there are ${slots} slots` })
-        const why = lettersMissing
-          ? { reason: "NoDeadLetterQueue", message: missing(resource.spec) }
-          : resource.spec.consumer !== undefined && !hasOrigin
+        // It takes messages all the same, and keeps those that it gives up.
+        if (differences.length === 0 && lettersMissing !== undefined) return yield* lettersMissing
+        const why =
+          resource.spec.consumer !== undefined && !hasOrigin
             ? { reason: "NoOrigin", message: "The environment does not say where its app answers" }
             : {}
-        return {
-          _tag: "Present" as const,
-          status,
-          differences,
-          ready: differences.length === 0 && !lettersMissing,
-          ...why
-        }
+        return { _tag: "Present" as const, status, differences, ready: differences.length === 0, ...why }
       }),
       converge: Effect.fnUntraced(function* (resource) {
-        const { settings, lettersMissing } = yield* wantedOf(resource)
+        const { settings } = yield* wantedOf(resource)
         const place = {
           orgId: resource.orgId,
           uid: resource.uid,
@@ -103,10 +106,6 @@ export const layer = register(
         yield* accepted(
           outside("queue.apply", "write")(tables.apply(place, settings, concurrencyOf(resource.spec)))
         )
-        // It takes messages all the same, and keeps those that it gives up.
-        if (lettersMissing) {
-          return yield* new Retryable({ reason: "NoDeadLetterQueue", message: missing(resource.spec) })
-        }
       }),
       remove: Effect.fnUntraced(function* (resource) {
         yield* accepted(outside("queue.remove", "write")(tables.remove(resource)))
@@ -114,9 +113,6 @@ export const layer = register(
     }
   })
 )
-
-const missing = ({ deadLetterQueue }: QueueSpec) =>
-  `There is no queue "${deadLetterQueue}" in this environment for what is given up`
 
 const retryable = Effect.mapError(
   (error: { readonly message: string }) => new Retryable({ message: error.message, cause: error })

@@ -68,7 +68,7 @@ export const BackupDestination = defineKind({
   immutable: [],
   internal: ["version"],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {

@@ -68,7 +68,7 @@ export const Cache = defineKind({
   immutable: ["region"],
   internal,
   generated: ["password"],
-  after: ["Environment"],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {

@@ -133,7 +133,7 @@ export const Cron = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: ["Environment"],
+  references: [{ path: "/target/queue", kind: "Queue", by: "name", required: true }],
   singleton: false,
   deleteRole: "admin",
   reasons: { NoQueue: warning("The queue that it publishes to is not there; it goes on when the queue is") },

@@ -124,7 +124,17 @@ export const DatabaseBranch = defineKind({
   immutable: ["sourceEnvironment", "sourceDatabase"],
   internal,
   generated: ["password"],
-  after: ["Environment", "Database"],
+  // A branch is a copy of its own: the database may go, and one that a manifest names may come later.
+  references: [
+    {
+      path: "/sourceDatabase",
+      kind: "Database",
+      by: "name",
+      environment: "/sourceEnvironment",
+      required: false,
+      listed: true
+    }
+  ],
   singleton: false,
   deleteRole: "owner",
   reasons: {

@@ -99,7 +99,14 @@ export const Database = defineKind({
   immutable: ["region"],
   internal,
   generated: ["password"],
-  after: ["Environment"],
+  references: [
+    {
+      path: "/backup/destinationIds/*",
+      kind: "BackupDestination",
+      by: "uid",
+      required: true
+    }
+  ],
   singleton: true,
   deleteRole: "owner",
   reasons: {

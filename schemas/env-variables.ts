@@ -47,7 +47,7 @@ export const EnvVariables = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: ["Environment"],
+  references: [],
   singleton: true,
   deleteRole: "admin",
   reasons: { Unreadable: warning("A sealed value cannot be opened with the keys at hand") },

@@ -42,7 +42,7 @@ export const Environment = defineKind({
   // A deployment says where the app answers, not the manifest; production and preview are in no manifest at all.
   internal: ["origin", "signingVersion"],
   generated: [],
-  after: ["Project"],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {},

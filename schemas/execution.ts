@@ -77,7 +77,7 @@ export const Execution = defineKind({
   immutable: Object.keys(ExecutionSpec.fields).filter((field) => field !== "cancelRequested"),
   internal: ["cancelRequested"],
   generated: [],
-  after: ["Project"],
+  references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {

@@ -7,6 +7,7 @@
 import * as Schema from "effect/Schema"
 import type { Reason } from "./condition.ts"
 import type { ManifestSection } from "./manifest-mapping.ts"
+import type { Reference } from "./reference.ts"
 
 /** Specifications and status are plain JSON: the stored form is the form the program works with. */
 export type Json = Schema.Json
@@ -54,8 +55,8 @@ export interface Kind<
   readonly internal: ReadonlyArray<string>
   /** Secret fields that get a random value when the resource is made. */
   readonly generated: ReadonlyArray<string>
-  /** Kinds that must exist and be ready first, when both are created by one plan. */
-  readonly after: ReadonlyArray<string>
+  /** Which fields of the specification name other resources. */
+  readonly references: ReadonlyArray<Reference>
   /** Whether its scope can hold only one. */
   readonly singleton: boolean
   /** Who may delete it; a plan that deletes needs the same role. */

@@ -54,7 +54,7 @@ export const Project = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "owner",
   reasons: {},

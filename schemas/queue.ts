@@ -85,7 +85,16 @@ export const Queue = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: ["Environment"],
+  references: [
+    {
+      path: "/deadLetterQueue",
+      kind: "Queue",
+      by: "name",
+      required: true,
+      acyclic: true,
+      listed: true
+    }
+  ],
   singleton: false,
   deleteRole: "owner",
   reasons: {

@@ -139,19 +139,7 @@ export const layer = HttpApiBuilder.group(
           )
           return yield* operations.answered(after)
         }),
-        delete: operations.delete(
-          Effect.fnUntraced(function* (record) {
-            const users = yield* Effect.mapError(destinations.users(record), fromStore)
-            if (users.length > 0) {
-              return yield* problem(
-                409,
-                "in_use",
-                `Backups are kept there: take it out of the backup policy of ${users.join(", ")} first`,
-                { addresses: users }
-              )
-            }
-          })
-        ),
+        delete: operations.delete(),
         test: Effect.fnUntraced(function* () {
           const record = yield* targetRecord
           const { version } = storedSpec(record.spec)

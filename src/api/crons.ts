@@ -18,9 +18,8 @@ import { defaultPageSize } from "./definition/fields.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { guard } from "./guard.ts"
 import { fromStore, notFound, problem } from "./problem.ts"
-import { checkTarget } from "./queue-references.ts"
 import { resourceHandlers } from "./resource-handlers.ts"
-import { targetEnvironment, targetRecord } from "./target.ts"
+import { targetRecord } from "./target.ts"
 
 const storedSpec = Schema.decodeUnknownSync(CronSpec)
 
@@ -47,18 +46,14 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       guard(Api.groups.crons)({
         list: crons.list,
-        create: crons.create(
-          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
-            yield* checkTarget(yield* targetEnvironment, spec.target)
-            return { name, spec }
-          })
-        ),
+        create: crons.create(({ payload: { name, ...spec } }) => Effect.succeed({ name, spec })),
         get: crons.get,
-        update: crons.update(
-          Effect.fnUntraced(function* ({ payload }, record) {
-            if (payload.target !== undefined) yield* checkTarget(record, payload.target)
-            return (current) => ({ ...current, ...payload, retry: { ...current.retry, ...payload.retry } })
-          })
+        update: crons.update(({ payload }) =>
+          Effect.succeed((current) => ({
+            ...current,
+            ...payload,
+            retry: { ...current.retry, ...payload.retry }
+          }))
         ),
         delete: crons.delete(),
         trigger: Effect.fnUntraced(function* () {

@@ -109,7 +109,14 @@ export const fromStore = (
     case "NotFound":
       return problem(404, "not_found", error.message)
     case "Refused":
-      return problem(409, error.code, error.message)
+      return error.faults === undefined
+        ? problem(
+            409,
+            error.code,
+            error.message,
+            error.addresses === undefined ? {} : { addresses: error.addresses }
+          )
+        : invalid(error.faults)
     case "RevisionConflict":
       return problem(409, "revision_conflict", error.message)
     case "StoreUnavailable":

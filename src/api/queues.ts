@@ -15,9 +15,8 @@ import { longestMessage, QueueStats, QueueView } from "./definition/queues.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { billedLate, billing, guard } from "./guard.ts"
 import { fromStore, invalid, notFound, problem } from "./problem.ts"
-import { checkDeadLetters, cronsOf, deadLetterQueues } from "./queue-references.ts"
 import { resourceHandlers } from "./resource-handlers.ts"
-import { targetEnvironment, targetRecord } from "./target.ts"
+import { targetRecord } from "./target.ts"
 import { serviceStatus } from "./views.ts"
 
 const decodeSpec = Schema.decodeUnknownSync(QueueSpec)
@@ -54,10 +53,7 @@ export const layer = HttpApiBuilder.group(
       guard(Api.groups.queues)({
         list: queues.list,
         create: queues.createAnd(
-          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
-            yield* checkDeadLetters(yield* targetEnvironment, name, spec.deadLetterQueue)
-            return { name, spec }
-          }),
+          ({ payload: { name, ...spec } }) => Effect.succeed({ name, spec }),
           Effect.fnUntraced(function* ({ orgId, uid }) {
             yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
             const record = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
@@ -65,13 +61,10 @@ export const layer = HttpApiBuilder.group(
           })
         ),
         get: queues.get,
-        update: queues.update(
-          Effect.fnUntraced(function* ({ payload: { consumer, ...rest } }, record) {
-            yield* checkDeadLetters(record, record.name, rest.deadLetterQueue)
-            return ({ consumer: current, ...spec }) => {
-              const next = consumer === undefined ? current : (consumer ?? undefined)
-              return { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
-            }
+        update: queues.update(({ payload: { consumer, ...rest } }) =>
+          Effect.succeed(({ consumer: current, ...spec }) => {
+            const next = consumer === undefined ? current : (consumer ?? undefined)
+            return { ...spec, ...rest, ...(next === undefined ? {} : { consumer: next }) }
           })
         ),
         publish: billedLate(
@@ -140,24 +133,7 @@ export const layer = HttpApiBuilder.group(
             purged: yield* Effect.mapError(messages.purge(orgId, uid, caller.actor, until), fromStore)
           }
         }),
-        delete: queues.delete(
-          Effect.fnUntraced(function* (record) {
-            // What a project or an environment takes with it needs no such order.
-            if (record.deletionRequestedAt !== null) return
-            const next = yield* deadLetterQueues(record)
-            const users = [...next].filter(([, target]) => target === record.name).map(([name]) => name)
-            const crons = users.length > 0 ? [] : yield* cronsOf(record, record.name)
-            if (users.length > 0 || crons.length > 0) {
-              return yield* problem(
-                409,
-                "in_use",
-                users.length > 0
-                  ? `It is the dead letter queue of ${users.join(", ")}; give those another one first`
-                  : `The cron jobs ${crons.join(", ")} publish to it; give those another target first`
-              )
-            }
-          })
-        )
+        delete: queues.delete()
       })
     )
   })

@@ -59,8 +59,6 @@ export class Destinations extends Context.Service<
     ) => Effect.Effect<(uid: string, version: number) => Tested | undefined, StoreUnavailable>
     /** Tests a version and records how it went. None: there is no such version. */
     readonly test: (ref: Ref, version: number) => Effect.Effect<Option.Option<Tested>, StoreUnavailable>
-    /** Names of what keeps backups there. */
-    readonly users: (ref: Ref) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /** Whether there is a version that no copy of a backup needs. */
     readonly remains: (ref: Ref) => Effect.Effect<boolean, StoreUnavailable>
     /** Removes the versions that no copy of a backup needs. */
@@ -190,16 +188,6 @@ export class Destinations extends Context.Service<
             )
           }
           return Option.fromUndefinedOr(row === undefined ? undefined : tested(row))
-        }),
-        users: Effect.fn("Destinations.users")(function* ({ orgId, uid }) {
-          const rows = yield* repeatable(api<{ readonly address: string }>`
-            select p.name || '/' || r.environment || '/Database/' || r.name as address
-            from resource r join resource p on p.org_id = ${orgId}::uuid and p.uid = r.project_id
-            where r.org_id = ${orgId}::uuid and r.kind = 'Database' and r.deletion_requested_at is null
-              and r.deleted_at is null and ${inOrg(api, orgId)}
-              and r.spec->'backup'->'destinationIds' @> ${api.json([uid])}::jsonb
-            order by 1`)
-          return rows.map(({ address }) => address)
         }),
         remains: Effect.fn("Destinations.remains")(function* (ref) {
           const [row] = yield* repeatable(engine<{ readonly any: boolean }>`

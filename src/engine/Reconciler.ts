@@ -23,6 +23,7 @@ import type { Difference } from "#schemas/difference.ts"
 import { deepestJson, isTooDeep } from "#schemas/json-depth.ts"
 import type { Kind, NoFacts } from "#schemas/kind.ts"
 import { storableJson } from "#src/store/storable.ts"
+import { WaitTarget } from "./WorkStore.ts"
 
 export type { Difference }
 
@@ -95,12 +96,12 @@ export class Terminal extends Schema.TaggedError<Terminal>()("Terminal", {
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
-/** Another resource must change first; the engine wakes this one when it does. */
+/** Another resource must come or change first; the engine wakes this one when it does. */
 export class Waiting extends Schema.TaggedError<Waiting>()("Waiting", {
   message: Schema.String,
   reason: Schema.optionalKey(Schema.String),
-  /** Identifier of the resource that is waited for. */
-  on: Schema.String
+  /** Uid of the resource that is waited for, or its kind, place and name where it may not exist yet. */
+  on: WaitTarget
 }) {}
 
 export type ReconcileError = Retryable | Terminal | Waiting

@@ -96,6 +96,18 @@ export interface EngineEvent {
   readonly message: string
 }
 
+/** A resource by the name that it has in its place, whether or not it exists yet. */
+export const NamedResource = Schema.Struct({
+  kind: Schema.String,
+  projectId: Schema.NullOr(Schema.String),
+  environment: Schema.NullOr(Schema.String),
+  name: Schema.String
+})
+
+/** What a resource waits for: another one, by its uid or by its name. */
+export const WaitTarget = Schema.Union([Schema.String, NamedResource])
+export type WaitTarget = typeof WaitTarget.Type
+
 /** What a reconcile found and when to look again. */
 export interface Recorded {
   readonly lease: Lease
@@ -103,7 +115,7 @@ export interface Recorded {
   readonly dueIn: number
   readonly priority: Priority
   readonly attempt: number
-  readonly waitingOn: string | null
+  readonly waitingOn: WaitTarget | null
   readonly seen: string
   readonly lastError: string | null
   /** The "retry now" that this run carried out. */

@@ -4,7 +4,7 @@ import type { Phase } from "#schemas/condition.ts"
 import type { ConditionInput } from "./conditions.ts"
 import type { EngineOptions } from "./options.ts"
 import type { Difference, Observation, Registration } from "./Reconciler.ts"
-import type { Claimed, EngineEvent, Priority, StatusChange } from "./WorkStore.ts"
+import type { Claimed, EngineEvent, Priority, StatusChange, WaitTarget } from "./WorkStore.ts"
 
 /** How a run ended, for metrics. */
 export type Outcome =
@@ -37,7 +37,7 @@ export interface Verdict {
   readonly priority: Priority
   /** Whether the try counts towards backoff and stalling. */
   readonly fruitless: boolean
-  readonly waitingOn: string | null
+  readonly waitingOn: WaitTarget | null
   readonly lastError: string | null
   /** Reason of the event that tells the error. Absent: that of the condition Synced. */
   readonly errorReason?: string

@@ -186,11 +186,18 @@ export class Manifests extends Context.Service<
         const { steps } = stored
         const write = resources.write(orgId, toChanges(steps), actor).pipe(
           // Between the look and the write somebody else wrote.
-          Effect.catchTag(["RevisionConflict", "NameTaken"], ({ _tag }) =>
+          Effect.catchTag(["RevisionConflict", "NameTaken", "Refused"], (conflict) =>
             Effect.flatMap(current(orgId), (now) => {
               const moved = movedSince(stored.base, baseOf(now.current))
+              if (conflict._tag === "Refused")
+                // The plan has looked at references: these have changed since. Other rules are the store's alone.
+                return Effect.fail(
+                  conflict.faults !== undefined && moved.length > 0
+                    ? new StalePlan({ addresses: moved })
+                    : conflict
+                )
               // It may be as it was by now; then all that the conflict can have been about is named.
-              const addresses = moved.length > 0 ? moved : conflicting(steps, _tag)
+              const addresses = moved.length > 0 ? moved : conflicting(steps, conflict._tag)
               return Effect.fail(new StalePlan({ addresses }))
             })
           )

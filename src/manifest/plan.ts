@@ -15,12 +15,12 @@ import type { ManifestEntry, ManifestSection } from "#schemas/manifest-mapping.t
 import { unavailableSections } from "#schemas/unavailable-sections.ts"
 import { addressOf } from "#src/store/records.ts"
 import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
-import { blockMissingQueues } from "./cron-queues.ts"
 import { unconfirmed } from "./deletions.ts"
 import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
 import { asObject, publicPatch, storedSpec } from "./patch.ts"
 import type { Path } from "./place.ts"
+import { planReferences } from "./planned-references.ts"
 import { blockForbiddenCopy } from "./preview-data.ts"
 import { baseOf, stateOf } from "./state.ts"
 import { wantedOf } from "./wanted.ts"
@@ -67,13 +67,14 @@ export function* planInSteps(
     }
   }
   yield
+  const depths = yield* planReferences(draft, manifest)
   for (const { path, message } of unconfirmed(manifest, draft.state, draft.doomed, options.confirm)) {
     draft.block(path, "confirm_deletion", message)
   }
   yield
   return {
-    changes: inOrder(draft.changes, order),
-    steps: inOrder(draft.steps, order),
+    changes: inOrder(draft.changes, order, depths),
+    steps: inOrder(draft.steps, order, depths),
     blockers: draft.blockers(),
     warnings: draft.warnings(),
     base: baseOf(draft.state.living)
@@ -89,13 +90,6 @@ const notAvailable = (what: string) =>
 function* planProject(draft: Draft, project: ManifestProject, at: Path): Generator<void> {
   for (const section of unavailableSections) {
     if (Object.hasOwn(project, section)) draft.block([...at, section], "not_available", notAvailable(section))
-  }
-  for (const [index, { backup }] of (project.databases ?? []).entries()) {
-    for (const [position, id] of (backup?.destinationIds ?? []).entries()) {
-      if (draft.state.living.some(({ uid, kind }) => uid === id && kind === "BackupDestination")) continue
-      const path = [...at, "databases", index, "backup", "destinationIds", position]
-      draft.block(path, "unknown_destination", `The organization has no backup destination "${id}"`)
-    }
   }
   blockForbiddenCopy(draft, project, at)
   const place = placeOf(draft, project, at)
@@ -122,7 +116,6 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
       if (index % perStep === 0) yield
     }
   }
-  blockMissingQueues(draft, project, at)
 }
 
 const addressIn = (place: Place, kind: Kind, entry: ManifestEntry) =>

@@ -1,6 +1,9 @@
 /** What the parts of a manifest say of each other: no name twice, nothing that points nowhere, no circles. */
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
+import { circleMessage, missingMessage } from "#schemas/missing-reference.ts"
 import { defaultEnvironment, implicitEnvironments } from "#schemas/names.ts"
+import { circularIn } from "#schemas/reference-graph.ts"
+import { type Entry, entriesIn, namedBy } from "./entries.ts"
 import { type Path, type PathFault, toPointer } from "./place.ts"
 
 export const referenceFaults = (manifest: Manifest): ReadonlyArray<PathFault> => {
@@ -44,13 +47,14 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
     repeated(
       (project[section] ?? []).map(({ name }, index) => ({ name, path: [...at, section, index, "name"] }))
     )
-  const inEnvironment = (section: "queues" | "crons" | "databases" | "caches" | "realtime" | "aiGateways") =>
+  const inEnvironment = (section: "realtime" | "aiGateways") =>
     repeated(
       (project[section] ?? []).map(({ name, environment }, index) => ({
         name: `${environment ?? defaultEnvironment}/${name}`,
         path: [...at, section, index, "name"]
       }))
     )
+  const sections = entriesIn(project)
   return [
     ...Object.keys(project.environments ?? {})
       .filter((slug) => implicit.has(slug))
@@ -58,12 +62,11 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
         path: [...at, "environments", slug],
         message: `"${slug}" exists in every project and is not declared`
       })),
+    ...[...sections.values()].flatMap((entries) =>
+      repeated(entries.map(({ address, path }) => ({ name: address, path: [...at, ...path, "name"] })))
+    ),
     ...inProject("storage"),
     ...inProject("alerts"),
-    ...inEnvironment("queues"),
-    ...inEnvironment("crons"),
-    ...inEnvironment("databases"),
-    ...inEnvironment("caches"),
     ...inEnvironment("realtime"),
     ...inEnvironment("aiGateways"),
     ...repeated(
@@ -72,53 +75,57 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
         path: [...at, "customerPayments", index]
       }))
     ),
-    ...queueFaults(project, at),
-    ...alertFaults(project, at),
-    ...branchFaults(project, at)
+    ...unlisted(sections, at),
+    ...circles(sections, at),
+    ...alertFaults(project, at)
   ]
 }
 
-/** Dead letter queues exist in the same environment, and following them comes to an end. */
-const queueFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFault> => {
-  const nextOf = new Map<string, { readonly next: string | undefined; readonly path: Path }>()
-  for (const [index, { name, environment, deadLetterQueue }] of (project.queues ?? []).entries()) {
-    const place = environment ?? defaultEnvironment
-    nextOf.set(`${place}/${name}`, {
-      next: typeof deadLetterQueue === "string" ? `${place}/${deadLetterQueue}` : undefined,
-      path: [...at, "queues", index, "deadLetterQueue"]
-    })
-  }
-  const faults: Array<PathFault> = []
-  /** Queues that were followed to their end: each is passed through once. */
-  const settled = new Set<string>()
-  for (const start of nextOf.keys()) {
-    const trail: Array<string> = []
-    const passed = new Set<string>()
-    let id: string | undefined = start
-    while (id !== undefined && !settled.has(id) && !passed.has(id)) {
-      trail.push(id)
-      passed.add(id)
-      const queue = nextOf.get(id)
-      id = queue?.next
-      if (queue !== undefined && id !== undefined && !nextOf.has(id)) {
-        const missing = id.slice(id.indexOf("/") + 1)
-        faults.push({ path: queue.path, message: `names the queue "${missing}", ${notThere}` })
-        id = undefined
-      }
-    }
-    if (id !== undefined && passed.has(id)) {
-      for (const member of trail.slice(trail.indexOf(id))) {
-        faults.push({
-          path: nextOf.get(member)?.path ?? at,
-          message: "leads back to this queue: dead letter queues must not form a circle"
-        })
-      }
-    }
-    for (const one of trail) settled.add(one)
-  }
-  return faults
+type Sections = ReadonlyMap<string, ReadonlyArray<Entry>>
+
+/** What has to be listed where the project has the section for it, and is not. */
+const unlisted = (sections: Sections, at: Path): ReadonlyArray<PathFault> => {
+  const listed = new Map(
+    [...sections].map(([kind, entries]) => [kind, new Set(entries.map(({ address }) => address))] as const)
+  )
+  return [...sections.values()].flat().flatMap((entry) =>
+    namedBy(entry.kind, entry).flatMap(({ address = "", ...named }) =>
+      named.reference.listed !== true || listed.get(named.reference.kind)?.has(address) !== false
+        ? []
+        : [
+            {
+              path: [...at, ...entry.path, ...named.path],
+              message: missingMessage(named, named.lookedUpIn)
+            }
+          ]
+    )
+  )
 }
-const notThere = "which this project does not have in this environment"
+
+/** References that lead back to where they come from, of those that must not. */
+const circles = (sections: Sections, at: Path): ReadonlyArray<PathFault> => {
+  const acyclic = [...sections.values()].flat().flatMap((entry) => {
+    const named = namedBy(entry.kind, entry).filter(({ reference }) => reference.acyclic === true)
+    return named.length === 0 ? [] : [{ entry, named }]
+  })
+  const circular = new Set(
+    circularIn(
+      new Map(
+        acyclic.map(({ entry, named }) => [entry.address, named.flatMap(({ address }) => address ?? [])])
+      )
+    )
+  )
+  return acyclic.flatMap(({ entry, named }) =>
+    circular.has(entry.address)
+      ? named
+          .filter(({ address = "" }) => circular.has(address))
+          .map(({ path, reference }) => ({
+            path: [...at, ...entry.path, ...path],
+            message: circleMessage(reference)
+          }))
+      : []
+  )
+}
 
 /** An alert's scope names things of the same project, where the manifest tells of such things at all. */
 const alertFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFault> => {
@@ -148,22 +155,4 @@ const alertFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFaul
           ]
     })
   )
-}
-
-/** A branch is made from a database that is there, where the manifest tells of databases at all. */
-const branchFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFault> => {
-  const { databaseBranch: branch, databases } = project
-  if (branch === undefined || databases === undefined) return []
-  const isSource = databases.some(
-    ({ name, environment }) =>
-      name === branch.sourceDatabase && (environment ?? defaultEnvironment) === branch.sourceEnvironment
-  )
-  return isSource
-    ? []
-    : [
-        {
-          path: [...at, "databaseBranch", "sourceDatabase"],
-          message: `names the database "${branch.sourceDatabase}", which this project does not have in "${branch.sourceEnvironment}"`
-        }
-      ]
 }

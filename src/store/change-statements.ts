@@ -1,6 +1,6 @@
 /**
  * The statement that makes changes of one kind: creations, updates or deletions. Each stores the resources with
- * their secrets, queue entries, history and audit records, and wakes the engine: there is no moment at which one
+ * their secrets, references, queue entries, history and audit records, and wakes the engine: there is no moment at which one
  * exists without the others.
  *
  * Every statement has a CTE `done` of what it changed; what follows from a change is the same for all of them.
@@ -15,6 +15,7 @@ import { inOrg } from "./Db.ts"
 import type { KeyRing } from "./KeyRing.ts"
 import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
+import { recordReferences, referenceRows } from "./reference-rows.ts"
 import { secretPlace } from "./Secrets.ts"
 
 export interface Writing {
@@ -26,6 +27,7 @@ export interface Writing {
 
 export const creation = (writing: Writing, changes: ReadonlyArray<CreateChange>) => {
   const { sql, orgId } = writing
+  const references = changes.flatMap(({ uid, spec, kind }) => referenceRows(uid, spec, kind))
   const gate = inOrg(sql, orgId)
   const input = changes.map((change, ord) => ({
     ord,
@@ -54,16 +56,18 @@ export const creation = (writing: Writing, changes: ReadonlyArray<CreateChange>)
       for share
     ),
     done as (
-      insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)
-      select ${orgId}::uuid, i.uid, i.kind, i.project_id, i.environment, i.name, i.parent_uid, i.spec, i.managed_by
+      insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by,
+        generation, references_generation)
+      select ${orgId}::uuid, i.uid, i.kind, i.project_id, i.environment, i.name, i.parent_uid, i.spec, i.managed_by, 1, 1
       from input i
       where ${gate} and (i.parent_uid is null or i.parent_uid in (select uid from parents)
         or i.parent_uid in (select uid from input))
       order by i.ord
       -- An earlier try of the same request may have made it.
       on conflict (org_id, uid) do nothing
-      returning uid, kind, generation, revision, created_at, updated_at
+      returning uid, kind, project_id, environment, generation, revision, created_at, updated_at
     ),
+    ${references.length === 0 ? sql`` : sql`${recordReferences(sql, orgId, references)},`}
     queued as (
       insert into work (org_id, uid, kind, pool)
       select ${orgId}::uuid, done.uid, done.kind, i.pool from done join input i on i.uid = done.uid where ${gate}
@@ -92,13 +96,19 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
         name = coalesce(i.name, r.name),
         spec = i.spec,
         generation = r.generation + (r.spec is distinct from i.spec)::int,
+        references_generation = r.generation + (r.spec is distinct from i.spec)::int,
         managed_by = coalesce(i.managed_by, r.managed_by),
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
       from input i
       where r.org_id = ${orgId}::uuid and r.uid = i.uid ${single(sql, "r.uid", onlyUid(changes))} and ${gate}
         and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterHeld(sql)}
-      returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
+      returning r.uid, r.kind, r.project_id, r.environment, r.generation, r.revision, r.created_at, r.updated_at
     ),
+    ${recordReferences(
+      sql,
+      orgId,
+      changes.flatMap(({ uid, spec }) => referenceRows(uid, spec))
+    )},
     ${requeue(writing, "done", onlyUid(changes))},
     ${consequences(writing, "SpecChanged", "Specification changed", changes)}`
 }

@@ -9,6 +9,8 @@ import { inOrg, orUnavailable, refusedByRule, type Sql, transaction, violatedUni
 import { NameTaken, NotFound, Refused, RevisionConflict } from "./errors.ts"
 import type { KeyRing } from "./KeyRing.ts"
 import type { Actor } from "./records.ts"
+import { inUse, markedNow, refuseCircles, refuseMissing } from "./reference-checks.ts"
+import { recordUnrecorded, referenceRows } from "./reference-rows.ts"
 
 export type SecretValues = Readonly<Record<string, Redacted.Redacted>>
 
@@ -92,9 +94,13 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
     const before =
       created.length === creations.length ? [] : yield* createdBefore(sql, orgId, creations, created)
     const written = new Map([...deleted, ...updated, ...created, ...before].map((row) => [row.uid, row]))
+    yield* checkReferences(sql, orgId, changes)
     return changes.flatMap((change) => written.get(change.uid) ?? [])
   })
-  return yield* (changes.length === 1 ? once : transaction(sql, once)).pipe(
+  // A single statement needs no transaction, unless it has to be looked what became of references.
+  const needsTransaction = changes.length > 1 || concernsReferences(changes)
+  if (concernsReferences(changes)) yield* orUnavailable(recordUnrecorded(sql, orgId))
+  return yield* (needsTransaction ? transaction(sql, once) : once).pipe(
     // A deadlock took everything back.
     Effect.retry({
       times: 2,
@@ -104,13 +110,40 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
       (error): error is SqlError.SqlError => SqlError.isSqlError(error),
       (error): Effect.Effect<never, NameTaken | Refused | SqlError.SqlError> => {
         const refusal = refusedByRule(error)
-        if (refusal !== undefined) return Effect.fail(new Refused(refusal))
+        if (refusal !== undefined) {
+          const deleted = changes.flatMap(({ action, uid }) => (action === "delete" ? [uid] : []))
+          const used = inUse(sql, orgId, sql`r.uid = any(${deleted}::uuid[])`)
+          return Effect.flatMap(used, (refused) => Effect.fail(refused ?? new Refused(refusal)))
+        }
         const constraint = violatedUnique(error)
         return Effect.fail(constraint === undefined ? error : nameTaken(changes, constraint))
       }
     ),
     orUnavailable
   )
+})
+
+const names = (change: Change): boolean =>
+  change.action === "create"
+    ? referenceRows(change.uid, change.spec, change.kind).length > 0
+    : change.action === "update" && referenceRows(change.uid, change.spec).length > 0
+
+const concernsReferences = (changes: ReadonlyArray<Change>): boolean =>
+  changes.some((change) => change.action === "delete" || names(change))
+
+const checkReferences = Effect.fnUntraced(function* (
+  sql: Sql,
+  orgId: string,
+  changes: ReadonlyArray<Change>
+) {
+  if (changes.some(({ action }) => action === "delete")) {
+    const used = yield* inUse(sql, orgId, markedNow(sql))
+    if (used !== undefined) return yield* used
+  }
+  const naming = changes.filter(names).map(({ uid }) => uid)
+  if (naming.length === 0) return
+  yield* refuseMissing(sql, orgId, naming)
+  yield* refuseCircles(sql, orgId, naming)
 })
 
 const nameTaken = (changes: ReadonlyArray<Change>, constraint: string) => {

@@ -15,10 +15,14 @@ export class RevisionConflict extends Schema.TaggedError<RevisionConflict>()("Re
   message: Schema.String
 }) {}
 
-/** The resource is protected against deletion, or its scope is being deleted. */
+/** A rule says no: the resource is protected against deletion, or in use, or names what is not there. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", {
   message: Schema.String,
-  code: Schema.String
+  code: Schema.String,
+  /** Resources for whose sake it is refused. */
+  addresses: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** Fields of the specification that are at fault. */
+  faults: Schema.optionalKey(Schema.Array(Schema.Struct({ pointer: Schema.String, message: Schema.String })))
 }) {}
 
 /** The state store did not answer, or answered something it never should. The operation may be repeated. */

@@ -50,6 +50,7 @@ export const tables: ReadonlyArray<TableRule> = [
       batch: 200
     }
   },
+  { name: "resource_reference", onOrganizationDeletion: "cascade" },
   { name: "work", onOrganizationDeletion: { action: "drain" } },
   {
     name: "resource",

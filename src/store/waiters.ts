@@ -6,7 +6,8 @@
  * afterwards: of two that overlap, at least the later one then sees the other.
  */
 import * as Effect from "effect/Effect"
-import type { Recorded } from "#src/engine/WorkStore.ts"
+import type { Fragment } from "effect/sql/Statement"
+import type { Recorded, WaitTarget } from "#src/engine/WorkStore.ts"
 import { repeatable, type Sql } from "./Db.ts"
 import { dueAgain } from "./queue-entries.ts"
 
@@ -16,21 +17,21 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
   const input = stored.map(({ lease, waitingOn, seen }) => ({
     org_id: lease.orgId,
     uid: lease.uid,
-    waiting_on: waitingOn,
+    ...waitColumns(waitingOn),
     seen: waitingOn === null ? null : seen
   }))
   // Index: work_waiting, and the primary keys.
   return repeatable(sql`
     with input as materialized (
       select * from jsonb_to_recordset(${sql.json(input)}::jsonb)
-        as i(org_id uuid, uid uuid, waiting_on uuid, seen pg_snapshot)
+        as i(org_id uuid, uid uuid, ${waitTypes(sql)}, seen pg_snapshot)
     ),
     late as (
-      select w.org_id, w.uid from input i join work w on w.org_id = i.org_id and w.waiting_on = i.uid
+      select w.org_id, w.uid from input i
+      join resource c on c.org_id = i.org_id and c.uid = i.uid
+      join work w on w.org_id = i.org_id and w.waiting_on = any(array[c.uid, ${named(sql, "c")}])
       union
-      select i.org_id, i.uid from input i
-      join resource d on d.org_id = i.org_id and d.uid = i.waiting_on
-      where ${changedSince(sql)}
+      select i.org_id, i.uid from input i where ${targetChanged(sql)}
     ),
     woken as (
       update work w set
@@ -45,9 +46,42 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
   )
 }
 
+/** What result `i` waits for, as columns of its row, with their types. */
+export const waitColumns = (target: WaitTarget | null) =>
+  typeof target === "object" && target !== null
+    ? {
+        waits_kind: target.kind,
+        waits_project: target.projectId,
+        waits_environment: target.environment,
+        waits_name: target.name
+      }
+    : { waits_uid: target }
+export const waitTypes = (sql: Sql): Fragment =>
+  sql`waits_uid uuid, waits_kind text, waits_project uuid, waits_environment text, waits_name text`
+
+/** What `work.waiting_on` holds: the uid of what result `i` waits for, or what stands for its name. */
+export const waitingOn = (sql: Sql): Fragment =>
+  sql`coalesce(i.waits_uid, svc_named(i.waits_kind, i.waits_project, i.waits_environment, i.waits_name))`
+
+/** What stands for the name of a row of `resource` there. */
+export const named = (sql: Sql, row: string): Fragment => {
+  const column = (name: string) => sql`${sql.literal(row)}.${sql.literal(name)}`
+  return sql`svc_named(${column("kind")}, ${column("project_id")}, ${column("environment")}, ${column("name")})`
+}
+
 /**
- * Whether resource `d` was written by a transaction that snapshot `i.seen` does not show. Numbers that no transaction
- * has had yet come with a store that was restored elsewhere, and tell nothing.
+ * Whether what result `i` waits for was written by a transaction that the snapshot `i.seen` does not show. Numbers that
+ * no transaction has had yet come with a store that was restored elsewhere, and tell nothing. What is waited for by
+ * name is waited for to come: what was gone before is not looked at. Indexes: the primary key, resource_by_place.
  */
-export const changedSince = (sql: Sql) => sql`
-  not pg_visible_in_snapshot(d.txid, i.seen) and d.txid < pg_snapshot_xmax(pg_current_snapshot())`
+export const targetChanged = (sql: Sql): Fragment => {
+  const changed = (
+    where: Fragment
+  ) => sql`exists (select from resource d where d.org_id = i.org_id and ${where}
+    and not pg_visible_in_snapshot(d.txid, i.seen) and d.txid < pg_snapshot_xmax(pg_current_snapshot()))`
+  const one = sql`d.kind = i.waits_kind and d.name = i.waits_name and d.deleted_at is null`
+  return sql`(${changed(sql`d.uid = i.waits_uid`)}
+    or ${changed(sql`${one} and d.project_id = i.waits_project and d.environment = i.waits_environment`)}
+    or i.waits_environment is null and ${changed(sql`${one} and d.environment is null
+      and d.project_id is not distinct from i.waits_project`)})`
+}

@@ -2,7 +2,7 @@
 import { priorityPenalty, type Recorded } from "#src/engine/WorkStore.ts"
 import type { Sql } from "./Db.ts"
 import { dueAgain } from "./queue-entries.ts"
-import { changedSince } from "./waiters.ts"
+import { named, targetChanged, waitColumns, waitingOn, waitTypes } from "./waiters.ts"
 
 /** Nothing changed: only the queue entry is written. */
 export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
@@ -33,7 +33,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     due_in: result.dueIn,
     penalty: priorityPenalty[result.priority],
     attempt: result.attempt,
-    waiting_on: result.waitingOn,
+    ...waitColumns(result.waitingOn),
     seen: result.waitingOn === null ? null : result.seen,
     last_error: result.lastError,
     handled: result.handledRetry,
@@ -52,8 +52,8 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
   )
   return sql<{ readonly uid: string }>`
     with input as materialized (
-      select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
-        ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, waiting_on uuid,
+      select i.*, ${waitingOn(sql)} as waiting_on from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
+        ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, ${waitTypes(sql)},
         seen pg_snapshot, last_error text, handled text, status jsonb, facts jsonb, phase text, conditions jsonb, differences jsonb,
         observed int, settled boolean, deleting boolean, gone boolean)
     ),
@@ -69,9 +69,9 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
       from (
         select i.*,
           -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
-          exists (select from resource d where d.org_id = i.org_id and d.uid = i.waiting_on
-            and ${changedSince(sql)})
-          or exists (select from input other where other.uid = i.waiting_on)
+          ${targetChanged(sql)}
+          or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
+            where other.org_id = i.org_id and i.waiting_on in (c.uid, ${named(sql, "c")}))
           or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
             where other.gone and c.parent_uid = i.uid) as soon
         from input i where not gone
@@ -98,7 +98,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         revision = nextval('resource_revision'), txid = pg_current_xact_id()
       from input i join fenced f on f.org_id = i.org_id and f.uid = i.uid
       where r.org_id = i.org_id and r.uid = i.uid
-      returning r.org_id, r.uid, r.parent_uid, r.generation, i.ord, i.gone
+      returning r.org_id, r.uid, r.parent_uid, r.generation, i.ord, i.gone, ${named(sql, "r")} as named
     ),
     unsealed as (
       delete from secret s using changed c where c.gone and s.org_id = c.org_id and s.uid = c.uid
@@ -107,7 +107,8 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
       update work w set
         waiting_on = null, ${dueAgain(sql)}
       from changed c
-      where w.org_id = c.org_id and (w.waiting_on = c.uid or c.gone and w.uid = c.parent_uid)
+      where w.org_id = c.org_id
+        and (w.waiting_on = any(array[c.uid, c.named]) or c.gone and w.uid = c.parent_uid)
         -- What this statement wrote already saw to itself; a stale result of the batch wrote nothing.
         and not exists (select from fenced f where f.org_id = w.org_id and f.uid = w.uid)
       returning w.uid

@@ -153,7 +153,7 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
           headers: { cookie: `svc_session=${session}`, origin: (yield* Plane).url }
         }
         const uses = (ids: ReadonlyArray<string>) =>
-          sql(`update resource set spec = jsonb_set(spec, '{backup}', '{"destinationIds": ${JSON.stringify(ids)}}')
+          sql(`update resource set spec = jsonb_set(spec, '{backup}', '{"destinationIds": ${JSON.stringify(ids)}}'), generation = generation + 1
           where kind = 'Database'`)
         yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Shop", slug: "shop" } })
         yield* sql(`insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)

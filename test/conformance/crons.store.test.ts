@@ -116,7 +116,7 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
           [
             {
               pointer: "/target/queue",
-              message: 'names the queue "letters", which is not in this environment'
+              message: 'names the queue "letters", which "production" does not have'
             }
           ]
         ]

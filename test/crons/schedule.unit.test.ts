@@ -110,7 +110,9 @@ const years = 3
 
 describe("schedules", () => {
   for (const zone of zones) {
-    it(`follow the rules at every change of clocks in ${zone} for ${years} years`, { timeout: 120_000 }, () => {
+    it(`follow the rules at every change of clocks in ${zone} for ${years} years`, {
+      timeout: 120_000
+    }, () => {
       const wall = walls(zone)
       const found = changes(wall, 2025, years)
       assert.isAtLeast(found.length, 2 * years - 2, "clocks are changed twice a year there")

@@ -19,6 +19,7 @@ import {
   ResultsRefused,
   type Returned,
   type StatusChange,
+  type WaitTarget,
   type WorkStore
 } from "#src/engine/WorkStore.ts"
 import { DesiredRows } from "./memory-desired-rows.ts"
@@ -244,7 +245,7 @@ export class MemoryStore extends DesiredRows {
     row.again = false
     row.attempt = result.attempt
     row.lastError = result.lastError
-    row.waitingOn = result.waitingOn
+    row.waitingOn = result.waitingOn === null ? null : keyOf(result.waitingOn)
     row.dueAt = soon ? now : now + result.dueIn
     row.rank = soon ? now : row.dueAt + priorityPenalty[result.priority]
     if (result.change === undefined || this.#flaws.has("retries unacknowledged")) return
@@ -260,8 +261,10 @@ export class MemoryStore extends DesiredRows {
     )
     if (childGoes) return true
     if (waitingOn === null || this.#flaws.has("changes before waiting missed")) return false
-    const revision = this.resources.get(waitingOn)?.revision ?? this.tombstones.get(waitingOn) ?? 0n
-    return revision > BigInt(seen) || batch.some((other) => other.lease.uid === waitingOn)
+    const key = keyOf(waitingOn)
+    const target = this.resources.get(key) ?? [...this.resources.values()].find((row) => nameOf(row) === key)
+    const revision = target?.revision ?? this.tombstones.get(key) ?? 0n
+    return revision > BigInt(seen) || batch.some((other) => other.lease.uid === (target?.uid ?? key))
   }
 
   #change(uid: string, change: StatusChange, written: ReadonlySet<string>): void {
@@ -289,12 +292,22 @@ export class MemoryStore extends DesiredRows {
   #wakeAfter(resource: ResourceRow, gone: boolean, written: ReadonlySet<string>): void {
     for (const row of this.work.values()) {
       if (row.orgId !== resource.orgId || written.has(row.uid)) continue
-      const waits = row.waitingOn === resource.uid && !this.#flaws.has("waiters not woken")
+      const waits =
+        row.waitingOn !== null &&
+        [resource.uid, nameOf(resource)].includes(row.waitingOn) &&
+        !this.#flaws.has("waiters not woken")
       const contains = gone && row.uid === resource.parentUid && !this.#flaws.has("parents not woken")
       if (waits || contains) this.touch(row.uid, { keepWaiting: false })
     }
   }
 }
+
+const keyOf = (target: WaitTarget): string =>
+  typeof target === "string"
+    ? target
+    : [target.kind, target.projectId, target.environment, target.name].join("/")
+const nameOf = ({ kind, projectId, name }: ResourceRow): string =>
+  keyOf({ kind, projectId, environment: null, name })
 
 /** The store as a service of the engine, without network or faults. */
 export const workStore = (store: MemoryStore): WorkStore["Service"] => ({

@@ -118,7 +118,7 @@ describe("what a plan refuses", () => {
     )
     const fewer = plan(manifest(project("alpha", { queues: [{ name: "spare" }] })), state)
     assert.deepStrictEqual(codes(fewer), ["/projects/0/queues in_use"])
-    assert.include(fewer.blockers[0]?.message, "alpha/production/Cron/posting publishes to it")
+    assert.include(fewer.blockers[0]?.message, "alpha/production/Cron/posting names it in target.queue")
     const unused = plan(manifest(project("alpha", { queues: [{ name: "letters" }] })), state)
     assert.deepStrictEqual(codes(unused), [])
     const kept = plan(manifest(project("alpha", { queues: [{ name: "spare" }] })), state, { prune: false })
@@ -307,7 +307,9 @@ describe("the order of kinds", () => {
     for (const list of [[...kinds], [...kinds].reverse()]) {
       const order = creationOrder(list)
       for (const kind of list) {
-        for (const needed of kind.after) {
+        const container = { organization: [], project: ["Project"], environment: ["Project", "Environment"] }
+        const named = kind.references.map((reference) => reference.kind).filter((name) => name !== kind.name)
+        for (const needed of [...container[kind.scope], ...named]) {
           assert.isBelow(order.get(needed) ?? Number.NaN, order.get(kind.name) ?? Number.NaN)
         }
       }

@@ -164,6 +164,12 @@ it.live("a cron job whose queue is missing waits for it by name, and is ready on
       assert.deepInclude(waiting, {
         _tag: "Waiting",
         reason: "NoQueue",
+        on: {
+          kind: "Queue",
+          projectId: resource.projectId,
+          environment: resource.environment,
+          name: "later"
+        },
         message: 'Waits for the queue "later", which is not in this environment'
       })
       // A job that goes needs no queue.

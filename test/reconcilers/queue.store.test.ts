@@ -1,4 +1,6 @@
 /** The shared suite on the store: a queue's outside is its own tables. */
+
+import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -39,7 +41,8 @@ const world = Effect.gen(function* () {
       managedBy: "api" as const
     })
     yield* resources.write(orgId, [make("dead"), make("other")], actor)
-    return { db: Context.get(context, Db), orgId, projectId, production }
+    const add = (name: string) => Effect.orDie(resources.write(orgId, [make(name)], actor))
+    return { db: Context.get(context, Db), orgId, projectId, production, add }
   }).pipe(Effect.provide(context))
 })
 type World = Effect.Success<typeof world>
@@ -52,32 +55,34 @@ const set = (what: string) => run(`update queue set ${what} where uid = $uid`)
 const changed = (values: Partial<QueueSpec>) => (_: World, resource: Resource<QueueSpec>) =>
   Effect.succeed({ ...resource, generation: resource.generation + 1, spec: { ...resource.spec, ...values } })
 
+const layer = ({ db }: World) =>
+  queue.layer.pipe(
+    Layer.provide(QueueTables.layer),
+    Layer.provide(Layer.succeed(Db, db)),
+    Layer.provideMerge(Registry.layer)
+  )
+const makeResource = (world: World): Resource<QueueSpec> => ({
+  orgId: world.orgId,
+  uid: uuid(),
+  kind: "Queue",
+  projectId: world.projectId,
+  environment: "production",
+  name: "jobs",
+  parentUid: world.production,
+  spec,
+  generation: 1,
+  status: null,
+  facts: {},
+  deleting: false,
+  fence: 1n
+})
+
 reconcilerSuite<World, QueueSpec, unknown>({
   name: "a queue",
   kind: "Queue",
   world,
-  layer: ({ db }) =>
-    queue.layer.pipe(
-      Layer.provide(QueueTables.layer),
-      Layer.provide(Layer.succeed(Db, db)),
-      Layer.provideMerge(Registry.layer)
-    ),
-  makeResource: (world) =>
-    Effect.succeed({
-      orgId: world.orgId,
-      uid: uuid(),
-      kind: "Queue",
-      projectId: world.projectId,
-      environment: "production",
-      name: "jobs",
-      parentUid: world.production,
-      spec,
-      generation: 1,
-      status: null,
-      facts: {},
-      deleting: false,
-      fence: 1n
-    }),
+  layer,
+  makeResource: (world) => Effect.succeed(makeResource(world)),
   snapshot: ({ db }, { uid }) =>
     Effect.map(
       db.engine`
@@ -129,3 +134,27 @@ reconcilerSuite<World, QueueSpec, unknown>({
   ],
   settleMs: 60_000
 })
+
+it.live("a queue without its dead letter queue takes messages and waits for that by name", () =>
+  Effect.gen(function* () {
+    const made = yield* world
+    const resource = { ...makeResource(made), spec: { ...spec, deadLetterQueue: "later" } }
+    yield* Effect.gen(function* () {
+      const { reconciler } = (yield* Registry).registrations.get("Queue") ?? assert.fail("not registered")
+      yield* reconciler.converge(resource, yield* reconciler.observe(resource))
+      const [settings] = yield* made.db.engine`select path from queue where uid = ${resource.uid}::uuid`
+      assert.deepStrictEqual(settings, { path: "/jobs" })
+      const waiting = yield* Effect.flip(reconciler.observe(resource))
+      const on = { kind: "Queue", projectId: made.projectId, environment: "production", name: "later" }
+      assert.deepInclude(waiting, { _tag: "Waiting", reason: "NoDeadLetterQueue", on })
+      yield* made.add("later")
+      const found = yield* reconciler.observe(resource)
+      assert.deepInclude(found, {
+        _tag: "Present",
+        differences: [{ field: "/deadLetterQueue", message: "another value is in force" }]
+      })
+      yield* reconciler.converge(resource, found)
+      assert.deepInclude(yield* reconciler.observe(resource), { _tag: "Present", ready: true })
+    }).pipe(Effect.provide(layer(made)))
+  }).pipe(Effect.scoped)
+)

@@ -28,7 +28,7 @@ export const Toy = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {},

@@ -41,7 +41,7 @@ const base = {
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {}

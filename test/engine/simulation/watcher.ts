@@ -167,7 +167,7 @@ export class Watcher {
       const { change } = result
       this.note(
         `${machine} records ${uid} #${token} ${change?.phase ?? "as it was"} gen ${change?.observedGeneration ?? "-"} ` +
-          `due in ${Math.round(result.dueIn)}${result.waitingOn === null ? "" : ` waits for ${result.waitingOn}`}`
+          `due in ${Math.round(result.dueIn)}${result.waitingOn === null ? "" : ` waits for ${JSON.stringify(result.waitingOn)}`}`
       )
       if (this.#held.get(uid)?.token !== token)
         throw new Violation(

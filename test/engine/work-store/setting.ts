@@ -9,6 +9,7 @@ import {
   type KindRoom,
   type Recorded,
   type StatusChange,
+  type WaitTarget,
   WorkStore
 } from "#src/engine/WorkStore.ts"
 import type { PauseTarget } from "#src/store/Interventions.ts"
@@ -141,7 +142,7 @@ export const result = (claimed: Claimed, more: Partial<Recorded> = {}): Recorded
   change: ready(claimed),
   ...more
 })
-export const waitsFor = (claimed: Claimed, on: string) =>
+export const waitsFor = (claimed: Claimed, on: WaitTarget) =>
   result(claimed, { waitingOn: on, change: waiting(claimed), priority: 1 })
 
 export const only = (claimed: ReadonlyArray<Claimed>): Claimed => {

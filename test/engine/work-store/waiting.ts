@@ -1,6 +1,7 @@
 /** Promises about waiting for another resource. */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { uuid } from "#test/setup/fixtures.ts"
 import { gone, type It, leaseMs, result, setting, uidsOf, waitsFor } from "./setting.ts"
 
 export const waitingTests = (it: It): void => {
@@ -104,5 +105,37 @@ export const waitingTests = (it: It): void => {
         assert.deepStrictEqual(uidsOf(yield* work.record([result(stale), result(other)])), [on])
         assert.deepStrictEqual(yield* claimUids(), [waiter])
       })
+  )
+
+  it.effect("what waits for a name is due when one of that name is recorded, and no other", () =>
+    Effect.gen(function* () {
+      const { work, kind, make, take, claimUids } = yield* setting
+      const byName = (name: string) => ({ kind, projectId: null, environment: null, name })
+      const name = `n-${uuid().slice(-12)}`
+      const waiter = yield* make()
+      const stranger = yield* make()
+      yield* work.record([waitsFor(yield* take(waiter), byName(name))])
+      yield* work.record([waitsFor(yield* take(stranger), byName(`${name}-other`))])
+      assert.deepStrictEqual(yield* claimUids(), [])
+      const on = yield* make({ name })
+      yield* work.record([result(yield* take(on))])
+      assert.deepStrictEqual(yield* claimUids(), [waiter])
+    })
+  )
+
+  it.effect("a name that comes between looking and recording is not missed", () =>
+    Effect.gen(function* () {
+      const { work, kind, make, take, claimUids } = yield* setting
+      const name = `n-${uuid().slice(-12)}`
+      const byName = { kind, projectId: null, environment: null, name }
+      const waiter = yield* make()
+      const looked = yield* take(waiter)
+      const on = yield* take(yield* make({ name }))
+      yield* work.record([waitsFor(looked, byName)])
+      assert.deepStrictEqual(yield* claimUids(), [waiter])
+      const second = yield* make()
+      yield* work.record([waitsFor(yield* take(second), byName), result(on)])
+      assert.deepStrictEqual(yield* claimUids(), [second])
+    })
   )
 }

@@ -34,7 +34,7 @@ export const Thing = defineKind({
   immutable: [],
   internal: [],
   generated: [],
-  after: [],
+  references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {},
