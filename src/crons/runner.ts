@@ -10,7 +10,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { persistent } from "#src/engine/persistent.ts"
-import { makeShares } from "#src/outbound/shares.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import { invoke } from "./invoke.ts"
@@ -43,7 +43,7 @@ export const layer = Layer.effectDiscard(
     const options = yield* CronOptions
     const { engine: sql } = yield* Db
     const running = new Map<string, Running>()
-    const slots = makeShares(options.concurrency, options.orgConcurrency)
+    const slots = makeFairShare(options.concurrency, { mostOfOne: options.orgConcurrency })
     const results: Array<Result> = []
     const written = yield* Queue.sliding<void>(1)
     const toPlan = yield* Queue.sliding<void>(1)

@@ -15,8 +15,8 @@ import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { persistent } from "#src/engine/persistent.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
-import { makeShares } from "#src/outbound/shares.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
@@ -68,8 +68,8 @@ const loops = Layer.effectDiscard(
     /** Until when nobody else is called to a queue: the last one who came found nothing to do. */
     const crowded = new Map<string, number>()
 
-    const batchShares = makeShares(limits.batches)
-    const byteShares = makeShares(limits.batchBytes)
+    const batchShares = makeFairShare(limits.batches)
+    const byteShares = makeFairShare(limits.batchBytes)
     /** Queues that found no room, by organization, in the order in which they came. */
     const parked = new Map<string, Map<string, QueueRef>>()
 
