@@ -14,6 +14,7 @@
  * - When the scope closes, nothing new begins, running jobs get `drainMs` to end, and the others are interrupted and
  *   given back, so that another process need not wait for their leases to end.
  */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -40,7 +41,7 @@ export interface Room<Job> {
 }
 
 /** A table of jobs as the loop sees it, and what is done with each. Times are in milliseconds. */
-export interface LeasedLoop<Job, Result, E, R> {
+export interface LeasedLoop<Job, Result, R = never> {
   /** Label of the loop's metrics. */
   readonly name: string
   /** What it does, after "could not": "deliver webhooks". */
@@ -69,17 +70,17 @@ export interface LeasedLoop<Job, Result, E, R> {
   readonly lookMs?: number
 
   /** Leases jobs that are due, the longest waiting first, within the room. */
-  readonly claim: (room: Room<Job>) => Effect.Effect<ReadonlyArray<Job>, StoreUnavailable, R>
+  readonly claim: (room: Room<Job>) => Effect.Effect<ReadonlyArray<Job>, StoreUnavailable>
   /** One job. What fails is part of the result; an error means that there is none, and the job rests until its lease ends. */
-  readonly run: (job: Job) => Effect.Effect<Result, E, R>
+  readonly run: (job: Job) => Effect.Effect<Result, unknown, R>
   /** Stores what became of a job, if its lease still holds. Repeated when the store does not answer. */
-  readonly settle: (job: Job, result: Result) => Effect.Effect<void, StoreUnavailable, R>
+  readonly settle: (job: Job, result: Result) => Effect.Effect<void, StoreUnavailable>
   /** Extends leases; answers the ids of those that hold. Absent: a run ends well before its lease. */
-  readonly renew?: (jobs: ReadonlyArray<Job>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable, R>
+  readonly renew?: (jobs: ReadonlyArray<Job>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
   /** Gives jobs back that were interrupted. */
-  readonly release: (jobs: ReadonlyArray<Job>) => Effect.Effect<void, StoreUnavailable, R>
+  readonly release: (jobs: ReadonlyArray<Job>) => Effect.Effect<void, StoreUnavailable>
   /** Until the next job is due, or its lease ends; none or less: one is due. Undefined: nothing waits. */
-  readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable, R>
+  readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
   /** Each element says that something may be due. */
   readonly wake?: Stream.Stream<unknown>
 }
@@ -117,8 +118,8 @@ interface Held<Job> {
 }
 
 /** Runs the loop until the scope closes. */
-export const leased = <Job, Result, E = never, R = never>(
-  port: LeasedLoop<Job, Result, E, R>
+export const leased = <Job, Result, R = never>(
+  port: LeasedLoop<Job, Result, R>
 ): Effect.Effect<Leased, never, R | Scope.Scope> =>
   Effect.gen(function* () {
     const { name, does, leaseMs, batch = port.atOnce, lanes = 1, lookMs = 30_000 } = port
@@ -175,11 +176,15 @@ export const leased = <Job, Result, E = never, R = never>(
           }),
           Effect.matchCauseEffect({
             onSuccess: () => count("settled"),
-            onFailure: (cause) =>
-              Effect.andThen(
+            onFailure: (cause) => {
+              const label = `what became of ${held.id} was not stored: could not ${does}`
+              return Effect.andThen(
                 count("unsettled"),
-                Effect.logWarning(`what became of ${held.id} was not stored: could not ${does}`, cause)
+                Cause.hasFails(cause)
+                  ? Effect.logWarning(label, cause)
+                  : Effect.logError(`a fault of the program: ${label}`, cause)
               )
+            }
           }),
           Effect.ensuring(Effect.sync(() => forget(held)))
         )

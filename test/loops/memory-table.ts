@@ -36,7 +36,7 @@ export const memoryTable = Effect.gen(function* () {
   }
   const open = () => [...rows.values()].filter(({ done }) => !done).sort((a, b) => a.dueAt - b.dueAt)
 
-  const port: LeasedLoop<MemoryJob, "done", unknown, never> = {
+  const port: LeasedLoop<MemoryJob, "done"> = {
     name: "memory",
     does: "work on the jobs of a test",
     idOf: ({ id }) => id,

@@ -27,7 +27,7 @@ const lookMs = 30_000
 const setting = Effect.fnUntraced(function* <Job, Result, E, R>(
   make: Effect.Effect<Table<Job, Result>, E, R>
 ) {
-  type Port = LeasedLoop<Job, Result, unknown, never>
+  type Port = LeasedLoop<Job, Result>
   const table = yield* make
   yield* table.clear
   const live = yield* Clock.Clock
@@ -328,7 +328,7 @@ export const leasedLoopSuite = <Job, Result, E, R>(
         const ids = yield* Effect.forEach([...orgs, ...orgs], (one) => add(one))
         yield* when("all places are taken", () => it.active() === 3, 100)
         const before = it.calls.claim + it.calls.nextIn
-        yield* Effect.forEach(Array.from({ length: 20 }), () => it.clock.adjust(lookMs / 4))
+        yield* Effect.forEach(Array.from({ length: 20 }), () => it.clock.adjust(500))
         assert.isAtLeast(it.calls.claim + it.calls.nextIn, before)
         yield* Deferred.succeed(gate, undefined)
         yield* until("all are done", done(ids), 100)

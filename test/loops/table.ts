@@ -11,7 +11,7 @@ export interface StoredJob {
 
 export interface Table<Job, Result> {
   /** As the program has it; the suite replaces what running a job does. */
-  readonly port: LeasedLoop<Job, Result, unknown, never>
+  readonly port: LeasedLoop<Job, Result>
   readonly makeOrganization: Effect.Effect<string>
   /** A job that is due in so many milliseconds, told to whoever listens. Answers its id. */
   readonly add: (orgId: string, dueIn?: number) => Effect.Effect<string>
