@@ -66,6 +66,8 @@ export interface LeasedLoop<Job, Result, R = never> {
   readonly heartbeatMs?: number
   /** How long running jobs may go on when the process stops. Default: not at all. */
   readonly drainMs?: number
+  /** How long jobs that are interrupted then may take to end; what does not keeps its lease. Default: 5 s. */
+  readonly interruptMs?: number
   /** A look even if nobody said anything. Default: 30 s. */
   readonly lookMs?: number
 
@@ -199,12 +201,12 @@ export const leased = <Job, Result, R = never>(
             if (interrupting || !holds(held)) return Effect.void
             // Kept alive, the lease would hold the job for ever; let go, it ends, and that is pause enough.
             forget(held)
+            const label = `${held.id} came to no result: could not ${does}`
             return Effect.andThen(
               count("failed"),
-              Effect.logError(
-                `a fault of the program: ${held.id} came to no result: could not ${does}`,
-                cause
-              )
+              Cause.hasFails(cause)
+                ? Effect.logWarning(`${label}; tried again when its lease ends`, cause)
+                : Effect.logError(`a fault of the program: ${label}; tried again when its lease ends`, cause)
             )
           }
         })
@@ -302,7 +304,7 @@ export const leased = <Job, Result, R = never>(
       const left = [...running.values()]
       yield* Effect.timeoutOption(
         Fiber.interruptAll(left.flatMap(({ fiber }) => (fiber === undefined ? [] : [fiber]))),
-        stopMs
+        port.interruptMs ?? stopMs
       )
       // What could not be interrupted keeps its lease until that ends: it may still be at something.
       const over = left.filter((held) => holds(held) && held.fiber?.pollUnsafe() !== undefined)

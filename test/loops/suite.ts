@@ -41,7 +41,8 @@ const setting = Effect.fnUntraced(function* <Job, Result, E, R>(
 
   /** The port of a process, whose runs do what the test says; the store is asked in real time. */
   const portOf = (behave: (id: string) => Effect.Effect<void, unknown>, values: Partial<Port> = {}): Port => {
-    const port = { ...table.port, lookMs, ...values }
+    // Whoever stops a process moves no clock meanwhile.
+    const port = { ...table.port, lookMs, drainMs: 0, ...values }
     const ask =
       <Args extends ReadonlyArray<unknown>, A>(
         call: keyof typeof calls,
@@ -127,7 +128,7 @@ const quickly = () => Effect.void
 export const leasedLoopSuite = <Job, Result, E, R>(
   name: string,
   implementation: Layer.Layer<R, E>,
-  make: Effect.Effect<Table<Job, Result>, unknown, R>
+  make: Effect.Effect<Table<Job, Result>, unknown, R | Scope.Scope>
 ): void =>
   layer(implementation, { excludeTestServices: true })(`the leased loop ${name}`, (it) => {
     const world = Effect.suspend(() => setting(make))
