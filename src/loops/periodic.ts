@@ -1,12 +1,12 @@
 /**
- * What is done now and then, whoever else does it: counting, tidying, looking for what is over. Failures of a round and
- * faults of the program are told and end nothing; the round is tried again after a pause.
+ * What is done now and then, whoever else does it: counting, tidying, looking for what is over. A round that fails, or
+ * meets a fault of the program, is told and ends nothing: the next one comes at its time.
  */
+import * as Cause from "effect/Cause"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { persistent } from "#src/engine/persistent.ts"
 import { answered } from "./answered.ts"
 
 export interface Periodic {
@@ -25,7 +25,11 @@ export const periodic = <A, E, R>(
 ): Effect.Effect<void, never, R | Scope.Scope> =>
   round.pipe(
     answered(does, withinMs),
-    (bounded) => persistent(does, bounded),
+    Effect.catchCause((cause) =>
+      Cause.hasFails(cause)
+        ? Effect.logWarning(`could not ${does}; trying again`, cause)
+        : Effect.logError(`a fault of the program: could not ${does}; trying again`, cause)
+    ),
     Effect.repeat(Schedule.spaced(every).pipe(Schedule.jittered)),
     Effect.forkScoped,
     Effect.asVoid

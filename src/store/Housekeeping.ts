@@ -1,8 +1,8 @@
 /** Keeps what only grows in bounds: every append-only table has an age at which its rows go, in small batches. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
-import { persistent } from "#src/engine/persistent.ts"
+import { periodic } from "#src/loops/periodic.ts"
+import { removeInBatches } from "#src/loops/retention.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 
 const batch = 5_000
@@ -46,20 +46,9 @@ const rules = (sql: Sql) => [
   sql`delete from pause where until < now() returning id`
 ]
 
-/** One round. Several processes may do it at once; each row goes once. */
-export const tidy = Effect.gen(function* () {
-  const { engine: sql } = yield* Db
-  for (const rule of rules(sql)) {
-    yield* repeatable(rule).pipe(
-      Effect.repeat({ while: (rows) => rows.length >= batch }),
-      // One rule that fails, for whatever reason, keeps no other.
-      Effect.catchCause((cause) => Effect.logWarning("old rows could not be removed", cause))
-    )
-  }
-})
-
-export const layer = Layer.effectDiscard(
-  Effect.forkScoped(
-    Effect.repeat(persistent("remove old rows", tidy), Schedule.spaced("10 minutes").pipe(Schedule.jittered))
-  )
+/** One round. */
+export const tidy = Effect.flatMap(Db, ({ engine: sql }) =>
+  removeInBatches("remove old rows", batch, rules(sql).map(repeatable))
 )
+
+export const layer = Layer.effectDiscard(periodic({ does: "remove old rows", every: "10 minutes" }, tidy))
