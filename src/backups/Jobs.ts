@@ -99,10 +99,14 @@ export class Jobs extends Context.Service<
       actor?: Actor,
       reservation?: Reservation
     ) => Effect.Effect<JobRecord, StoreUnavailable>
+    /** `held`: how many jobs of each organization the asking process has; those with the fewest come first. */
     readonly claim: (
       most: number,
-      seconds: number
+      seconds: number,
+      held?: ReadonlyMap<string, number>
     ) => Effect.Effect<ReadonlyArray<ClaimedJob>, StoreUnavailable>
+    /** Milliseconds until the first open job is due, or its lease ends; undefined: none is open. */
+    readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
     /** Extends the lease and tells of progress; false: the job is somebody else's now, or past its deadline. */
     readonly extend: (
       job: ClaimedJob,
@@ -203,11 +207,12 @@ export class Jobs extends Context.Service<
           })
         }),
         // Index: backup_job_due.
-        claim: Effect.fn("Jobs.claim")(function* (most, seconds) {
+        claim: Effect.fn("Jobs.claim")(function* (most, seconds, held = new Map<string, number>()) {
           return yield* repeatable(sql<ClaimedJob>`
             with due as (
               select org_id, id from backup_job where finished_at is null and due_at <= now()
-              order by due_at limit ${most}::int for update skip locked
+              order by coalesce((${sql.json(Object.fromEntries(held))}::jsonb ->> org_id::text)::int, 0), due_at
+              limit ${most}::int for update skip locked
             ), given_up as (
               update backup_job j set status = 'failed', finished_at = now(), due_at = null, lease_token = null,
                 error = coalesce(j.error, 'Whoever worked on it was ended too often')
@@ -223,6 +228,13 @@ export class Jobs extends Context.Service<
             returning j.org_id as "orgId", j.id, j.kind, j.database_uid as "databaseUid", j.lineage,
               j.backup_id as "backupId", j.attempt, j.lease_token::text as token`)
         }),
+        // Index: backup_job_due.
+        nextIn: Effect.map(
+          repeatable(sql<{ readonly next: number | null }>`
+            select (extract(epoch from min(due_at) - now()) * 1000)::float8 as next
+            from backup_job where finished_at is null`),
+          ([row]) => row?.next ?? undefined
+        ),
         extend: Effect.fn("Jobs.extend")(function* (job, { step, done, total }, seconds) {
           const rows = yield* repeatable(sql`
             update backup_job set due_at = now() + ${seconds}::int * interval '1 second', step = ${step}::text,

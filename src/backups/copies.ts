@@ -8,6 +8,7 @@ import * as FiberMap from "effect/FiberMap"
 import * as Metric from "effect/Metric"
 import * as PartitionedSemaphore from "effect/PartitionedSemaphore"
 import * as Stream from "effect/Stream"
+import { answered } from "#src/loops/answered.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { storableText } from "#src/store/storable.ts"
 import { BackupOptions } from "./options.ts"
@@ -45,6 +46,10 @@ const outcomes = Metric.counter("svc_backup_copies_total", {
 /** How one copy went: a fault of the destination, unlike one of the object, holds for whatever else goes there. */
 type Outcome = "done" | "object" | PlaceError
 
+/** With an end to every wait for the store. */
+const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
+  answered("keep account of copies of backups")(repeatable(statement))
+
 export const makeCopies = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const remotes = yield* Remotes
@@ -56,7 +61,7 @@ export const makeCopies = Effect.gen(function* () {
   const permits = yield* PartitionedSemaphore.make<string>({ permits: options.copiesAtOnce })
 
   const claim = ({ orgId, destinationId, removing }: Way, most: number) =>
-    repeatable(sql<Due>`
+    asked(sql<Due>`
       with due as (
         select org_id, lineage, name, destination_id from backup_copy
         where org_id = ${orgId}::uuid and destination_id = ${destinationId}::uuid
@@ -75,7 +80,7 @@ export const makeCopies = Effect.gen(function* () {
   const row = (one: Due) =>
     sql`org_id = ${one.orgId}::uuid and lineage = ${one.lineage}::uuid and name = ${one.name}
       and destination_id = ${one.destinationId}::uuid and lease = ${one.lease}::bigint`
-  const forget = (one: Due) => repeatable(sql`delete from backup_copy where ${row(one)}`)
+  const forget = (one: Due) => asked(sql`delete from backup_copy where ${row(one)}`)
 
   /** What leaves is compared with what was recorded when it was made: a damaged disk spreads nothing. */
   const contentOf = (one: Due, onFault: () => void) => {
@@ -105,11 +110,11 @@ export const makeCopies = Effect.gen(function* () {
       yield* Effect.ignore(Effect.flatMap(before, (bucket) => bucket.remove([one.key])))
     }
     // Written first: whatever ends this process, it stays known where an object may be.
-    const begun = yield* repeatable(sql`
+    const begun = yield* asked(sql`
       update backup_copy set version = ${version}::int where ${row(one)} and not removing returning name`)
     if (begun.length === 0) return
     yield* place.put(one.key, contentOf(one, onFault))
-    const kept = yield* repeatable(sql`
+    const kept = yield* asked(sql`
       update backup_copy set stored_at = now(), error = null, tries = 0, lease = null,
         due_at = case when removing then now() end
       where ${row(one)} returning name`)
@@ -118,7 +123,7 @@ export const makeCopies = Effect.gen(function* () {
 
   /** It came after somebody had removed it, and is to be removed once more; or somebody else brings it as well. */
   const takeBack = Effect.fnUntraced(function* (one: Due, place: Place, version: number) {
-    const [found] = yield* repeatable(sql<{ readonly key: string; readonly removing: boolean }>`
+    const [found] = yield* asked(sql<{ readonly key: string; readonly removing: boolean }>`
       insert into backup_copy as c (org_id, lineage, name, key, destination_id, version, removing, due_at)
       values (${one.orgId}::uuid, ${one.lineage}::uuid, ${one.name}::text, ${one.key}::text,
         ${one.destinationId}::uuid, ${version}::int, true, now())
@@ -141,7 +146,7 @@ export const makeCopies = Effect.gen(function* () {
   const unwanted = (one: Due) =>
     one.version === null
       ? forget(one)
-      : repeatable(sql`update backup_copy set removing = true, tries = 0, lease = null, due_at = now()
+      : asked(sql`update backup_copy set removing = true, tries = 0, lease = null, due_at = now()
           where ${row(one)}`)
 
   const again = (one: Due, error: PlaceError) =>
@@ -154,7 +159,7 @@ export const makeCopies = Effect.gen(function* () {
           }),
           forget(one)
         )
-      : repeatable(sql`
+      : asked(sql`
           update backup_copy set tries = tries + 1, error = ${storableText(error.message)}::text, lease = null,
             due_at = now() + least(600, 2 ^ least(tries + 1, 10)) * (0.5 + random()) * interval '1 second'
           where ${row(one)}`)
@@ -188,7 +193,7 @@ export const makeCopies = Effect.gen(function* () {
 
   /** Should it come late, two processes bring the same bytes to the same name. */
   const renew = (held: ReadonlySet<Due>) =>
-    repeatable(sql`
+    asked(sql`
       update backup_copy c set due_at = now() + ${leaseSeconds}::int * interval '1 second'
       from jsonb_to_recordset(${sql.json(
         [...held].map(({ orgId, lineage, name, destinationId, lease }) => ({
@@ -204,7 +209,7 @@ export const makeCopies = Effect.gen(function* () {
   const giveBack = (held: ReadonlySet<Due>) =>
     Effect.forEach(
       held,
-      (one) => repeatable(sql`update backup_copy set due_at = now(), lease = null where ${row(one)}`),
+      (one) => asked(sql`update backup_copy set due_at = now(), lease = null where ${row(one)}`),
       { discard: true }
     )
 
@@ -234,7 +239,7 @@ export const makeCopies = Effect.gen(function* () {
   })
 
   const giveUp = Effect.fnUntraced(function* (way: Way, error: PlaceError) {
-    const stay = yield* repeatable(sql`
+    const stay = yield* asked(sql`
       delete from backup_copy where org_id = ${way.orgId}::uuid and destination_id = ${way.destinationId}::uuid
         and removing and due_at is not null returning name`)
     yield* pauses.over(way)
@@ -271,7 +276,7 @@ export const makeCopies = Effect.gen(function* () {
     failing: pauses.failing,
     /** Copies for destinations that their database's policy does not name any more; those that are there stay. */
     tidy: Effect.gen(function* () {
-      yield* repeatable(sql`
+      yield* asked(sql`
         with unwanted as materialized (
           select c.org_id, c.lineage, c.name, c.destination_id
           from backup_copy c join backup_lineage l on l.org_id = c.org_id and l.lineage = c.lineage

@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
+import { answered } from "#src/loops/answered.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { storableText } from "#src/store/storable.ts"
 
@@ -20,6 +21,10 @@ const mostSeconds = 600
 /** Failures in a row before it is called trouble. */
 const troubleAfter = 3
 
+/** With an end to every wait for the store. */
+const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
+  answered("keep account of copies of backups")(repeatable(statement))
+
 export const makePauses = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const of = ({ orgId, destinationId, removing }: Way) =>
@@ -29,7 +34,7 @@ export const makePauses = Effect.gen(function* () {
 
   return {
     /** From one destination to the next in the index of what is due. */
-    ways: repeatable(sql<Way & { readonly paused: boolean }>`
+    ways: asked(sql<Way & { readonly paused: boolean }>`
       with recursive way as (
         (select org_id, destination_id, removing from backup_copy where due_at is not null
           order by org_id, destination_id, removing limit 1)
@@ -48,7 +53,7 @@ export const makePauses = Effect.gen(function* () {
     /** To be the one that tries. */
     take: (way: Way) =>
       Effect.map(
-        repeatable(sql`
+        asked(sql`
           update backup_destination_pause set due_at = now() + ${trySeconds}::int * interval '1 second'
           where ${of(way)} and due_at <= now() returning failures`),
         (rows) => rows.length > 0
@@ -56,7 +61,7 @@ export const makePauses = Effect.gen(function* () {
     /** Answers how often in a row it failed by now. Of several that fail at the same time only the first one counts. */
     failed: (way: Way, error: string, tried: boolean) =>
       Effect.map(
-        repeatable(sql<{ readonly failures: number }>`
+        asked(sql<{ readonly failures: number }>`
           insert into backup_destination_pause as p (org_id, destination_id, removing, error, due_at)
           values (${way.orgId}::uuid, ${way.destinationId}::uuid, ${way.removing}::boolean, ${storableText(error)}::text,
             ${after(sql`1`)})
@@ -67,10 +72,10 @@ export const makePauses = Effect.gen(function* () {
           returning failures`),
         ([row]) => row?.failures ?? 1
       ),
-    over: (way: Way) => Effect.asVoid(repeatable(sql`delete from backup_destination_pause where ${of(way)}`)),
+    over: (way: Way) => Effect.asVoid(asked(sql`delete from backup_destination_pause where ${of(way)}`)),
     /** Nothing is left to do there. */
     tidy: Effect.asVoid(
-      repeatable(sql`
+      asked(sql`
         delete from backup_destination_pause p where due_at < now() and not exists (
           select from backup_copy c where c.org_id = p.org_id and c.destination_id = p.destination_id
             and c.removing = p.removing and c.due_at is not null)`)
@@ -79,7 +84,7 @@ export const makePauses = Effect.gen(function* () {
      * Histories of databases that name a destination which did not take their backups for some time, with what it said,
      * and those with an object that it did not take.
      */
-    failing: repeatable(sql<{ readonly orgId: string; readonly lineage: string; readonly error: string }>`
+    failing: asked(sql<{ readonly orgId: string; readonly lineage: string; readonly error: string }>`
       with failing as (
         select r.org_id, coalesce(r.spec->>'lineage', r.uid::text)::uuid as lineage, p.error
         from backup_destination_pause p join resource r on r.org_id = p.org_id and r.kind = 'Database'

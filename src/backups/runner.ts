@@ -2,33 +2,31 @@
  * The loops that keep databases restorable: one ships their logs, one makes what is due, one brings copies to
  * destinations, one removes what is no longer kept. Any number of processes may run them.
  */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
-import * as Random from "effect/Random"
-import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
 import { persistent } from "#src/engine/persistent.ts"
+import { answered } from "#src/loops/answered.ts"
+import { leased } from "#src/loops/leased.ts"
+import { periodic } from "#src/loops/periodic.ts"
 import { Db, notifications } from "#src/store/Db.ts"
-import { BackupFailed, makeBase } from "./base.ts"
+import { makeBase } from "./base.ts"
 import { makeCopies } from "./copies.ts"
 import { type ManagedDatabase, managedDatabases } from "./Databases.ts"
 import { makeDrill } from "./drill.ts"
 import { makeHousekeeping } from "./housekeeping.ts"
-import { type ClaimedJob, Jobs, mostAttempts, type Progress } from "./Jobs.ts"
+import { Jobs } from "./Jobs.ts"
+import { jobsLoop } from "./jobs-loop.ts"
 import { channel, Ledger, type Trouble } from "./Ledger.ts"
 import { BackupOptions } from "./options.ts"
 import { makeSchedule } from "./schedule.ts"
-import { detailOf } from "./sentences.ts"
 import { freeBytes, makeShipping } from "./shipping.ts"
 
-/** A step that makes no progress for so long does not come back. */
-const stuckAfterMs = 15 * 60_000
-/** Between attempts of a job, in seconds. */
-const longestPause = 900
+/** A round that takes longer waits for an answer that will not come. */
+const roundMs = 10 * 60_000
+const tidyWithinMs = 6 * 3_600_000
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
@@ -45,11 +43,11 @@ export const layer = Layer.effectDiscard(
     const housekeeping = yield* makeHousekeeping
     const wanted = managedDatabases.pipe(Effect.provideService(Db, db))
 
-    /** By the token: a process that slept through a lease may have taken the same job again. */
-    const running = new Map<string, { readonly job: ClaimedJob; fiber: Fiber.Fiber<void> | undefined }>()
     const woken = yield* Queue.sliding<void>(1)
-    const toRun = yield* Queue.sliding<void>(1)
     const toPlan = yield* Queue.sliding<void>(1)
+    const work = yield* leased(
+      yield* jobsLoop({ base, drill, afterSuccess: Effect.asVoid(Queue.offer(toPlan, undefined)) })
+    )
 
     /** What is wrong with each history is told when it begins and when it ends. */
     const tell = Effect.fnUntraced(function* (
@@ -92,138 +90,38 @@ export const layer = Layer.effectDiscard(
       const archiving = yield* shipping.all(databases)
       yield* tell(databases, archiving)
       yield* copies.round
-      if (!archiving.more) yield* Effect.timeoutOption(Queue.take(woken), options.lookMs)
-    })
-
-    const clock = yield* Clock.Clock
-    const work = (job: ClaimedJob) => {
-      let progress: Progress = { step: "starting", done: 0, total: 0 }
-      let moved = clock.currentTimeMillisUnsafe()
-      const report = (next: Progress) => {
-        if (next.done !== progress.done || next.step !== progress.step)
-          moved = clock.currentTimeMillisUnsafe()
-        progress = next
-      }
-      const beat = Effect.gen(function* () {
-        yield* Effect.sleep(options.heartbeatMs)
-        if (clock.currentTimeMillisUnsafe() - moved > stuckAfterMs) {
-          return yield* new BackupFailed({
-            message: `No progress was made while ${progress.step}`,
-            again: true
-          })
-        }
-        if (!(yield* jobs.extend(job, progress, options.leaseSeconds))) return yield* Effect.interrupt
-      })
-      const act = Effect.gen(function* () {
-        yield* jobs.extend(job, progress, options.leaseSeconds)
-        if (job.kind === "drill") {
-          yield* drill.run(job, report)
-          return undefined
-        }
-        const database = (yield* wanted).find(({ uid }) => uid === job.databaseUid)
-        if (database !== undefined && database.lineage !== job.lineage) {
-          return yield* new BackupFailed({
-            message: "The database's data was replaced since this backup was asked for",
-            again: false
-          })
-        }
-        return yield* base.run(job, database?.destinationIds ?? [], report)
-      })
-      return Effect.gen(function* () {
-        const result = yield* Effect.raceFirst(act, Effect.forever(beat))
-        yield* jobs.extend(job, progress, options.leaseSeconds)
-        yield* jobs.succeed(job, result)
-        // What was asked for with its proof is to be proved now, if no other drill is under way.
-        Queue.offerUnsafe(toPlan, undefined)
-      }).pipe(
-        Effect.catchTag("BackupFailed", (error) =>
-          Effect.gen(function* () {
-            yield* Effect.logWarning(`a ${job.kind} of a database failed`, {
-              database: job.databaseUid,
-              attempt: job.attempt,
-              error: detailOf(error)
-            })
-            if (job.kind === "backup") yield* Effect.ignore(base.clear(job))
-            const longer = Math.min(longestPause, options.retrySeconds * 3 ** (job.attempt - 1))
-            const pause = longer * (0.8 + 0.4 * (yield* Random.next))
-            const again = error.again && job.attempt < mostAttempts ? pause : undefined
-            yield* jobs.fail(job, error.message, again)
-          })
-        ),
-        Effect.catchCause((cause) =>
-          // The lease ends, and somebody else goes on.
-          Effect.logWarning(`a ${job.kind} of a database was left`, cause)
-        ),
-        Effect.ensuring(
-          Effect.sync(() => {
-            running.delete(job.token)
-            Queue.offerUnsafe(toRun, undefined)
-          })
-        )
-      )
-    }
-
-    const run = Effect.gen(function* () {
-      const room = options.jobs - running.size
-      if (room > 0) {
-        yield* Effect.uninterruptible(
-          Effect.gen(function* () {
-            for (const job of yield* jobs.claim(room, options.leaseSeconds)) {
-              const entry: { job: ClaimedJob; fiber: Fiber.Fiber<void> | undefined } = {
-                job,
-                fiber: undefined
-              }
-              running.set(job.token, entry)
-              entry.fiber = yield* Effect.forkDetach(Effect.interruptible(work(job)))
-            }
-          })
-        )
-      }
-      yield* Effect.timeoutOption(Queue.take(toRun), options.lookMs)
-    })
+      return archiving.more
+    }).pipe(
+      answered("archive the logs of databases", roundMs),
+      Effect.flatMap((more) => (more ? Effect.void : Effect.timeoutOption(Queue.take(woken), options.lookMs)))
+    )
 
     const plan = Effect.gen(function* () {
       yield* schedule(yield* wanted)
       yield* housekeeping.departed
       for (const job of yield* jobs.halfMade) yield* Effect.ignore(base.clear({ ...job, token: null }))
       yield* drill.tidy
-      yield* Effect.timeoutOption(Queue.take(toPlan), options.planMs)
-    })
-
-    yield* Effect.addFinalizer(() =>
-      Effect.gen(function* () {
-        const left = [...running.values()]
-        yield* Fiber.interruptAll(left.flatMap(({ fiber }) => (fiber === undefined ? [] : [fiber])))
-        yield* jobs.release(left.map(({ job }) => job))
-      }).pipe(
-        Effect.catchCause((cause) =>
-          Effect.logWarning("backups could not be given back; their leases end", cause)
-        )
-      )
+    }).pipe(
+      answered("plan backups", roundMs),
+      Effect.andThen(Effect.timeoutOption(Queue.take(toPlan), options.planMs))
     )
+
     yield* Effect.forkScoped(
-      Stream.runForEach(notifications(db.engine, channel), () =>
-        Effect.sync(() => {
-          Queue.offerUnsafe(woken, undefined)
-          Queue.offerUnsafe(toRun, undefined)
-        })
-      )
+      Stream.runForEach(notifications(db.engine, channel), () => {
+        Queue.offerUnsafe(woken, undefined)
+        return work.look
+      })
     )
     yield* Effect.forkScoped(Effect.forever(persistent("archive the logs of databases", look)))
-    yield* Effect.forkScoped(Effect.forever(persistent("make backups", run)))
     yield* Effect.forkScoped(Effect.forever(persistent("plan backups", plan)))
-    yield* Effect.forkScoped(
-      Effect.repeat(
-        persistent(
-          "remove old backups",
-          Effect.gen(function* () {
-            yield* housekeeping.retention(yield* wanted)
-            yield* copies.tidy
-            yield* housekeeping.debris
-          })
-        ),
-        Schedule.spaced(options.tidyMs)
-      )
+    yield* periodic(
+      // Objects are removed one by one, at destinations that may be slow.
+      { does: "remove old backups", every: options.tidyMs, withinMs: tidyWithinMs },
+      Effect.gen(function* () {
+        yield* housekeeping.retention(yield* wanted)
+        yield* copies.tidy
+        yield* housekeeping.debris
+      })
     )
   })
 )

@@ -7,8 +7,8 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
-import { persistent } from "#src/engine/persistent.ts"
+import { patienceMs } from "#src/loops/answered.ts"
+import { periodic } from "#src/loops/periodic.ts"
 import { Db } from "#src/store/Db.ts"
 import type { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -89,15 +89,14 @@ export const collect = Effect.gen(function* () {
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    yield* Effect.andThen(promoteReady, callOffLost).pipe(
-      Effect.repeat(Schedule.spaced("1 second")),
-      (loop) => persistent("promote branches that are ready, and call off what was lost", loop),
-      Effect.forkScoped
+    yield* periodic(
+      {
+        does: "promote branches that are ready, and call off what was lost",
+        every: "1 second",
+        withinMs: patienceMs
+      },
+      Effect.andThen(promoteReady, callOffLost)
     )
-    yield* collect.pipe(
-      Effect.repeat(Schedule.spaced("5 minutes").pipe(Schedule.jittered)),
-      (loop) => persistent("remove the records of branches that are over", loop),
-      Effect.forkScoped
-    )
+    yield* periodic({ does: "remove the records of branches that are over", every: "5 minutes" }, collect)
   })
 ).pipe(Layer.provide(Promotions.layer))

@@ -1,7 +1,8 @@
 /** Gives back what was reserved for something that never came into being, and forgets what was settled long ago. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
+import { periodic } from "#src/loops/periodic.ts"
+import { removeInBatches } from "#src/loops/retention.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
 
 /** Requests that make something end in seconds: what is not there by then never will be. */
@@ -39,16 +40,8 @@ const settled = (sql: Sql) => sql`
     limit ${batch}::int)) returning 1`
 
 /** One round. Several processes may do it at once; each reservation is given back once. */
-export const tidy = Effect.gen(function* () {
-  const { engine: sql } = yield* Db
-  for (const rule of [orphans(sql), settled(sql)]) {
-    yield* repeatable(rule).pipe(
-      Effect.repeat({ while: (rows) => rows.length >= batch }),
-      Effect.catch((error) => Effect.logWarning("budgets could not be tidied", error))
-    )
-  }
-})
-
-export const layer = Layer.effectDiscard(
-  Effect.forkScoped(Effect.repeat(tidy, Schedule.spaced("1 minute").pipe(Schedule.jittered)))
+export const tidy = Effect.flatMap(Db, ({ engine: sql }) =>
+  removeInBatches("tidy budgets", batch, [orphans(sql), settled(sql)].map(repeatable))
 )
+
+export const layer = Layer.effectDiscard(periodic({ does: "tidy budgets", every: "1 minute" }, tidy))

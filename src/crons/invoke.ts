@@ -1,6 +1,7 @@
 /** One attempt of a run: a signed request to the app, or a message to a queue. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import { answered } from "#src/loops/answered.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Messages } from "#src/queues/Messages.ts"
@@ -67,7 +68,9 @@ const call = Effect.fnUntraced(function* (
 ) {
   const outbound = yield* Outbound
   const invocations = yield* Invocations
-  const place = yield* Effect.result(invocations.recentTarget(claimed.orgId, claimed.environmentUid))
+  const place = yield* invocations
+    .recentTarget(claimed.orgId, claimed.environmentUid)
+    .pipe(answered("tell where the app answers"), Effect.result)
   if (place._tag === "Failure") return { ...refused(place.failure.message), again: true }
   const { origin, secrets } = place.success
   if (origin === undefined) {

@@ -4,9 +4,9 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
 import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { periodic } from "#src/loops/periodic.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
@@ -82,22 +82,13 @@ export const prune = Effect.gen(function* () {
   return (yield* engine.state)._tag === "Ready" ? yield* images.prune : 0
 })
 
-const quietly = <E, R>(self: Effect.Effect<number, E, R>) =>
-  Effect.catchCause(Effect.asVoid(self), (cause) =>
-    Effect.logWarning("executions could not be tidied", cause)
-  )
-
 export const layer = Layer.mergeAll(
   Layer.effectDiscard(
-    Effect.forkScoped(Effect.repeat(quietly(retire), Schedule.spaced("10 minutes").pipe(Schedule.jittered)))
+    periodic({ does: "ask for the deletion of old executions", every: "10 minutes" }, retire)
   ),
   Layer.effectDiscard(
-    Effect.forkScoped(Effect.repeat(quietly(sweepPulls), Schedule.spaced("1 minute").pipe(Schedule.jittered)))
+    periodic({ does: "stop fetching what nobody waits for", every: "1 minute" }, sweepPulls)
   ),
-  Layer.effectDiscard(
-    Effect.forkScoped(Effect.repeat(quietly(sweep), Schedule.spaced("5 minutes").pipe(Schedule.jittered)))
-  ),
-  Layer.effectDiscard(
-    Effect.forkScoped(Effect.repeat(quietly(prune), Schedule.spaced("1 hour").pipe(Schedule.jittered)))
-  )
+  Layer.effectDiscard(periodic({ does: "remove containers of no execution", every: "5 minutes" }, sweep)),
+  Layer.effectDiscard(periodic({ does: "remove images that nobody asked for", every: "1 hour" }, prune))
 )

@@ -4,6 +4,7 @@
  * and otherwise owners take turns: one with many waiting ones delays the others by no more than one of them.
  */
 import * as Effect from "effect/Effect"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 
 export interface Turn {
   readonly owner: string
@@ -22,16 +23,15 @@ const plainEvery = 4
 export const makeTurns = (atOnce: number, mostOfOne: number = atOnce) => {
   /** Of each owner the oldest first; whoever had a turn comes last. */
   const queues = new Map<string, Array<Waiting>>()
-  const held = new Map<string, number>()
-  let free = atOnce
+  const shares = makeFairShare(atOnce, { mostOfOne, reserve: false })
   let turns = 0
 
   const next = (): Waiting | undefined => {
     const plain = turns % plainEvery === plainEvery - 1
     let best: Waiting | undefined
-    const rank = (one: Waiting) => [!plain && one.first ? 0 : 1, held.get(one.owner) ?? 0] as const
+    const rank = (one: Waiting) => [!plain && one.first ? 0 : 1, shares.held(one.owner)] as const
     for (const [owner, queue] of queues) {
-      if ((held.get(owner) ?? 0) >= mostOfOne) continue
+      if (shares.room(owner) === 0) continue
       const one = (plain ? undefined : queue.find(({ first }) => first)) ?? queue[0]
       if (one === undefined) continue
       if (best === undefined) {
@@ -51,25 +51,21 @@ export const makeTurns = (atOnce: number, mostOfOne: number = atOnce) => {
   }
 
   const give = () => {
-    while (free > 0) {
+    while (shares.free() > 0) {
       const one = next()
       if (one === undefined) return
       const { owner } = one
       const rest = (queues.get(owner) ?? []).filter((other) => other !== one)
       queues.delete(owner)
       if (rest.length > 0) queues.set(owner, rest)
-      free--
       turns++
-      held.set(owner, (held.get(owner) ?? 0) + 1)
+      shares.take(owner)
       one.begin()
     }
   }
 
   const giveBack = (owner: string) => {
-    const left = (held.get(owner) ?? 1) - 1
-    if (left === 0) held.delete(owner)
-    else held.set(owner, left)
-    free++
+    shares.giveBack(owner)
     give()
   }
 

@@ -32,7 +32,8 @@ export interface Waiting {
   readonly nextIn: number | undefined
 }
 
-const leaseSeconds = 180
+/** Longer than a try takes. */
+export const leaseSeconds = 180
 const Content = Schema.fromJsonString(Schema.Struct({ subject: Schema.String, text: Schema.String }))
 const decodeContent = Schema.decodeUnknownEffect(Content)
 

@@ -15,8 +15,9 @@ import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { persistent } from "#src/engine/persistent.ts"
+import { answered } from "#src/loops/answered.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
-import { makeShares } from "#src/outbound/shares.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
@@ -38,6 +39,8 @@ const fullLookMs = 5_000
 const workersOfAQueue = 64
 const crowdedMs = 200
 const answerTimeoutMs = 60_000
+/** A process that stops waits no longer for the store: the lease ends by itself. */
+const giveBackMs = 5_000
 /** Answers name every message of a batch of a thousand. */
 const answerBytes = 512 * 1024
 
@@ -50,9 +53,20 @@ const batches = Metric.counter("svc_queue_batches_total", {
   incremental: true
 })
 
+/** With an end to every wait for the store. */
+const answering = (deliveries: Deliveries["Service"]): Deliveries["Service"] => ({
+  due: (uids) => answered("tell which queues are due")(deliveries.due(uids)),
+  claim: (queue) => answered("claim messages")(deliveries.claim(queue)),
+  // In time for another try before the lease ends.
+  renew: (batch) => answered("renew the lease of messages", leaseSeconds * 500)(deliveries.renew(batch)),
+  settle: (batch, outcomes) => answered("settle messages")(deliveries.settle(batch, outcomes)),
+  giveBack: (batch, toOthers) =>
+    answered("take messages back", giveBackMs)(deliveries.giveBack(batch, toOthers))
+})
+
 const loops = Layer.effectDiscard(
   Effect.gen(function* () {
-    const deliveries = yield* Deliveries
+    const deliveries = answering(yield* Deliveries)
     const invocations = yield* Invocations
     const outbound = yield* Outbound
     const { engine: sql } = yield* Db
@@ -68,8 +82,8 @@ const loops = Layer.effectDiscard(
     /** Until when nobody else is called to a queue: the last one who came found nothing to do. */
     const crowded = new Map<string, number>()
 
-    const batchShares = makeShares(limits.batches)
-    const byteShares = makeShares(limits.batchBytes)
+    const batchShares = makeFairShare(limits.batches)
+    const byteShares = makeFairShare(limits.batchBytes)
     /** Queues that found no room, by organization, in the order in which they came. */
     const parked = new Map<string, Map<string, QueueRef>>()
 
@@ -140,7 +154,9 @@ const loops = Layer.effectDiscard(
       deliveries.renew(batch).pipe(Effect.ignore, Effect.delay((leaseSeconds * 1000) / 3), Effect.forever)
 
     const deliver = Effect.fnUntraced(function* (batch: Batch) {
-      const target = yield* invocations.recentTarget(batch.orgId, batch.environmentUid)
+      const target = yield* answered("tell where the app answers")(
+        invocations.recentTarget(batch.orgId, batch.environmentUid)
+      )
       // Nobody can answer: not a try.
       if (target.origin === undefined) {
         yield* deliveries.giveBack(batch, false)

@@ -1,7 +1,8 @@
 /** What goes by itself: messages that were kept as long as their queue says, and keys nobody may repeat any more. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
+import { periodic } from "#src/loops/periodic.ts"
+import { removeInBatches } from "#src/loops/retention.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
 
 const batch = 5_000
@@ -36,16 +37,8 @@ const rules = (sql: Sql) => [
 ]
 
 /** One round. Several processes may do it at once; each row goes once. */
-export const tidy = Effect.gen(function* () {
-  const { engine: sql } = yield* Db
-  for (const rule of rules(sql)) {
-    yield* repeatable(rule).pipe(
-      Effect.repeat({ while: (rows) => rows.length >= batch }),
-      Effect.catch((error) => Effect.logWarning("old messages could not be removed", error))
-    )
-  }
-})
-
-export const layer = Layer.effectDiscard(
-  Effect.forkScoped(Effect.repeat(tidy, Schedule.spaced("1 minute").pipe(Schedule.jittered)))
+export const tidy = Effect.flatMap(Db, ({ engine: sql }) =>
+  removeInBatches("remove old messages", batch, rules(sql).map(repeatable))
 )
+
+export const layer = Layer.effectDiscard(periodic({ does: "remove old messages", every: "1 minute" }, tidy))

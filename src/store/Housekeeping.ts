@@ -1,8 +1,8 @@
 /** Keeps what only grows in bounds: rows go in small batches at the age that their table's rule says. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
-import { persistent } from "#src/engine/persistent.ts"
+import { periodic } from "#src/loops/periodic.ts"
+import { removeInBatches } from "#src/loops/retention.ts"
 import { Db, repeatable, type Sql } from "./Db.ts"
 import { type Retention, TableRules } from "./table-rules.ts"
 
@@ -16,21 +16,17 @@ const removal = (sql: Sql, table: string, { column, age, onlyIf }: Retention) =>
        ${onlyIf === undefined ? "" : `and ${onlyIf}`} limit ${batch}) returning 1`
   )
 
-/** One round. Several processes may do it at once; each row goes once. */
+/** One round. */
 export const tidy = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  for (const { name, retention } of yield* TableRules) {
-    if (retention === undefined) continue
-    yield* repeatable(removal(sql, name, retention)).pipe(
-      Effect.repeat({ while: (rows) => rows.length >= batch }),
-      // One table that fails, for whatever reason, keeps no other.
-      Effect.catchCause((cause) => Effect.logWarning("old rows could not be removed", cause, { table: name }))
+  const rules = yield* TableRules
+  yield* removeInBatches(
+    "remove old rows",
+    batch,
+    rules.flatMap(({ name, retention }) =>
+      retention === undefined ? [] : [repeatable(removal(sql, name, retention))]
     )
-  }
+  )
 })
 
-export const layer = Layer.effectDiscard(
-  Effect.forkScoped(
-    Effect.repeat(persistent("remove old rows", tidy), Schedule.spaced("10 minutes").pipe(Schedule.jittered))
-  )
-)
+export const layer = Layer.effectDiscard(periodic({ does: "remove old rows", every: "10 minutes" }, tidy))

@@ -5,6 +5,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type { Fragment } from "effect/sql/Statement"
 import { AppConfig } from "#src/config.ts"
+import type { Room } from "#src/loops/leased.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
@@ -34,18 +35,15 @@ export interface Claimed {
   readonly secrets: Effect.Effect<ReadonlyArray<Redacted.Redacted>, KeyRingError>
 }
 
-/** How many deliveries this process tries right now, by the id of their endpoint. */
-export type Busy = ReadonlyMap<string, number>
-
 /** Tries at a time for one endpoint by one process. */
 const perEndpoint = 8
 /** Longer than a try takes. */
-const leaseSeconds = 60
+export const leaseSeconds = 60
 
 export class Deliveries extends Context.Service<
   Deliveries,
   {
-    readonly claim: (busy: Busy, most: number) => Effect.Effect<ReadonlyArray<Claimed>, StoreUnavailable>
+    readonly claim: (room: Room<Claimed>) => Effect.Effect<ReadonlyArray<Claimed>, StoreUnavailable>
     readonly delivered: (delivery: Claimed, attempt: Attempt) => Effect.Effect<void, StoreUnavailable>
     /** Undefined: it was the last try. */
     readonly failed: (
@@ -86,8 +84,8 @@ export class Deliveries extends Context.Service<
       const ended = (state: "delivered" | "failed") => sql`state = ${state}, settled_at = now()`
 
       return Deliveries.of({
-        claim: Effect.fnUntraced(function* (busy, most) {
-          const rows = yield* repeatable(claim(sql, busy, most))
+        claim: Effect.fnUntraced(function* (room) {
+          const rows = yield* repeatable(claim(sql, room))
           return rows.map(
             (row): Claimed => ({
               orgId: row.orgId,
@@ -211,30 +209,38 @@ interface Row {
 
 /**
  * Some of what is due for each endpoint, those first that have waited longest, so that an endpoint with a long queue,
- * or one that takes its time, holds up nobody else. The lease is the time at which it is due again, should its holder
- * vanish.
+ * or one that takes its time, holds up nobody else; and no more for an organization than it has room for. The lease is
+ * the time at which it is due again, should its holder vanish.
  */
-const claim = (sql: Sql, busy: Busy, most: number) => sql<Row>`
+const claim = (sql: Sql, { most, orgs, running }: Room<Claimed>) => {
+  const busy: Record<string, number> = {}
+  for (const { webhookId } of running) busy[webhookId] = (busy[webhookId] ?? 0) + 1
+  const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
+  return sql<Row>`
   with recursive queue as (
     -- Index: webhook_delivery_due; one step for each endpoint that something waits for.
-    (select webhook_id, due_at from webhook_delivery where state = 'waiting' order by webhook_id, due_at limit 1)
+    (select org_id, webhook_id, due_at from webhook_delivery where state = 'waiting'
+      order by webhook_id, due_at limit 1)
     union all
-    select n.webhook_id, n.due_at from queue q cross join lateral (
-      select d.webhook_id, d.due_at from webhook_delivery d
+    select n.org_id, n.webhook_id, n.due_at from queue q cross join lateral (
+      select d.org_id, d.webhook_id, d.due_at from webhook_delivery d
       where d.state = 'waiting' and d.webhook_id > q.webhook_id order by d.webhook_id, d.due_at limit 1) n
   ), turn as (
-    select q.webhook_id, q.room from (
+    select q.* from (
       select webhook_id, due_at,
-        ${perEndpoint}::int - coalesce((${sql.json(Object.fromEntries(busy))}::jsonb ->> webhook_id::text)::int, 0)
-          as room
+        ${perEndpoint}::int - coalesce((${sql.json(busy)}::jsonb ->> webhook_id::text)::int, 0) as room,
+        coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int) as org_room
       from queue where due_at <= now()) q
-    where q.room > 0 order by q.due_at limit ${most}::int
-  ), chosen as materialized (
-    select d.org_id, d.id from turn t cross join lateral (
-      select w.org_id, w.id from webhook_delivery w
+    where q.room > 0 and q.org_room > 0 order by q.due_at limit ${most}::int
+  ), found as materialized (
+    select d.*, t.org_room from turn t cross join lateral (
+      select w.org_id, w.id, w.due_at from webhook_delivery w
       where w.state = 'waiting' and w.webhook_id = t.webhook_id and w.due_at <= now()
       order by w.due_at limit t.room for update skip locked) d
-    limit ${most}::int
+  ), chosen as materialized (
+    select org_id, id from (
+      select f.*, row_number() over (partition by org_id order by due_at) as nth from found f) f
+    where nth <= org_room order by due_at limit ${most}::int
   ), leased as (
     update webhook_delivery d set lease_token = nextval('lease_token'),
       due_at = now() + make_interval(secs => ${leaseSeconds}::int)
@@ -249,3 +255,4 @@ const claim = (sql: Sql, busy: Busy, most: number) => sql<Row>`
   from leased l
   join webhook w on w.org_id = l.org_id and w.id = l.webhook_id
   join webhook_event e on e.org_id = l.org_id and e.id = l.event_id`
+}

@@ -6,7 +6,7 @@ import { Crons } from "#src/crons/Crons.ts"
 import { DueRuns } from "#src/crons/DueRuns.ts"
 import { invoke, retryDelay } from "#src/crons/invoke.ts"
 import { CronOptions } from "#src/crons/options.ts"
-import { makeShares } from "#src/outbound/shares.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Db } from "#src/store/Db.ts"
 import { Invocations } from "#src/store/Invocations.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -15,7 +15,7 @@ import { receiver } from "./receiver.ts"
 import { ended, makeApp, makeJob, runsOf, startRunner, trigger, until, world } from "./world.ts"
 
 /** Nobody holds any. */
-const anyRoom = makeShares(1_000).rooms()
+const anyRoom = makeFairShare(1_000).rooms()
 const once = { maxAttempts: 1 }
 const thrice = { maxAttempts: 3, initialDelaySeconds: 1, maxDelaySeconds: 1 }
 

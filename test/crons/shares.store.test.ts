@@ -1,4 +1,4 @@
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, layer } from "@effect/vitest"
 import { Cron } from "croner"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -7,44 +7,9 @@ import { Crons } from "#src/crons/Crons.ts"
 import { DueRuns } from "#src/crons/DueRuns.ts"
 import { CronOptions } from "#src/crons/options.ts"
 import * as runner from "#src/crons/runner.ts"
-import { makeShares } from "#src/outbound/shares.ts"
 import { Db } from "#src/store/Db.ts"
 import { type Received, type Reply, receiver } from "./receiver.ts"
 import { type App, makeApp, makeJob, quick, runsOf, startRunner, until, world } from "./world.ts"
-
-describe("shares", () => {
-  it("leave as much free as the largest holder has", () => {
-    const shares = makeShares(1_000, 500)
-    const fill = (org: string) => {
-      const room = shares.room(org)
-      shares.take(org, room)
-      return room
-    }
-    assert.deepStrictEqual(["a", "a", "b", "c", "d"].map(fill), [500, 0, 250, 125, 63])
-    assert.strictEqual(shares.free(), 62)
-    // What somebody gives back is for those with the least first.
-    shares.giveBack("a", 100)
-    assert.deepStrictEqual([shares.room("a"), shares.room("b"), shares.room("e")], [0, 0, 81])
-    assert.deepStrictEqual(shares.rooms(), {
-      holders: new Map([
-        ["a", { held: 400, room: 0 }],
-        ["b", { held: 250, room: 0 }],
-        ["c", { held: 125, room: 19 }],
-        ["d", { held: 63, room: 50 }]
-      ]),
-      others: 81
-    })
-    // Somebody else may be about to take some.
-    assert.strictEqual(shares.rooms(40).others, 41)
-  })
-
-  it("bound one organization also where much is free", () => {
-    const shares = makeShares(1_000, 10)
-    shares.take("a", 7)
-    assert.deepStrictEqual([shares.room("a"), shares.room("b")], [3, 10])
-    assert.deepStrictEqual([shares.rooms(4).holders.get("a")?.room, shares.rooms(4).others], [0, 6])
-  })
-})
 
 /** An app that lets some wait for ever. */
 const hanging = receiver(({ path }: Received): Reply | undefined =>

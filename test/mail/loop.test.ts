@@ -1,0 +1,69 @@
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { type Outcome, outboxLoop } from "#src/mail/deliver.ts"
+import { insertMail, Mail } from "#src/mail/Mail.ts"
+import { type Claimed, Outbox } from "#src/mail/Outbox.ts"
+import { Transport } from "#src/mail/Transport.ts"
+import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { leasedLoopSuite } from "#test/loops/suite.ts"
+import type { Table } from "#test/loops/table.ts"
+import { testDb } from "#test/setup/database.ts"
+import { makeOrganization } from "#test/setup/fixtures.ts"
+
+const fixture = Layer.mergeAll(
+  Outbox.layer,
+  Mail.layer,
+  Layer.succeed(Transport, { send: () => Effect.void })
+).pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+
+leasedLoopSuite(
+  "of mail",
+  fixture,
+  Effect.gen(function* () {
+    const db = yield* Db
+    const mail = yield* Mail
+    const sql = db.engine
+    const table: Table<Claimed, Outcome> = {
+      port: yield* outboxLoop,
+      makeOrganization: makeOrganization().pipe(
+        Effect.map(({ id }) => id),
+        Effect.provideService(Db, db)
+      ),
+      add: (orgId, dueIn = 0) => {
+        const row = mail.prepare({
+          template: "test",
+          subject: "A test",
+          text: "It is one.",
+          to: "ann@example.com",
+          orgId,
+          usefulSeconds: 3600
+        })
+        return sql`with mail as (${insertMail(sql, row)} returning id) select 1 from mail`.pipe(
+          Effect.andThen(
+            sql`update mail_outbox set due_at = now() + ${dueIn}::float8 * interval '1 millisecond'
+              where id = ${row.id}::uuid and ${dueIn}::float8 > 0`
+          ),
+          sql.withTransaction,
+          Effect.as(row.id),
+          Effect.orDie
+        )
+      },
+      stored: (id) =>
+        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number }>`
+          select lease_token is not null as leased, state = 'sent' as done,
+            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
+          from mail_outbox where id = ${id}::uuid`.pipe(
+          Effect.map(([row]) => row!),
+          Effect.orDie
+        ),
+      advance: (ms) =>
+        Effect.asVoid(
+          Effect.orDie(sql`update mail_outbox set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`)
+        ),
+      clear: Effect.asVoid(Effect.orDie(sql`delete from mail_outbox`)),
+      succeeded: () => ({ _tag: "Sent" })
+    }
+    return table
+  })
+)
