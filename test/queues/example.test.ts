@@ -3,9 +3,9 @@ import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { until } from "#test/faults/wait.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { until } from "#test/setup/wait.ts"
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url))
 

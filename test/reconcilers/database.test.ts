@@ -2,9 +2,9 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asApplication,
   type DatabaseResource,
@@ -24,8 +24,9 @@ import { uuid } from "#test/setup/fixtures.ts"
 import { limitDrifts } from "#test/setup/groups.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { freeze } from "#test/setup/replicas.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { look, reachGoal } from "./settle.ts"
-import { reconcilerSuite } from "./suite.ts"
+import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
   ...resource,
@@ -42,15 +43,16 @@ const killed = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.gen(function* () {
     const pid = postmaster(world, resource)
     process.kill(pid, "SIGKILL")
-    yield* Effect.sleep("20 millis").pipe(
-      Effect.repeat({ until: () => !processesNaming(resource.uid).some((one) => one.pid === pid) })
+    yield* eventually(
+      "it has ended",
+      Effect.sync(() => !processesNaming(resource.uid).some((one) => one.pid === pid))
     )
   })
 
 const onDisk = (file: string, content: string) => (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.sync(() => fs.writeFileSync(path.join(folderOf(world, resource), "conf", file), content))
 
-reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
+const subject: Subject<DatabaseWorld, DatabaseSpec, unknown> = {
   name: "a database",
   kind: "Database",
   world: databaseWorld,
@@ -116,8 +118,19 @@ reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
   ],
   settleMs: 240_000,
   timeoutMs: 1_800_000,
-  atOnce: 3
-})
+  atOnce: 3,
+  costly: true
+}
+
+reconcilerSuite(subject)
+
+campaign(
+  it.live,
+  "database-crashes",
+  "control planes that die again and again while a database is made, changed and removed end where one would have",
+  { rounds: 0, roundMs: 900_000 },
+  crashes(subject)
+)
 
 /** Brings a database up, as the engine would. */
 const ready = (world: DatabaseWorld, resource: DatabaseResource) =>
@@ -159,16 +172,11 @@ it.live(
 
       // Finished log segments reach the archive.
       yield* disturb("select pg_switch_wal()")(world, resource)
-      const archived = yield* Effect.sync(() =>
-        fs.readdirSync(path.join(folderOf(world, resource), "archive"))
-      ).pipe(
-        Effect.repeat({
-          until: (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file)),
-          schedule: Schedule.spaced("50 millis")
-        }),
-        Effect.timeout("3 minutes")
+      yield* eventually(
+        "a segment is archived",
+        Effect.sync(() => fs.readdirSync(path.join(folderOf(world, resource), "archive"))),
+        (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file))
       )
-      assert.isNotEmpty(archived)
 
       // After a rotation the old password is dead.
       const old = passwordOf(world, resource)
@@ -305,9 +313,10 @@ it.live(
       yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
       yield* disturb("select pg_switch_wal()")(world, resource)
       const archive = path.join(folderOf(world, resource), "archive")
-      yield* Effect.sync(() => fs.readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).pipe(
-        Effect.repeat({ until: (names) => names.length > 0, schedule: Schedule.spaced("50 millis") }),
-        Effect.timeout("1 minute")
+      yield* eventually(
+        "a segment is archived",
+        Effect.sync(() => fs.readdirSync(archive)),
+        (names) => names.some((name) => /^[0-9A-F]{24}$/.test(name))
       )
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }

@@ -28,7 +28,7 @@ import {
 import { memoryEngine } from "#test/setup/memory-engine.ts"
 import { managedPorts } from "#test/setup/postgres.ts"
 import { killNaming, processesNaming } from "#test/setup/processes.ts"
-import { eventually, makeReplicated, rowsIn, standby } from "#test/setup/replicas.ts"
+import { becomesTrue, makeReplicated, rowsIn, standby } from "#test/setup/replicas.ts"
 
 const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
 
@@ -38,7 +38,7 @@ type Engine = Effect.Success<ReturnType<typeof memoryEngine>>
 const stopped = (folder: string) =>
   Effect.andThen(
     Effect.sync(() => killNaming(folder)),
-    eventually(
+    becomesTrue(
       "what ran in the folder has ended",
       Effect.sync(() => processesNaming(folder).length === 0)
     )
@@ -165,7 +165,7 @@ it.live(
           return status.match(/"streaming"/g)?.length === 2
         }
         yield* engine.runUntil("both stream", streaming)
-        yield* eventually(
+        yield* becomesTrue(
           "standby 1 has the rows",
           Effect.map(rowsIn(world, standby(world, resource, 1)), (n) => n === 1000)
         )

@@ -14,8 +14,8 @@ import {
   setPassword
 } from "#test/setup/databases.ts"
 import {
+  becomesTrue,
   changed,
-  eventually,
   freeze,
   makeReplicated,
   postmaster,
@@ -51,7 +51,7 @@ it.live(
       )
       for (const number of [1, 2]) {
         const copy = standby(world, resource, number)
-        yield* eventually(
+        yield* becomesTrue(
           `standby ${number} has the rows`,
           Effect.map(rowsIn(world, copy), (n) => n === 1000)
         )
@@ -115,7 +115,7 @@ it.live(
       yield* asApplication(world, resource, (sql) =>
         sql.unsafe("insert into ledger select generate_series(1, 100000)")
       )
-      yield* eventually(
+      yield* becomesTrue(
         "one of them is far behind, and the database ready all the same",
         Effect.map(seen(world, resource, { lagBytes: 1_000_000 }), (looked) => {
           const [behind, other] = statusOf(looked).replicas ?? []
@@ -129,13 +129,13 @@ it.live(
         })
       )
       thaw()
-      yield* eventually(
+      yield* becomesTrue(
         "it has caught up",
         Effect.map(rowsIn(world, first), (n) => n === 100_000)
       )
 
       process.kill(postmaster(world, second), "SIGKILL")
-      yield* eventually(
+      yield* becomesTrue(
         "it is seen to be down",
         Effect.map(
           seen(world, resource),
@@ -147,14 +147,14 @@ it.live(
         )
       )
       yield* settle(world, resource)
-      yield* eventually(
+      yield* becomesTrue(
         "it has caught up as well",
         Effect.map(rowsIn(world, second), (n) => n === 100_000)
       )
 
       // What it needs of the log is gone: it is copied anew.
       process.kill(postmaster(world, second), "SIGKILL")
-      yield* eventually(
+      yield* becomesTrue(
         "the slot is free",
         Effect.as(disturb("select pg_drop_replication_slot('svc_replica_2')")(world, resource), true)
       )
@@ -171,7 +171,7 @@ it.live(
         yield* disturb("select pg_switch_wal()")(world, resource)
       }
       // It goes when it is archived, and when the other standby has said that it has it.
-      yield* eventually(
+      yield* becomesTrue(
         "the log goes",
         Effect.map(disturb("checkpoint")(world, resource), () => !fs.existsSync(needed))
       )
@@ -179,7 +179,7 @@ it.live(
       const before = fs.statSync(folder).ino
       yield* settle(world, resource)
       assert.notStrictEqual(fs.statSync(folder).ino, before)
-      yield* eventually(
+      yield* becomesTrue(
         "it has the rows",
         Effect.map(rowsIn(world, second), (n) => n === 102_000)
       )
@@ -209,7 +209,7 @@ it.live(
       )
       yield* asApplication(world, resource, (sql) => sql`insert into ledger values (1)`)
       for (const number of [1, 2]) {
-        yield* eventually(
+        yield* becomesTrue(
           "it is followed",
           Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === 1)
         )
@@ -232,7 +232,7 @@ it.live(
           Effect.map(({ cause }) => String(cause))
         )
       const sessions = yield* Effect.forkScoped(Effect.forEach([1, 2], session, { concurrency: "unbounded" }))
-      yield* eventually(
+      yield* becomesTrue(
         "both sessions are there",
         Effect.as(
           Effect.forEach([1, 2], (number) =>

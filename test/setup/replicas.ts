@@ -17,6 +17,7 @@ import {
   makeDatabase
 } from "./databases.ts"
 import { signal } from "./processes.ts"
+import { eventually } from "./wait.ts"
 
 let fence = 0n
 /** One run of one control plane, with the next fence. */
@@ -133,14 +134,5 @@ export const rowsIn = (world: DatabaseWorld, resource: DatabaseResource) =>
   )
 
 /** Until it is true; what fails meanwhile counts as false. */
-export const eventually = (what: string, condition: Effect.Effect<boolean, unknown>, seconds = 180) =>
-  condition.pipe(
-    Effect.catch(() => Effect.succeed(false)),
-    Effect.flatMap((done) => (done ? Effect.succeed(true) : Effect.as(Effect.sleep("100 millis"), false))),
-    Effect.repeat({ until: (done) => done }),
-    Effect.timeoutOrElse({
-      duration: `${seconds} seconds`,
-      orElse: () => Effect.die(new Error(`it did not come true within ${seconds} s that ${what}`))
-    }),
-    Effect.asVoid
-  )
+export const becomesTrue = (what: string, condition: Effect.Effect<boolean, unknown>) =>
+  Effect.asVoid(eventually(what, Effect.result(condition), (seen) => seen._tag === "Success" && seen.success))
