@@ -13,9 +13,9 @@ import * as Redacted from "effect/Redacted"
 import { appDatabase, controlUser } from "#src/infra/postgres-settings.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { type BackupWorld, connect, onStore, portOf, readyDatabase, startLoops } from "#test/backups/world.ts"
-import { processesNaming } from "#test/setup/caches.ts"
 import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import type { Figure } from "./figures.ts"
 
 const run = promisify(execFile)

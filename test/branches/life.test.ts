@@ -24,15 +24,15 @@ import {
   branchReconciler,
   branchWorld,
   makeBranch,
-  settleBranch,
-  settleDatabase
+  settleBranch
 } from "#test/setup/branches.ts"
 import {
   asApplication,
   databaseReconciler,
   databaseRemains,
   databaseServices,
-  folderOf
+  folderOf,
+  settleDatabase
 } from "#test/setup/databases.ts"
 import { killNaming, killNamingWithChildren, processesNaming, signal } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"

@@ -1,8 +1,8 @@
 /** `svc plan`, `svc apply`, `svc export` against a real control plane. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { processesNaming } from "#test/setup/caches.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 const shop = (cache: string, more = "") => `version: 1

@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { processesNaming } from "#test/setup/caches.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { person } from "#test/setup/people.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs"

@@ -26,12 +26,11 @@ import {
   cacheWorld,
   controlOf,
   folderOf,
-  processesNaming,
   reservations
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { killNaming } from "#test/setup/processes.ts"
+import { killNaming, processesNaming } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const password = `first-${uuid()}`

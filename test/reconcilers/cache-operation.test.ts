@@ -18,12 +18,11 @@ import {
   cacheWorld,
   folderOf,
   inspectCache,
-  makeCache,
-  passwordOf,
-  processesNaming,
-  setPassword
+  makeCache
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { look, reachGoal, type Target } from "./settle.ts"
 

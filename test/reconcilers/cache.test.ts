@@ -20,16 +20,14 @@ import {
   controlOf,
   folderOf,
   makeCache,
-  passwordOf,
-  processesNaming,
-  setPassword,
   socketOf
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { limitDrifts } from "#test/setup/groups.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { freePort } from "#test/setup/postgres.ts"
-import { killNaming } from "#test/setup/processes.ts"
+import { killNaming, processesNaming } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
@@ -52,11 +50,9 @@ const user =
       setUsers(endpoint, new Map([[name, rules]]), { disconnect: false, others: [] })
     )
 
-const certificateIn = (folder: string): string => {
-  const name = fs.readdirSync(folder).find((file) => file.endsWith(".pem"))
-  if (name === undefined) throw new Error("the server has no certificate")
-  return path.join(folder, name)
-}
+/** The one in use: the one before it is kept for a while. */
+const certificateIn = (folder: string): string =>
+  path.join(folder, String(JSON.parse(fs.readFileSync(path.join(folder, "server.json"), "utf8")).certificate))
 
 const day = 86_400_000
 const digest = (password: string): string => `#${createHash("sha256").update(password).digest("hex")}`

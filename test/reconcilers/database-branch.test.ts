@@ -10,14 +10,9 @@ import {
   branchWorld,
   makeBranch
 } from "#test/setup/branches.ts"
-import {
-  asApplication,
-  databaseRemains,
-  databaseSnapshot,
-  disturb,
-  setPassword
-} from "#test/setup/databases.ts"
+import { asApplication, databaseRemains, databaseSnapshot, disturb } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { setPassword } from "#test/setup/machine.ts"
 import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 const changed = (resource: BranchResource, values: Partial<DatabaseBranchSpec>): BranchResource => ({

@@ -5,7 +5,6 @@ import * as Exit from "effect/Exit"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import {
-  asApplication,
   type DatabaseResource,
   type DatabaseWorld,
   databaseRemains,
@@ -16,6 +15,8 @@ import {
   asControlPlane,
   becomesTrue,
   changed,
+  everywhere,
+  fill,
   makeReplicated,
   rowsIn,
   seen,
@@ -41,12 +42,7 @@ const whole = (world: DatabaseWorld, resource: DatabaseResource, after: string) 
             .join() === "streaming,streaming"
       )
     )
-    for (const number of [1, 2]) {
-      yield* becomesTrue(
-        `standby ${number} has the rows after ${after}`,
-        Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === 1000)
-      )
-    }
+    yield* everywhere(world, resource, 1000, `after ${after}`)
   })
 
 const removed = (world: DatabaseWorld, resource: DatabaseResource, after: string) =>
@@ -77,9 +73,7 @@ campaign(
       const without = makeReplicated(world, { replicas: 0 })
       const resource = changed(without, { replicas: 2 })
       yield* settle(world, without)
-      yield* asApplication(world, without, (sql) =>
-        sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-      )
+      yield* fill(world, without)
       for (let n = first; n <= Math.max(lastMade, lastRemoved); n += every) {
         if (n <= lastMade) {
           const crash = crashAfter(n)
@@ -134,9 +128,7 @@ it.live(
       const world = yield* databaseWorld
       const resource = makeReplicated(world)
       yield* asControlPlane(world, resource, (target, current) => reachGoal(target, current, 60_000, 2))
-      yield* asApplication(world, resource, (sql) =>
-        sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-      )
+      yield* fill(world, resource)
       yield* whole(world, resource, "each step was taken twice")
       const writes: Array<string> = []
       yield* settle(world, resource).pipe(Effect.provideService(OutsideHook, recordWrites(writes)))

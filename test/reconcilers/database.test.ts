@@ -17,27 +17,16 @@ import {
   folderOf,
   inspectDatabase,
   makeDatabase,
-  passwordOf,
-  setPassword
+  settleDatabase
 } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { limitDrifts } from "#test/setup/groups.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import { processesNaming } from "#test/setup/processes.ts"
-import { freeze } from "#test/setup/replicas.ts"
+import { changed, freeze, postmaster } from "#test/setup/replicas.ts"
 import { eventually } from "#test/setup/wait.ts"
-import { look, reachGoal } from "./settle.ts"
+import { look } from "./settle.ts"
 import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
-
-const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
-  ...resource,
-  generation: resource.generation + 1,
-  spec: { ...resource.spec, ...values }
-})
-
-const postmaster = (world: DatabaseWorld, resource: DatabaseResource): number =>
-  Number(
-    fs.readFileSync(path.join(folderOf(world, resource), "data", "postmaster.pid"), "utf8").split("\n", 1)[0]
-  )
 
 const killed = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.gen(function* () {
@@ -132,13 +121,6 @@ campaign(
   crashes(subject)
 )
 
-/** Brings a database up, as the engine would. */
-const ready = (world: DatabaseWorld, resource: DatabaseResource) =>
-  Effect.gen(function* () {
-    const { reconciler } = (yield* Registry).registrations.get("Database")!
-    yield* reachGoal(reconciler, resource, 240_000)
-  }).pipe(Effect.provide(databaseReconciler(world), { local: true }))
-
 const refused = <A>(effect: Effect.Effect<A, { readonly cause?: unknown }>) =>
   Effect.map(Effect.flip(effect), (error) => String(error.cause))
 
@@ -148,7 +130,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       yield* run("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
 
@@ -166,7 +148,7 @@ it.live(
 
       // A crash loses nothing that was committed.
       yield* killed(world, resource)
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       const [row] = yield* asApplication(world, resource, (sql) => sql`select count(*)::int as n from ledger`)
       assert.strictEqual(row?.["n"], 1000)
 
@@ -181,7 +163,7 @@ it.live(
       // After a rotation the old password is dead.
       const old = passwordOf(world, resource)
       setPassword(world, resource, `second-${uuid()}`)
-      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
+      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
       assert.match(yield* refused(asApplication(world, resource, select, { password: old })), /password/)
       yield* asApplication(world, resource, select)
 
@@ -224,7 +206,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       yield* run(traps)
       // The traps do catch whoever walks into them.
@@ -236,10 +218,10 @@ it.live(
       // A look, a rotation, each repair: all that the control plane does inside of the server.
       yield* inspectDatabase(world, resource)
       setPassword(world, resource, `second-${uuid()}`)
-      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
+      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
       yield* disturb("drop extension pg_stat_statements")(world, resource)
       yield* disturb("grant connect on database postgres to public")(world, resource)
-      yield* ready(world, { ...resource, fence: 3n })
+      yield* settleDatabase(world, { ...resource, fence: 3n })
       assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
 
       const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
@@ -254,7 +236,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       assert.match(yield* refused(run("drop extension pg_stat_statements")), /must be owner/)
       assert.match(yield* refused(run("drop schema extensions cascade")), /must be owner/)
@@ -277,7 +259,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const pid = postmaster(world, resource)
       const goOn = freeze(pid)
       const observation = yield* Effect.gen(function* () {
@@ -285,7 +267,7 @@ it.live(
         return yield* look(reconciler, resource)
       }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.ensuring(Effect.sync(goOn)))
       assert.deepInclude(observation, { ready: false, reason: "NotAnswering", differences: [] })
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       assert.strictEqual(postmaster(world, resource), pid)
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }
@@ -297,7 +279,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const told = asApplication(
         world,
         resource,
@@ -328,14 +310,14 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       yield* killed(world, resource)
       const data = path.join(folderOf(world, resource), "data")
       const elsewhere = path.join(world.dataDir, "other", "disk")
       fs.mkdirSync(path.dirname(elsewhere), { mode: 0o755 })
       fs.renameSync(data, elsewhere)
       fs.symlinkSync(elsewhere, data)
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }

@@ -7,7 +7,6 @@ import * as Exit from "effect/Exit"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { crashAfter } from "#test/reconcilers/suite.ts"
-import { processesNaming } from "#test/setup/caches.ts"
 import {
   asApplication,
   type DatabaseResource,
@@ -18,11 +17,13 @@ import {
   folderOf,
   makeDatabase
 } from "#test/setup/databases.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import {
   becomesTrue,
+  everywhere,
+  filled,
   freeze,
   killServer,
-  makeReplicated,
   postmaster,
   rowsIn,
   seen,
@@ -33,29 +34,6 @@ import {
 
 /** Each has a machine of its own, and mostly waits for it. */
 const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
-
-/** A database whose 1,000 rows are on both standbys. */
-const filled = (world: DatabaseWorld) =>
-  Effect.gen(function* () {
-    const resource = makeReplicated(world)
-    yield* settle(world, resource)
-    yield* asApplication(world, resource, (sql) =>
-      sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-    )
-    yield* everywhere(world, resource, 1000)
-    return resource
-  })
-
-const everywhere = (world: DatabaseWorld, resource: DatabaseResource, rows: number) =>
-  Effect.forEach(
-    [1, 2],
-    (number) =>
-      becomesTrue(
-        `standby ${number} has the rows`,
-        Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === rows)
-      ),
-    { discard: true }
-  )
 
 const insert = (world: DatabaseWorld, resource: DatabaseResource) =>
   asApplication(world, resource, (sql) => sql`insert into ledger values (0)`)

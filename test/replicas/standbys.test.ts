@@ -4,18 +4,13 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { coarse } from "#reconcilers/database-standby.ts"
-import {
-  asApplication,
-  databaseRemains,
-  databaseWorld,
-  disturb,
-  folderOf,
-  passwordOf,
-  setPassword
-} from "#test/setup/databases.ts"
+import { asApplication, databaseRemains, databaseWorld, disturb, folderOf } from "#test/setup/databases.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import {
   becomesTrue,
   changed,
+  everywhere,
+  fill,
   freeze,
   makeReplicated,
   postmaster,
@@ -46,15 +41,10 @@ it.live(
       )
       assert.strictEqual(new Set([status.port, ...(status.replicas ?? []).map(({ port }) => port)]).size, 3)
 
-      yield* asApplication(world, resource, (sql) =>
-        sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-      )
+      yield* fill(world, resource)
+      yield* everywhere(world, resource, 1000)
       for (const number of [1, 2]) {
         const copy = standby(world, resource, number)
-        yield* becomesTrue(
-          `standby ${number} has the rows`,
-          Effect.map(rowsIn(world, copy), (n) => n === 1000)
-        )
         const refused = yield* Effect.flip(
           asApplication(world, copy, (sql) => sql`insert into ledger values (0)`)
         )
