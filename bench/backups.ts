@@ -12,21 +12,28 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { appDatabase, controlUser } from "#src/infra/postgres-settings.ts"
 import { migrate } from "#src/store/migrate.ts"
-import {
-  type BackupWorld,
-  connect,
-  onStore,
-  portOf,
-  readyDatabase,
-  startLoops,
-  until
-} from "#test/backups/world.ts"
-import { processesNaming } from "#test/setup/caches.ts"
+import { type BackupWorld, connect, onStore, portOf, readyDatabase, startLoops } from "#test/backups/world.ts"
 import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import type { Figure } from "./figures.ts"
 
 const run = promisify(execFile)
+
+/** A large backup takes longer than anything that tests wait for. */
+const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>, seconds: number) =>
+  Effect.gen(function* () {
+    for (;;) {
+      const found = yield* look
+      if (found !== undefined && found !== false) return found
+      yield* Effect.sleep("50 millis")
+    }
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: `${seconds} seconds`,
+      orElse: () => Effect.die(new Error(`never: ${what}`))
+    })
+  )
 const sizes = (process.env["BENCH_MB"] ?? "100,1000").split(",").map(Number)
 const pgbench = "/usr/lib/postgresql/15/bin/pgbench"
 const seconds = 15

@@ -17,6 +17,7 @@ import {
   type Reach,
   usualLoad
 } from "#test/setup/hostile.ts"
+import { passwordOf } from "#test/setup/machine.ts"
 import type { Figure } from "./figures.ts"
 
 const seconds = 60
@@ -41,12 +42,12 @@ const measured = Effect.gen(function* () {
     const ca = yield* caches.authorityOf(dbWorld)
     const reachOf = Effect.fnUntraced(function* (one: databases.DatabaseResource) {
       const { port } = yield* databases.inspectDatabase(dbWorld, one)
-      const password = encodeURIComponent(databases.passwordOf(dbWorld, one))
+      const password = encodeURIComponent(passwordOf(dbWorld, one))
       return { url: `postgres://app:${password}@127.0.0.1:${port}/app`, ca } satisfies Reach
     })
     const { port } = yield* caches.inspectCache(cacheWorld, store)
     const cacheReach: Reach = {
-      url: `rediss://svc:${encodeURIComponent(caches.passwordOf(cacheWorld, store))}@127.0.0.1:${port}`,
+      url: `rediss://svc:${encodeURIComponent(passwordOf(cacheWorld, store))}@127.0.0.1:${port}`,
       ca: yield* caches.authorityOf(cacheWorld)
     }
     const holdingOf = (world: databases.DatabaseWorld) =>

@@ -22,9 +22,9 @@ import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { killNaming, sweep } from "#test/setup/processes.ts"
 import { objectStore } from "#test/setup/s3.ts"
+import { until } from "#test/setup/wait.ts"
 
 const program = fileURLToPath(new URL("../src/cli/svc.mjs", import.meta.url))
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** A secret, in every spelling in which it could come out somewhere. */
 const spellings = (secret: string): ReadonlyArray<string> => {
@@ -220,12 +220,6 @@ it.live(
         const answer = await send(...request)
         answers.push(`${request[0]} ${request[1]} ${answer.status}\n${answer.text}`)
         return answer
-      }
-      const until = async (label: string, look: () => Promise<boolean>) => {
-        for (const deadline = performance.now() + 240_000; performance.now() < deadline; await sleep(50)) {
-          if (await look().catch(() => false)) return
-        }
-        throw new Error(`never: ${label}\n${log.slice(-3_000)}`)
       }
       const start = async () => {
         child = spawn(process.execPath, [program, "up", "--no-apply"], {

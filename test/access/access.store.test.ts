@@ -9,6 +9,7 @@ import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
 import { Db } from "#src/store/Db.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const Fixture = Access.layer.pipe(Layer.provideMerge(testDb()))
 
@@ -142,9 +143,10 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
       yield* use
       yield* sql`update session set last_used_at = now() - interval '2 minutes' where user_id = ${user}`
       yield* use
-      const after = yield* read.pipe(
-        Effect.repeat({ until: ({ at }) => at.getTime() >= before.at.getTime() }),
-        Effect.timeout("90 seconds")
+      const after = yield* eventually(
+        "the use is noted",
+        read,
+        ({ at }) => at.getTime() >= before.at.getTime()
       )
       // Thirty days, less what has passed meanwhile.
       assert.isAtLeast(after.days, 29)

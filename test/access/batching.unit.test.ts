@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import { batched } from "#src/access/batching.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** Looks that end when the test says so, with what each was asked. */
 const controlled = Effect.gen(function* () {
@@ -20,8 +21,7 @@ const controlled = Effect.gen(function* () {
       return questions.map((question) => `${question} by look ${number}`)
     })
   )
-  const until = (holds: () => boolean) =>
-    Effect.yieldNow.pipe(Effect.repeat({ until: holds }), Effect.timeout("90 seconds"))
+  const until = (holds: () => boolean) => eventually("the looks have come so far", Effect.sync(holds))
   /** Asks, and goes on once the question is taken down. */
   const asking = (question: string) => Effect.forkChild(ask(question), { startImmediately: true })
   return { looks, ask, asking, until }

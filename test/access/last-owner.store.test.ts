@@ -8,6 +8,7 @@ import { Db, transaction } from "#src/store/Db.ts"
 import { Members } from "#src/store/Members.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const Fixture = Members.layer.pipe(Layer.provideMerge(testDb()))
 
@@ -43,7 +44,7 @@ const overlapping = <A, B, E1, E2, R1, R2>(
     const waiting = engine<{ readonly n: number }>`
       select count(distinct w.pid)::int as n from pg_locks w join pg_locks own on own.pid = w.pid
       where not w.granted and own.database = (select oid from pg_database where datname = current_database())`
-    yield* waiting.pipe(Effect.repeat({ until: ([row]) => (row?.n ?? 0) > 0 }), Effect.timeout("10 seconds"))
+    yield* eventually("the second waits for the first", waiting, ([row]) => (row?.n ?? 0) > 0)
     yield* Deferred.succeed(end, undefined)
     return [yield* Fiber.join(earlier), yield* Fiber.join(later)] as const
   })

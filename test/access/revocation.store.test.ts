@@ -8,6 +8,7 @@ import { AppConfig } from "#src/config.ts"
 import { controlPlane } from "#src/main.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** Another process's worth of API over the same store; answers its URL. */
 const anotherApi = Effect.gen(function* () {
@@ -141,9 +142,10 @@ layer(testPlane(), { excludeTestServices: true })("revocation", (it) => {
           let stop = false
           const seen: Array<Seen> = []
           const enough = (which: (one: Seen) => boolean) =>
-            Effect.sleep("10 millis").pipe(
-              Effect.repeat({ until: () => seen.filter(which).length > 30 }),
-              Effect.timeout("90 seconds")
+            eventually(
+              "thirty more answers",
+              Effect.sync(() => seen.filter(which).length),
+              (count) => count > 30
             )
           const running = yield* Effect.forkChild(burst(urls, path, token, seen, () => stop))
           yield* enough(({ status }) => status === 200)
@@ -180,9 +182,10 @@ layer(testPlane(), { excludeTestServices: true })("revocation", (it) => {
         })
       )
       yield* project("before")
-      yield* Effect.sleep("20 millis").pipe(
-        Effect.repeat({ until: () => told.includes("before") }),
-        Effect.timeout("90 seconds")
+      yield* eventually(
+        "the stream tells of it",
+        Effect.sync(() => told),
+        (text) => text.includes("before")
       )
       yield* call("DELETE", `/v1/orgs/${slug}/api-keys/${made.body.id}`, { token })
       yield* project("after")

@@ -1,9 +1,6 @@
 /**
  * Every operation of the API is sent what nobody should send. Whatever comes, the answer is never a fault of the
  * server, and every refusal has the form of a problem.
- *
- * `SVC_FUZZ_RUNS` is the number of requests for each operation (25 unless it is set), `SVC_FUZZ_SEED` another round: without
- * it every run sends the same, so that a change decides whether the test passes, and not chance.
  */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -11,11 +8,9 @@ import * as Schema from "effect/Schema"
 import * as fc from "fast-check"
 import { Api } from "#src/api/definition/api.ts"
 import { ProblemBody } from "#src/api/definition/problem.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
 import { bodies, fitting, type JsonSchema, parameters } from "#test/setup/json-fuzz.ts"
-
-const numRuns = Number(process.env["SVC_FUZZ_RUNS"] ?? 25)
-const seed = Number(process.env["SVC_FUZZ_SEED"] ?? 1)
 
 interface Described {
   readonly operationId: string
@@ -162,9 +157,9 @@ const always: ReadonlyArray<[Request]> = [
 
 /** No engine runs, so what waits for one would wait long: it finds at once that the engine gave up. */
 const givenUp = [
-  `create function given_up() returns trigger language plpgsql as $$
+  `create or replace function given_up() returns trigger language plpgsql as $$
     begin new.phase := 'failed'; new.observed_generation := new.generation; return new; end $$`,
-  "create trigger given_up before insert or update on resource for each row execute function given_up()"
+  "create or replace trigger given_up before insert or update on resource for each row execute function given_up()"
 ]
 /** The server's own word that it works and the far end does not. */
 const notItsFault = "rotation_pending"
@@ -174,105 +169,107 @@ const isProblem = Schema.is(ProblemBody)
 layer(testPlane({ roles: new Set(["api"] as const), signInRateLimit: 1_000_000, rateLimit: 1_000_000 }), {
   excludeTestServices: true
 })("whatever is sent", (it) => {
-  it.effect(
-    "the server has no fault, and says in the usual form what is wrong with the request",
-    () =>
-      Effect.gen(function* () {
-        const { call, url, sql } = yield* Plane
-        for (const statement of givenUp) yield* sql(statement)
-        const run = Effect.runPromiseWith(yield* Effect.context<Plane>())
-        const spec = (yield* call("GET", "/v1/spec", { token: null })).body
-        const operations = Object.entries<Record<string, Described>>(spec.paths).flatMap(([path, methods]) =>
-          Object.entries(methods).map(([method, described]) => ({
-            path,
-            method: method.toUpperCase(),
-            described
-          }))
-        )
-        const endpoints = Object.values(Api.groups).flatMap((group) => Object.values(group.endpoints))
-        assert.strictEqual(operations.length, endpoints.length)
-
-        let fixture = yield* newFixture
-        const seen = new Map<number, number>()
-        const send = async (path: string, method: string, request: Request) => {
-          const { tenant, ids } = fixture
-          const strange = new Map(request.strange)
-          const target = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
-            encodeURIComponent((strange.get(name) ?? ids.get(name) ?? "0").toWellFormed()).replaceAll(
-              /^\.+$/g,
-              "%2E"
-            )
-          )
-          const query = new URLSearchParams()
-          for (const [name, value] of Object.entries(request.query)) query.append(name, value ?? "")
-          if (request.unknown && strange.size > 0) query.append("unknown", "1")
-          const token = request.credential === "none" ? undefined : tenant[request.credential]
-          const bytes = request.body
-          const sent = Buffer.from(bytes ?? []).includes("{org}")
-            ? Buffer.from(
-                Buffer.from(bytes ?? [])
-                  .toString("latin1")
-                  .replaceAll("{org}", tenant.slug),
-                "latin1"
-              )
-            : bytes
-          const response = await fetch(`${url}${target}?${query}`, {
-            method,
-            signal: AbortSignal.timeout(120_000),
-            headers: {
-              ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-              ...(bytes === undefined ? {} : { "content-type": request.contentType }),
-              ...(request.ifMatch === undefined ? {} : { "if-match": request.ifMatch }),
-              ...(request.idempotencyKey === undefined ? {} : { "idempotency-key": request.idempotencyKey })
-            },
-            ...(sent === undefined ? {} : { body: new Uint8Array(sent) })
-          })
-          seen.set(response.status, (seen.get(response.status) ?? 0) + 1)
-          // Some answers go on for ever.
-          const text = response.status < 400 ? "" : await response.text()
-          if (response.status < 400) await response.body?.cancel()
-          if (!text.includes(`"code":"${notItsFault}"`)) assert.isBelow(response.status, 500, text)
-          if (response.status >= 400) {
-            assert.strictEqual(
-              response.headers.get("content-type"),
-              "application/problem+json",
-              `${response.status}`
-            )
-            const body: unknown = JSON.parse(text)
-            assert.isTrue(isProblem(body), text)
-            assert.propertyVal(body, "status", response.status)
-          }
-          return response.status
-        }
-
-        for (const { path, method, described } of operations) {
-          const changes = described["x-risk"] !== "read"
-          const property = fc.asyncProperty(
-            requests(path, described, spec.components.schemas),
-            async (request) => {
-              const status = await send(path, method, request)
-              // What was taken away, or signed out, is made anew for the next request.
-              const lost = changes && (method === "DELETE" || /auth|abandon|sessions/.test(path))
-              if (status < 400 && lost) fixture = await run(newFixture)
-            }
-          )
-          const outcome = yield* Effect.promise(() =>
-            fc.check(property, {
-              seed,
-              numRuns,
-              examples: described.requestBody === undefined ? [] : [...always]
-            })
-          )
-          const why = outcome.failed
-            ? `${String(outcome.errorInstance)}\n${fc.defaultReportMessage(outcome)}`
-            : ""
-          assert.isFalse(outcome.failed, `${method} ${path}, SVC_FUZZ_SEED=${seed}: ${why}`)
-        }
-        // Of all that was sent some got past the gate, and some past validation.
-        for (const status of [200, 422, 404, 403, 401, 400])
-          assert.isAtLeast(seen.get(status) ?? 0, 1, `${status}`)
-      }),
+  campaign(
+    it.effect,
+    "fuzz",
+    "the server has no fault whatever is sent, and says in the usual form what is wrong with the request",
     // A request takes milliseconds, or a tenth of a second where passwords are digested.
-    Math.max(300_000, numRuns * 60_000)
+    { roundMs: 1_500_000 },
+    Effect.fnUntraced(function* ({ seed, full }) {
+      const numRuns = full ? 25 : 12
+      const { call, url, sql } = yield* Plane
+      for (const statement of givenUp) yield* sql(statement)
+      const run = Effect.runPromiseWith(yield* Effect.context<Plane>())
+      const spec = (yield* call("GET", "/v1/spec", { token: null })).body
+      const operations = Object.entries<Record<string, Described>>(spec.paths).flatMap(([path, methods]) =>
+        Object.entries(methods).map(([method, described]) => ({
+          path,
+          method: method.toUpperCase(),
+          described
+        }))
+      )
+      const endpoints = Object.values(Api.groups).flatMap((group) => Object.values(group.endpoints))
+      assert.strictEqual(operations.length, endpoints.length)
+
+      let fixture = yield* newFixture
+      const seen = new Map<number, number>()
+      const send = async (path: string, method: string, request: Request) => {
+        const { tenant, ids } = fixture
+        const strange = new Map(request.strange)
+        const target = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+          encodeURIComponent((strange.get(name) ?? ids.get(name) ?? "0").toWellFormed()).replaceAll(
+            /^\.+$/g,
+            "%2E"
+          )
+        )
+        const query = new URLSearchParams()
+        for (const [name, value] of Object.entries(request.query)) query.append(name, value ?? "")
+        if (request.unknown && strange.size > 0) query.append("unknown", "1")
+        const token = request.credential === "none" ? undefined : tenant[request.credential]
+        const bytes = request.body
+        const sent = Buffer.from(bytes ?? []).includes("{org}")
+          ? Buffer.from(
+              Buffer.from(bytes ?? [])
+                .toString("latin1")
+                .replaceAll("{org}", tenant.slug),
+              "latin1"
+            )
+          : bytes
+        const response = await fetch(`${url}${target}?${query}`, {
+          method,
+          signal: AbortSignal.timeout(120_000),
+          headers: {
+            ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+            ...(bytes === undefined ? {} : { "content-type": request.contentType }),
+            ...(request.ifMatch === undefined ? {} : { "if-match": request.ifMatch }),
+            ...(request.idempotencyKey === undefined ? {} : { "idempotency-key": request.idempotencyKey })
+          },
+          ...(sent === undefined ? {} : { body: new Uint8Array(sent) })
+        })
+        seen.set(response.status, (seen.get(response.status) ?? 0) + 1)
+        // Some answers go on for ever.
+        const text = response.status < 400 ? "" : await response.text()
+        if (response.status < 400) await response.body?.cancel()
+        if (!text.includes(`"code":"${notItsFault}"`)) assert.isBelow(response.status, 500, text)
+        if (response.status >= 400) {
+          assert.strictEqual(
+            response.headers.get("content-type"),
+            "application/problem+json",
+            `${response.status}`
+          )
+          const body: unknown = JSON.parse(text)
+          assert.isTrue(isProblem(body), text)
+          assert.propertyVal(body, "status", response.status)
+        }
+        return response.status
+      }
+
+      for (const { path, method, described } of operations) {
+        const changes = described["x-risk"] !== "read"
+        const property = fc.asyncProperty(
+          requests(path, described, spec.components.schemas),
+          async (request) => {
+            const status = await send(path, method, request)
+            // What was taken away, or signed out, is made anew for the next request.
+            const lost = changes && (method === "DELETE" || /auth|abandon|sessions/.test(path))
+            if (status < 400 && lost) fixture = await run(newFixture)
+          }
+        )
+        const outcome = yield* Effect.promise(() =>
+          fc.check(property, {
+            seed,
+            numRuns,
+            examples: described.requestBody === undefined ? [] : [...always]
+          })
+        )
+        const why = outcome.failed
+          ? `${String(outcome.errorInstance)}\n${fc.defaultReportMessage(outcome)}`
+          : ""
+        assert.isFalse(outcome.failed, `${method} ${path}, ${why}`)
+      }
+      // Of all that was sent some got past the gate, and some past validation.
+      for (const status of [200, 422, 404, 403, 401, 400])
+        assert.isAtLeast(seen.get(status) ?? 0, 1, `${status}`)
+    })
   )
 })

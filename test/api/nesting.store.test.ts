@@ -1,10 +1,9 @@
 /** JSON that is nested without end, wherever it comes in, and what was stored of it before there was a bound. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { untilWithin } from "#test/setup/answers.ts"
+import { untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
-const until = untilWithin(60)
 const nested = (depth: number, inside = "") => `${"[".repeat(depth)}${inside}${"]".repeat(depth)}`
 
 const main = "/v1/orgs/main"
@@ -113,16 +112,22 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })(
               yield* create("left")
             ]
             for (const uid of [broken, left]) {
-              yield* until(call("GET", `${main}/resources/${uid}`), ({ body }) => body.phase === "ready")
+              yield* untilAnswer(
+                call("GET", `${main}/resources/${uid}`),
+                ({ body }) => body.phase === "ready"
+              )
               yield* sql(
                 `update resource set spec = ${spec}, generation = generation + 1 where uid = '${uid}'`
               )
               yield* call("POST", `${main}/resources/${uid}/retry`)
             }
-            const failed = yield* until(call("GET", `${main}/resources/${broken}`), ({ status, body }) => {
-              assert.strictEqual(status, 200)
-              return body.phase === "failed"
-            })
+            const failed = yield* untilAnswer(
+              call("GET", `${main}/resources/${broken}`),
+              ({ status, body }) => {
+                assert.strictEqual(status, 200)
+                return body.phase === "failed"
+              }
+            )
             const [ready] = failed.body.conditions
             assert.strictEqual(ready.reason, "InvalidSpec")
 
@@ -148,12 +153,12 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })(
             assert.deepStrictEqual(codes, ["unreadable_specification", "unreadable_specification"])
 
             const gone = (uid: string) =>
-              until(call("GET", `${main}/resources/${uid}`), ({ status }) => status === 404)
+              untilAnswer(call("GET", `${main}/resources/${uid}`), ({ status }) => status === 404)
             assert.strictEqual((yield* call("DELETE", `${at}/crons/${broken}`)).status, 200)
             yield* gone(broken)
             assert.strictEqual((yield* call("DELETE", at, { token: (yield* Plane).session })).status, 200)
             yield* gone(left)
-            yield* until(call("GET", at), ({ status }) => status === 404)
+            yield* untilAnswer(call("GET", at), ({ status }) => status === 404)
           })
       )
     }

@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const projects = "/v1/orgs/main/projects"
 const stale = { "if-match": '"1"' }
@@ -8,10 +9,8 @@ const stale = { "if-match": '"1"' }
 /** The engine's report gives what it is about a revision of its own. */
 const settled = Effect.fnUntraced(function* (project: string, kind: string) {
   const { call } = yield* Plane
-  yield* call("GET", `/v1/orgs/main/resources?project=${project}&kind=${kind}&ready=true`).pipe(
-    Effect.repeat({ until: ({ body }): boolean => body.items.length > 0 }),
-    Effect.timeout("1 minute")
-  )
+  const ready = call("GET", `/v1/orgs/main/resources?project=${project}&kind=${kind}&ready=true`)
+  yield* eventually("it is ready", ready, ({ body }): boolean => body.items.length > 0)
 })
 
 layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("If-Match", (it) => {

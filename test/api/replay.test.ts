@@ -1,7 +1,8 @@
 import * as http from "node:http"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const projects = "/v1/orgs/main/projects"
 const keyed = (key: string) => ({ "idempotency-key": key })
@@ -30,14 +31,14 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
           request.on("error", () => undefined)
           request.end(body)
           // Before that it is nobody's request yet.
-          yield* sql("select from idempotency where key = 'hang-up'").pipe(
-            Effect.repeat({ until: (rows) => rows.length > 0 }),
-            Effect.timeout("1 minute")
-          )
+          const known = sql("select from idempotency where key = 'hang-up'")
+          yield* eventually("the request has begun", known, (rows) => rows.length > 0)
           request.destroy()
-          const again = yield* call("POST", path, { raw: body, headers: keyed("hang-up") }).pipe(
-            Effect.repeat({ until: ({ status }: Answer): boolean => status !== 409 }),
-            Effect.timeout("2 minutes")
+          const repeated = call("POST", path, { raw: body, headers: keyed("hang-up") })
+          const again = yield* eventually(
+            "the first has its answer",
+            repeated,
+            ({ status }) => status !== 409
           )
           assert.strictEqual(again.status, 201)
           assert.strictEqual(again.headers.get("idempotency-replayed"), "true")
@@ -65,7 +66,7 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
                 })
                 request.on("error", () => resolve())
                 // On any machine some are too early for their request and some come after its answer.
-                request.end(body, () => setTimeout(() => request.destroy(), 2 ** (Math.random() * 11)))
+                request.end(body, () => setTimeout(() => request.destroy(), 2 ** ((i % 45) / 4)))
                 request.on("response", (response) => {
                   response.resume()
                   resolve()
@@ -81,11 +82,7 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true, timeo
           sql("select count(*)::int as n from idempotency where key like 'early-%' and status is null"),
           ([row]) => Number(row?.["n"])
         )
-        yield* taken.pipe(
-          Effect.tap(() => Effect.sleep("100 millis")),
-          Effect.repeat({ until: (n) => n === 0 }),
-          Effect.timeout("1 minute")
-        )
+        yield* eventually("no key is taken", taken, (n) => n === 0)
         const [kept] = yield* sql("select count(*)::int as n from idempotency where key like 'early-%'")
         assert.isAbove(Number(kept?.["n"]), 0)
       })

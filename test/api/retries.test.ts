@@ -8,6 +8,7 @@ import { Operation } from "#src/api/definition/operation.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { knownToken, person } from "#test/setup/people.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const org = "/v1/orgs/main"
 const shop = `${org}/projects/shop`
@@ -178,11 +179,7 @@ const killed = Effect.gen(function* () {
 
 const readyAt = Effect.fnUntraced(function* (path: string) {
   const { call } = yield* Plane
-  yield* call("GET", path).pipe(
-    Effect.tap(() => Effect.sleep("100 millis")),
-    Effect.repeat({ until: ({ body }) => body.status === "ready" }),
-    Effect.timeout("2 minutes")
-  )
+  yield* eventually("it is ready", call("GET", path), ({ body }): boolean => body.status === "ready")
 })
 
 /** Tries a request whose first try is never answered, and answers what that one made. */

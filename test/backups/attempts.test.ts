@@ -7,7 +7,8 @@ import { makeBase } from "#src/backups/base.ts"
 import { type ClaimedJob, Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { backupWorld, onStore, readyDatabase, startLoops, until } from "./world.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { backupWorld, onStore, readyDatabase, startLoops } from "./world.ts"
 
 describe("attempts at a backup", { timeout: 600_000 }, () => {
   it.live(
@@ -87,7 +88,7 @@ describe("attempts at a backup", { timeout: 600_000 }, () => {
              values ('${database.orgId}', '${uuid()}', 'backup', '${database.uid}', '${uuid()}', 'gap')`
         )
         yield* startLoops(world)
-        const [good] = yield* until(
+        const [good] = yield* eventually(
           "a backup of what is there",
           Effect.map(
             onStore(world, "select lineage from backup_job where status = 'succeeded'"),

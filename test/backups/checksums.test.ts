@@ -6,6 +6,7 @@ import { checkPages } from "#src/backups/checksums.ts"
 import { Host } from "#src/infra/Host.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { initdbArguments } from "#src/infra/postgres-settings.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { databaseServices, databaseWorld } from "#test/setup/databases.ts"
 
 describe("the checksums of pages", { timeout: 300_000 }, () => {
@@ -29,14 +30,15 @@ describe("the checksums of pages", { timeout: 300_000 }, () => {
         const files = fs
           .readdirSync(folder)
           .filter((name) => /^\d+$/.test(name) && fs.statSync(path.join(folder, name)).size > 0)
+        const random = new Seeded(1)
         let missed = 0
         for (let i = 0; i < 20; i++) {
-          const name = files[Math.floor(Math.random() * files.length)] ?? ""
+          const name = random.pick(files) ?? ""
           const file = path.join(folder, name)
           const before = fs.readFileSync(file)
           const after = Buffer.from(before)
-          const at = Math.floor(Math.random() * after.length)
-          after[at] = (after[at] ?? 0) ^ (1 << Math.floor(Math.random() * 8))
+          const at = random.int(0, after.length - 1)
+          after[at] = (after[at] ?? 0) ^ (1 << random.int(0, 7))
           fs.writeFileSync(file, after)
           const { damaged } = yield* check
           // A checksum has sixteen bits: one page in 65,535 has the right one by chance.

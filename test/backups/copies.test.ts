@@ -14,7 +14,8 @@ import { type Place, PlaceError } from "#src/backups/Place.ts"
 import { Repository } from "#src/backups/Repository.ts"
 import { putSealed } from "#src/backups/transfer.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { destination, onStore, type StoreWorld, services, storeWorld, until } from "./world.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { destination, onStore, type StoreWorld, services, storeWorld } from "./world.ts"
 
 /** A history with objects, of a database that names these destinations, and the carrying without its loops. */
 const given = Effect.fnUntraced(function* (
@@ -111,7 +112,7 @@ describe("copies", { timeout: 600_000 }, () => {
           12,
           { copiesAtOnce: 4 }
         )
-        yield* until(
+        yield* eventually(
           "everything is there",
           Effect.andThen(
             copies.round,
@@ -154,7 +155,7 @@ describe("copies", { timeout: 600_000 }, () => {
           )
           yield* copies.round
           // One of each turn that was on its way.
-          yield* until(
+          yield* eventually(
             "all that had begun have failed, and it is left alone",
             Effect.map(pause, ({ failures, held }) => failures === 1 && held === 0 && tries === 3)
           )
@@ -162,7 +163,7 @@ describe("copies", { timeout: 600_000 }, () => {
             const began = performance.now()
             yield* onStore(world, "update backup_destination_pause set due_at = now()")
             // Nobody looks again once it has failed: its pause might be over.
-            const { seconds } = yield* until(
+            const { seconds } = yield* eventually(
               `it has failed ${n} times`,
               Effect.gen(function* () {
                 const now = yield* pause
@@ -184,7 +185,7 @@ describe("copies", { timeout: 600_000 }, () => {
             world,
             "update backup_copy set due_at = now() where due_at > now() and lease is null"
           )
-          yield* until(
+          yield* eventually(
             "everything is there",
             Effect.andThen(
               Effect.andThen(now, copies.round),
@@ -213,7 +214,7 @@ describe("copies", { timeout: 600_000 }, () => {
         }))
         const { copies, ref } = yield* given(world, [gone.id, stays.id], 5)
         yield* copies.round
-        yield* until(
+        yield* eventually(
           "one has all, and the other has failed with what was begun there",
           Effect.gen(function* () {
             const all = yield* copiesWhere(world, `destination_id = '${stays.id}' and stored_at is not null`)
@@ -233,7 +234,7 @@ describe("copies", { timeout: 600_000 }, () => {
         yield* copies.tidy
         assert.strictEqual(yield* copiesWhere(world, `destination_id = '${stays.id}'`), 5)
         assert.strictEqual(keysIn(gone.dir), 1)
-        yield* until(
+        yield* eventually(
           "what had been begun is removed",
           Effect.andThen(
             copies.round,
@@ -270,7 +271,7 @@ describe("copies", { timeout: 600_000 }, () => {
           yield* ledger.removeObjects(ref, names)
           const other = yield* start
           world.destinations.set(id, real)
-          yield* until(
+          yield* eventually(
             "it is removed",
             Effect.andThen(
               other.round,
@@ -278,12 +279,12 @@ describe("copies", { timeout: 600_000 }, () => {
             )
           )
           yield* Deferred.succeed(goOn, undefined)
-          yield* until(
+          yield* eventually(
             "the upload ended, and is to be removed again",
             Effect.map(copiesWhere(world, "removing"), (n) => n === 1)
           )
           assert.strictEqual(keysIn(dir), 1)
-          yield* until(
+          yield* eventually(
             "it is removed again",
             Effect.andThen(
               other.round,

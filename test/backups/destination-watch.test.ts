@@ -6,6 +6,7 @@ import * as Layer from "effect/Layer"
 import { DestinationOptions } from "#src/backups/destination-options.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 class Store extends Context.Service<Store, ObjectStore>()("test/ObjectStore") {}
 
@@ -42,11 +43,7 @@ layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a destination
       const condition = (answer: Answer) =>
         answer.body.conditions?.find(({ type }: { type: string }) => type === "Ready")
       const becomes = (status: string) =>
-        call("GET", at).pipe(
-          Effect.tap(() => Effect.sleep("50 millis")),
-          Effect.repeat({ until: (answer) => condition(answer)?.status === status }),
-          Effect.timeout("4 minutes")
-        )
+        eventually(`ready: ${status}`, call("GET", at), (answer) => condition(answer)?.status === status)
       const shown = Effect.map(call("GET", `${base}/${made.body.id}`), ({ body }) => body)
       yield* becomes("true")
       far.trouble = () => ({ status: 403, code: "InvalidAccessKeyId" })

@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { counting, decode, encode, frameSize, NotAuthentic, type ObjectName } from "#src/backups/envelope.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
+import { until } from "#test/setup/wait.ts"
 
 const key = randomBytes(32)
 const object: ObjectName = { lineage: "l1", name: "wal/000000010000000000000001" }
@@ -38,6 +40,8 @@ const frames = (stored: Buffer): ReadonlyArray<Buffer> => {
   return found
 }
 
+const random = new Seeded(1)
+
 describe("the envelope of an object", () => {
   it("gives back what was put in, whatever its size and the pieces it comes in", async () => {
     for (const size of [0, 1, 100, frameSize - 1, frameSize, frameSize + 1, 3 * frameSize, 1_234_567]) {
@@ -72,10 +76,10 @@ describe("the envelope of an object", () => {
   it("a bit that is changed anywhere is noticed", async () => {
     const stored = await sealed(randomBytes(3 * frameSize))
     const heads = [0, 8, 39, 40, 43, 44, stored.length - 1, stored.length - 17]
-    const places = [...heads, ...Array.from({ length: 60 }, () => Math.floor(Math.random() * stored.length))]
+    const places = [...heads, ...Array.from({ length: 60 }, () => random.int(0, stored.length - 1))]
     for (const at of places) {
       const copy = Buffer.from(stored)
-      copy[at] = (copy[at] ?? 0) ^ (1 << Math.floor(Math.random() * 8))
+      copy[at] = (copy[at] ?? 0) ^ (1 << random.int(0, 7))
       await refused(copy)
     }
   })
@@ -90,8 +94,7 @@ describe("the envelope of an object", () => {
       await refused(stored.subarray(0, end + 3))
       end += part.length
     }
-    for (let i = 0; i < 30; i++)
-      await refused(stored.subarray(0, Math.floor(Math.random() * (stored.length - 1))))
+    for (let i = 0; i < 30; i++) await refused(stored.subarray(0, random.int(0, stored.length - 2)))
   })
 
   it("frames that are swapped, repeated, left out or added are noticed", async () => {
@@ -147,7 +150,6 @@ describe("the envelope of an object", () => {
       taken += chunk.length
       if (taken > 2_000_000) break
     }
-    for (let i = 0; i < 3_000 && !closed; i++) await new Promise((resolve) => setTimeout(resolve, 10))
-    assert.isTrue(closed)
+    await until("the source is closed", () => closed)
   })
 })

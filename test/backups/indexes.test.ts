@@ -9,7 +9,8 @@ import { Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { makeSchedule } from "#src/backups/schedule.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { onStore, services, storeWorld, until } from "./world.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { onStore, services, storeWorld } from "./world.ts"
 
 /** Of 100,000 resources 300 are databases, with 60,000 segments, 40 backups each, and a destination that takes nothing. */
 const load = (org: string, bucket: string) => `
@@ -50,7 +51,7 @@ describe("what backups ask the store again and again", { timeout: 600_000 }, () 
           yield* onStore(world, `vacuum analyze ${table}`)
         }
         // Connections tell what they read when they end, and until then they are listed.
-        const allEnded = until(
+        const allEnded = eventually(
           "all others have told what they read",
           Effect.map(
             onStore(

@@ -7,8 +7,11 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import postgres from "postgres"
 import { Jobs } from "#src/backups/Jobs.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
 import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 import {
   type BackupWorld,
   backupWorld,
@@ -17,14 +20,13 @@ import {
   portOf,
   readyDatabase,
   settle,
-  startLoops,
-  until
+  startLoops
 } from "./world.ts"
 
 const jobs = (world: BackupWorld, condition = "true") =>
   onStore(world, `select * from backup_job where ${condition} order by created_at desc, id desc`)
 const ended = (world: BackupWorld, what: string, condition: string) =>
-  until(
+  eventually(
     what,
     Effect.map(jobs(world, condition), ([job]) => job !== undefined && job["finished_at"] !== null && job)
   )
@@ -146,7 +148,7 @@ describe("backups and drills", { timeout: 1_200_000 }, () => {
         assert.strictEqual(bad["status"], "failed")
         assert.match(String(bad["error"]), /damaged page \(base\/\d+\/\d+: page 3\)/)
         // A segment of the log may be just on its way.
-        yield* until(
+        yield* eventually(
           "nothing is left, and nothing is missing",
           Effect.map(differences(world), (found) => found.length === 0)
         )
@@ -154,57 +156,56 @@ describe("backups and drills", { timeout: 1_200_000 }, () => {
     )
   )
 
-  it.live(
+  campaign(
+    it.live,
+    "backup-kills",
     "a process that is killed at any moment of a backup leaves no debris, and another one makes it",
-    () =>
-      Effect.scoped(
-        Effect.gen(function* () {
-          const world = yield* backupWorld
-          const database = yield* readyDatabase(world)
-          yield* fill(world, database, 40)
-          for (let round = 0; round < 4; round++) {
-            const child = yield* loopsProcess(world)
-            yield* until(
-              "the backup goes on",
-              Effect.map(
-                jobs(world, "kind = 'backup' and finished_at is null"),
-                ([job]) => job?.["status"] === "running"
-              )
-            ).pipe(Effect.timeoutOption("4 seconds"))
-            yield* Effect.sleep(Math.random() * 700)
-            child.kill("SIGKILL")
-            yield* Effect.promise(() => new Promise((resolve) => child.once("close", resolve)))
-            // A killed process is no fault of the backup.
-            yield* onStore(
-              world,
-              "update backup_job set attempt = 0, due_at = now() where finished_at is null"
-            )
-            if (round === 2) {
-              yield* onStore(
-                world,
-                "update backup_job set status = 'queued', finished_at = null, due_at = now() where status = 'succeeded'"
-              )
-            }
-          }
-          const { context } = yield* startLoops(world, { tidyMs: 500 })
-          const backup = yield* ended(world, "the backup", "kind = 'backup'")
-          assert.strictEqual(backup["status"], "succeeded", String(backup["error"]))
-          yield* Context.get(context, Jobs).queue({
-            orgId: database.orgId,
-            kind: "drill",
-            databaseUid: database.uid,
-            lineage: database.uid,
-            backupId: String(backup["id"]),
-            reason: "request"
-          })
-          const drill = yield* ended(world, "the drill", "kind = 'drill'")
-          assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
-          yield* until(
-            "no debris",
-            Effect.map(differences(world), (found) => found.length === 0)
+    { roundMs: 1_200_000 },
+    Effect.fnUntraced(function* ({ seed, full }) {
+      const random = new Seeded(seed)
+      const kills = full ? random.int(2, 6) : 2
+      const world = yield* backupWorld
+      const database = yield* readyDatabase(world)
+      yield* fill(world, database, 40)
+      for (let kill = 1; kill <= kills; kill++) {
+        const child = yield* loopsProcess(world)
+        yield* eventually(
+          "the backup goes on",
+          Effect.map(
+            jobs(world, "kind = 'backup' and finished_at is null"),
+            ([job]) => job?.["status"] === "running"
           )
-        })
+        ).pipe(Effect.timeoutOption("4 seconds"))
+        yield* Effect.sleep(random.between(0, 700))
+        child.kill("SIGKILL")
+        yield* Effect.promise(() => new Promise((resolve) => child.once("close", resolve)))
+        // A killed process is no fault of the backup.
+        yield* onStore(world, "update backup_job set attempt = 0, due_at = now() where finished_at is null")
+        if (kill === kills) {
+          yield* onStore(
+            world,
+            "update backup_job set status = 'queued', finished_at = null, due_at = now() where status = 'succeeded'"
+          )
+        }
+      }
+      const { context } = yield* startLoops(world, { tidyMs: 500 })
+      const backup = yield* ended(world, "the backup", "kind = 'backup'")
+      assert.strictEqual(backup["status"], "succeeded", String(backup["error"]))
+      yield* Context.get(context, Jobs).queue({
+        orgId: database.orgId,
+        kind: "drill",
+        databaseUid: database.uid,
+        lineage: database.uid,
+        backupId: String(backup["id"]),
+        reason: "request"
+      })
+      const drill = yield* ended(world, "the drill", "kind = 'drill'")
+      assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
+      yield* eventually(
+        "no debris",
+        Effect.map(differences(world), (found) => found.length === 0)
       )
+    })
   )
 
   it.live("a server that is killed during its backup fails that attempt, and the next one succeeds", () =>
@@ -216,23 +217,23 @@ describe("backups and drills", { timeout: 1_200_000 }, () => {
         // It does not come to its end before the server is killed.
         const end = yield* unrecorded(world)
         yield* startLoops(world, { retrySeconds: 0.5 })
-        yield* until(
+        yield* eventually(
           "some of it is copied",
           Effect.map(jobs(world), ([job]) => job?.["step"] === "copying")
         )
         killNaming(database.uid)
         yield* end
-        yield* until(
+        yield* eventually(
           "the attempt failed",
           Effect.map(jobs(world), ([job]) => job?.["error"] !== null)
         )
         yield* settle(world, database)
-        const backup = yield* until(
+        const backup = yield* eventually(
           "a backup",
           Effect.map(jobs(world, "kind = 'backup' and status = 'succeeded'"), ([job]) => job)
         )
         assert.isNull(backup["error"])
-        yield* until(
+        yield* eventually(
           "no debris",
           Effect.map(differences(world), (found) => found.length === 0)
         )

@@ -1,7 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
 import { type BaseRange, clockMargin, isHistory, isSegment, numberOf } from "#src/backups/log.ts"
 import { isKept, kept } from "#src/backups/retention.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { chainOf, type LogFile, recoveryTo, windowsOf } from "./segments.ts"
 
 const minute = 60_000
@@ -103,63 +106,61 @@ describe("the log of a database", () => {
 })
 
 describe("retention", () => {
-  const random = (seed: number) => () => {
-    seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fff_ffff
-    return seed / 0x7fff_ffff
-  }
-
-  it("whatever the history and the policy, what was promised can be restored after pruning, and pruning again changes nothing", () => {
-    for (let seed = 1; seed <= 150; seed++) {
-      const next = random(seed)
-      const pick = (most: number) => Math.floor(next() * (most + 1))
-      // A segment an hour and a backup about every day, for some months.
-      const hours = 24 * (5 + pick(100))
-      const log: ReadonlyArray<LogFile> = Array.from({ length: hours }, (_, index) => ({
-        name: name(index),
-        finishedAt: new Date(start + index * 60 * minute)
-      }))
-      const bases: Array<BaseRange> = []
-      for (let hour = pick(20); hour < hours - 2; hour += 12 + pick(30)) {
-        bases.push({
-          ...base(`b${hour}`, hour, hour + 1),
-          consistentAt: new Date(start + (hour + 0.9) * 60 * minute)
-        })
-      }
-      const now = new Date(start + hours * 60 * minute)
-      const policy = {
-        ...defaultBackupPolicy,
-        pitrDays: pick(20),
-        dailyDays: pick(30),
-        weeklyWeeks: pick(10),
-        monthlyMonths: pick(5)
-      }
-      const keep = kept(bases, policy, now, true, now)
-      const keptBases = bases.filter(({ id }) => keep.bases.has(id))
-      const keptLog = log.filter((one) => isKept(keep, one.name))
-      const label = `seed ${seed}`
-
-      // Every moment of the promised days that could be restored before still can.
-      for (let i = 0; i < 5; i++) {
-        const moment = new Date(now.getTime() - next() * policy.pitrDays * day)
-        if (recoveryTo(bases, log, moment) !== undefined) {
-          assert.isDefined(recoveryTo(keptBases, keptLog, moment), `${label} at ${moment.toISOString()}`)
+  campaign(
+    it.live,
+    "retention",
+    "whatever the history and the policy, what was promised can be restored after pruning, and pruning again changes nothing",
+    { rounds: 30 },
+    ({ seed }) =>
+      Effect.sync(() => {
+        const random = new Seeded(seed)
+        const pick = (most: number) => random.int(0, most)
+        // A segment an hour and a backup about every day, for some months.
+        const hours = 24 * (5 + pick(100))
+        const log: ReadonlyArray<LogFile> = Array.from({ length: hours }, (_, index) => ({
+          name: name(index),
+          finishedAt: new Date(start + index * 60 * minute)
+        }))
+        const bases: Array<BaseRange> = []
+        for (let hour = pick(20); hour < hours - 2; hour += 12 + pick(30)) {
+          bases.push({
+            ...base(`b${hour}`, hour, hour + 1),
+            consistentAt: new Date(start + (hour + 0.9) * 60 * minute)
+          })
         }
-      }
-      // Every backup that is kept is whole.
-      for (const one of keptBases) assert.isDefined(chainOf(one, keptLog), `${label} ${one.id}`)
-      assert.isTrue(keep.bases.has(bases.at(-1)?.id ?? ""), label)
-      const again = kept(keptBases, policy, now, true, now)
-      assert.deepStrictEqual(
-        [again.bases, keptLog.filter((one) => !isKept(again, one.name))],
-        [keep.bases, []],
-        label
-      )
-      // It is not simply everything.
-      const promised =
-        1 + policy.pitrDays * 2 + 1 + policy.dailyDays + policy.weeklyWeeks + 1 + policy.monthlyMonths + 3
-      assert.isAtMost(keptBases.length, promised, label)
-    }
-  })
+        const now = new Date(start + hours * 60 * minute)
+        const policy = {
+          ...defaultBackupPolicy,
+          pitrDays: pick(20),
+          dailyDays: pick(30),
+          weeklyWeeks: pick(10),
+          monthlyMonths: pick(5)
+        }
+        const keep = kept(bases, policy, now, true, now)
+        const keptBases = bases.filter(({ id }) => keep.bases.has(id))
+        const keptLog = log.filter((one) => isKept(keep, one.name))
+
+        // Every moment of the promised days that could be restored before still can.
+        for (let i = 0; i < 5; i++) {
+          const moment = new Date(now.getTime() - random.between(0, 1) * policy.pitrDays * day)
+          if (recoveryTo(bases, log, moment) !== undefined) {
+            assert.isDefined(recoveryTo(keptBases, keptLog, moment), `at ${moment.toISOString()}`)
+          }
+        }
+        // Every backup that is kept is whole.
+        for (const one of keptBases) assert.isDefined(chainOf(one, keptLog), one.id)
+        assert.isTrue(keep.bases.has(bases.at(-1)?.id ?? ""))
+        const again = kept(keptBases, policy, now, true, now)
+        assert.deepStrictEqual(
+          [again.bases, keptLog.filter((one) => !isKept(again, one.name))],
+          [keep.bases, []]
+        )
+        // It is not simply everything.
+        const promised =
+          1 + policy.pitrDays * 2 + 1 + policy.dailyDays + policy.weeklyWeeks + 1 + policy.monthlyMonths + 3
+        assert.isAtMost(keptBases.length, promised)
+      })
+  )
 
   it("a history that does not go on ends with its time", () => {
     const bases = [base("a", 2, 3)]

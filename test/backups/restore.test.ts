@@ -9,6 +9,7 @@ import type { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
 import { recover } from "#src/infra/postgres-recovery.ts"
 import { folderOf } from "#test/setup/databases.ts"
 import { killNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 import {
   type BackupWorld,
   backupWorld,
@@ -17,12 +18,11 @@ import {
   onStore,
   portOf,
   readyDatabase,
-  startLoops,
-  until
+  startLoops
 } from "./world.ts"
 
 const aBackup = (world: BackupWorld, uid: string) =>
-  until(
+  eventually(
     "a backup of the database",
     Effect.map(
       onStore(world, `select * from backup_job where database_uid = '${uid}' order by created_at desc`),
@@ -104,9 +104,11 @@ describe("backups", { timeout: 900_000 }, () => {
               commits.push({ n, before, after: Date.now() })
             }
           })()
-          yield* Effect.sleep("3 seconds")
+          const written = Effect.sync(() => commits.length)
+          yield* eventually("there are commits to tell moments apart by", written, (count) => count > 300)
           const at = new Date()
-          yield* Effect.sleep("1 second")
+          const before = commits.length
+          yield* eventually("it has gone on", written, (count) => count > before + 100)
           writing = false
           yield* Effect.promise(() => writer)
           const end = yield* repository.flush(database.orgId, database.uid)
@@ -132,7 +134,7 @@ describe("backups", { timeout: 900_000 }, () => {
           }
 
           // The database's folder and the repository here are gone.
-          yield* until(
+          yield* eventually(
             "every object has its copy",
             Effect.map(
               onStore(world, "select count(*)::int as left from backup_copy where stored_at is null"),

@@ -21,6 +21,7 @@ import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Names, NameUnknown } from "#src/outbound/names.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { type Asked, type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 class Store extends Context.Service<Store, ObjectStore>()("test/ObjectStore") {}
 
@@ -246,7 +247,7 @@ layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a bucket", (i
       const open = Effect.promise(() => far.openUploads("large/"))
       assert.strictEqual(yield* open, 0)
       const going = yield* Effect.forkChild(one.put("half", Stream.concat(chunks(20), Stream.never)))
-      yield* open.pipe(Effect.repeat({ until: (count) => count === 1 }), Effect.timeout("2 minutes"))
+      yield* eventually("an upload is open", open, (count) => count === 1)
       yield* Fiber.interrupt(going)
       assert.deepStrictEqual(yield* keys(one, "half"), [])
       assert.strictEqual(yield* open, 0)

@@ -10,7 +10,8 @@ import { Ledger } from "#src/backups/Ledger.ts"
 import type { BackupOptions } from "#src/backups/options.ts"
 import { makeShipping } from "#src/backups/shipping.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { onStore, type StoreWorld, services, storeWorld, until } from "./world.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { onStore, type StoreWorld, services, storeWorld } from "./world.ts"
 
 /** A database whose server left these segments, without the server. */
 const withSegments = (world: StoreWorld, segments: number, lineage?: string) => {
@@ -96,7 +97,7 @@ describe("archiving", { timeout: 300_000 }, () => {
                 // Until the lease would be over that it began with.
                 const lease = onStore(world, "select shipper_until, now() as now from backup_lineage")
                 const [first] = yield* lease
-                yield* until(
+                yield* eventually(
                   "it takes longer than a lease",
                   Effect.map(lease, ([row]) => Number(row?.["now"]) > Number(first?.["shipper_until"]))
                 )

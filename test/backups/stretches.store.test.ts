@@ -4,6 +4,8 @@ import * as Layer from "effect/Layer"
 import { type BaseRange, numberOf, windowsOf } from "#src/backups/log.ts"
 import { Stretches } from "#src/backups/Stretches.ts"
 import { Db } from "#src/store/Db.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { firstAfter, type LogFile, namesOf, runsOf } from "./segments.ts"
@@ -11,11 +13,6 @@ import { firstAfter, type LogFile, namesOf, runsOf } from "./segments.ts"
 const start = Date.UTC(2026, 0, 1)
 const hex = (value: number) => value.toString(16).toUpperCase().padStart(8, "0")
 const place = (number: number) => `${hex(Math.floor(number / 1_024))}${hex(number % 1_024)}`
-const random = (seed: number) => () => {
-  seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fff_ffff
-  return seed / 0x7fff_ffff
-}
-
 const record = Effect.fnUntraced(function* (files: ReadonlyArray<LogFile>) {
   const { engine: sql } = yield* Db
   const ref = { orgId: uuid(), lineage: uuid() }
@@ -37,65 +34,68 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
   excludeTestServices: true,
   timeout: "5 minutes"
 })("the log in the store", (it) => {
-  it.effect("whatever the gaps, timelines and flushes, the store tells what the list of segments tells", () =>
-    Effect.gen(function* () {
-      const stretches = yield* Stretches
-      let runsSeen = 0
-      for (let seed = 1; seed <= 60; seed++) {
-        const next = random(seed)
-        const pick = (most: number) => Math.floor(next() * (most + 1))
-        // Across the boundary of a file.
-        const first = 1_010 - pick(40)
-        const files = new Map<string, LogFile>()
-        let begin = first
-        for (let timeline = 1; timeline <= 1 + pick(2); timeline++) {
-          if (timeline > 1 && pick(4) > 0)
-            files.set(`${hex(timeline)}.history`, { name: `${hex(timeline)}.history`, finishedAt: null })
-          const length = 5 + pick(40)
-          for (let number = begin; number < begin + length; number++) {
-            if (pick(12) === 0) continue
-            const name = `${hex(timeline)}${place(number)}`
-            const finishedAt = new Date(start + number * 60_000 + timeline)
-            files.set(name, {
-              name,
-              finishedAt,
-              flushedAt: pick(9) === 0 ? new Date(+finishedAt + 500) : null
-            })
-          }
-          begin += Math.max(1, length - pick(12))
-        }
-        const all = [...files.values()]
-        const ref = yield* record(all)
-        const from = place(first + pick(20))
-        const seen = yield* stretches.runs(ref, from)
-        const later = all.filter(({ name }) => name.slice(8) >= from || name.endsWith(".history"))
-        assert.deepStrictEqual(seen, runsOf(later), `seed ${seed}`)
-        runsSeen += seen.length
-        const stretch = { timeline: 1 + pick(1), first: from, last: place(first + 20 + pick(40)) }
-        const asked = { ...stretch, timeline: hex(stretch.timeline) }
-        assert.deepStrictEqual(yield* stretches.names(ref, asked), namesOf(all, stretch), `seed ${seed}`)
-        const at = new Date(start + (first + pick(60)) * 60_000)
-        assert.strictEqual(
-          yield* stretches.firstAfter(ref, asked, at),
-          firstAfter(all, stretch, at),
-          `seed ${seed}`
+  campaign(
+    it.effect,
+    "stored-log",
+    "whatever the gaps, timelines and flushes, the store tells what the list of segments tells",
+    {
+      rounds: 10,
+      after: (runs: ReadonlyArray<number>) =>
+        assert.isAbove(
+          runs.reduce((sum, one) => sum + one, 0),
+          2 * runs.length
         )
-        const histories = all.filter(({ name }) => name.endsWith(".history")).map(({ name }) => name)
-        assert.deepStrictEqual(yield* stretches.histories(ref), histories, `seed ${seed}`)
-        const segments = all.filter(({ name }) => name.length === 24)
-        const last = segments.toSorted((a, b) => (a.name.slice(8) < b.name.slice(8) ? -1 : 1)).at(-1)
-        if (segments.filter(({ name }) => name.slice(8) === last?.name.slice(8)).length === 1)
-          assert.deepStrictEqual(yield* stretches.writtenUntil(ref), last?.finishedAt ?? undefined)
-        const paged: Array<string> = []
-        for (let after: string | undefined = ""; after !== undefined; ) {
-          const page: ReadonlyArray<string> = yield* stretches.page(ref, { after, before: from, most: 7 })
-          paged.push(...page)
-          after = page.at(-1)
+    },
+    Effect.fnUntraced(function* ({ seed }) {
+      const stretches = yield* Stretches
+      const random = new Seeded(seed)
+      const pick = (most: number) => random.int(0, most)
+      // Across the boundary of a file.
+      const first = 1_010 - pick(40)
+      const files = new Map<string, LogFile>()
+      let begin = first
+      for (let timeline = 1; timeline <= 1 + pick(2); timeline++) {
+        if (timeline > 1 && pick(4) > 0)
+          files.set(`${hex(timeline)}.history`, { name: `${hex(timeline)}.history`, finishedAt: null })
+        const length = 5 + pick(40)
+        for (let number = begin; number < begin + length; number++) {
+          if (pick(12) === 0) continue
+          const name = `${hex(timeline)}${place(number)}`
+          const finishedAt = new Date(start + number * 60_000 + timeline)
+          files.set(name, {
+            name,
+            finishedAt,
+            flushedAt: pick(9) === 0 ? new Date(+finishedAt + 500) : null
+          })
         }
-        const before = segments.map(({ name }) => name).filter((name) => name.slice(8) < from)
-        assert.deepStrictEqual(paged, before.sort(), `seed ${seed}`)
+        begin += Math.max(1, length - pick(12))
       }
-      assert.isAbove(runsSeen, 120)
+      const all = [...files.values()]
+      const ref = yield* record(all)
+      const from = place(first + pick(20))
+      const seen = yield* stretches.runs(ref, from)
+      const later = all.filter(({ name }) => name.slice(8) >= from || name.endsWith(".history"))
+      assert.deepStrictEqual(seen, runsOf(later))
+      const stretch = { timeline: 1 + pick(1), first: from, last: place(first + 20 + pick(40)) }
+      const asked = { ...stretch, timeline: hex(stretch.timeline) }
+      assert.deepStrictEqual(yield* stretches.names(ref, asked), namesOf(all, stretch))
+      const at = new Date(start + (first + pick(60)) * 60_000)
+      assert.strictEqual(yield* stretches.firstAfter(ref, asked, at), firstAfter(all, stretch, at))
+      const histories = all.filter(({ name }) => name.endsWith(".history")).map(({ name }) => name)
+      assert.deepStrictEqual(yield* stretches.histories(ref), histories)
+      const segments = all.filter(({ name }) => name.length === 24)
+      const last = segments.toSorted((a, b) => (a.name.slice(8) < b.name.slice(8) ? -1 : 1)).at(-1)
+      if (segments.filter(({ name }) => name.slice(8) === last?.name.slice(8)).length === 1)
+        assert.deepStrictEqual(yield* stretches.writtenUntil(ref), last?.finishedAt ?? undefined)
+      const paged: Array<string> = []
+      for (let after: string | undefined = ""; after !== undefined; ) {
+        const page: ReadonlyArray<string> = yield* stretches.page(ref, { after, before: from, most: 7 })
+        paged.push(...page)
+        after = page.at(-1)
+      }
+      const before = segments.map(({ name }) => name).filter((name) => name.slice(8) < from)
+      assert.deepStrictEqual(paged, before.sort())
+      return seen.length
     })
   )
 

@@ -9,6 +9,7 @@ import { Ledger } from "#src/backups/Ledger.ts"
 import { type Place, PlaceError } from "#src/backups/Place.ts"
 import { Repository } from "#src/backups/Repository.ts"
 import type { DatabaseResource } from "#test/setup/databases.ts"
+import { eventually } from "#test/setup/wait.ts"
 import {
   type BackupWorld,
   backupWorld,
@@ -17,12 +18,11 @@ import {
   onStore,
   portOf,
   readyDatabase,
-  startLoops,
-  until
+  startLoops
 } from "./world.ts"
 
 const succeeded = (world: BackupWorld, count = 1) =>
-  until(
+  eventually(
     `${count} backups`,
     Effect.map(
       onStore(
@@ -73,7 +73,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
           const ref = { orgId: database.orgId, lineage: database.uid }
           const { context } = yield* startLoops(world)
           const ledger = Context.get(context, Ledger)
-          const trouble = yield* until(
+          const trouble = yield* eventually(
             "the trouble is told",
             Effect.map(ledger.trouble(ref), Option.getOrUndefined)
           )
@@ -81,7 +81,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
             reason: "DestinationFailing",
             message: "Backups do not reach a destination: The bucket cannot be reached"
           })
-          yield* until(
+          yield* eventually(
             "the other destination has everything",
             Effect.map(
               count(world, `backup_copy where destination_id = '${good.id}' and stored_at is null`),
@@ -98,11 +98,11 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
             `update backup_destination_pause set due_at = now() where due_at > now();
              update backup_copy set due_at = now() where due_at > now() and lease is null`
           )
-          yield* until(
+          yield* eventually(
             "the trouble is over",
             Effect.andThen(atOnce, Effect.map(ledger.trouble(ref), Option.isNone))
           )
-          yield* until(
+          yield* eventually(
             "both have the same",
             Effect.map(atOnce, () => keysIn(bad.dir) === keysIn(good.dir))
           )
@@ -124,7 +124,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
         const { context, stop } = yield* startLoops(world)
         const repository = Context.get(context, Repository)
         const [backupId = ""] = yield* succeeded(world)
-        yield* until(
+        yield* eventually(
           "everything is copied",
           Effect.map(count(world, "backup_copy where stored_at is null"), (n) => n === 0)
         )
@@ -144,7 +144,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
         yield* onStore(world, "update backup_copy set stored_at = null, version = null, due_at = now()")
         const failed = yield* Effect.flip(repository.fetchBase(recovery, into, () => {}))
         assert.match(failed.message, /cannot be read from anywhere/)
-        yield* until(
+        yield* eventually(
           "the damage is noticed as it is copied",
           Effect.map(count(world, "backup_copy where error like '%damaged%'"), (n) => n === 1)
         )
@@ -173,7 +173,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
             () => Effect.sync(() => execFileSync("umount", ["-l", dir]))
           )
           yield* startLoops(world)
-          const failed = yield* until(
+          const failed = yield* eventually(
             "the backup fails",
             Effect.map(
               onStore(world, "select status, error from backup_job where status = 'failed'"),
@@ -182,14 +182,14 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
           )
           assert.match(String(failed["error"]), /the disk is full \(ENOSPC\)/)
           assert.notInclude(String(failed["error"]), world.dataDir)
-          yield* until(
+          yield* eventually(
             "nothing is left of it",
             Effect.map(
               onStore(world, "select count(*)::int as n from backup_object where name like 'base/%'"),
               ([row]) => row?.["n"] === 0
             )
           )
-          yield* until(
+          yield* eventually(
             "no parts are left",
             Effect.sync(
               () => !fs.readdirSync(dir, { recursive: true }).some((name) => String(name).includes("/base/"))
@@ -217,10 +217,13 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
           const ledger = Context.get(tight.context, Ledger)
           yield* statement(world, database, "create table lost (n int)")
           yield* statement(world, database, "select pg_switch_wal()")
-          const trouble = yield* until("it is told", Effect.map(ledger.trouble(ref), Option.getOrUndefined))
+          const trouble = yield* eventually(
+            "it is told",
+            Effect.map(ledger.trouble(ref), Option.getOrUndefined)
+          )
           assert.strictEqual(trouble.reason, "ArchivingFailing")
           assert.match(trouble.message, /disk is full/)
-          yield* until(
+          yield* eventually(
             "another backup is asked for",
             Effect.map(count(world, "backup_job where reason = 'gap'"), (n) => n === 1)
           )
@@ -229,7 +232,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
 
           const { context } = yield* startLoops(world)
           yield* succeeded(world, 2)
-          yield* until(
+          yield* eventually(
             "the trouble is over",
             Effect.map(Context.get(context, Ledger).trouble(ref), Option.isNone)
           )
@@ -258,7 +261,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
           const database = yield* readyDatabase(world, { destinationIds: [good.id, bad.id] })
           yield* startLoops(world, { removalTries: 1 })
           yield* succeeded(world)
-          yield* until(
+          yield* eventually(
             "everything is copied",
             Effect.map(count(world, "backup_copy where stored_at is null"), (n) => n === 0)
           )
@@ -268,16 +271,16 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
             `update resource set deleted_at = now(), deletion_requested_at = now() where uid = '${database.uid}'`
           )
           for (const table of ["backup_lineage", "backup_object", "backup_job", "backup_copy"]) {
-            yield* until(
+            yield* eventually(
               `nothing in ${table}`,
               Effect.map(count(world, table), (n) => n === 0)
             )
           }
-          yield* until(
+          yield* eventually(
             "no files here",
             Effect.sync(() => keysIn(path.join(world.dataDir, "backups")) === 0)
           )
-          yield* until(
+          yield* eventually(
             "nothing at the destination",
             Effect.sync(() => keysIn(good.dir) === 0)
           )
@@ -299,7 +302,7 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
         )
         // A lease that nobody waits for in this test.
         const first = yield* startLoops(world, { leaseSeconds: 3_600 })
-        yield* until(
+        yield* eventually(
           "it is begun",
           Effect.map(count(world, "backup_job where status = 'running'"), (n) => n === 1)
         )

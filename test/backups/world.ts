@@ -181,21 +181,6 @@ export const connect = (world: BackupWorld, port: number, socketDir = path.join(
 export const portOf = (world: BackupWorld, { uid }: { readonly uid: string }): number =>
   Number(JSON.parse(fs.readFileSync(path.join(folderOf(world, { uid }), "server.json"), "utf8")).port)
 
-/** Asks until it is so. */
-export const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>, seconds = 240) =>
-  Effect.gen(function* () {
-    for (;;) {
-      const found = yield* look
-      if (found !== undefined && found !== false) return found
-      yield* Effect.sleep("50 millis")
-    }
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: `${seconds} seconds`,
-      orElse: () => Effect.die(new Error(`it never came to: ${what}`))
-    })
-  )
-
 export const destination = (world: StoreWorld) => {
   const id = uuid()
   const dir = path.join(world.dataDir, `bucket-${id}`)

@@ -4,8 +4,8 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { sleep, until } from "#test/faults/wait.ts"
 import { killNaming } from "#test/setup/processes.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { planeWithObjectStore, project, query } from "./planes.ts"
 
 it.live(

@@ -8,15 +8,14 @@ import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { HydrationHook, Hydrations } from "#src/infra/Hydrations.ts"
 import { look } from "#test/reconcilers/settle.ts"
+import { asServer, branchReconciler, branchWorldIn, makeBranch, settleBranch } from "#test/setup/branches.ts"
 import {
-  asServer,
-  branchReconciler,
-  branchWorldIn,
-  makeBranch,
-  settleBranch,
+  asApplication,
+  databaseServices,
+  databaseWorld,
+  folderOf,
   settleDatabase
-} from "#test/setup/branches.ts"
-import { asApplication, databaseServices, databaseWorld, folderOf } from "#test/setup/databases.ts"
+} from "#test/setup/databases.ts"
 
 const isRoot = process.getuid?.() === 0
 

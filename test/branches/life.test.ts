@@ -1,17 +1,22 @@
 /** What can go wrong while a branch is filled, and what happens to it afterwards. */
 import * as fs from "node:fs"
 import * as path from "node:path"
-import { assert, it } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { OutsideHook } from "#src/engine/outside.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { HydrationHook } from "#src/infra/Hydrations.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { look, recorded } from "#test/reconcilers/settle.ts"
+import { crashAfter } from "#test/reconcilers/suite.ts"
 import {
   asServer,
   type BranchResource,
@@ -19,17 +24,18 @@ import {
   branchReconciler,
   branchWorld,
   makeBranch,
-  settleBranch,
-  settleDatabase
+  settleBranch
 } from "#test/setup/branches.ts"
 import {
   asApplication,
   databaseReconciler,
   databaseRemains,
   databaseServices,
-  folderOf
+  folderOf,
+  settleDatabase
 } from "#test/setup/databases.ts"
 import { killNaming, killNamingWithChildren, processesNaming, signal } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 let fence = 100n
 
@@ -95,7 +101,10 @@ it.live(
       })
       const someMore = Effect.suspend(() => {
         const enough = written + 2
-        return Effect.sleep("10 millis").pipe(Effect.repeat({ until: () => written >= enough }))
+        return eventually(
+          "some more is written",
+          Effect.sync(() => written >= enough)
+        )
       })
       let before = 0
       yield* Effect.all(
@@ -123,98 +132,157 @@ it.live(
   600_000
 )
 
-it.live(
-  "a copy that fails at any step says which, leaves nothing half-made and is tried again",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* branchWorld
-      const failsAt = Effect.fnUntraced(function* (step: string) {
-        const resource = makeBranch(world)
-        let failures = 0
-        const { said, status } = yield* drive(world, resource, isReady).pipe(
-          Effect.provideService(HydrationHook, (name) =>
-            name === step && failures++ === 0 ? Effect.die(new Error("a fault")) : Effect.void
-          )
-        )
-        assert.strictEqual(failures, 2, step)
-        assert.match(said.join("\n"), new RegExp(`Retryable: .*at the step "${step}"`))
-        assert.deepStrictEqual([status?.failure, status?.hydrated], [null, true])
-        assert.deepStrictEqual(halfMade(world, resource), [])
-        assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
-      })
-      yield* Effect.forEach(steps, failsAt, { concurrency: 2 })
-      // In vain four times: it is given up, with the reason, until somebody asks again.
-      const resource = makeBranch(world)
-      let broken = true
-      const faults = Effect.provideService(HydrationHook, (name) =>
-        broken && name === "copy" ? Effect.die(new Error("a fault")) : Effect.void
-      )
-      const given = yield* faults(drive(world, resource, isReady))
-      assert.match(given.said.at(-1) ?? "", /^Terminal: /)
-      assert.lengthOf(given.said, 4)
-      assert.deepStrictEqual(halfMade(world, resource), [])
-      broken = false
-      assert.isTrue((yield* faults(drive(world, resource, isReady))).status?.hydrated)
-    }).pipe(Effect.scoped),
-  1_200_000
+const brokenAt = (step: string, fault: Effect.Effect<void>) =>
+  Effect.provideService(HydrationHook, (name) => (name === step ? fault : Effect.void))
+
+const failsAt = Effect.fnUntraced(function* (world: BranchWorld, step: string) {
+  const resource = makeBranch(world)
+  let failures = 0
+  const fault = Effect.suspend(() => (failures++ === 0 ? Effect.die(new Error("a fault")) : Effect.void))
+  const { said, status } = yield* drive(world, resource, isReady).pipe(brokenAt(step, fault))
+  assert.strictEqual(failures, 2, step)
+  assert.match(said.join("\n"), new RegExp(`Retryable: .*at the step "${step}"`))
+  assert.deepStrictEqual([status?.failure, status?.hydrated], [null, true])
+  assert.deepStrictEqual(halfMade(world, resource), [])
+  assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000))
+})
+
+const stopsAt = Effect.fnUntraced(function* (world: BranchWorld, step: string) {
+  const resource = makeBranch(world)
+  const reached = yield* Deferred.make<void>()
+  const stuck = drive(world, resource, isReady).pipe(
+    brokenAt(step, Effect.andThen(Deferred.succeed(reached, undefined), Effect.never))
+  )
+  yield* Effect.raceFirst(stuck, Deferred.await(reached))
+  yield* drive(world, resource, isReady)
+  assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000), step)
+  assert.deepStrictEqual(halfMade(world, resource), [])
+})
+
+const isDeletedAt = Effect.fnUntraced(function* (world: BranchWorld, step: string) {
+  const resource = makeBranch(world)
+  const reached = yield* Deferred.make<void>()
+  // The same process goes on, and the copy is in the middle of a step.
+  yield* Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+    const run = { ...resource, fence: ++fence }
+    while (!(yield* Deferred.isDone(reached))) {
+      const seen = yield* look(reconciler, run)
+      if (seen._tag === "Absent" || seen.differences.length > 0) yield* reconciler.converge(run, seen)
+      yield* Effect.sleep("20 millis")
+    }
+    const last = { ...resource, fence: ++fence, deleting: true }
+    for (let seen = yield* look(reconciler, last); seen._tag === "Present"; ) {
+      yield* reconciler.remove(last, seen)
+      seen = yield* look(reconciler, last)
+    }
+  }).pipe(
+    brokenAt(step, Effect.andThen(Deferred.succeed(reached, undefined), Effect.never)),
+    Effect.provide(branchReconciler(world), { local: true }),
+    Effect.timeout("5 minutes")
+  )
+  assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [], step)
+})
+
+campaign(
+  it.live,
+  "copy-faults",
+  "whichever step of a copy fails, never ends or is overtaken by a deletion, nothing half-made is left",
+  { rounds: 0, roundMs: 1_200_000 },
+  Effect.fnUntraced(function* ({ seed }) {
+    const random = new Seeded(seed)
+    const world = yield* branchWorld
+    const faults = Array.from({ length: 6 }, () => {
+      const happens = random.pick([failsAt, stopsAt, isDeletedAt]) ?? failsAt
+      return happens(world, random.pick(steps) ?? "copy")
+    })
+    yield* Effect.all(faults, { concurrency: random.int(1, 3) })
+  })
 )
 
-it.live(
-  "a control plane that stops at any step leaves a copy that the next one makes anew",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* branchWorld
-      const stopsAt = Effect.fnUntraced(function* (step: string) {
-        const resource = makeBranch(world)
-        const reached = yield* Deferred.make<void>()
-        const stuck = drive(world, resource, isReady).pipe(
-          Effect.provideService(HydrationHook, (name) =>
-            name === step ? Effect.andThen(Deferred.succeed(reached, undefined), Effect.never) : Effect.void
-          )
-        )
-        yield* Effect.raceFirst(stuck, Deferred.await(reached))
-        yield* drive(world, resource, isReady)
-        assert.deepStrictEqual(yield* rows(world, resource), numbers(1_000), step)
-        assert.deepStrictEqual(halfMade(world, resource), [])
-      })
-      yield* Effect.forEach(steps, stopsAt, { concurrency: 2 })
-    }).pipe(Effect.scoped),
-  1_200_000
-)
+/** Of tests that change nothing of the source. */
+class World extends Context.Service<World, BranchWorld>()("test/branches/World") {}
 
-it.live(
-  "deletion at any step ends the copy and leaves nothing",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* branchWorld
-      for (const step of steps) {
-        const resource = makeBranch(world)
-        const reached = yield* Deferred.make<void>()
-        // The same process goes on, and the copy is in the middle of a step.
-        yield* Effect.gen(function* () {
-          const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
-          const run = { ...resource, fence: ++fence }
-          while (!(yield* Deferred.isDone(reached))) {
-            const seen = yield* look(reconciler, run)
-            if (seen._tag === "Absent" || seen.differences.length > 0) yield* reconciler.converge(run, seen)
-            yield* Effect.sleep("20 millis")
+layer(Layer.effect(World, branchWorld), { excludeTestServices: true, timeout: "5 minutes" })(
+  "a copy",
+  (it) => {
+    // Each of the steps meets two of the three faults here, and all of them in the campaign.
+    it.effect(
+      "that fails at any step says which, leaves nothing half-made and is tried again",
+      () =>
+        Effect.gen(function* () {
+          const world = yield* World
+          yield* Effect.forEach(["begin", "replay"], (step) => failsAt(world, step), { concurrency: 2 })
+          // In vain four times: it is given up, with the reason, until somebody asks again.
+          const resource = makeBranch(world)
+          let broken = true
+          const faults = brokenAt(
+            "copy",
+            Effect.suspend(() => (broken ? Effect.die(new Error("a fault")) : Effect.void))
+          )
+          const given = yield* faults(drive(world, resource, isReady))
+          assert.match(given.said.at(-1) ?? "", /^Terminal: /)
+          assert.lengthOf(given.said, 4)
+          assert.deepStrictEqual(halfMade(world, resource), [])
+          broken = false
+          assert.isTrue((yield* faults(drive(world, resource, isReady))).status?.hydrated)
+        }),
+      1_200_000
+    )
+
+    it.effect(
+      "is made anew by the next control plane when one stops at any step",
+      () =>
+        Effect.flatMap(World, (world) =>
+          Effect.forEach(["copy", "hand over"], (step) => stopsAt(world, step), { concurrency: 2 })
+        ),
+      1_200_000
+    )
+
+    it.effect(
+      "ends when the branch is deleted at any step, and leaves nothing",
+      () =>
+        Effect.flatMap(World, (world) =>
+          Effect.forEach(["begin", "copy", "replay", "hand over"], (step) => isDeletedAt(world, step), {
+            concurrency: 2
+          })
+        ),
+      1_200_000
+    )
+
+    it.effect(
+      "of an expired branch has no server any more, and the record says so",
+      () =>
+        Effect.gen(function* () {
+          const world = yield* World
+          const resource = makeBranch(world)
+          yield* settleBranch(world, { ...resource, fence: ++fence })
+          const expired = {
+            ...resource,
+            fence: ++fence,
+            spec: { ...resource.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
           }
-          const last = { ...resource, fence: ++fence, deleting: true }
-          for (let seen = yield* look(reconciler, last); seen._tag === "Present"; ) {
-            yield* reconciler.remove(last, seen)
-            seen = yield* look(reconciler, last)
-          }
-        }).pipe(
-          Effect.provideService(HydrationHook, (name) =>
-            name === step ? Effect.andThen(Deferred.succeed(reached, undefined), Effect.never) : Effect.void
-          ),
-          Effect.provide(branchReconciler(world), { local: true }),
-          Effect.timeout("5 minutes")
-        )
-        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [], step)
-      }
-    }).pipe(Effect.scoped),
-  1_200_000
+          const { status } = yield* drive(world, expired, isReady)
+          assert.strictEqual(status?.state, "expired")
+          assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [])
+        }),
+      600_000
+    )
+    it.effect(
+      "of production data comes into a preview only where the project allows it",
+      () =>
+        Effect.gen(function* () {
+          const world = yield* World
+          const resource = { ...makeBranch(world), environment: "preview" }
+          const refused = yield* drive(world, resource, isReady)
+          assert.match(refused.said.join("\n"), /^Terminal: The project does not allow/)
+          const origin = world.origins.get(world.source.uid)
+          if (origin !== undefined) world.origins.set(origin.uid, { ...origin, previewData: true })
+          assert.isTrue((yield* drive(world, resource, isReady)).status?.hydrated)
+        }),
+      600_000
+    )
+  }
 )
 
 it.live(
@@ -307,132 +375,98 @@ it.live(
   600_000
 )
 
-it.live(
-  "an expired branch has no server any more, and its record says so",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* branchWorld
-      const resource = makeBranch(world)
-      yield* settleBranch(world, { ...resource, fence: ++fence })
-      const expired = {
-        ...resource,
-        fence: ++fence,
-        spec: { ...resource.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
-      }
-      const { status } = yield* drive(world, expired, isReady)
-      assert.strictEqual(status?.state, "expired")
-      assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, resource)), [])
-    }).pipe(Effect.scoped),
-  600_000
-)
-
-it.live(
-  "production data comes into a preview only where the project allows it",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* branchWorld
-      const resource = { ...makeBranch(world), environment: "preview" }
-      const refused = yield* drive(world, resource, isReady)
-      assert.match(refused.said.join("\n"), /^Terminal: The project does not allow/)
-      const origin = world.origins.get(world.source.uid)
-      if (origin !== undefined) world.origins.set(origin.uid, { ...origin, previewData: true })
-      assert.isTrue((yield* drive(world, resource, isReady)).status?.hydrated)
-    }).pipe(Effect.scoped),
-  600_000
-)
-
-/** Dies right after the n-th outside write. */
-const dieAfter = (n: number) => {
-  let count = 0
+/** Dies right after the first outside write of that name. */
+const crashUpon = (name: string | undefined) => {
   let hit: string | undefined
-  return {
-    hook: {
-      before: () => Effect.void,
-      after: (name: string, effect: "read" | "write") =>
-        Effect.suspend(() => {
-          if (effect !== "write" || ++count !== n) return Effect.void
-          hit = name
-          return Effect.die(new Error(`died after ${name}`))
-        })
-    },
-    hit: () => hit
+  const hook: OutsideHook = {
+    before: () => Effect.void,
+    after: (written, effect) =>
+      Effect.suspend(() => {
+        if (effect !== "write" || written !== name || hit !== undefined) return Effect.void
+        hit = written
+        return Effect.die(new Error(`died after ${written}`))
+      })
   }
+  return { hook, hit: () => hit }
 }
 
-it.live(
+/** The writes of a promotion that nothing else does. */
+const acts = ["takeIn", "setAside", "putInPlace", "recordLineage"].map((act) => `postgres.${act}`)
+
+campaign(
+  it.live,
+  "promotion-deaths",
   "a promotion that dies after any of its steps ends with all data in its place and none lost",
-  () =>
-    Effect.gen(function* () {
-      const names: Array<string> = []
-      // One promotion after the other of the same database.
-      const world = yield* branchWorld
-      for (let n = 1; ; n++) {
-        const [theirs, ours] = [-2 * n, -2 * n - 1]
-        const branch = makeBranch(world)
-        yield* settleBranch(world, { ...branch, fence: ++fence })
-        yield* asApplication(
-          world,
-          asServer(world, branch),
-          (sql) => sql`insert into ledger values (${theirs})`
-        )
-        yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (${ours})`)
-        const kept = makeBranch(world, { source: { kind: "replaced" } })
-        const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
-        const database = {
-          ...world.source,
-          spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
-        }
-        const crash = dieAfter(n)
-        yield* Effect.exit(
-          settleDatabase(world, { ...database, fence: ++fence }).pipe(
-            Effect.provideService(OutsideHook, crash.hook)
-          )
-        )
-        const name = crash.hit()
-        if (name !== undefined) names.push(name)
-        // The others look at it in between, as they may at any time, and touch nothing that is not theirs.
-        yield* Effect.gen(function* () {
-          const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
-          for (const one of [promoted, kept]) {
-            const run = { ...one, fence: ++fence }
-            const seen = yield* Effect.option(look(reconciler, run))
-            if (seen._tag === "Some" && seen.value._tag === "Present" && seen.value.differences.length > 0)
-              yield* Effect.ignore(reconciler.converge(run, seen.value))
-          }
-        }).pipe(Effect.provide(branchReconciler(world), { local: true }))
-        yield* settleDatabase(world, { ...database, fence: ++fence })
-        yield* drive(world, promoted, (seen) => isReady(seen) && seen?.status.state === "promoted")
-        yield* drive(world, kept, isReady)
-        const after = `after ${name}`
-        const first = (resource: BranchResource) =>
-          Effect.map(rows(world, resource), (found) => found.slice(0, 1))
-        assert.deepStrictEqual(yield* first({ ...branch, uid: world.source.uid }), [theirs], after)
-        assert.deepStrictEqual(yield* first(kept), [ours], after)
-        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, branch)), [], after)
-        assert.deepStrictEqual(
-          fs.readdirSync(folderOf(world, world.source)).filter((file) => file.startsWith("data.")),
-          [],
-          after
-        )
-        if (name !== undefined) {
-          yield* drive(world, { ...kept, deleting: true }, () => false)
-          continue
-        }
-        // In the end what was kept expires as well.
-        const status = { ...(yield* drive(world, kept, isReady)).status }
-        const past = {
-          ...kept,
-          spec: { ...kept.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
-        }
-        const end = yield* drive(world, { ...past, status }, isReady)
-        assert.strictEqual(end.status?.state, "expired")
-        assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
-        break
+  { roundMs: 1_800_000 },
+  Effect.fnUntraced(function* ({ full }) {
+    const names: Array<string> = []
+    // One promotion after the other of the same database.
+    const world = yield* branchWorld
+    for (let n = 1; ; n++) {
+      const [theirs, ours] = [-2 * n, -2 * n - 1]
+      const branch = makeBranch(world)
+      yield* settleBranch(world, { ...branch, fence: ++fence })
+      yield* asApplication(
+        world,
+        asServer(world, branch),
+        (sql) => sql`insert into ledger values (${theirs})`
+      )
+      yield* asApplication(world, world.source, (sql) => sql`insert into ledger values (${ours})`)
+      const kept = makeBranch(world, { source: { kind: "replaced" } })
+      const promoted = { ...branch, spec: { ...branch.spec, promotedTo: world.source.uid } }
+      const database = {
+        ...world.source,
+        spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
       }
-      for (const step of ["takeIn", "setAside", "putInPlace", "recordLineage"])
-        assert.include(names, `postgres.${step}`)
-    }).pipe(Effect.scoped),
-  1_800_000
+      const crash = full ? crashAfter(n) : crashUpon(acts[n - 1])
+      yield* Effect.exit(
+        settleDatabase(world, { ...database, fence: ++fence }).pipe(
+          Effect.provideService(OutsideHook, crash.hook)
+        )
+      )
+      const name = crash.hit()
+      if (name !== undefined) names.push(name)
+      // The others look at it in between, as they may at any time, and touch nothing that is not theirs.
+      yield* Effect.gen(function* () {
+        const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+        for (const one of [promoted, kept]) {
+          const run = { ...one, fence: ++fence }
+          const seen = yield* Effect.option(look(reconciler, run))
+          if (seen._tag === "Some" && seen.value._tag === "Present" && seen.value.differences.length > 0)
+            yield* Effect.ignore(reconciler.converge(run, seen.value))
+        }
+      }).pipe(Effect.provide(branchReconciler(world), { local: true }))
+      yield* settleDatabase(world, { ...database, fence: ++fence })
+      yield* drive(world, promoted, (seen) => isReady(seen) && seen?.status.state === "promoted")
+      yield* drive(world, kept, isReady)
+      const after = `after ${name}`
+      const first = (resource: BranchResource) =>
+        Effect.map(rows(world, resource), (found) => found.slice(0, 1))
+      assert.deepStrictEqual(yield* first({ ...branch, uid: world.source.uid }), [theirs], after)
+      assert.deepStrictEqual(yield* first(kept), [ours], after)
+      assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, branch)), [], after)
+      assert.deepStrictEqual(
+        fs.readdirSync(folderOf(world, world.source)).filter((file) => file.startsWith("data.")),
+        [],
+        after
+      )
+      if (name !== undefined) {
+        yield* drive(world, { ...kept, deleting: true }, () => false)
+        continue
+      }
+      // In the end what was kept expires as well.
+      const status = { ...(yield* drive(world, kept, isReady)).status }
+      const past = {
+        ...kept,
+        spec: { ...kept.spec, expiresInDays: 1, expiresFrom: "2026-01-01T00:00:00.000Z" }
+      }
+      const end = yield* drive(world, { ...past, status }, isReady)
+      assert.strictEqual(end.status?.state, "expired")
+      assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
+      break
+    }
+    assert.includeMembers(names, acts)
+  })
 )
 
 it.live(

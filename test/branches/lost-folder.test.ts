@@ -2,8 +2,8 @@
 import * as fs from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { until } from "#test/faults/wait.ts"
 import { killNaming } from "#test/setup/processes.ts"
+import { until } from "#test/setup/wait.ts"
 import { branchOf, branchPlane, project, query, ready } from "./planes.ts"
 
 it.live(

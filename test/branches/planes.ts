@@ -5,9 +5,9 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { makePlane, type Plane, planesWorld } from "#test/faults/planes.ts"
-import { until } from "#test/faults/wait.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { objectStore } from "#test/setup/s3.ts"
+import { until } from "#test/setup/wait.ts"
 
 export const project = "/v1/orgs/main/projects/shop"
 

@@ -1,8 +1,8 @@
 /** An orderly end of the control plane in the middle of a recovery, which is a server process of its own. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { sleep, until } from "#test/faults/wait.ts"
 import { processesNaming } from "#test/setup/processes.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { branchOf, branchPlane, debris, query, ready, urlOf } from "./planes.ts"
 
 it.live(

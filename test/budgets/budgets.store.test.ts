@@ -6,6 +6,7 @@ import { tidy } from "#src/budgets/tidy.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
@@ -135,36 +136,38 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     })
   )
 
-  it.effect("whatever is reserved, settled and repeated in whatever order, the books are right", () =>
-    Effect.gen(function* () {
+  campaign(
+    it.effect,
+    "budgets",
+    "whatever is reserved, settled and repeated in whatever order, the books are right",
+    { rounds: 6 },
+    Effect.fnUntraced(function* ({ seed }) {
       const budgets = yield* Budgets
-      for (let seed = 1; seed <= 40; seed++) {
-        const random = new Seeded(seed)
-        const cap = random.int(0, 100)
-        const { orgId, projectId } = yield* newProject()
-        yield* budgets.set(orgId, projectId, capped(cap), actor)
-        const uids = Array.from({ length: 6 }, uuid)
-        const held = new Map<number, number>()
-        const spent = new Map<number, number>()
-        const sum = (amounts: Map<number, number>) => [...amounts.values()].reduce((a, b) => a + b, 0)
-        for (let step = 0; step < 25; step++) {
-          const [uid, microUsd] = [random.int(0, 5), random.int(0, 40)]
-          const settle = random.chance(0.4)
-          const charge = { orgId, projectId, uid: uids[uid] ?? "", microUsd }
-          if (settle) {
-            yield* budgets.settle(charge)
-            if (!spent.has(uid)) spent.set(uid, Math.min(microUsd, held.get(uid) ?? microUsd))
-            held.delete(uid)
-          } else {
-            const result = yield* Effect.result(budgets.reserve(charge))
-            const known = held.has(uid) || spent.has(uid)
-            const fits = sum(held) + sum(spent) + microUsd <= cap
-            assert.strictEqual(result._tag, known || fits ? "Success" : "Failure", `seed ${seed}`)
-            if (!known && fits) held.set(uid, microUsd)
-          }
-          const { spent: s, reserved } = yield* budgets.get(orgId, projectId)
-          assert.deepStrictEqual([s, reserved], [sum(spent), sum(held)])
+      const random = new Seeded(seed)
+      const cap = random.int(0, 100)
+      const { orgId, projectId } = yield* newProject()
+      yield* budgets.set(orgId, projectId, capped(cap), actor)
+      const uids = Array.from({ length: 6 }, uuid)
+      const held = new Map<number, number>()
+      const spent = new Map<number, number>()
+      const sum = (amounts: Map<number, number>) => [...amounts.values()].reduce((a, b) => a + b, 0)
+      for (let step = 0; step < 25; step++) {
+        const [uid, microUsd] = [random.int(0, 5), random.int(0, 40)]
+        const settle = random.chance(0.4)
+        const charge = { orgId, projectId, uid: uids[uid] ?? "", microUsd }
+        if (settle) {
+          yield* budgets.settle(charge)
+          if (!spent.has(uid)) spent.set(uid, Math.min(microUsd, held.get(uid) ?? microUsd))
+          held.delete(uid)
+        } else {
+          const result = yield* Effect.result(budgets.reserve(charge))
+          const known = held.has(uid) || spent.has(uid)
+          const fits = sum(held) + sum(spent) + microUsd <= cap
+          assert.strictEqual(result._tag, known || fits ? "Success" : "Failure")
+          if (!known && fits) held.set(uid, microUsd)
         }
+        const { spent: s, reserved } = yield* budgets.get(orgId, projectId)
+        assert.deepStrictEqual([s, reserved], [sum(spent), sum(held)])
       }
     })
   )

@@ -2,8 +2,8 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
-import { processesNaming } from "#test/setup/caches.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 const shop = (cache: string, more = "") => `version: 1

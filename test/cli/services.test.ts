@@ -4,8 +4,8 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { createClient } from "redis"
-import { processesNaming } from "#test/setup/caches.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { processesNaming } from "#test/setup/processes.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 const ping = (url: string, ca: string) =>

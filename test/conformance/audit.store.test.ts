@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import { AuditPage } from "#src/api/definition/audit.ts"
 import { fits } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 interface Entry {
   readonly id: string
@@ -36,11 +37,10 @@ layer(testPlane(), { excludeTestServices: true })("the audit log", (it) => {
       yield* call("DELETE", `${org}/invitations/${invited.body.id}`, { token: mine.owner })
       yield* call("POST", `${org}/projects`, { token: mine.adminKey, body: { name: "P", slug: "one" } })
       // Refusals are written a moment later.
-      const page = yield* call("GET", `${org}/audit`, { token: mine.admin }).pipe(
-        Effect.repeat({
-          until: ({ body }: Answer) => Boolean(body.items.some(({ outcome }: Entry) => outcome === 403))
-        }),
-        Effect.timeout("90 seconds")
+      const page = yield* eventually(
+        "the refusal is written",
+        call("GET", `${org}/audit`, { token: mine.admin }),
+        ({ body }): boolean => body.items.some(({ outcome }: Entry) => outcome === 403)
       )
       yield* fits(AuditPage, page.body)
       const items: ReadonlyArray<Entry> = page.body.items

@@ -7,7 +7,7 @@ import {
   BackupDestinationList,
   BackupDestinationView
 } from "#src/api/definition/backup-destinations.ts"
-import { fits, untilWithin } from "#test/setup/answers.ts"
+import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { type Asked, type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 
@@ -22,8 +22,6 @@ const world = Layer.unwrap(
 )
 
 const base = "/v1/orgs/main/backup-destinations"
-
-const until = untilWithin(150)
 
 const wanted = (name: string, values: object = {}) =>
   Effect.map(Store, ({ endpoint, bucket, credentials }) => ({
@@ -169,7 +167,7 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
         yield* uses([])
         const stored = far.requests.length
         assert.strictEqual((yield* call("DELETE", one, asOwner)).status, 200)
-        yield* until(call("GET", one), ({ status }) => status === 404)
+        yield* untilAnswer(call("GET", one), ({ status }) => status === 404)
         assert.isEmpty(far.requests.slice(stored).filter(({ method }) => method === "DELETE"))
         const left = yield* sql(`select 1 from backup_destination_version where destination_id = '${id}'`)
         assert.isEmpty(left)
@@ -284,20 +282,20 @@ layer(world, { excludeTestServices: true })("backup destinations", (it) => {
         const resource = call("GET", `/v1/orgs/main/resources/${made.body.id}`)
         const ready = (answer: Answer) =>
           answer.body.conditions?.find(({ type }: { type: string }) => type === "Ready")
-        yield* until(resource, (answer) => ready(answer)?.status === "true")
+        yield* untilAnswer(resource, (answer) => ready(answer)?.status === "true")
         const failing = Effect.gen(function* () {
           const tested = yield* call("POST", `${one}/test`)
           assert.deepStrictEqual([tested.status, tested.body.code], [422, "destination_credentials"])
           const view = (yield* call("GET", one)).body
           assert.deepStrictEqual([view.status, view.fault.code], ["failed", "credentials"])
-          const seen = yield* until(resource, (answer) => ready(answer)?.status === "false")
+          const seen = yield* untilAnswer(resource, (answer) => ready(answer)?.status === "false")
           assert.strictEqual(ready(seen).reason, "AccessFailed")
           assert.match(ready(seen).message, /credentials/)
         })
         yield* during(() => ({ status: 403, code: "InvalidAccessKeyId" }), failing)
         assert.strictEqual((yield* call("POST", `${one}/test`)).status, 200)
         assert.strictEqual((yield* call("GET", one)).body.status, "ready")
-        yield* until(resource, (answer) => ready(answer)?.status === "true")
+        yield* untilAnswer(resource, (answer) => ready(answer)?.status === "true")
         const events = yield* call("GET", `/v1/orgs/main/resources/${made.body.id}/events`)
         assert.match(events.text, /AccessFailed/)
       }),

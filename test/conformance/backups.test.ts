@@ -2,13 +2,11 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { BackupList, BackupView, RecoveryPoints } from "#src/api/definition/backups.ts"
 import { BranchView } from "#src/api/definition/database-branches.ts"
-import { fits, untilWithin } from "#test/setup/answers.ts"
+import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 
 const project = "/v1/orgs/main/projects/shop"
-
-const until = untilWithin(180)
 
 const pause = Effect.fn(function* (kind: string) {
   const { call } = yield* Plane
@@ -29,7 +27,7 @@ layer(testPlane(), { excludeTestServices: true })("backups", (it) => {
         const points = call("GET", `${database}/recovery-points`)
 
         // The first one needs nobody to ask for it.
-        const first = yield* until(
+        const first = yield* untilAnswer(
           points,
           ({ body }) => body.backups?.length === 1 && body.windows.length === 1
         )
@@ -54,13 +52,13 @@ layer(testPlane(), { excludeTestServices: true })("backups", (it) => {
         assert.isNull(made.body.lastProvenAt)
         const again = yield* call("POST", `${database}/backups`, { body: { drill: true }, headers: key })
         assert.deepStrictEqual([again.status, again.body.id], [202, made.body.id])
-        const listed = yield* until(
+        const listed = yield* untilAnswer(
           call("GET", `${database}/backups`),
           ({ body }) => body[0].status === "succeeded"
         )
         yield* fits(BackupList, listed.body)
         assert.deepStrictEqual([listed.body.length, listed.body[0].id], [2, made.body.id])
-        const proven = yield* until(points, ({ body }) => body.backups[0].lastProvenAt !== null)
+        const proven = yield* untilAnswer(points, ({ body }) => body.backups[0].lastProvenAt !== null)
         assert.strictEqual(proven.body.backups[0].id, made.body.id)
         assert.isAtLeast(
           Date.parse(proven.body.lastProvenAt),

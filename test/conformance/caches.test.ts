@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Schedule from "effect/Schedule"
 import { createClient } from "redis"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs/main/projects/shop/caches"
 const input = { sku: "cache-n1", region: "local" }
@@ -56,11 +56,12 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
         assert.match(got.headers.get("etag") ?? "", /^"\d+"$/)
 
         // The engine's reports give it a new revision as well: read and repeat.
-        const patched = yield* Effect.gen(function* () {
+        const patch = Effect.gen(function* () {
           const etag = (yield* call("GET", `${base}/${id}`)).headers.get("etag") ?? ""
           const headers = { "if-match": etag }
           return yield* call("PATCH", `${base}/${id}`, { body: { sku: "cache-s1" }, headers })
-        }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("60 seconds"))
+        })
+        const patched = yield* eventually("nobody came between", patch, ({ status }) => status !== 412)
         assert.strictEqual(patched.status, 200)
         assert.strictEqual(patched.body.memoryMb, 1024)
 
@@ -75,9 +76,10 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
         assert.include(byKey.body.detail, "owner")
         const deleted = yield* call("DELETE", `${base}/${id}`, { token: session })
         assert.strictEqual(deleted.status, 200)
-        const gone = yield* call("GET", `${base}/${id}`).pipe(
-          Effect.repeat({ until: (answer) => answer.status === 404 }),
-          Effect.timeout("90 seconds")
+        const gone = yield* eventually(
+          "it is gone",
+          call("GET", `${base}/${id}`),
+          ({ status }) => status === 404
         )
         assert.strictEqual(gone.body.code, "not_found")
         assert.notStrictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
@@ -103,29 +105,19 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
           })
         )
         // Until the server has told somebody else so.
-        yield* Effect.repeat(ping(first, ca), { until: (answer) => answer.includes("BUSY") }).pipe(
-          Effect.timeout("1 minute")
+        yield* eventually("it is busy", ping(first, ca), (answer) => answer.includes("BUSY"))
+        const rotate = Effect.tap(call("POST", `${one}/credentials/rotate`), ({ status, body, headers }) =>
+          Effect.sync(() => {
+            if (status === 200) return
+            assert.deepStrictEqual([status, body.code], [503, "rotation_pending"])
+            assert.match(headers.get("retry-after") ?? "", /^\d+$/)
+          })
         )
-        const rotating = yield* call("POST", `${one}/credentials/rotate`).pipe(
-          Effect.tap(({ status, body, headers }) =>
-            Effect.sync(() => {
-              if (status === 200) return
-              assert.deepStrictEqual([status, body.code], [503, "rotation_pending"])
-              assert.match(headers.get("retry-after") ?? "", /^\d+$/)
-            })
-          ),
-          Effect.repeat({ until: ({ status }) => status === 200 }),
-          Effect.timeout("4 minutes"),
-          Effect.forkChild
+        const rotating = yield* Effect.forkChild(
+          eventually("it has rotated", rotate, ({ status }) => status === 200)
         )
         const until = (wanted: string) =>
-          call("GET", one).pipe(
-            Effect.repeat({
-              until: ({ body }) => body.status === wanted,
-              schedule: Schedule.spaced("100 millis")
-            }),
-            Effect.timeout("4 minutes")
-          )
+          eventually(`it is ${wanted}`, call("GET", one), ({ body }): boolean => body.status === wanted)
         yield* until("provisioning")
         const listed = yield* call("GET", base)
         assert.deepInclude(

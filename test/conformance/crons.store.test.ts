@@ -2,7 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { CronList, CronRunPage, CronRunView, CronView } from "#src/api/definition/crons.ts"
 import { receiver } from "#test/crons/receiver.ts"
-import { fits, untilWithin } from "#test/setup/answers.ts"
+import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 const project = "/v1/orgs/main/projects/shop"
@@ -14,8 +14,6 @@ const job = (name: string, values: object = {}) => ({
   target: { kind: "http", path: "/jobs" },
   ...values
 })
-
-const until = untilWithin(100)
 
 layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
   it.effect("are created, read, changed, listed by name and deleted", () =>
@@ -78,7 +76,7 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
         [422, "/retry/maxDelaySeconds"]
       )
       assert.strictEqual((yield* call("DELETE", one)).status, 200)
-      yield* until(call("GET", one), ({ status }) => status === 404)
+      yield* untilAnswer(call("GET", one), ({ status }) => status === 404)
       assert.strictEqual((yield* call("PATCH", one, { body: { enabled: true } })).status, 404)
     })
   )
@@ -207,7 +205,7 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
       assert.deepStrictEqual([run.body.trigger, run.body.cronId], ["manual", made.body.id])
       const again = yield* call("POST", `${one}/trigger`, { headers: key })
       assert.strictEqual(again.body.id, run.body.id)
-      const done = yield* until(
+      const done = yield* untilAnswer(
         call("GET", `${one}/runs/${run.body.id}`),
         ({ body }) => body.finishedAt !== null
       )
@@ -221,9 +219,9 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
       assert.strictEqual((yield* call("GET", one)).body.lastRunAt, done.body.startedAt)
 
       yield* call("PATCH", one, { body: { target: { kind: "http", path: "/bad" } } })
-      const failed = yield* until(
+      const failed = yield* untilAnswer(
         Effect.flatMap(call("POST", `${one}/trigger`), ({ body }) =>
-          until(call("GET", `${one}/runs/${body.id}`), (answer) => answer.body.finishedAt !== null)
+          untilAnswer(call("GET", `${one}/runs/${body.id}`), (answer) => answer.body.finishedAt !== null)
         ),
         ({ body }) => body.status === "failed"
       )
@@ -248,7 +246,7 @@ layer(testPlane(), { excludeTestServices: true })("crons", (it) => {
       assert.strictEqual((yield* call("POST", `${one}/trigger`)).status, 402)
       yield* sql(`update organization set billing_status = 'active' where slug = 'main'`)
       yield* call("DELETE", one)
-      yield* until(call("GET", one), ({ status }) => status === 404)
+      yield* untilAnswer(call("GET", one), ({ status }) => status === 404)
       const left = yield* sql(`select count(*)::int as n from cron_run where cron_uid = '${made.body.id}'`)
       assert.strictEqual(left[0]?.["n"], 0)
     })

@@ -2,13 +2,11 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { BranchList, BranchView } from "#src/api/definition/database-branches.ts"
-import { fits, untilWithin } from "#test/setup/answers.ts"
+import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
 
 const project = "/v1/orgs/main/projects/shop"
-
-const until = untilWithin(150)
 
 const query = (url: string, ca: string, text: string) =>
   Effect.promise(async () => {
@@ -40,7 +38,7 @@ const branch = (name: string, values: object = {}) => ({
 /** Once the engine has acted on the last change, and is content. */
 const settled = (uid: string) =>
   Effect.flatMap(Plane, ({ call }) =>
-    until(
+    untilAnswer(
       call("GET", `/v1/orgs/main/resources/${uid}`),
       ({ body }) => body.phase === "ready" && body.observedGeneration === body.generation
     )
@@ -69,7 +67,8 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
         const { ca, url, id, base } = yield* prepared
         const asOwner = (method: string, target: string, body?: object, headers = {}) =>
           call(method, target, { token: session, headers, ...(body === undefined ? {} : { body }) })
-        const ready = (one: string) => until(call("GET", one), ({ body }) => body.connectionReady === true)
+        const ready = (one: string) =>
+          untilAnswer(call("GET", one), ({ body }) => body.connectionReady === true)
 
         assert.deepStrictEqual((yield* call("GET", base)).body, [])
         const made = yield* asOwner("POST", base, branch("copy"), { "idempotency-key": "once" })
@@ -90,7 +89,7 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
         assert.approximately(expires, 7 * 86_400_000, 600_000)
         const one = `${base}/${made.body.id}`
         const seen: Array<[number, boolean, boolean]> = []
-        const done = yield* until(
+        const done = yield* untilAnswer(
           Effect.tap(call("GET", one), ({ body }) =>
             Effect.sync(() =>
               seen.push([body.hydrationProgressPercent, body.fullyHydrated, body.connectionReady])
@@ -148,7 +147,7 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
         assert.strictEqual(promoted.status, 202, promoted.text)
         const twice = yield* asOwner("POST", `${one}/promote`)
         assert.deepStrictEqual([twice.status, twice.body.code], [409, "already_promoted"])
-        const over = yield* until(call("GET", one), ({ body }) => body.status === "promoted")
+        const over = yield* untilAnswer(call("GET", one), ({ body }) => body.status === "promoted")
         assert.deepStrictEqual(
           [over.body.databaseId, over.body.connectionReady, over.body.port],
           [id, false, null]
@@ -176,13 +175,13 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
         // And back again.
         yield* settled(kept.id)
         assert.strictEqual((yield* asOwner("POST", `${base}/${kept.id}/promote`)).status, 202)
-        yield* until(call("GET", `${base}/${kept.id}`), ({ body }) => body.status === "promoted")
+        yield* untilAnswer(call("GET", `${base}/${kept.id}`), ({ body }) => body.status === "promoted")
         yield* settled(id)
         assert.deepStrictEqual(yield* query(url, ca, "select n from ledger order by 1"), [1, 2, 3, 4])
 
         // Records of what is over go after a while; asked for, at once.
         assert.strictEqual((yield* asOwner("DELETE", one)).status, 200)
-        yield* until(call("GET", one), ({ status }) => status === 404)
+        yield* untilAnswer(call("GET", one), ({ status }) => status === 404)
         const audited = yield* sql(
           `select outcome from audit_log where operation = 'databaseBranches.promote' and outcome = 202`
         )
@@ -256,7 +255,7 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
           for (const { id } of left.body) yield* call("DELETE", `${base}/${id}`, { token: session })
           return left
         })
-        yield* until(removed, ({ body }) => body.length === 0)
+        yield* untilAnswer(removed, ({ body }) => body.length === 0)
       }),
     600_000
   )
@@ -287,7 +286,7 @@ layer(testPlane(), { excludeTestServices: true })("database branches", (it) => {
         })
         assert.strictEqual(applied.status, 202, applied.text)
         const id: string = (yield* call("GET", `${project}/database`)).body.id
-        const found = yield* until(
+        const found = yield* untilAnswer(
           call("GET", `${project}/databases/${id}/branches`),
           ({ body }) => body[0]?.connectionReady === true
         )

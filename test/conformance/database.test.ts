@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs/main/projects/shop/database"
 
@@ -55,10 +56,7 @@ layer(testPlane(), { excludeTestServices: true })("database", (it) => {
 
         assert.strictEqual((yield* call("DELETE", base)).status, 403)
         assert.strictEqual((yield* call("DELETE", base, { token: session })).status, 200)
-        yield* call("GET", base).pipe(
-          Effect.repeat({ until: (answer) => answer.status === 404 }),
-          Effect.timeout("90 seconds")
-        )
+        yield* eventually("it is gone", call("GET", base), ({ status }) => status === 404)
       }),
     600_000
   )

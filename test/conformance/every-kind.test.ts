@@ -12,7 +12,7 @@ import type { Role } from "#schemas/kind.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { Operation } from "#src/api/definition/operation.ts"
 import { OperationOfKind } from "#src/api/definition/resource-group.ts"
-import { untilWithin } from "#test/setup/answers.ts"
+import { untilAnswer } from "#test/setup/answers.ts"
 import { type Answer, Plane, type RequestOptions, type Tenant, testPlane } from "#test/setup/control-plane.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 
@@ -136,7 +136,6 @@ const subjects = [...new Set(endpoints.flatMap(({ kind }) => kind ?? []))].map((
 })
 
 const rank: Readonly<Record<Role, number>> = { member: 0, admin: 1, owner: 2 }
-const until = untilWithin(120)
 
 describe("kinds", () => {
   it("have operations, each of them", () => {
@@ -308,7 +307,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("the operation
           const deleted = yield* send(remove, at)
           told(deleted, 200)
           assert.deepStrictEqual(deleted.body, { ok: true })
-          yield* until(send(list, {}), (answer) => !ids(answer).includes(id))
+          yield* untilAnswer(send(list, {}), (answer) => !ids(answer).includes(id))
           told(yield* send(remove, at), 404, "not_found")
           const audited = yield* sql(
             `select operation from audit_log where org_id = '${mine.id}' and resource = '${id}' and outcome < 400`

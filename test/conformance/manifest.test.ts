@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs/main/manifest"
 const yaml = { "content-type": "application/yaml" }
@@ -31,12 +32,10 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
         (yield* call("POST", `${base}/apply`, { body: { planId: planned.body.planId } })).status,
         404
       )
-      const resources = yield* call("GET", "/v1/orgs/main/resources?limit=100").pipe(
-        Effect.repeat({
-          until: ({ body }: Answer): boolean =>
-            body.items.every((item: { phase: string }) => item.phase === "ready")
-        }),
-        Effect.timeout("100 seconds")
+      const resources = yield* eventually(
+        "everything is ready",
+        call("GET", "/v1/orgs/main/resources?limit=100"),
+        ({ body }): boolean => body.items.every((item: { phase: string }) => item.phase === "ready")
       )
       assert.strictEqual(resources.body.items.length, 5)
 
@@ -174,10 +173,8 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
       const low = yield* call("POST", `${base}/apply`, { body })
       assert.deepStrictEqual([low.status, low.body.code], [403, "forbidden"])
       assert.strictEqual((yield* call("POST", `${base}/apply`, { token: session, body })).status, 202)
-      yield* call("GET", "/v1/orgs/main/resources").pipe(
-        Effect.repeat({ until: ({ body }: Answer): boolean => body.items.length === 0 }),
-        Effect.timeout("100 seconds")
-      )
+      const left = call("GET", "/v1/orgs/main/resources")
+      yield* eventually("nothing is left", left, ({ body }): boolean => body.items.length === 0)
     })
   )
 

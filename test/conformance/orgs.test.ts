@@ -1,8 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { processesNaming } from "#test/setup/caches.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { person } from "#test/setup/people.ts"
+import { processesNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs"
 /** What a process that is dead and only not read yet does not have is a command line. */
@@ -207,11 +208,8 @@ layer(testPlane(), { excludeTestServices: true })("organizations", (it) => {
           body: { name: "one", sku: "cache-n1", region: "local" }
         })
         assert.isString(cache.body.id)
-        yield* Effect.sync(() => serversNaming(cache.body.id)).pipe(
-          Effect.tap(() => Effect.sleep("100 millis")),
-          Effect.repeat({ until: (found) => found.length > 0 }),
-          Effect.timeout("90 seconds")
-        )
+        const servers = Effect.sync(() => serversNaming(cache.body.id))
+        yield* eventually("its server runs", servers, (found) => found.length > 0)
         yield* call("PUT", `${path}/projects/shop/env`, { ...at, body: { vars: [{ key: "A", value: "1" }] } })
         yield* call("POST", `${path}/api-keys`, { ...at, body: { name: "k" } })
         yield* call("POST", `${path}/invitations`, {
@@ -230,10 +228,8 @@ layer(testPlane(), { excludeTestServices: true })("organizations", (it) => {
         for (const token of [mine.adminKey, mine.memberKey])
           assert.strictEqual((yield* call("GET", path, { token })).status, 401)
 
-        yield* sql(`select from organization where id = '${mine.id}'`).pipe(
-          Effect.repeat({ until: (rows) => rows.length === 0 }),
-          Effect.timeout("100 seconds")
-        )
+        const left = sql(`select from organization where id = '${mine.id}'`)
+        yield* eventually("the organization is gone", left, (rows) => rows.length === 0)
         const tables = yield* sql(`
         select table_name as name from information_schema.columns
         where table_schema = 'public' and column_name = 'org_id' and table_name <> 'audit_log'`)
@@ -283,12 +279,7 @@ layer(testPlane(), { excludeTestServices: true })("organizations", (it) => {
       const left = sql(`select o.slug, o.deletion_requested_at, r.kind, r.name, r.phase, r.conditions, w.*
         from organization o left join resource r on r.org_id = o.id and r.deleted_at is null
         left join work w on w.uid = r.uid where o.id in (${ids})`)
-      yield* left.pipe(
-        Effect.repeat({ until: (rows) => rows.length === 0 }),
-        Effect.timeoutOption("90 seconds"),
-        Effect.flatMap(() => left),
-        Effect.tap((rows) => Effect.sync(() => assert.deepStrictEqual(rows, [])))
-      )
+      yield* eventually("all are gone", left, (rows) => rows.length === 0)
       for (const table of ["resource", "api_key", "work"])
         assert.deepStrictEqual(yield* sql(`select org_id from ${table} where org_id in (${ids})`), [], table)
     })

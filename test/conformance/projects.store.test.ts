@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs/main/projects"
 
@@ -22,11 +23,12 @@ layer(testPlane(), { excludeTestServices: true })("projects and environments", (
       const byId = yield* call("GET", `${base}/${made.body.id}`)
       assert.deepStrictEqual(bySlug.body, byId.body)
       // The engine may write its status between the two, and with that the revision rises: read and repeat.
-      const patched = yield* Effect.gen(function* () {
+      const patch = Effect.gen(function* () {
         const read = yield* call("GET", `${base}/shop`)
         const headers = { "if-match": read.headers.get("etag") ?? "" }
         return yield* call("PATCH", `${base}/shop`, { body: { git: null, name: "New" }, headers })
-      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("60 seconds"))
+      })
+      const patched = yield* eventually("nobody came between", patch, ({ status }) => status !== 412)
       assert.deepStrictEqual([patched.status, patched.body.git, patched.body.name], [200, null, "New"])
       assert.strictEqual((yield* call("GET", base)).body.length, 1)
 
@@ -52,10 +54,7 @@ layer(testPlane(), { excludeTestServices: true })("projects and environments", (
       )
 
       assert.strictEqual((yield* call("DELETE", `${base}/shop`, { token: session })).status, 200)
-      yield* call("GET", `${base}/shop`).pipe(
-        Effect.repeat({ until: (answer) => answer.status === 404 }),
-        Effect.timeout("90 seconds")
-      )
+      yield* eventually("it is gone", call("GET", `${base}/shop`), ({ status }) => status === 404)
     })
   )
 

@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const projects = "/v1/orgs/main/projects"
 const base = `${projects}/shop/queues`
@@ -9,10 +10,8 @@ const base = `${projects}/shop/queues`
 const ready = Effect.fn(function* (made: Answer) {
   const { call } = yield* Plane
   assert.include(["provisioning", "ready"], made.body.status)
-  return yield* call("GET", `${base}/${made.body.id}`).pipe(
-    Effect.repeat({ until: ({ body }) => body.status === "ready" }),
-    Effect.timeout("90 seconds")
-  )
+  const look = call("GET", `${base}/${made.body.id}`)
+  return yield* eventually("it is ready", look, ({ body }): boolean => body.status === "ready")
 })
 
 const pointers = (answer: Answer) => answer.body.errors.map((error: { pointer: string }) => error.pointer)
@@ -53,10 +52,11 @@ layer(testPlane(), { excludeTestServices: true })("queues", (it) => {
         { ...created.body, status: "ready", updatedAt: "" }
       )
       // The engine's reports give it a new revision as well: read and repeat.
-      const paused = yield* Effect.gen(function* () {
+      const pause = Effect.gen(function* () {
         const headers = { "if-match": (yield* call("GET", one)).headers.get("etag") ?? "" }
         return yield* call("PATCH", one, { body: { paused: true }, headers })
-      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("60 seconds"))
+      })
+      const paused = yield* eventually("nobody came between", pause, ({ status }) => status !== 412)
       assert.deepStrictEqual([paused.status, paused.body.paused], [200, true])
       const bare = yield* call("PATCH", one, { body: { consumer: null } })
       assert.deepStrictEqual([bare.body.consumer, bare.body.paused], [null, true])
@@ -131,15 +131,13 @@ layer(testPlane(), { excludeTestServices: true })("queues", (it) => {
       const outdated = yield* call("DELETE", one, { token: session, headers: { "if-match": seen } })
       assert.deepStrictEqual([outdated.status, outdated.body.code], [412, "revision_mismatch"])
       assert.strictEqual((yield* call("GET", one)).status, 200)
-      const deleted = yield* Effect.gen(function* () {
+      const remove = Effect.gen(function* () {
         const current = (yield* call("GET", one)).headers.get("etag") ?? ""
         return yield* call("DELETE", one, { token: session, headers: { "if-match": current } })
-      }).pipe(Effect.repeat({ until: ({ status }) => status !== 412 }), Effect.timeout("60 seconds"))
+      })
+      const deleted = yield* eventually("nobody came between", remove, ({ status }) => status !== 412)
       assert.strictEqual(deleted.status, 200)
-      yield* call("GET", one).pipe(
-        Effect.repeat({ until: ({ status }) => status === 404 }),
-        Effect.timeout("60 seconds")
-      )
+      yield* eventually("it is gone", call("GET", one), ({ status }) => status === 404)
       for (const table of ["queue", "queue_slot", "queue_message", "queue_key"]) {
         const column = table === "queue" ? "uid" : "queue_uid"
         const left = yield* sql(`select 1 from ${table} where ${column} = '${created.body.id}'`)

@@ -1,7 +1,8 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const base = "/v1/orgs/main/resources"
 
@@ -104,30 +105,29 @@ layer(testPlane(), { excludeTestServices: true })("resources", (it) => {
         body: { name: "one", sku: "cache-n1", region: "local" }
       })
       const one = `${base}/${made.body.id}`
-      const eventually = (holds: (resource: any) => boolean) =>
-        call("GET", one).pipe(
-          Effect.repeat({ until: (answer: Answer) => holds(answer.body) }),
-          Effect.map((answer) => answer.body),
-          Effect.timeout("90 seconds")
+      const until = (holds: (resource: any) => boolean) =>
+        Effect.map(
+          eventually("the resource is so", call("GET", one), ({ body }) => holds(body)),
+          ({ body }) => body
         )
 
       const retried = yield* call("POST", `${one}/retry`)
       assert.strictEqual(retried.status, 202)
-      yield* eventually((resource) => resource.handledRetry === retried.body.token)
+      yield* until((resource) => resource.handledRetry === retried.body.token)
 
       const paused = yield* call("POST", `${one}/pause`, { body: { reason: "looking" } })
       assert.strictEqual(paused.status, 202)
-      yield* eventually((resource) =>
+      yield* until((resource) =>
         resource.conditions.some((it: any) => it.type === "Paused" && it.status === "true")
       )
       // What is paused is observed and not touched.
       yield* call("PATCH", `/v1/orgs/main/projects/ops/caches/${made.body.id}`, {
         body: { evictionPolicy: "noeviction" }
       })
-      const drifting = yield* eventually((resource) => resource.differences.length > 0)
+      const drifting = yield* until((resource) => resource.differences.length > 0)
       assert.strictEqual(drifting.observedGeneration, 1)
       assert.strictEqual((yield* call("POST", `${one}/resume`)).status, 202)
-      yield* eventually((resource) => resource.observedGeneration === 2 && resource.differences.length === 0)
+      yield* until((resource) => resource.observedGeneration === 2 && resource.differences.length === 0)
 
       yield* call("PUT", `${one}/protection`, { body: { protected: true } })
       const refused = yield* call("DELETE", "/v1/orgs/main/projects/ops", { token: session })
@@ -222,12 +222,11 @@ layer(testPlane(), { excludeTestServices: true })("resources", (it) => {
       const scope = { scope: "kind", target: "Project", reason: "freeze" }
       assert.strictEqual((yield* call("POST", "/v1/orgs/main/pauses", { body: scope })).status, 202)
       const made = yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Frozen", slug: "frozen" } })
-      const paused = yield* call("GET", `${base}/${made.body.id}`).pipe(
-        Effect.repeat({
-          until: ({ body }: Answer) =>
-            Boolean(body.conditions.some((it: any) => it.type === "Paused" && it.message.includes("freeze")))
-        }),
-        Effect.timeout("90 seconds")
+      const paused = yield* eventually(
+        "it is paused",
+        call("GET", `${base}/${made.body.id}`),
+        ({ body }): boolean =>
+          body.conditions.some((it: any) => it.type === "Paused" && it.message.includes("freeze"))
       )
       assert.strictEqual(paused.status, 200)
       assert.strictEqual(

@@ -22,6 +22,7 @@ import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const config = Layer.unwrap(
   Effect.map(
@@ -129,11 +130,7 @@ export const trigger = Effect.fnUntraced(function* (job: Job) {
 export const runsOf = (job: Job) => Effect.flatMap(Crons, (crons) => crons.runs(job, 100))
 
 export const until = <A, E, R>(self: Effect.Effect<A, E, R>, holds: (value: A) => boolean) =>
-  self.pipe(
-    Effect.tap(() => Effect.sleep("25 millis")),
-    Effect.repeat({ until: holds }),
-    Effect.timeout("2 minutes")
-  )
+  eventually("what the scheduler was to do", self, holds)
 
 /** The run, once it has ended. */
 export const ended = (job: Job, id: string) =>

@@ -5,7 +5,6 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Queue from "effect/Queue"
-import * as Schedule from "effect/Schedule"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
@@ -14,6 +13,7 @@ import * as Worker from "#src/engine/Worker.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
 import { StoreUnavailable } from "#src/store/errors.ts"
 import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { MemoryStore, workStore } from "./memory-work-store.ts"
 
 const options: EngineOptions = {
@@ -64,10 +64,7 @@ const start = (world: World, store: WorkStore["Service"], logs: Array<string> = 
   )
 }
 
-const eventually = (label: string, holds: () => boolean) =>
-  Effect.repeat(Effect.sync(holds), { until: (held) => held, schedule: Schedule.spaced("5 millis") }).pipe(
-    Effect.timeoutOrElse({ duration: "1 minute", orElse: () => Effect.die(new Error(`never: ${label}`)) })
-  )
+const happens = (what: string, holds: () => boolean) => eventually(what, Effect.sync(holds))
 
 /** A bug, and a call that ends because something else was interrupted. */
 const faultsOfTheProgram = { "a defect": Effect.die(new Error("a bug")), "an interruption": Effect.interrupt }
@@ -97,9 +94,9 @@ for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
         }
         yield* start(world, faulty, logs)
         create("one")
-        yield* eventually("the faults have struck", () => faults >= 3)
+        yield* happens("the faults have struck", () => faults >= 3)
         create("two")
-        yield* eventually("both are ready", () =>
+        yield* happens("both are ready", () =>
           ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
         )
         const level = name === "silence" ? "Warn" : "Error"
@@ -118,10 +115,10 @@ it.live(
       const first = yield* Scope.make()
       yield* Effect.provideService(start(stuck, workStore(store)), Scope.Scope, first)
       create("one")
-      yield* eventually("it hangs", () => stuck.log.length > 0)
+      yield* happens("it hangs", () => stuck.log.length > 0)
       const world = makeWorld()
       yield* start(world, workStore(store))
-      yield* eventually("another takes over", () => store.resources.get("one")?.phase === "ready")
+      yield* happens("another takes over", () => store.resources.get("one")?.phase === "ready")
       yield* Effect.timeout(Scope.close(first, Exit.void), "30 seconds")
     }).pipe(Effect.scoped)
 )
@@ -149,7 +146,7 @@ it.live("a store that takes no cascade gets back what was claimed beyond a share
       store.resources.get(uid)!.deleting = true
     }
     yield* start(world, faulty)
-    yield* eventually("some are given back", () => released.length > 0)
+    yield* happens("some are given back", () => released.length > 0)
   }).pipe(Effect.scoped)
 )
 
@@ -160,7 +157,7 @@ it.live("a run that ends in an interruption of its own is tried again like one t
     world.behave = () => (world.log.length < 3 ? Effect.interrupt : Effect.void)
     yield* start(world, workStore(store))
     create("one")
-    yield* eventually("it is ready", () => store.resources.get("one")?.phase === "ready")
+    yield* happens("it is ready", () => store.resources.get("one")?.phase === "ready")
     assert.isAtLeast(world.log.length, 3)
   }).pipe(Effect.scoped)
 )
@@ -174,7 +171,7 @@ it.live("a process that stops gives no lease back whose run it could not end", (
     yield* Effect.provideService(start(stuck, workStore(store)), Scope.Scope, scope)
     create("hangs")
     create("waits")
-    yield* eventually("both have run", () => new Set(stuck.log.map(({ uid }) => uid)).size === 2)
+    yield* happens("both have run", () => new Set(stuck.log.map(({ uid }) => uid)).size === 2)
     yield* Effect.timeout(Scope.close(scope, Exit.void), "30 seconds")
     assert.isNotNull(store.work.get("hangs")!.leaseToken)
     assert.isNull(store.work.get("waits")!.leaseToken)

@@ -3,7 +3,6 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry, Retryable } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
@@ -16,6 +15,7 @@ import * as Work from "#src/store/Work.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const options: EngineOptions = { ...defaults, pollMs: 200, backoffMs: [20, 600_000], stalledRetryMs: 300 }
 
@@ -53,9 +53,7 @@ const makeSome = Effect.fn(function* (count: number) {
 })
 
 const until = <A, E, R>(self: Effect.Effect<A, E, R>, holds: (value: A) => boolean) =>
-  Effect.repeat(self, { until: holds, schedule: Schedule.spaced("20 millis") }).pipe(
-    Effect.timeout("1 minute")
-  )
+  eventually("it is recorded", self, holds)
 
 it.live("a result that the store refuses is stored as a failed try, and all others as they are", () =>
   Effect.gen(function* () {

@@ -1,21 +1,11 @@
-/**
- * `SVC_SIMULATION_SEEDS` sets how many histories are played, `SVC_SIMULATION_SEED` plays one alone and tells how it went.
- */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign, type Round } from "#test/campaigns/campaign.ts"
 import type { Flaw } from "./memory-rows.ts"
 import type { ClusterOptions } from "./simulation/cluster.ts"
 import { endlessChanges, resyncFlood } from "./simulation/flood.ts"
 import { type Guarantee, Violation } from "./simulation/watcher.ts"
 import { Simulation, times } from "./simulation.ts"
-
-const numberFrom = (name: string): number | undefined => {
-  const value = process.env[name]
-  return value === undefined || value === "" ? undefined : Number(value)
-}
-const onlySeed = numberFrom("SVC_SIMULATION_SEED")
-/** Each of the flaws below is found within 50 histories; this is twenty times as many. */
-const seeds = numberFrom("SVC_SIMULATION_SEEDS") ?? 1_000
 
 /** The guarantee that a history breaks, if it does. Anything else that is thrown is a fault of the simulation. */
 const broken = (play: () => void): Guarantee | undefined => {
@@ -37,48 +27,41 @@ const historyOf = (seed: number): ReadonlyArray<string> => {
   return told
 }
 
-/** Plays a history and, when it breaks a guarantee, says how to play it again and what came before. */
-const play = (seed: number) =>
+/** Plays a history and, when it breaks a guarantee, says what came before: all of it, or the end. */
+const play = ({ seed, full }: Round) =>
   Effect.sync(() => {
     const simulation = new Simulation(seed)
     try {
       simulation.run()
     } catch (error) {
-      const last = simulation.cluster.watcher.history.slice(onlySeed === undefined ? -60 : 0)
-      throw new Error(
-        `seed ${seed}: ${String(error)}\nPlay it again with SVC_SIMULATION_SEED=${seed}. Before that:\n${last.join("\n")}`,
-        { cause: error }
-      )
+      const before = simulation.cluster.watcher.history.slice(full ? 0 : -60)
+      throw new Error(`${String(error)}\nBefore that:\n${before.join("\n")}`, { cause: error })
     }
     return simulation.cluster.watcher.counts
   })
 
-describe("the engine, simulated", () => {
-  if (onlySeed !== undefined) {
-    it.live(`seed ${onlySeed}`, () => play(onlySeed), 600_000)
-    return
-  }
+/** Each of the flaws below is found within 50 histories. */
+const histories = 100
 
-  it.live(
-    `keeps its guarantees in ${seeds} histories of crashes, stalls, outages and lost messages`,
-    () =>
-      Effect.gen(function* () {
-        const total = { refused: 0, fenced: 0, faults: 0 }
-        for (let seed = 1; seed <= seeds; seed++) {
-          const counts = yield* play(seed)
-          total.refused += counts.refused
-          total.fenced += counts.fenced
-          total.faults += counts.faults
-          // Lets the test runner breathe.
-          if (seed % 20 === 0) yield* Effect.sleep(0)
-        }
-        // The histories are about something: faults struck, and late processes were turned away at both ends.
-        assert.isAbove(total.faults, 4 * seeds)
-        if (seeds < 100) return
-        assert.isAbove(total.refused, seeds / 10)
-        assert.isAbove(total.fenced, seeds / 100)
-      }),
-    1_800_000
+describe("the engine, simulated", () => {
+  campaign(
+    it.live,
+    "simulation",
+    "the engine keeps its guarantees in histories of crashes, stalls, outages and lost messages",
+    {
+      rounds: histories,
+      roundMs: 120_000,
+      // The histories are about something: faults struck, and late processes were turned away at both ends.
+      after: (counts) => {
+        const sum = (key: "faults" | "refused" | "fenced") =>
+          counts.reduce((total, one) => total + one[key], 0)
+        assert.isAbove(sum("faults"), 4 * counts.length)
+        if (counts.length < histories) return
+        assert.isAbove(sum("refused"), counts.length / 10)
+        assert.isAbove(sum("fenced"), counts.length / 100)
+      }
+    },
+    play
   )
 
   it("plays the same history for the same seed, and another for another", () => {
@@ -97,7 +80,7 @@ describe("the engine, simulated", () => {
   })
 })
 
-describe.skipIf(onlySeed !== undefined)("the simulation notices", () => {
+describe("the simulation notices", () => {
   /** The first guarantee that breaks in any of so many histories. */
   const firstBroken = (histories: number, options: ClusterOptions): Guarantee | undefined => {
     for (let seed = 1; seed <= histories; seed++) {

@@ -6,7 +6,6 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
-import * as Schedule from "effect/Schedule"
 import { inject } from "vitest"
 import { anyPool, type Json } from "#schemas/kind.ts"
 import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
@@ -14,6 +13,7 @@ import { Db, type Sql } from "#src/store/Db.ts"
 import { Interventions } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { actor, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { memory, postgres } from "./work-store/implementations.ts"
 import { StoreUnderTest } from "./work-store/setting.ts"
 import { workStoreSuite } from "./work-store/suite.ts"
@@ -94,13 +94,11 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     )
     return {
       /** Until somebody waits for what the transaction has locked. */
-      blocks: Effect.repeat(
+      blocks: eventually(
+        "the transaction is waited for",
         sql`select from pg_stat_activity where ${pid}::int = any (pg_blocking_pids(pid))`,
-        {
-          until: (rows) => rows.length > 0,
-          schedule: Schedule.spaced("10 millis")
-        }
-      ).pipe(Effect.timeout("1 minute")),
+        (rows) => rows.length > 0
+      ),
       commit: Effect.andThen(Deferred.succeed(end, undefined), Fiber.join(fiber))
     }
   })
@@ -180,9 +178,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       )
       yield* owner`alter table hidden rename to resource`
       assert.strictEqual(failed._tag, "StoreUnavailable")
-      yield* Effect.repeat(isDue, { until: (due) => due, schedule: Schedule.spaced("20 millis") }).pipe(
-        Effect.timeout("1 minute")
-      )
+      yield* eventually("it is due", isDue)
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped)
   )
 

@@ -16,6 +16,7 @@ import * as Work from "#src/store/Work.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const fast = { ...defaults, pollMs: 200, backoffMs: [20, 100], stallAfter: 4, stalledRetryMs: 300 } as const
 
@@ -47,17 +48,6 @@ const withEngine = <A, E>(
     const world = makeWorld()
     return body(world).pipe(Effect.provide(EngineLive(world)), Effect.provide(Store))
   })
-
-const eventually = <A, E, R>(label: string, self: Effect.Effect<A, E, R>, holds: (value: A) => boolean) =>
-  Effect.gen(function* () {
-    for (;;) {
-      const value = yield* self
-      if (holds(value)) return value
-      yield* Effect.sleep(20)
-    }
-  }).pipe(
-    Effect.timeoutOrElse({ duration: "1 minute", orElse: () => Effect.die(new Error(`never: ${label}`)) })
-  )
 
 const record = Effect.fn(function* (orgId: string, uid: string) {
   return Option.getOrUndefined(yield* (yield* Resources).get(orgId, uid))

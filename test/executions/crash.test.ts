@@ -2,8 +2,8 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { makePlane, planesWorld } from "#test/faults/planes.ts"
-import { until } from "#test/faults/wait.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
+import { until } from "#test/setup/wait.ts"
 import { base, small } from "./world.ts"
 
 it.live(

@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import {
   anHourAgo,
   base,
@@ -109,14 +110,7 @@ layer(planeWith(patient, { containerSocket: "none" }), { excludeTestServices: tr
           assert.isAbove(Number((yield* open())[0]?.["count"]), 10)
           const gone = yield* call("DELETE", project, { token: session })
           assert.isBelow(gone.status, 300, gone.text)
-          yield* Effect.gen(function* () {
-            while (Number((yield* open())[0]?.["count"]) > 0) yield* Effect.sleep("100 millis")
-          }).pipe(
-            Effect.timeoutOrElse({
-              duration: "2 minutes",
-              orElse: () => Effect.die(new Error("something is still reserved"))
-            })
-          )
+          yield* eventually("nothing is reserved", open(), ([row]) => Number(row?.["count"]) === 0)
         }),
       patience
     )
@@ -159,7 +153,7 @@ layer(planeWith(patient, { containerSocket: "none", orgExecutions: 3 }), {
         const place = mine.length > 0 ? base : more
         const [id] = mine.length > 0 ? mine : theirs
         yield* call("POST", `${place}/${id}/cancel`)
-        while ((yield* of(place, "cancelled")).length === 0) yield* Effect.sleep("100 millis")
+        yield* eventually("it is cancelled", of(place, "cancelled"), (ids) => ids.length > 0)
         assert.deepStrictEqual(yield* of(place, "cancelled"), [id])
         assert.notInclude(yield* of(place, "starting"), id)
         assert.strictEqual((yield* call("POST", more, { body })).status, 202)

@@ -4,6 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import {
   anHourAgo,
   base,
@@ -153,10 +154,11 @@ layer(executionPlane({ graceMs }), { excludeTestServices: true, timeout: "3 minu
           const second = yield* ended(stubborn)
           assert.deepStrictEqual([second.status, second.exitCode], ["timed_out", 137])
           // That it was told to end is known when its time was over, and not before.
-          const [told] = yield* sql(
+          const isTold = sql(
             `select stop_at >= started_at + interval '2 seconds' as due from execution
              where uid = '${deaf}' and stop_at is not null`
-          ).pipe(Effect.delay("50 millis"), Effect.repeat({ until: (rows) => rows.length > 0 }))
+          )
+          const [told] = yield* eventually("it is told to end", isTold, (rows) => rows.length > 0)
           assert.deepStrictEqual(told, { due: true })
           yield* anHourAgo(deaf, "stop_at", "stop_sent")
           const third = yield* ended(deaf)

@@ -8,6 +8,7 @@ import { pieceWeight } from "#src/executions/options.ts"
 import { prune, retire, sweep } from "#src/executions/tidy.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { beside } from "./beside.ts"
 import {
   base,
@@ -96,9 +97,7 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         )
         // The control plane's own may be faster.
         assert.isAtMost(yield* tidily(retire), 1)
-        yield* Effect.gen(function* () {
-          while ((yield* read(old)).status !== 404) yield* Effect.sleep("100 millis")
-        }).pipe(Effect.timeout("2 minutes"))
+        yield* eventually("it is gone", read(old), ({ status }) => status === 404)
         const [left] = yield* sql(
           `select count(*)::int as count from execution_log where execution_uid = '${old}'`
         )

@@ -7,6 +7,7 @@ import { Pulls } from "#src/executions/Pulls.ts"
 import { sweepPulls } from "#src/executions/tidy.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { beside } from "./beside.ts"
 import {
   anHourAgo,
@@ -68,11 +69,7 @@ layer(executionPlane({ pulls: 2, pullsPerOrg: 1, pullStallMs: 3_600_000 }), {
             ([row]) => row
           )
         const until = (id: string, holds: (row: Record<string, unknown>) => boolean) =>
-          of(id).pipe(
-            Effect.delay("50 millis"),
-            Effect.repeat({ until: (row) => row !== undefined && holds(row) }),
-            Effect.timeout("2 minutes")
-          )
+          eventually("the execution has come so far", of(id), (row) => row !== undefined && holds(row))
         yield* until(slow, ({ turn }) => turn === true)
         // Of the same organization: it waits for its turn, longer than starting may take.
         const next = yield* create({ command: sh("exit 0") })
@@ -120,8 +117,8 @@ layer(executionPlane({ pulls: 2, pullsPerOrg: 1, pullStallMs: 3_600_000 }), {
         for (const uid of [id, waiting])
           yield* pulls.start({ orgId, uid }, { reference: `${host}/x/y:1`, credentials: undefined })
         assert.isDefined(pulls.look(id))
-        while ((yield* sql(`select 1 from execution where uid = '${waiting}'`)).length === 0)
-          yield* Effect.sleep("50 millis")
+        const known = sql(`select 1 from execution where uid = '${waiting}'`)
+        yield* eventually("it is known", known, (rows) => rows.length > 0)
         assert.strictEqual(yield* sweepPulls, 1)
         assert.isUndefined(pulls.look(id))
         assert.isDefined(pulls.look(waiting))

@@ -6,6 +6,7 @@ import type { Settings } from "#src/config.ts"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { containerEngine, type Engine } from "#test/setup/containers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 export class Containers extends Context.Service<Containers, Engine>()("test/Containers") {
   static readonly layer = Layer.effect(Containers, containerEngine)
@@ -59,21 +60,11 @@ export const create = Effect.fnUntraced(function* (body: object) {
 export const read = (id: string) => Effect.flatMap(Plane, ({ call }) => call("GET", `${base}/${id}`))
 
 export const until = (id: string, holds: (body: Answer["body"]) => boolean, what: string) =>
-  Effect.gen(function* () {
-    let last: Answer["body"]
-    return yield* Effect.gen(function* () {
-      for (;;) {
-        last = (yield* read(id)).body
-        if (holds(last)) return last
-        yield* Effect.sleep("100 millis")
-      }
-    }).pipe(
-      Effect.timeoutOrElse({
-        duration: "2 minutes",
-        orElse: () => Effect.die(new Error(`never ${what}: ${JSON.stringify(last)}`))
-      })
-    )
-  })
+  eventually(
+    what,
+    Effect.map(read(id), ({ body }) => body),
+    holds
+  )
 
 /** Once it has ended and nothing is left of its container. */
 export const ended = (id: string) =>
@@ -87,21 +78,11 @@ export const anHourAgo = Effect.fnUntraced(function* (
   condition = "true"
 ) {
   const { sql } = yield* Plane
-  yield* Effect.gen(function* () {
-    for (;;) {
-      const moved = yield* sql(
-        `update execution set ${moment} = ${moment} - interval '1 hour'
-         where uid = '${id}' and ${moment} is not null and ${condition} returning uid`
-      )
-      if (moved.length > 0) return
-      yield* Effect.sleep("50 millis")
-    }
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: "2 minutes",
-      orElse: () => Effect.die(new Error(`never any ${moment}`))
-    })
+  const moved = sql(
+    `update execution set ${moment} = ${moment} - interval '1 hour'
+     where uid = '${id}' and ${moment} is not null and ${condition} returning uid`
   )
+  yield* eventually(`it has its ${moment}`, moved, (rows) => rows.length > 0)
 })
 
 /** What operators are told of it: the condition that matters, with its reason and its sentence. */
@@ -115,21 +96,7 @@ export const readyOf = Effect.fnUntraced(function* (id: string) {
 })
 
 export const untilReason = (id: string, reason: string) =>
-  Effect.gen(function* () {
-    let last: Record<string, unknown> = {}
-    return yield* Effect.gen(function* () {
-      for (;;) {
-        last = yield* readyOf(id)
-        if (last["reason"] === reason) return last
-        yield* Effect.sleep("100 millis")
-      }
-    }).pipe(
-      Effect.timeoutOrElse({
-        duration: "2 minutes",
-        orElse: () => Effect.die(new Error(`never ${reason}: ${JSON.stringify(last)}`))
-      })
-    )
-  })
+  eventually(reason, readyOf(id), (ready) => ready["reason"] === reason)
 
 interface Entry {
   readonly id: string
@@ -151,14 +118,7 @@ export const entries = Effect.fnUntraced(function* (id: string) {
 })
 /** Once it has printed this. One that is said to run may not have come to its first line. */
 export const hasPrinted = (id: string, text: string) =>
-  Effect.gen(function* () {
-    while (!(yield* printed(id)).includes(text)) yield* Effect.sleep("100 millis")
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: "2 minutes",
-      orElse: () => Effect.die(new Error(`never printed: ${text}`))
-    })
-  )
+  eventually(`it has printed ${text}`, printed(id), (all) => all.includes(text))
 
 export const printed = (id: string, stream = "stdout") =>
   Effect.map(entries(id), (all) =>

@@ -5,9 +5,11 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { createClient } from "redis"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { makePlane, type Plane, planesWorld } from "./planes.ts"
-import { sleep, until } from "./wait.ts"
 
 const names = (count: number) =>
   Array.from({ length: count }, (_, i) => `cache-${String(i).padStart(2, "0")}`)
@@ -29,37 +31,40 @@ const allReady = (plane: Plane, count: number) =>
     throw new Error(`${items.length} of ${count}, not ready: ${JSON.stringify(missing.slice(0, 3))}`)
   })
 
-it.live(
+campaign(
+  it.live,
+  "apply-kills",
   "a control plane that is killed at random moments of an apply loses nothing, doubles nothing and converges",
-  () =>
-    Effect.gen(function* () {
-      const { base, store, planes } = yield* planesWorld
-      yield* Effect.promise(async () => {
-        const plane = await makePlane(base, store.url)
-        planes.push(plane)
-        await plane.start()
-        const caches = names(26).map((name) => ({ name, region: "local", persistence: "none" }))
-        const project = { name: "Crash", slug: "crash", runtimeClass: "always-on", env: { A: "1" }, caches }
-        const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", {
-          manifest: { version: 1, organization: "main", projects: [project] }
-        })
-        assert.strictEqual(applied.status, 202)
-        for (let round = 0; round < 6; round++) {
-          await sleep(Math.random() * 400)
-          await plane.kill("SIGKILL")
-          await plane.start()
-        }
-        await allReady(plane, 30)
-        const folders = fs.readdirSync(path.join(base, "data", "caches"))
-        const uids = (await everything(plane)).filter(({ kind }) => kind === "Cache").map(({ uid }) => uid)
-        assert.sameMembers(folders, uids)
-        for (const uid of uids) {
-          assert.strictEqual(processesNaming(uid).length, 1, `one server for ${uid}`)
-        }
-        assert.strictEqual(fs.readdirSync(path.join(base, "data", "ports")).length, 26)
+  { roundMs: 900_000 },
+  Effect.fnUntraced(function* ({ seed, full }) {
+    const random = new Seeded(seed)
+    const [count, kills] = full ? [random.int(5, 40), random.int(1, 8)] : [8, 3]
+    const { base, store, planes } = yield* planesWorld
+    yield* Effect.promise(async () => {
+      const plane = await makePlane(base, store.url)
+      planes.push(plane)
+      await plane.start()
+      const caches = names(count).map((name) => ({ name, region: "local", persistence: "none" }))
+      const project = { name: "Crash", slug: "crash", runtimeClass: "always-on", env: { A: "1" }, caches }
+      const applied = await plane.call("POST", "/v1/orgs/main/manifest/apply", {
+        manifest: { version: 1, organization: "main", projects: [project] }
       })
-    }).pipe(Effect.scoped),
-  900_000
+      assert.strictEqual(applied.status, 202)
+      for (let kill = 0; kill < kills; kill++) {
+        await sleep(random.between(0, 400))
+        await plane.kill("SIGKILL")
+        await plane.start()
+      }
+      await allReady(plane, count + 4)
+      const folders = fs.readdirSync(path.join(base, "data", "caches"))
+      const uids = (await everything(plane)).filter(({ kind }) => kind === "Cache").map(({ uid }) => uid)
+      assert.sameMembers(folders, uids)
+      for (const uid of uids) {
+        assert.strictEqual(processesNaming(uid).length, 1, `one server for ${uid}`)
+      }
+      assert.strictEqual(fs.readdirSync(path.join(base, "data", "ports")).length, count)
+    })
+  })
 )
 
 it.live(

@@ -15,9 +15,11 @@ import {
   project,
   query
 } from "#test/branches/planes.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { processesNaming, signal } from "#test/setup/processes.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import type { Plane } from "./planes.ts"
-import { sleep, until } from "./wait.ts"
 
 /** Repeats a request until the control plane answers it. */
 const persist = (plane: Plane, method: string, target: string, body?: unknown) =>
@@ -68,133 +70,135 @@ const servers = (dataDir: string): ReadonlyArray<number> =>
       }
     })
 
-it.live(
+campaign(
+  it.live,
+  "data-kills",
   "whatever is killed while data is backed up, copied, promoted and restored: nothing is lost, doubled or left behind",
-  () =>
-    Effect.gen(function* () {
-      const { far, world } = yield* planeWithObjectStore
-      yield* Effect.promise(async () => {
-        const { plane, dataDir, databaseId } = world
-        await query(world, world.databaseUrl, "create table ledger (n int primary key)")
-        const numbers = (url: string) => query(world, url, "select n from ledger order by n")
-        const prefix = (held: ReadonlyArray<unknown>) =>
-          assert.deepStrictEqual(
-            held,
-            held.map((_, index) => index + 1),
-            "a prefix of what was written"
-          )
-
-        const soon = () => sleep(Math.random() * 3_000)
-        /** Kills the control plane, a server and the object store, each at a moment of its own. */
-        const killed = () =>
-          Promise.all([
-            soon().then(async () => {
-              await plane.kill("SIGKILL")
-              await plane.start()
-            }),
-            soon().then(() => {
-              const pids = servers(dataDir)
-              const pid = pids[Math.floor(Math.random() * pids.length)]
-              if (pid !== undefined) signal(pid, "SIGKILL")
-            }),
-            soon().then(async () => {
-              await far.kill()
-              await soon()
-              await far.restart()
-            })
-          ])
-
-        const succeeded = (id: string) =>
-          until(
-            "the backup is at both places",
-            async () => {
-              const { body } = await plane.call("GET", `${project}/databases/${databaseId}/backups`)
-              const one = body.find((it: { id: string }) => it.id === id)
-              assert.notStrictEqual(one?.status, "failed", JSON.stringify(one))
-              const complete = one.locations.filter((it: { complete: boolean }) => it.complete)
-              if (one.status === "succeeded" && complete.length === 2) return one
-              throw new Error(JSON.stringify(one))
-            },
-            300
-          )
-        const settled = (id: string, wanted: string) =>
-          until(
-            `the branch is ${wanted}`,
-            async () => {
-              const { body } = await plane.call("GET", `${world.base}/${id}`)
-              assert.notStrictEqual(body.status, "failed", JSON.stringify(body))
-              if (body.status === wanted) return body
-              throw new Error(JSON.stringify(body))
-            },
-            300
-          )
-        const branch = async (name: string, source: object) => {
-          const made = await persist(plane, "POST", world.base, branchOf(name, source))
-          // The answer of the first request may have been lost with the control plane.
-          assert.include([202, 409], made.status, JSON.stringify(made.body))
-          const all = (await persist(plane, "GET", world.base)).body
-          const { id } = all.find((one: { name: string }) => one.name === name)
-          await killed()
-          await settled(id, "ready")
-          return String(id)
-        }
-        const urlOf = async (id: string) => {
-          const { body } = await persist(plane, "POST", `${world.base}/${id}/rotate`)
-          return String(body.connectionString)
-        }
-
-        const writing = ledger(world)
-        // A backup, kept here and far away.
-        const asked = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
-        assert.strictEqual(asked.status, 202, JSON.stringify(asked.body))
-        await killed()
-        await succeeded(asked.body.id)
-
-        // A copy of the running database.
-        const before = writing.acknowledged()
-        const copy = await branch("copy", { kind: "current" })
-        await writing.stop()
-        const copied = await until("the copy answers", async () => numbers(await urlOf(copy)))
-        prefix(copied)
-        assert.isAtLeast(copied.length, before)
-
-        // The copy takes the database's place; what was there is kept.
-        const promoted = await persist(plane, "POST", `${world.base}/${copy}/promote`)
-        assert.include([202, 409], promoted.status, JSON.stringify(promoted.body))
-        await killed()
-        await settled(copy, "promoted")
-        const now = await until("the database has the copy's data", async () => {
-          const held = await numbers(world.databaseUrl)
-          return held.length === copied.length && held
-        })
-        prefix(now)
-        const kept = (await persist(plane, "GET", world.base)).body.find((one: { name: string }) =>
-          one.name.includes("-before-")
+  { roundMs: 1_800_000 },
+  Effect.fnUntraced(function* ({ seed }) {
+    const random = new Seeded(seed)
+    const { far, world } = yield* planeWithObjectStore
+    yield* Effect.promise(async () => {
+      const { plane, dataDir, databaseId } = world
+      await query(world, world.databaseUrl, "create table ledger (n int primary key)")
+      const numbers = (url: string) => query(world, url, "select n from ledger order by n")
+      const prefix = (held: ReadonlyArray<unknown>) =>
+        assert.deepStrictEqual(
+          held,
+          held.map((_, index) => index + 1),
+          "a prefix of what was written"
         )
-        await settled(kept.id, "ready")
-        const all = await until("what was replaced answers", async () => numbers(await urlOf(kept.id)))
-        prefix(all)
-        assert.isAtLeast(all.length, writing.acknowledged(), "nothing acknowledged is lost")
 
-        // The promoted data has backups of its own; they come back from far away alone.
-        const again = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
-        assert.strictEqual(again.status, 202, JSON.stringify(again.body))
-        await killed()
-        await succeeded(again.body.id)
-        fs.rmSync(path.join(dataDir, "backups"), { recursive: true, force: true, maxRetries: 10 })
-        const restored = await branch("restored", { kind: "backup", backupId: again.body.id })
-        assert.deepStrictEqual(await until("it answers", async () => numbers(await urlOf(restored))), now)
-
-        for (const { id } of (await plane.call("GET", world.base)).body) {
-          await until("it can be deleted", async () => {
-            const { status } = await plane.call("DELETE", `${world.base}/${id}`)
-            return status === 200 || status === 404
+      const soon = () => sleep(random.between(0, 3_000))
+      /** Kills the control plane, a server and the object store, each at a moment of its own. */
+      const killed = () =>
+        Promise.all([
+          soon().then(async () => {
+            await plane.kill("SIGKILL")
+            await plane.start()
+          }),
+          soon().then(() => {
+            const pids = servers(dataDir)
+            const pid = random.pick(pids)
+            if (pid !== undefined) signal(pid, "SIGKILL")
+          }),
+          soon().then(async () => {
+            await far.kill()
+            await soon()
+            await far.restart()
           })
-        }
-        await debris(world)
-        await until("one server is left", () => servers(dataDir).length === 1)
-        assert.strictEqual(await far.openUploads(), 0)
+        ])
+
+      const succeeded = (id: string) =>
+        until(
+          "the backup is at both places",
+          async () => {
+            const { body } = await plane.call("GET", `${project}/databases/${databaseId}/backups`)
+            const one = body.find((it: { id: string }) => it.id === id)
+            assert.notStrictEqual(one?.status, "failed", JSON.stringify(one))
+            const complete = one.locations.filter((it: { complete: boolean }) => it.complete)
+            if (one.status === "succeeded" && complete.length === 2) return one
+            throw new Error(JSON.stringify(one))
+          },
+          300
+        )
+      const settled = (id: string, wanted: string) =>
+        until(
+          `the branch is ${wanted}`,
+          async () => {
+            const { body } = await plane.call("GET", `${world.base}/${id}`)
+            assert.notStrictEqual(body.status, "failed", JSON.stringify(body))
+            if (body.status === wanted) return body
+            throw new Error(JSON.stringify(body))
+          },
+          300
+        )
+      const branch = async (name: string, source: object) => {
+        const made = await persist(plane, "POST", world.base, branchOf(name, source))
+        // The answer of the first request may have been lost with the control plane.
+        assert.include([202, 409], made.status, JSON.stringify(made.body))
+        const all = (await persist(plane, "GET", world.base)).body
+        const { id } = all.find((one: { name: string }) => one.name === name)
+        await killed()
+        await settled(id, "ready")
+        return String(id)
+      }
+      const urlOf = async (id: string) => {
+        const { body } = await persist(plane, "POST", `${world.base}/${id}/rotate`)
+        return String(body.connectionString)
+      }
+
+      const writing = ledger(world)
+      // A backup, kept here and far away.
+      const asked = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
+      assert.strictEqual(asked.status, 202, JSON.stringify(asked.body))
+      await killed()
+      await succeeded(asked.body.id)
+
+      // A copy of the running database.
+      const before = writing.acknowledged()
+      const copy = await branch("copy", { kind: "current" })
+      await writing.stop()
+      const copied = await until("the copy answers", async () => numbers(await urlOf(copy)))
+      prefix(copied)
+      assert.isAtLeast(copied.length, before)
+
+      // The copy takes the database's place; what was there is kept.
+      const promoted = await persist(plane, "POST", `${world.base}/${copy}/promote`)
+      assert.include([202, 409], promoted.status, JSON.stringify(promoted.body))
+      await killed()
+      await settled(copy, "promoted")
+      const now = await until("the database has the copy's data", async () => {
+        const held = await numbers(world.databaseUrl)
+        return held.length === copied.length && held
       })
-    }).pipe(Effect.scoped),
-  1_800_000
+      prefix(now)
+      const kept = (await persist(plane, "GET", world.base)).body.find((one: { name: string }) =>
+        one.name.includes("-before-")
+      )
+      await settled(kept.id, "ready")
+      const all = await until("what was replaced answers", async () => numbers(await urlOf(kept.id)))
+      prefix(all)
+      assert.isAtLeast(all.length, writing.acknowledged(), "nothing acknowledged is lost")
+
+      // The promoted data has backups of its own; they come back from far away alone.
+      const again = await persist(plane, "POST", `${project}/databases/${databaseId}/backups`, {})
+      assert.strictEqual(again.status, 202, JSON.stringify(again.body))
+      await killed()
+      await succeeded(again.body.id)
+      fs.rmSync(path.join(dataDir, "backups"), { recursive: true, force: true, maxRetries: 10 })
+      const restored = await branch("restored", { kind: "backup", backupId: again.body.id })
+      assert.deepStrictEqual(await until("it answers", async () => numbers(await urlOf(restored))), now)
+
+      for (const { id } of (await plane.call("GET", world.base)).body) {
+        await until("it can be deleted", async () => {
+          const { status } = await plane.call("DELETE", `${world.base}/${id}`)
+          return status === 200 || status === 404
+        })
+      }
+      await debris(world)
+      await until("one server is left", () => servers(dataDir).length === 1)
+      assert.strictEqual(await far.openUploads(), 0)
+    })
+  })
 )

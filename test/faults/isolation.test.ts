@@ -16,7 +16,7 @@ import {
   usualLoad
 } from "#test/setup/hostile.ts"
 import { connectionString } from "#test/setup/shown.ts"
-import { until } from "./wait.ts"
+import { until } from "#test/setup/wait.ts"
 
 const limitsOf = {
   database: databaseLimits(databaseSizes["db-n1"]),

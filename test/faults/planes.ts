@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 import { freePort, startPostgres } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
-import { until } from "./wait.ts"
+import { until } from "#test/setup/wait.ts"
 
 const current = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 

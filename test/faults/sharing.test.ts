@@ -1,22 +1,28 @@
 /** Several engine processes over one store: each resource is worked on by one of them at a time, whatever happens. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign, type Round } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { checkHistory } from "./engine/history.ts"
 import { engineWorld } from "./engine/world.ts"
-import { sleep, until } from "./wait.ts"
 
-const random = (below: number) => Math.floor(Math.random() * below)
-
-const share = (names: ReadonlyArray<string>, disturb: (world: World) => Promise<ReadonlySet<string>>) =>
+const share = (
+  { seed, full }: Round,
+  names: ReadonlyArray<string>,
+  disturb: (world: World, lines: number) => Promise<ReadonlySet<string>>
+) =>
   Effect.gen(function* () {
+    const drawn = new Seeded(seed)
+    const random = (below: number) => drawn.int(0, below - 1)
+    const count = full ? 500 : 120
     // Looked at so often that the processes get in each other's way all the time.
     const world = yield* engineWorld({ driftMs: 1_000, leaseMs: 10_000 })
     yield* Effect.promise(async () => {
       for (const name of names) world.start(name)
       const spec = () => ({ size: random(1_000), lookMs: random(4), writeMs: random(12) })
       const uids: Array<string> = []
-      for (let batch = 0; batch < 5; batch++)
-        uids.push(...(await world.create(Array.from({ length: 100 }, spec))))
+      while (uids.length < count) uids.push(...(await world.create(Array.from({ length: count / 4 }, spec))))
       const asked = new Map<string, number>()
       let changing = true
       // Each has things of their own, so that there is no doubt about who came last.
@@ -29,13 +35,13 @@ const share = (names: ReadonlyArray<string>, disturb: (world: World) => Promise<
           await sleep(random(10))
         }
       })
-      const killed = await disturb(world)
+      const killed = await disturb(world, 5 * count)
       changing = false
       await Promise.all(people)
       await world.settled()
-      assert.isAbove(asked.size, 50)
+      assert.isAbove(asked.size, 20)
       const stored = new Map((await world.things()).map((one) => [one.uid, one]))
-      assert.strictEqual(stored.size, 500)
+      assert.strictEqual(stored.size, count)
       const sizes = world.place.sizes()
       for (const [uid, size] of asked) assert.strictEqual(sizes.get(uid), size, "no change is lost")
 
@@ -45,17 +51,17 @@ const share = (names: ReadonlyArray<string>, disturb: (world: World) => Promise<
       const lines = world.place.lines()
       const perProcess = Map.groupBy(lines, (line) => line.process)
       for (const { name } of world.processes)
-        assert.isAbove(perProcess.get(name)?.length ?? 0, 200, `${name} takes part`)
+        assert.isAbove(perProcess.get(name)?.length ?? 0, count / 2, `${name} takes part`)
       const perThing = Map.groupBy(lines, (line) => line.uid)
-      assert.strictEqual(perThing.size, 500)
+      assert.strictEqual(perThing.size, count)
       let handedOver = 0
       for (const history of perThing.values()) {
         checkHistory(history, killed)
         if (new Set(history.map((line) => line.process)).size > 1) handedOver++
       }
-      assert.isAbove(handedOver, 100, "things go from one process to another")
+      assert.isAbove(handedOver, count / 5, "things go from one process to another")
     })
-  }).pipe(Effect.scoped)
+  })
 
 type World = Effect.Success<ReturnType<typeof engineWorld>>
 /** Until every process has looked at things many times. */
@@ -67,25 +73,29 @@ const busy = (world: World, lines: number) =>
       .every(({ name }) => (perProcess.get(name)?.length ?? 0) > lines)
   })
 
-it.live(
-  "two processes share 500 resources, and each is worked on by one of them at a time",
-  () =>
-    share(["one", "two"], async (world) => {
-      await busy(world, 3_000)
+campaign(
+  it.live,
+  "sharing",
+  "two processes share resources, and each is worked on by one of them at a time",
+  { roundMs: 600_000 },
+  (round) =>
+    share(round, ["one", "two"], async (world, lines) => {
+      await busy(world, lines)
       return new Set()
-    }),
-  600_000
+    })
 )
 
-it.live(
-  "three processes share 500 resources while one of them is killed and another one comes",
-  () =>
-    share(["one", "two", "three"], async (world) => {
-      await busy(world, 1_000)
+campaign(
+  it.live,
+  "sharing-kills",
+  "three processes share resources while one of them is killed and another one comes",
+  { roundMs: 600_000 },
+  (round) =>
+    share(round, ["one", "two", "three"], async (world, lines) => {
+      await busy(world, lines / 3)
       await world.processes[1]!.kill()
       world.start("four")
-      await busy(world, 2_000)
+      await busy(world, lines / 2)
       return new Set(["two"])
-    }),
-  600_000
+    })
 )

@@ -4,10 +4,10 @@
  */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { until } from "#test/setup/wait.ts"
 import type { Line } from "./engine/place.ts"
 import type { ThingSpec } from "./engine/settings.ts"
 import { type EngineProcess, engineWorld } from "./engine/world.ts"
-import { until } from "./wait.ts"
 
 type World = Effect.Success<ReturnType<typeof engineWorld>>
 

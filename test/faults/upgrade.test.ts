@@ -5,8 +5,8 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { processesNaming } from "#test/setup/processes.ts"
+import { until } from "#test/setup/wait.ts"
 import { makePlane, type Plane, planesWorld } from "./planes.ts"
-import { until } from "./wait.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 /** Which commit is "former". A clone without history has none. */

@@ -5,6 +5,7 @@ import { newSessionToken } from "#src/access/bootstrap.ts"
 import { pagePaths } from "#src/identity/pages/paths.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { bucketsStandStill } from "#test/setup/rate-limits.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { mailFor, mailsFor, newcomer, type Visitor, visitor } from "./visitor.ts"
 
 const password = "three words together"
@@ -463,11 +464,8 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })("si
       yield* browser.post("/account/sign-out", {})
       const mine = `principal = 'user:' || (select id from account where email = '${email}')`
       // Refusals are written a moment later.
-      yield* sql(`select 1 from audit_log where ${mine} and outcome = 401`).pipe(
-        Effect.tap(() => Effect.sleep("50 millis")),
-        Effect.repeat({ until: (rows) => rows.length > 0 }),
-        Effect.timeout("90 seconds")
-      )
+      const written = sql(`select 1 from audit_log where ${mine} and outcome = 401`)
+      yield* eventually("the refusal is written", written, (rows) => rows.length > 0)
       const rows = yield* sql(
         `select operation, credential, outcome, address from audit_log where ${mine} order by id`
       )

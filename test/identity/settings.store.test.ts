@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Tracer from "effect/Tracer"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { bucketsStandStill } from "#test/setup/rate-limits.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { mailFor, newcomer, visitor } from "./visitor.ts"
 
 const password = "three words together"
@@ -90,11 +91,8 @@ layer(testPlane({ proxies: 1, signInRateLimit: 20 }), { excludeTestServices: tru
         assert.strictEqual(yield* ask("2001:db8:1:3::1", 300), 202)
         yield* browser.json("GET", "/v1/me", undefined, { "x-forwarded-for": "10.9.9.9, 203.0.113.9" })
         // Refusals are written a moment later.
-        yield* sql("select 1 from audit_log where address = '203.0.113.9'").pipe(
-          Effect.tap(() => Effect.sleep("50 millis")),
-          Effect.repeat({ until: (rows) => rows.length > 0 }),
-          Effect.timeout("90 seconds")
-        )
+        const written = sql("select 1 from audit_log where address = '203.0.113.9'")
+        yield* eventually("it is written", written, (rows) => rows.length > 0)
       })
     )
   }

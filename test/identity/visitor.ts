@@ -3,6 +3,7 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 export interface Seen {
   readonly status: number
@@ -128,13 +129,10 @@ const mailbox = (dataDir: string, to: string): ReadonlyArray<Letter> => {
 /** What has arrived for an address; waits until there are `count`. */
 export const mailsFor = Effect.fn(function* (to: string, count: number) {
   const { dataDir } = yield* Plane
-  return yield* Effect.sync(() => mailbox(dataDir, to)).pipe(
-    Effect.tap(() => Effect.sleep("25 millis")),
-    Effect.repeat({ until: (found) => found.length >= count }),
-    Effect.timeoutOrElse({
-      duration: "90 seconds",
-      orElse: () => Effect.die(new Error(`mail number ${count} for ${to} never came`))
-    })
+  return yield* eventually(
+    `mail number ${count} for ${to}`,
+    Effect.sync(() => mailbox(dataDir, to)),
+    (found) => found.length >= count
   )
 })
 

@@ -12,6 +12,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { guardHost, hasIpv6, networkOf } from "#src/infra/container-network.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const run = (command: string, args: ReadonlyArray<string>, more: object = {}) => {
   const done = spawnSync(command, args, { encoding: "utf8", timeout: 120_000, ...more })
@@ -140,12 +141,12 @@ const addressOf = (netns: string, device: string, version: "4" | "6") =>
 
 /** Addresses of an interface count once the kernel has seen that nobody else has them. */
 const linkLocal = Effect.fnUntraced(function* (netns: string, device: string) {
-  for (let tries = 0; tries < 600; tries++) {
-    const text = ip(`-n ${netns} -o -6 addr show dev ${device}`)
-    if (text.includes("fe80") && !text.includes("tentative")) return addressOf(netns, device, "6")
-    yield* Effect.sleep("100 millis")
-  }
-  return yield* Effect.die(new Error(`${device} has no link-local address`))
+  yield* eventually(
+    `${device} has a link-local address`,
+    Effect.sync(() => ip(`-n ${netns} -o -6 addr show dev ${device}`)),
+    (text) => text.includes("fe80") && !text.includes("tentative")
+  )
+  return addressOf(netns, device, "6")
 })
 
 layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules for containers", (it) => {

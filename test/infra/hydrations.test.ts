@@ -7,9 +7,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
 import { type HydrationFault, Hydrations, type Run } from "#src/infra/Hydrations.ts"
-import { sleep } from "#test/faults/wait.ts"
 import { type DatabaseWorld, databaseServices, databaseWorld, folderOf } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { sleep } from "#test/setup/wait.ts"
 
 /** A run that goes on until it is let go; `work` says that it is at something. */
 const makeLong = Effect.fnUntraced(function* (world: DatabaseWorld, owner: string) {

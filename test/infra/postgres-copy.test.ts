@@ -5,6 +5,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { copyFiles } from "#src/infra/postgres-copy.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const folders = Effect.acquireRelease(
   Effect.sync(() => {
@@ -92,7 +93,10 @@ it.live(
           }
         })
       )
-      while (told === 0) yield* Effect.sleep("5 millis")
+      yield* eventually(
+        "it copies",
+        Effect.sync(() => told > 0)
+      )
       yield* Fiber.interrupt(fiber)
       const sizes = () =>
         names.map((name) => fs.statSync(path.join(into, name), { throwIfNoEntry: false })?.size)

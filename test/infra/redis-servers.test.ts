@@ -26,12 +26,12 @@ import {
   cacheWorld,
   controlOf,
   folderOf,
-  processesNaming,
   reservations
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { killNaming } from "#test/setup/processes.ts"
+import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const password = `first-${uuid()}`
 const settingsFor = (secret: string, values: Partial<RedisSettings> = {}): RedisSettings => ({
@@ -95,7 +95,10 @@ const pidOf = (server: { readonly process: { readonly _tag: string; readonly pid
 const killed = Effect.fn(function* (world: CacheWorld, target: RedisTarget) {
   const folder = folderOf(world, target)
   killNaming(folder)
-  while (processesNaming(folder).length > 0) yield* Effect.sleep(10)
+  yield* eventually(
+    "the server has ended",
+    Effect.sync(() => processesNaming(folder).length === 0)
+  )
 })
 
 test("an application signs in over verified TLS, and nobody else gets in", (world) =>
@@ -227,7 +230,11 @@ test("turning the append-only file on keeps what was in memory", (world) =>
     yield* command(application, "SET early yes")
     yield* servers.writeConfig(target, settings)
     yield* servers.setConfig(target, settings)
-    while ((yield* found(target.uid)).appendOnlyFile !== "complete") yield* Effect.sleep(10)
+    yield* eventually(
+      "the file is complete",
+      found(target.uid),
+      ({ appendOnlyFile }) => appendOnlyFile === "complete"
+    )
     assert.strictEqual(yield* command(application, "GET early"), "yes", "the connection lives")
     yield* killed(world, target)
     yield* servers.start(target, limits)
@@ -326,9 +333,10 @@ test("a server that hangs is neither taken for stopped nor for healthy, and can 
 const loop = Effect.fn(function* (target: RedisTarget, script: string) {
   const connection = yield* client(target)
   const running = yield* Effect.forkChild(refusal(command(connection, `EVAL ${script} 0`)))
-  const busy = yield* found(target.uid).pipe(
-    Effect.repeat({ until: ({ process }) => process._tag === "Uncontrolled" && process.state === "busy" }),
-    Effect.timeout("1 minute")
+  const busy = yield* eventually(
+    "the server is busy",
+    found(target.uid),
+    ({ process }) => process._tag === "Uncontrolled" && process.state === "busy"
   )
   assert.deepInclude(busy.process, { message: "A script keeps the server busy" })
   return running

@@ -6,9 +6,9 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { pidName } from "#src/infra/redis-settings.ts"
 import { makeServerDeaths } from "#src/infra/server-deaths.ts"
-import { until } from "#test/faults/wait.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { processesNaming, sweep } from "#test/setup/processes.ts"
+import { until } from "#test/setup/wait.ts"
 
 const world = Effect.acquireRelease(
   Effect.sync(() => {

@@ -16,6 +16,7 @@ import { Db, inOrg } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { mailServer } from "./server.ts"
 
 const secret = "f00dcafe".repeat(5)
@@ -50,16 +51,8 @@ const entry = (id: string) =>
     if (row === undefined) throw new Error(`no mail ${id}`)
     return row
   })
-const until = <A, E, R>(self: Effect.Effect<A, E, R>, holds: (value: A) => boolean): Effect.Effect<A, E, R> =>
-  self.pipe(
-    Effect.tap(() => Effect.sleep("25 millis")),
-    Effect.repeat({ until: holds }),
-    // Tries of a mail that the server does not take now come ever more slowly.
-    Effect.timeoutOrElse({
-      duration: "100 seconds",
-      orElse: () => Effect.die(new Error("it did not come to that"))
-    })
-  )
+const until = <A, E, R>(self: Effect.Effect<A, E, R>, holds: (value: A) => boolean) =>
+  eventually("the mail has come so far", self, holds)
 /** Due at once, whoever had it: a deliverer that was stopped may have claimed it just then. */
 const free = Effect.fn(function* (id: string) {
   const { engine: sql } = yield* Db

@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { mailServer } from "./server.ts"
 
 const port = await freePort()
@@ -15,19 +16,16 @@ layer(testPlane({ publicUrl: "https://svc.example" }, { SVC_SMTP_URL: `smtp://12
       const body = { email: "far@example.com", role: "member" }
       const made = yield* call("POST", "/v1/orgs/main/invitations", { token: session, body })
       assert.strictEqual(made.status, 201)
-      yield* sql("select last_error from mail_outbox").pipe(
-        Effect.tap(() => Effect.sleep("25 millis")),
-        Effect.repeat({ until: ([row]) => row?.["last_error"] !== null }),
-        Effect.timeout("60 seconds")
-      )
+      const tried = sql("select last_error from mail_outbox")
+      yield* eventually("it was tried", tried, ([row]) => row?.["last_error"] !== null)
       const [waiting] = yield* sql("select state, template, last_error from mail_outbox")
       assert.deepStrictEqual([waiting?.["state"], waiting?.["template"]], ["waiting", "invitation"])
       assert.include(String(waiting?.["last_error"]), "ECONNREFUSED")
       const server = yield* mailServer(port)
       yield* server.start
-      yield* Effect.sleep("25 millis").pipe(
-        Effect.repeat({ until: () => server.received.length > 0 }),
-        Effect.timeout("100 seconds")
+      yield* eventually(
+        "it arrives",
+        Effect.sync(() => server.received.length > 0)
       )
       assert.deepStrictEqual(
         server.received.map(({ to }) => to),

@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import { toYaml } from "#src/manifest/export.ts"
 import { parseManifest } from "#src/manifest/parse.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { randomFrom, randomManifest } from "./state.ts"
 
 const faults = (source: string) => {
@@ -22,19 +24,27 @@ const bounded = <A>(body: () => A): A => {
 }
 
 describe("reading a manifest", () => {
-  it("JSON and YAML of the same document are the same document", () => {
-    for (let seed = 1; seed <= 200; seed++) {
-      const manifest = randomManifest(randomFrom(seed))
-      for (const source of [JSON.stringify(manifest), JSON.stringify(manifest, null, 2), toYaml(manifest)]) {
-        const parsed = parseManifest(source)
-        assert.deepStrictEqual(
-          Result.isSuccess(parsed) ? parsed.success.manifest : parsed.failure,
-          manifest,
-          `seed ${seed}`
-        )
-      }
-    }
-  })
+  campaign(
+    it.live,
+    "manifest-formats",
+    "JSON and YAML of the same document are the same document",
+    { rounds: 30 },
+    ({ seed }) =>
+      Effect.sync(() => {
+        const manifest = randomManifest(randomFrom(seed))
+        for (const source of [
+          JSON.stringify(manifest),
+          JSON.stringify(manifest, null, 2),
+          toYaml(manifest)
+        ]) {
+          const parsed = parseManifest(source)
+          assert.deepStrictEqual(
+            Result.isSuccess(parsed) ? parsed.success.manifest : parsed.failure,
+            manifest
+          )
+        }
+      })
+  )
 
   it("every fault is named at once, with pointer, line and column", () => {
     const source = `${head}${project}    region: 5\n    colour: red\n    caches:\n      - name: Bad\n        region: local\n`

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import jsonPatch, { type Operation } from "fast-json-patch"
 import { completeSpec } from "#schemas/complete-spec.ts"
@@ -9,26 +10,33 @@ import { exportManifest, toYaml } from "#src/manifest/export.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
 import { type Current, makePlan, movedSince, type PlanOptions, planInSteps } from "#src/manifest/plan.ts"
 import { addressOf } from "#src/store/records.ts"
-import { applySteps, randomFrom, randomManifest } from "./state.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { applySteps, type Randomness, randomFrom, randomManifest } from "./state.ts"
 
 const fingerprint = (value: string) => `fp(${value})`
 const everywhere = ["alpha", "beta", "gamma"]
 const plan = (manifest: Manifest, current: ReadonlyArray<Current>, options: Partial<PlanOptions> = {}) =>
   makePlan(manifest, current, { prune: true, confirm: everywhere, fingerprint, ...options })
-const seeds = Array.from({ length: 300 }, (_, i) => i + 1)
-const forEachSeed = (property: (random: ReturnType<typeof randomFrom>) => void) => {
-  for (const seed of seeds) {
-    try {
-      property(randomFrom(seed))
-    } catch (error) {
-      throw new Error(`seed ${seed}: ${error instanceof Error ? error.message : String(error)}`, {
-        cause: error
-      })
+const properties: Array<(random: Randomness) => void> = []
+const seeds = Array.from({ length: 40 }, (_, i) => i + 1)
+/** Registers a test of something that holds for any states and manifests. */
+const property = (statement: string, holds: (random: Randomness) => void, after = () => {}) => {
+  properties.push(holds)
+  it(statement, () => {
+    for (const seed of seeds) {
+      try {
+        holds(randomFrom(seed))
+      } catch (error) {
+        throw new Error(`seed ${seed}: ${error instanceof Error ? error.message : String(error)}`, {
+          cause: error
+        })
+      }
     }
-  }
+    after()
+  })
 }
 /** A state that came about by applying a manifest to another one. */
-const randomState = (random: ReturnType<typeof randomFrom>) => {
+const randomState = (random: Randomness) => {
   const first = plan(randomManifest(random), [])
   const before = applySteps([], first.steps)
   return applySteps(before, plan(randomManifest(random), before).steps)
@@ -52,20 +60,19 @@ const withoutDefaults = (one: Current): Record<string, unknown> => {
 const changesOf = (made: ReturnType<typeof plan>) => made.changes.filter(({ action }) => action !== "noop")
 
 describe("plans", () => {
-  it("an export, planned against the state it came from, changes nothing", () => {
-    forEachSeed((random) => {
-      const state = randomState(random)
-      const exported = exportManifest("main", state)
-      const parsed = parseManifest(toYaml(exported))
-      if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
-      const made = plan(parsed.success.manifest, state)
-      assert.deepStrictEqual([changesOf(made), made.blockers, made.steps], [[], [], []])
-    })
+  property("an export, planned against the state it came from, changes nothing", (random) => {
+    const state = randomState(random)
+    const exported = exportManifest("main", state)
+    const parsed = parseManifest(toYaml(exported))
+    if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
+    const made = plan(parsed.success.manifest, state)
+    assert.deepStrictEqual([changesOf(made), made.blockers, made.steps], [[], [], []])
   })
 
-  it("specifications that were stored before a field with a default came plan to nothing", () => {
-    let dropped = 0
-    forEachSeed((random) => {
+  let dropped = 0
+  property(
+    "specifications that were stored before a field with a default came plan to nothing",
+    (random) => {
       const state = randomState(random)
       const older = state.map((one) => ({ ...one, spec: withoutDefaults(one) }))
       for (const [index, one] of older.entries())
@@ -85,9 +92,11 @@ describe("plans", () => {
       const specs = ({ steps }: typeof now) =>
         steps.map(({ address, action, spec }) => ({ address, action, spec }))
       assert.deepStrictEqual(specs(before), specs(now))
-    })
-    assert.isAbove(dropped, 1_000)
-  })
+    },
+    () => {
+      assert.isAbove(dropped, 3 * seeds.length)
+    }
+  )
 
   it("what is stored and not valid in this release is compared as it is, with a warning, and not exported", () => {
     const project = {
@@ -120,99 +129,102 @@ describe("plans", () => {
     assert.deepStrictEqual(codes, ["unreadable_specification"])
   })
 
-  it("what an export says after applying a manifest is that manifest", () => {
-    forEachSeed((random) => {
-      const state = randomState(random)
-      const manifest = randomManifest(random)
-      const made = plan(manifest, state)
-      assert.deepStrictEqual(made.blockers, [])
-      const after = applySteps(state, made.steps)
-      assert.deepStrictEqual(changesOf(plan(manifest, after)), [])
-      // Nothing but what it names is left, and the environments that every project has.
-      const wanted = new Set((manifest.projects ?? []).map(({ slug }) => slug))
-      for (const one of after) assert.isTrue(wanted.has(one.project ?? ""), addressOf(one))
-      const again = exportManifest("main", after)
-      assert.deepStrictEqual(exportManifest("main", applySteps(after, plan(again, after).steps)), again)
-    })
+  property("what an export says after applying a manifest is that manifest", (random) => {
+    const state = randomState(random)
+    const manifest = randomManifest(random)
+    const made = plan(manifest, state)
+    assert.deepStrictEqual(made.blockers, [])
+    const after = applySteps(state, made.steps)
+    assert.deepStrictEqual(changesOf(plan(manifest, after)), [])
+    // Nothing but what it names is left, and the environments that every project has.
+    const wanted = new Set((manifest.projects ?? []).map(({ slug }) => slug))
+    for (const one of after) assert.isTrue(wanted.has(one.project ?? ""), addressOf(one))
+    const again = exportManifest("main", after)
+    assert.deepStrictEqual(exportManifest("main", applySteps(after, plan(again, after).steps)), again)
   })
 
-  it("the patches of a plan, applied to the old specifications, give the new ones", () => {
-    forEachSeed((random) => {
-      const state = randomState(random)
-      const made = plan(randomManifest(random), state)
-      const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
-      const before = new Map(state.map((one) => [addressOf(one), one]))
-      for (const change of changesOf(made)) {
-        // Values of variables are masked in patches, so those cannot be replayed.
-        if (change.action === "delete" || change.kind === "EnvVariables") continue
-        const old = structuredClone(publicSpec(before.get(change.address), change.kind))
-        const patched = jsonPatch.applyPatch(
-          change.action === "create" ? {} : old,
-          structuredClone(change.patch) as Array<Operation>
-        ).newDocument
-        assert.deepStrictEqual(patched, publicSpec(after.get(change.address), change.kind))
-        assert.isNotEmpty(change.action === "create" && change.kind === "Environment" ? [1] : change.patch)
-      }
-    })
+  property("the patches of a plan, applied to the old specifications, give the new ones", (random) => {
+    const state = randomState(random)
+    const made = plan(randomManifest(random), state)
+    const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
+    const before = new Map(state.map((one) => [addressOf(one), one]))
+    for (const change of changesOf(made)) {
+      // Values of variables are masked in patches, so those cannot be replayed.
+      if (change.action === "delete" || change.kind === "EnvVariables") continue
+      const old = structuredClone(publicSpec(before.get(change.address), change.kind))
+      const patched = jsonPatch.applyPatch(
+        change.action === "create" ? {} : old,
+        structuredClone(change.patch) as Array<Operation>
+      ).newDocument
+      assert.deepStrictEqual(patched, publicSpec(after.get(change.address), change.kind))
+      assert.isNotEmpty(change.action === "create" && change.kind === "Environment" ? [1] : change.patch)
+    }
   })
 
-  it("without prune nothing is deleted, inside of a resource neither", () => {
-    forEachSeed((random) => {
-      const state = randomState(random)
-      const wanted = randomManifest(random)
-      const made = plan(wanted, state, { prune: false, confirm: [] })
-      const gone = new Set(
-        changesOf(made).flatMap(({ action, address }) => (action === "delete" ? [address] : []))
-      )
-      // What is kept is named with its reason, and asks for nothing.
-      const kept = (some: typeof made) =>
-        some.changes.filter(({ reasons }) => reasons.some(({ code }) => code === "needs_prune"))
-      for (const { action, risk, patch, requires } of kept(made))
-        assert.deepStrictEqual(
-          [action, risk, patch, requires],
-          ["noop", "read", [], { role: "member", billing: false }]
-        )
-      const pruned = plan(wanted, state)
+  property("without prune nothing is deleted, inside of a resource neither", (random) => {
+    const state = randomState(random)
+    const wanted = randomManifest(random)
+    const made = plan(wanted, state, { prune: false, confirm: [] })
+    const gone = new Set(
+      changesOf(made).flatMap(({ action, address }) => (action === "delete" ? [address] : []))
+    )
+    // What is kept is named with its reason, and asks for nothing.
+    const kept = (some: typeof made) =>
+      some.changes.filter(({ reasons }) => reasons.some(({ code }) => code === "needs_prune"))
+    for (const { action, risk, patch, requires } of kept(made))
       assert.deepStrictEqual(
-        kept(made)
-          .map(({ address }) => address)
-          .sort(),
-        pruned.changes.flatMap(({ action, address }) => (action === "delete" ? [address] : [])).sort()
+        [action, risk, patch, requires],
+        ["noop", "read", [], { role: "member", billing: false }]
       )
-      assert.deepStrictEqual(kept(pruned), [])
-      const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
-      for (const one of state) {
-        const kept = after.get(addressOf(one))
-        assert.isDefined(kept)
-        assert.isFalse(gone.has(addressOf(one)))
-        if (one.kind !== "EnvVariables") continue
-        const keys = (it: unknown) => Object.keys((it as { variables: object }).variables)
-        assert.includeMembers(keys(kept?.spec), keys(one.spec))
-      }
-    })
+    const pruned = plan(wanted, state)
+    assert.deepStrictEqual(
+      kept(made)
+        .map(({ address }) => address)
+        .sort(),
+      pruned.changes.flatMap(({ action, address }) => (action === "delete" ? [address] : [])).sort()
+    )
+    assert.deepStrictEqual(kept(pruned), [])
+    const after = new Map(applySteps(state, made.steps).map((one) => [addressOf(one), one]))
+    for (const one of state) {
+      const kept = after.get(addressOf(one))
+      assert.isDefined(kept)
+      assert.isFalse(gone.has(addressOf(one)))
+      if (one.kind !== "EnvVariables") continue
+      const keys = (it: unknown) => Object.keys((it as { variables: object }).variables)
+      assert.includeMembers(keys(kept?.spec), keys(one.spec))
+    }
   })
 
-  it("things are created before what lives in them, and deleted after it", () => {
-    forEachSeed((random) => {
-      const state = randomState(random)
-      const { changes } = plan(randomManifest(random), state)
-      const order = ["Project", "Environment", "EnvVariables", "Database", "Cache"]
-      const rank = (kind: string) => order.indexOf(kind)
-      const deletions = changes.filter(({ action }) => action === "delete").map(({ kind }) => rank(kind))
-      const others = changes.filter(({ action }) => action !== "delete").map(({ kind }) => rank(kind))
-      assert.deepStrictEqual(
-        others,
-        [...others].sort((a, b) => a - b)
-      )
-      assert.deepStrictEqual(
-        deletions,
-        [...deletions].sort((a, b) => b - a)
-      )
-      const firstDeletion = changes.findIndex(({ action }) => action === "delete")
-      if (firstDeletion !== -1)
-        assert.isTrue(changes.slice(firstDeletion).every(({ action }) => action === "delete"))
-    })
+  property("things are created before what lives in them, and deleted after it", (random) => {
+    const state = randomState(random)
+    const { changes } = plan(randomManifest(random), state)
+    const order = ["Project", "Environment", "EnvVariables", "Database", "Cache"]
+    const rank = (kind: string) => order.indexOf(kind)
+    const deletions = changes.filter(({ action }) => action === "delete").map(({ kind }) => rank(kind))
+    const others = changes.filter(({ action }) => action !== "delete").map(({ kind }) => rank(kind))
+    assert.deepStrictEqual(
+      others,
+      [...others].sort((a, b) => a - b)
+    )
+    assert.deepStrictEqual(
+      deletions,
+      [...deletions].sort((a, b) => b - a)
+    )
+    const firstDeletion = changes.findIndex(({ action }) => action === "delete")
+    if (firstDeletion !== -1)
+      assert.isTrue(changes.slice(firstDeletion).every(({ action }) => action === "delete"))
   })
+
+  campaign(
+    it.live,
+    "plans",
+    "whatever is stored and whatever is asked for, every property of plans holds",
+    {},
+    ({ seed }) =>
+      Effect.sync(() => {
+        for (const holds of properties) holds(randomFrom(seed))
+      })
+  )
 
   it("a key that is left out is unmanaged", () => {
     const state = randomState(randomFrom(7))

@@ -19,7 +19,7 @@ export const randomFrom = (seed: number) => {
     some: <A>(items: ReadonlyArray<A>, p: number): ReadonlyArray<A> => items.filter(() => next() < p)
   }
 }
-type Randomness = ReturnType<typeof randomFrom>
+export type Randomness = ReturnType<typeof randomFrom>
 
 const randomProject = (random: Randomness, slug: string): ManifestProject => {
   const custom = random.some(["staging", "qa"], 0.5)

@@ -19,6 +19,7 @@ import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { reply, startApp } from "./app.ts"
 
 const mebibyte = 1024 * 1024
@@ -96,8 +97,7 @@ const makeTenant = Effect.fnUntraced(function* (origin: string | undefined) {
   return { orgId, queue }
 })
 
-const until = (holds: () => boolean) =>
-  Effect.sleep("10 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("90 seconds"))
+const until = (holds: () => boolean) => eventually("the queue has come so far", Effect.sync(holds))
 
 /** What the store says that queues hold, beside what they hold. */
 const held = Effect.gen(function* () {

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { makePlane, planesWorld } from "#test/faults/planes.ts"
-import { sleep, until } from "#test/faults/wait.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { reply, startApp } from "./app.ts"
 
 it.live(

@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Webhook } from "standardwebhooks"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { type App, reply, signatureOf, startApp } from "./app.ts"
 
 interface Stats {
@@ -11,15 +12,8 @@ interface Stats {
   readonly inDeadLetterQueue: number
 }
 
-const until = <A>(look: Effect.Effect<A>, is: (seen: A) => boolean, seconds = 90) =>
-  look.pipe(
-    Effect.tap((seen) => (is(seen) ? Effect.void : Effect.sleep("25 millis"))),
-    Effect.repeat({ until: is }),
-    Effect.timeoutOrElse({
-      duration: seconds * 1000,
-      orElse: () => Effect.flatMap(look, (seen) => Effect.die(new Error(`never: ${JSON.stringify(seen)}`)))
-    })
-  )
+const until = <A>(look: Effect.Effect<A>, is: (seen: A) => boolean) =>
+  eventually("the queue has come so far", look, is)
 
 /** A project of its own with an app that answers, and what tests do with its queues. */
 const shop = Effect.fnUntraced(function* (slug: string) {

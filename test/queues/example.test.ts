@@ -4,9 +4,9 @@ import { fileURLToPath } from "node:url"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Operator, signedIn } from "#test/cli/control-plane.ts"
-import { until } from "#test/faults/wait.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { until } from "#test/setup/wait.ts"
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url))
 

@@ -18,6 +18,7 @@ import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { startApp } from "./app.ts"
 
 const services = Layer.mergeAll(
@@ -76,9 +77,9 @@ it.live("a process that is stopped gives back what it was delivering, for others
     yield* Effect.scoped(
       Effect.andThen(
         Layer.build(Layer.fresh(consume.layer)),
-        Effect.sleep("10 millis").pipe(
-          Effect.repeat({ until: () => app.batches.length > 0 }),
-          Effect.timeout("90 seconds")
+        eventually(
+          "the app is called",
+          Effect.sync(() => app.batches.length > 0)
         )
       )
     )
@@ -103,9 +104,9 @@ it.live("a process whose clock is an hour off signs by the clock of the store", 
       currentTimeNanos: real.currentTimeNanos
     })
     yield* Layer.build(Layer.fresh(consume.layer)).pipe(Effect.provide(ahead))
-    yield* Effect.sleep("10 millis").pipe(
-      Effect.repeat({ until: () => app.batches.length > 0 }),
-      Effect.timeout("90 seconds")
+    yield* eventually(
+      "the app is called",
+      Effect.sync(() => app.batches.length > 0)
     )
     const [batch] = app.batches
     if (batch === undefined) assert.fail("nothing came")

@@ -18,12 +18,12 @@ import {
   cacheWorld,
   folderOf,
   inspectCache,
-  makeCache,
-  passwordOf,
-  processesNaming,
-  setPassword
+  makeCache
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
+import { processesNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { look, reachGoal, type Target } from "./settle.ts"
 
 let fence = 0n
@@ -103,7 +103,10 @@ test("a server killed by hand comes back with what it had written", (world) =>
     yield* Effect.promise(() => connected.set("kept", "yes"))
     const [pid = 0] = pidOf(world, resource)
     process.kill(pid, "SIGKILL")
-    while (pidOf(world, resource).length > 0) yield* Effect.sleep(10)
+    yield* eventually(
+      "the server has ended",
+      Effect.sync(() => pidOf(world, resource).length === 0)
+    )
     const down = yield* run(world, resource, look)
     assert.deepInclude(down, { ready: false, reason: "ServerDown" })
     yield* settle(world, resource)
@@ -208,9 +211,10 @@ test("a cache that a script keeps busy is not ready, says why, and is ready agai
     yield* Effect.promise(() => connected.set("kept", "yes"))
     const script = "redis.call('set', 'kept', 'no') while true do end"
     yield* Effect.forkChild(Effect.ignore(Effect.tryPromise(() => connected.eval(script))))
-    const busy = yield* lookAt(world, made, 31_000).pipe(
-      Effect.repeat({ until: ({ observation }) => observation.reason === "ScriptBusy" }),
-      Effect.timeout("1 minute")
+    const busy = yield* eventually(
+      "it is busy",
+      lookAt(world, made, 31_000),
+      ({ observation }) => observation.reason === "ScriptBusy"
     )
     assert.deepInclude(busy.observation, { ready: false, differences: [] })
     assert.match(busy.observation.message ?? "", /ended after 30 s.*append-only file/)

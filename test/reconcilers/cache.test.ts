@@ -1,12 +1,14 @@
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/testing/TestClock"
 import type { CacheSpec } from "#schemas/cache.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { setSettings, setUsers } from "#src/infra/RedisControl.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   type CacheResource,
   type CacheWorld,
@@ -18,17 +20,16 @@ import {
   controlOf,
   folderOf,
   makeCache,
-  passwordOf,
-  processesNaming,
-  setPassword,
   socketOf
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { limitDrifts } from "#test/setup/groups.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { freePort } from "#test/setup/postgres.ts"
-import { killNaming } from "#test/setup/processes.ts"
-import { reconcilerSuite } from "./suite.ts"
+import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 const changed = (resource: CacheResource, values: Partial<CacheSpec>): CacheResource => ({
   ...resource,
@@ -49,11 +50,9 @@ const user =
       setUsers(endpoint, new Map([[name, rules]]), { disconnect: false, others: [] })
     )
 
-const certificateIn = (folder: string): string => {
-  const name = fs.readdirSync(folder).find((file) => file.endsWith(".pem"))
-  if (name === undefined) throw new Error("the server has no certificate")
-  return path.join(folder, name)
-}
+/** The one in use: the one before it is kept for a while. */
+const certificateIn = (folder: string): string =>
+  path.join(folder, String(JSON.parse(fs.readFileSync(path.join(folder, "server.json"), "utf8")).certificate))
 
 const day = 86_400_000
 const digest = (password: string): string => `#${createHash("sha256").update(password).digest("hex")}`
@@ -63,7 +62,7 @@ const appUser =
   (world: CacheWorld, resource: CacheResource) =>
     user("svc", "on", digest(passwordOf(world, resource)), ...rules)(world, resource)
 
-reconcilerSuite<CacheWorld, CacheSpec, unknown>({
+const subject: Subject<CacheWorld, CacheSpec, unknown> = {
   name: "a cache that keeps an append-only file",
   kind: "Cache",
   world: cacheWorld,
@@ -235,7 +234,17 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
     }
   ],
   timeoutMs: 600_000
-})
+}
+
+reconcilerSuite(subject)
+
+campaign(
+  it.live,
+  "cache-crashes",
+  "control planes that die again and again while a cache is made, changed and removed end where one would have",
+  {},
+  crashes(subject)
+)
 
 reconcilerSuite<CacheWorld, CacheSpec, unknown>({
   name: "a cache without persistence",
@@ -266,7 +275,10 @@ const killed = (world: CacheWorld, resource: CacheResource) =>
   Effect.gen(function* () {
     const marker = folderOf(world, resource)
     killNaming(marker)
-    while (processesNaming(marker).length > 0) yield* Effect.sleep(10)
+    yield* eventually(
+      "the server has ended",
+      Effect.sync(() => processesNaming(marker).length === 0)
+    )
   })
 
 /** Puts a certificate in the place of the server's own that was issued `age` days ago. */

@@ -1,5 +1,7 @@
+import { it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asServer,
   type BranchResource,
@@ -8,15 +10,10 @@ import {
   branchWorld,
   makeBranch
 } from "#test/setup/branches.ts"
-import {
-  asApplication,
-  databaseRemains,
-  databaseSnapshot,
-  disturb,
-  setPassword
-} from "#test/setup/databases.ts"
+import { asApplication, databaseRemains, databaseSnapshot, disturb } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { reconcilerSuite } from "./suite.ts"
+import { setPassword } from "#test/setup/machine.ts"
+import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 const changed = (resource: BranchResource, values: Partial<DatabaseBranchSpec>): BranchResource => ({
   ...resource,
@@ -27,7 +24,7 @@ const changed = (resource: BranchResource, values: Partial<DatabaseBranchSpec>):
 const behind = (statement: string) => (world: BranchWorld, resource: BranchResource) =>
   disturb(statement)(world, asServer(world, resource))
 
-reconcilerSuite<BranchWorld, DatabaseBranchSpec, unknown>({
+const subject: Subject<BranchWorld, DatabaseBranchSpec, unknown> = {
   name: "a branch of a database",
   kind: "DatabaseBranch",
   world: branchWorld,
@@ -63,5 +60,16 @@ reconcilerSuite<BranchWorld, DatabaseBranchSpec, unknown>({
     { name: "the role became a superuser", field: "/role", disturb: behind("alter role app superuser") }
   ],
   settleMs: 240_000,
-  timeoutMs: 1_800_000
-})
+  timeoutMs: 1_800_000,
+  costly: true
+}
+
+reconcilerSuite(subject)
+
+campaign(
+  it.live,
+  "branch-crashes",
+  "control planes that die again and again while a branch is made, changed and removed end where one would have",
+  { rounds: 0, roundMs: 900_000 },
+  crashes(subject)
+)

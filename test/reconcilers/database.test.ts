@@ -2,9 +2,9 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asApplication,
   type DatabaseResource,
@@ -17,40 +17,31 @@ import {
   folderOf,
   inspectDatabase,
   makeDatabase,
-  passwordOf,
-  setPassword
+  settleDatabase
 } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { limitDrifts } from "#test/setup/groups.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import { processesNaming } from "#test/setup/processes.ts"
-import { freeze } from "#test/setup/replicas.ts"
-import { look, reachGoal } from "./settle.ts"
-import { reconcilerSuite } from "./suite.ts"
-
-const changed = (resource: DatabaseResource, values: Partial<DatabaseSpec>): DatabaseResource => ({
-  ...resource,
-  generation: resource.generation + 1,
-  spec: { ...resource.spec, ...values }
-})
-
-const postmaster = (world: DatabaseWorld, resource: DatabaseResource): number =>
-  Number(
-    fs.readFileSync(path.join(folderOf(world, resource), "data", "postmaster.pid"), "utf8").split("\n", 1)[0]
-  )
+import { changed, freeze, postmaster } from "#test/setup/replicas.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { look } from "./settle.ts"
+import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 const killed = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.gen(function* () {
     const pid = postmaster(world, resource)
     process.kill(pid, "SIGKILL")
-    yield* Effect.sleep("20 millis").pipe(
-      Effect.repeat({ until: () => !processesNaming(resource.uid).some((one) => one.pid === pid) })
+    yield* eventually(
+      "it has ended",
+      Effect.sync(() => !processesNaming(resource.uid).some((one) => one.pid === pid))
     )
   })
 
 const onDisk = (file: string, content: string) => (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.sync(() => fs.writeFileSync(path.join(folderOf(world, resource), "conf", file), content))
 
-reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
+const subject: Subject<DatabaseWorld, DatabaseSpec, unknown> = {
   name: "a database",
   kind: "Database",
   world: databaseWorld,
@@ -116,15 +107,19 @@ reconcilerSuite<DatabaseWorld, DatabaseSpec, unknown>({
   ],
   settleMs: 240_000,
   timeoutMs: 1_800_000,
-  atOnce: 3
-})
+  atOnce: 3,
+  costly: true
+}
 
-/** Brings a database up, as the engine would. */
-const ready = (world: DatabaseWorld, resource: DatabaseResource) =>
-  Effect.gen(function* () {
-    const { reconciler } = (yield* Registry).registrations.get("Database")!
-    yield* reachGoal(reconciler, resource, 240_000)
-  }).pipe(Effect.provide(databaseReconciler(world), { local: true }))
+reconcilerSuite(subject)
+
+campaign(
+  it.live,
+  "database-crashes",
+  "control planes that die again and again while a database is made, changed and removed end where one would have",
+  { rounds: 0, roundMs: 900_000 },
+  crashes(subject)
+)
 
 const refused = <A>(effect: Effect.Effect<A, { readonly cause?: unknown }>) =>
   Effect.map(Effect.flip(effect), (error) => String(error.cause))
@@ -135,7 +130,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       yield* run("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
 
@@ -153,27 +148,22 @@ it.live(
 
       // A crash loses nothing that was committed.
       yield* killed(world, resource)
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       const [row] = yield* asApplication(world, resource, (sql) => sql`select count(*)::int as n from ledger`)
       assert.strictEqual(row?.["n"], 1000)
 
       // Finished log segments reach the archive.
       yield* disturb("select pg_switch_wal()")(world, resource)
-      const archived = yield* Effect.sync(() =>
-        fs.readdirSync(path.join(folderOf(world, resource), "archive"))
-      ).pipe(
-        Effect.repeat({
-          until: (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file)),
-          schedule: Schedule.spaced("50 millis")
-        }),
-        Effect.timeout("3 minutes")
+      yield* eventually(
+        "a segment is archived",
+        Effect.sync(() => fs.readdirSync(path.join(folderOf(world, resource), "archive"))),
+        (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file))
       )
-      assert.isNotEmpty(archived)
 
       // After a rotation the old password is dead.
       const old = passwordOf(world, resource)
       setPassword(world, resource, `second-${uuid()}`)
-      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
+      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
       assert.match(yield* refused(asApplication(world, resource, select, { password: old })), /password/)
       yield* asApplication(world, resource, select)
 
@@ -216,7 +206,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       yield* run(traps)
       // The traps do catch whoever walks into them.
@@ -228,10 +218,10 @@ it.live(
       // A look, a rotation, each repair: all that the control plane does inside of the server.
       yield* inspectDatabase(world, resource)
       setPassword(world, resource, `second-${uuid()}`)
-      yield* ready(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
+      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
       yield* disturb("drop extension pg_stat_statements")(world, resource)
       yield* disturb("grant connect on database postgres to public")(world, resource)
-      yield* ready(world, { ...resource, fence: 3n })
+      yield* settleDatabase(world, { ...resource, fence: 3n })
       assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
 
       const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
@@ -246,7 +236,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
       assert.match(yield* refused(run("drop extension pg_stat_statements")), /must be owner/)
       assert.match(yield* refused(run("drop schema extensions cascade")), /must be owner/)
@@ -269,7 +259,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const pid = postmaster(world, resource)
       const goOn = freeze(pid)
       const observation = yield* Effect.gen(function* () {
@@ -277,7 +267,7 @@ it.live(
         return yield* look(reconciler, resource)
       }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.ensuring(Effect.sync(goOn)))
       assert.deepInclude(observation, { ready: false, reason: "NotAnswering", differences: [] })
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       assert.strictEqual(postmaster(world, resource), pid)
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }
@@ -289,7 +279,7 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       const told = asApplication(
         world,
         resource,
@@ -305,9 +295,10 @@ it.live(
       yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
       yield* disturb("select pg_switch_wal()")(world, resource)
       const archive = path.join(folderOf(world, resource), "archive")
-      yield* Effect.sync(() => fs.readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).pipe(
-        Effect.repeat({ until: (names) => names.length > 0, schedule: Schedule.spaced("50 millis") }),
-        Effect.timeout("1 minute")
+      yield* eventually(
+        "a segment is archived",
+        Effect.sync(() => fs.readdirSync(archive)),
+        (names) => names.some((name) => /^[0-9A-F]{24}$/.test(name))
       )
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }
@@ -319,14 +310,14 @@ it.live(
     Effect.gen(function* () {
       const world = yield* databaseWorld
       const resource = { ...makeDatabase(world), fence: 1n }
-      yield* ready(world, resource)
+      yield* settleDatabase(world, resource)
       yield* killed(world, resource)
       const data = path.join(folderOf(world, resource), "data")
       const elsewhere = path.join(world.dataDir, "other", "disk")
       fs.mkdirSync(path.dirname(elsewhere), { mode: 0o755 })
       fs.renameSync(data, elsewhere)
       fs.symlinkSync(elsewhere, data)
-      yield* ready(world, { ...resource, fence: 2n })
+      yield* settleDatabase(world, { ...resource, fence: 2n })
       yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
     }).pipe(Effect.scoped),
   { timeout: 600_000, concurrent: true }

@@ -20,7 +20,7 @@ import { containerEngine, sh } from "#test/setup/containers.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { reconcilerSuite } from "./suite.ts"
+import { reconcilerSuite, type Subject } from "./suite.ts"
 
 const world = Effect.gen(function* () {
   const engine = yield* containerEngine
@@ -41,7 +41,7 @@ const containers = ({ engine }: World, uid: string) =>
     .split("\n")
     .filter((name) => name !== "")
 
-reconcilerSuite<World, ExecutionSpec, unknown>({
+const subject: Subject<World, ExecutionSpec, unknown> = {
   name: "an execution",
   kind: "Execution",
   world,
@@ -107,5 +107,8 @@ reconcilerSuite<World, ExecutionSpec, unknown>({
   drifts: [],
   settleMs: 180_000,
   timeoutMs: 900_000,
-  varies: true
-})
+  varies: true,
+  costly: true
+}
+
+reconcilerSuite(subject)

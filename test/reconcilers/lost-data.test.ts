@@ -18,17 +18,17 @@ import * as caches from "#test/setup/caches.ts"
 import {
   asApplication,
   type DatabaseResource,
-  type DatabaseWorld,
   databaseReconciler,
   databaseWorld,
   folderOf,
   inspectDatabase,
   makeDatabase
 } from "#test/setup/databases.ts"
+import { passwordOf } from "#test/setup/machine.ts"
 import { memoryEngine } from "#test/setup/memory-engine.ts"
 import { managedPorts } from "#test/setup/postgres.ts"
 import { killNaming, processesNaming } from "#test/setup/processes.ts"
-import { eventually, makeReplicated, rowsIn, standby } from "#test/setup/replicas.ts"
+import { becomesTrue, fill, makeReplicated, rowsIn, standby } from "#test/setup/replicas.ts"
 
 const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true })
 
@@ -38,7 +38,7 @@ type Engine = Effect.Success<ReturnType<typeof memoryEngine>>
 const stopped = (folder: string) =>
   Effect.andThen(
     Effect.sync(() => killNaming(folder)),
-    eventually(
+    becomesTrue(
       "what ran in the folder has ended",
       Effect.sync(() => processesNaming(folder).length === 0)
     )
@@ -47,10 +47,6 @@ const takenAway = (folder: string) =>
   Effect.as(
     Effect.sync(() => fs.renameSync(folder, `${folder}.away`)),
     Effect.sync(() => fs.renameSync(`${folder}.away`, folder))
-  )
-const fill = (world: DatabaseWorld, resource: DatabaseResource) =>
-  asApplication(world, resource, (sql) =>
-    sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
   )
 const ready = ({ condition }: Engine) => condition("Ready")?.status
 const whyNot = ({ condition }: Engine) => condition("Ready")?.reason
@@ -165,7 +161,7 @@ it.live(
           return status.match(/"streaming"/g)?.length === 2
         }
         yield* engine.runUntil("both stream", streaming)
-        yield* eventually(
+        yield* becomesTrue(
           "standby 1 has the rows",
           Effect.map(rowsIn(world, standby(world, resource, 1)), (n) => n === 1000)
         )
@@ -256,7 +252,7 @@ const client = (world: caches.CacheWorld, resource: caches.CacheResource) =>
   Effect.gen(function* () {
     const { port = 0 } = yield* caches.inspectCache(world, resource)
     const ca = yield* caches.authorityOf(world)
-    return yield* caches.appClient({ port, password: caches.passwordOf(world, resource), ca })
+    return yield* caches.appClient({ port, password: passwordOf(world, resource), ca })
   })
 const keep = (world: caches.CacheWorld, resource: caches.CacheResource) =>
   Effect.flatMap(client(world, resource), (one) => Effect.promise(() => one.set("kept", "yes"))).pipe(

@@ -4,18 +4,13 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { coarse } from "#reconcilers/database-standby.ts"
+import { asApplication, databaseRemains, databaseWorld, disturb, folderOf } from "#test/setup/databases.ts"
+import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import {
-  asApplication,
-  databaseRemains,
-  databaseWorld,
-  disturb,
-  folderOf,
-  passwordOf,
-  setPassword
-} from "#test/setup/databases.ts"
-import {
+  becomesTrue,
   changed,
-  eventually,
+  everywhere,
+  fill,
   freeze,
   makeReplicated,
   postmaster,
@@ -46,15 +41,10 @@ it.live(
       )
       assert.strictEqual(new Set([status.port, ...(status.replicas ?? []).map(({ port }) => port)]).size, 3)
 
-      yield* asApplication(world, resource, (sql) =>
-        sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-      )
+      yield* fill(world, resource)
+      yield* everywhere(world, resource, 1000)
       for (const number of [1, 2]) {
         const copy = standby(world, resource, number)
-        yield* eventually(
-          `standby ${number} has the rows`,
-          Effect.map(rowsIn(world, copy), (n) => n === 1000)
-        )
         const refused = yield* Effect.flip(
           asApplication(world, copy, (sql) => sql`insert into ledger values (0)`)
         )
@@ -115,7 +105,7 @@ it.live(
       yield* asApplication(world, resource, (sql) =>
         sql.unsafe("insert into ledger select generate_series(1, 100000)")
       )
-      yield* eventually(
+      yield* becomesTrue(
         "one of them is far behind, and the database ready all the same",
         Effect.map(seen(world, resource, { lagBytes: 1_000_000 }), (looked) => {
           const [behind, other] = statusOf(looked).replicas ?? []
@@ -129,13 +119,13 @@ it.live(
         })
       )
       thaw()
-      yield* eventually(
+      yield* becomesTrue(
         "it has caught up",
         Effect.map(rowsIn(world, first), (n) => n === 100_000)
       )
 
       process.kill(postmaster(world, second), "SIGKILL")
-      yield* eventually(
+      yield* becomesTrue(
         "it is seen to be down",
         Effect.map(
           seen(world, resource),
@@ -147,14 +137,14 @@ it.live(
         )
       )
       yield* settle(world, resource)
-      yield* eventually(
+      yield* becomesTrue(
         "it has caught up as well",
         Effect.map(rowsIn(world, second), (n) => n === 100_000)
       )
 
       // What it needs of the log is gone: it is copied anew.
       process.kill(postmaster(world, second), "SIGKILL")
-      yield* eventually(
+      yield* becomesTrue(
         "the slot is free",
         Effect.as(disturb("select pg_drop_replication_slot('svc_replica_2')")(world, resource), true)
       )
@@ -171,7 +161,7 @@ it.live(
         yield* disturb("select pg_switch_wal()")(world, resource)
       }
       // It goes when it is archived, and when the other standby has said that it has it.
-      yield* eventually(
+      yield* becomesTrue(
         "the log goes",
         Effect.map(disturb("checkpoint")(world, resource), () => !fs.existsSync(needed))
       )
@@ -179,7 +169,7 @@ it.live(
       const before = fs.statSync(folder).ino
       yield* settle(world, resource)
       assert.notStrictEqual(fs.statSync(folder).ino, before)
-      yield* eventually(
+      yield* becomesTrue(
         "it has the rows",
         Effect.map(rowsIn(world, second), (n) => n === 102_000)
       )
@@ -209,7 +199,7 @@ it.live(
       )
       yield* asApplication(world, resource, (sql) => sql`insert into ledger values (1)`)
       for (const number of [1, 2]) {
-        yield* eventually(
+        yield* becomesTrue(
           "it is followed",
           Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === 1)
         )
@@ -232,7 +222,7 @@ it.live(
           Effect.map(({ cause }) => String(cause))
         )
       const sessions = yield* Effect.forkScoped(Effect.forEach([1, 2], session, { concurrency: "unbounded" }))
-      yield* eventually(
+      yield* becomesTrue(
         "both sessions are there",
         Effect.as(
           Effect.forEach([1, 2], (number) =>

@@ -13,7 +13,7 @@ import {
   ready,
   urlOf
 } from "#test/branches/planes.ts"
-import { sleep, until } from "#test/faults/wait.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 
 const manifest = {
   version: 1,
@@ -90,8 +90,8 @@ it.live(
             }
           }
         })()
-        await sleep(3_000)
-        await until("something is written", () => known.size > 20)
+        const writtenFor = () => Date.now() - Math.min(...known.values())
+        await until("there is something to restore to", () => known.size > 20 && writtenFor() > 3_000)
 
         // The data goes while nobody looks, and whoever looks then is killed soon after.
         const { replicas } = await databaseOf(world)
@@ -122,7 +122,8 @@ it.live(
         const back = Date.now()
         await until("it takes writes again", () => last > back)
         await streaming(world)
-        await sleep(2_000)
+        const before = known.size
+        await until("it has gone on", () => known.size > before + 20)
         writing = false
         await writer
         const there = new Set(await query(world, databaseUrl, "select n from ledger"))

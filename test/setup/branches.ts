@@ -14,13 +14,12 @@ import {
   asApplication,
   type DatabaseResource,
   type DatabaseWorld,
-  databaseReconciler,
   databaseServices,
   databaseWorld,
   makeDatabase,
-  setPassword
+  settleDatabase
 } from "./databases.ts"
-import { uuid } from "./fixtures.ts"
+import { makeResource } from "./machine.ts"
 
 export interface BranchWorld extends DatabaseWorld {
   readonly source: DatabaseResource
@@ -41,13 +40,6 @@ export const branchWorldIn = Effect.fnUntraced(function* (world: DatabaseWorld) 
 })
 
 export const branchWorld = Effect.flatMap(databaseWorld, branchWorldIn)
-
-/** Brings a database to what it should be, as the engine would. */
-export const settleDatabase = (world: DatabaseWorld, resource: DatabaseResource) =>
-  Effect.gen(function* () {
-    const { reconciler } = (yield* Registry).registrations.get("Database")!
-    yield* reachGoal(reconciler, resource, 240_000)
-  }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.orDie)
 
 export const branchReconciler = (world: BranchWorld) =>
   branch.layer.pipe(
@@ -70,37 +62,29 @@ export const branchReconciler = (world: BranchWorld) =>
     Layer.provideMerge(Registry.layer)
   )
 
-export const makeBranch = (world: BranchWorld, spec: Partial<DatabaseBranchSpec> = {}): BranchResource => {
-  const resource: BranchResource = {
-    orgId: world.source.orgId,
-    uid: uuid(),
-    kind: "DatabaseBranch",
-    projectId: world.source.projectId,
-    environment: "staging",
-    name: "copy",
-    parentUid: null,
-    spec: {
-      sourceEnvironment: "production",
-      sourceDatabase: "main",
-      sourceDatabaseId: world.source.uid,
-      source: { kind: "current" },
-      region: "local",
-      sku: "db-n1",
-      expiresInDays: null,
-      deleteOnPreviewClose: false,
-      promoteWhenReady: false,
-      credentialVersion: 1,
-      ...spec
+export const makeBranch = (world: BranchWorld, spec: Partial<DatabaseBranchSpec> = {}): BranchResource =>
+  makeResource(
+    world,
+    {
+      kind: "DatabaseBranch",
+      name: "copy",
+      environment: "staging",
+      spec: {
+        sourceEnvironment: "production",
+        sourceDatabase: "main",
+        sourceDatabaseId: world.source.uid,
+        source: { kind: "current" },
+        region: "local",
+        sku: "db-n1",
+        expiresInDays: null,
+        deleteOnPreviewClose: false,
+        promoteWhenReady: false,
+        credentialVersion: 1,
+        ...spec
+      }
     },
-    generation: 1,
-    status: null,
-    facts: {},
-    deleting: false,
-    fence: 0n
-  }
-  setPassword(world, { ...world.source, uid: resource.uid }, `branch-${uuid()}`)
-  return resource
-}
+    world.source
+  )
 
 /** Brings a branch to what it should be, within one control plane. */
 export const settleBranch = (world: BranchWorld, resource: BranchResource, settleMs = 240_000) =>

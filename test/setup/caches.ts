@@ -1,13 +1,11 @@
 /** A machine for managed cache servers in a temporary folder, and the ways in which tests look at it. */
 import { createHash, createHmac } from "node:crypto"
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import type * as Scope from "effect/Scope"
 import { createClient } from "redis"
 import * as cache from "#reconcilers/cache.ts"
 import type { CacheSpec } from "#schemas/cache.ts"
@@ -18,28 +16,13 @@ import { Host } from "#src/infra/Host.ts"
 import type { RedisEndpoint } from "#src/infra/RedisControl.ts"
 import { RedisServers } from "#src/infra/RedisServers.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
-import { uuid } from "./fixtures.ts"
-import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { type Machine, machine, makeResource, passwordOf } from "./machine.ts"
 import { managedPorts } from "./postgres.ts"
-import { processesNaming, sweep } from "./processes.ts"
+import { processesNaming } from "./processes.ts"
 
-export { processesNaming }
-
-export interface CacheWorld {
-  readonly dataDir: string
-  readonly secrets: MemorySecrets
-}
-
+export type CacheWorld = Machine
+export const cacheWorld = machine
 export type CacheResource = Resource<CacheSpec>
-
-/** Ends every process that was started in its folder when the scope closes. */
-export const cacheWorld: Effect.Effect<CacheWorld, never, Scope.Scope> = Effect.acquireRelease(
-  Effect.sync(() => ({
-    dataDir: fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-")),
-    secrets: memorySecrets()
-  })),
-  ({ dataDir }) => Effect.promise(() => sweep(dataDir))
-)
 
 /** A control plane's adapters over the world, built anew each time. */
 export const cacheServices = ({ dataDir, secrets }: CacheWorld, host = Host.layer) =>
@@ -59,15 +42,11 @@ export const bareHost = Layer.effect(
   Effect.map(Host, (host) => ({ ...host, which: () => Effect.succeedNone }))
 ).pipe(Layer.provide(Host.layer))
 
-export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): CacheResource => {
-  const resource: CacheResource = {
-    orgId: uuid(),
-    uid: uuid(),
+export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): CacheResource =>
+  makeResource(world, {
     kind: "Cache",
-    projectId: uuid(),
-    environment: "production",
     name: "sessions",
-    parentUid: null,
+    environment: "production",
     spec: {
       sku: "cache-n1",
       region: "local",
@@ -75,25 +54,8 @@ export const makeCache = (world: CacheWorld, spec: Partial<CacheSpec> = {}): Cac
       evictionPolicy: "allkeys-lru",
       credentialVersion: 1,
       ...spec
-    },
-    generation: 1,
-    status: null,
-    facts: {},
-    deleting: false,
-    fence: 0n
-  }
-  setPassword(world, resource, `first-${uuid()}`)
-  return resource
-}
-
-export const setPassword = (world: CacheWorld, { orgId, uid }: CacheResource, password: string): void =>
-  world.secrets.write({ orgId, uid, field: "password" }, Redacted.make(password))
-
-export const passwordOf = (world: CacheWorld, { orgId, uid }: CacheResource): string => {
-  const password = world.secrets.read({ orgId, uid, field: "password" })
-  if (password === undefined) throw new Error("the cache has no password")
-  return Redacted.value(password)
-}
+    }
+  })
 
 export const folderOf = ({ dataDir }: CacheWorld, { uid }: { readonly uid: string }): string =>
   path.join(dataDir, "caches", uid)

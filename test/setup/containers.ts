@@ -9,6 +9,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { installPackage } from "#src/infra/setup.ts"
+import { until } from "./wait.ts"
 
 const packages = [
   ["podman", "/usr/bin/podman"],
@@ -52,15 +53,6 @@ export interface Engine {
   readonly podman: (...args: ReadonlyArray<string>) => string
   /** A second runtime of this engine, by its name there, and the file that tells each time it was called. */
   readonly sandbox: { readonly name: string; readonly calls: string }
-}
-
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
-
-const until = async (what: string, holds: () => boolean | Promise<boolean>) => {
-  for (const deadline = Date.now() + 120_000; Date.now() < deadline; await sleep(50)) {
-    if (await (async () => holds())().catch(() => false)) return
-  }
-  throw new Error(`never: ${what}`)
 }
 
 const startRegistry = async (folder: string, name: string, secured: boolean) => {

@@ -1,13 +1,10 @@
 /** A machine for managed Postgres servers in a temporary folder, and the ways in which tests look at it. */
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
-import type * as Scope from "effect/Scope"
 import postgres from "postgres"
 import * as database from "#reconcilers/database.ts"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
@@ -20,42 +17,14 @@ import { Hydrations } from "#src/infra/Hydrations.ts"
 import { tellServer } from "#src/infra/PostgresControl.ts"
 import { PostgresServers } from "#src/infra/PostgresServers.ts"
 import { PostgresBinaries } from "#src/infra/postgres-binaries.ts"
-import { uuid } from "./fixtures.ts"
-import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
+import { reachGoal } from "#test/reconcilers/settle.ts"
+import { type Machine, machine, makeResource, passwordOf } from "./machine.ts"
 import { managedPorts } from "./postgres.ts"
-import { processesNaming, sweep } from "./processes.ts"
+import { processesNaming } from "./processes.ts"
 
-export interface DatabaseWorld {
-  readonly dataDir: string
-  readonly secrets: MemorySecrets
-}
+export type DatabaseWorld = Machine
+export const databaseWorld = machine
 export type DatabaseResource = Resource<DatabaseSpec>
-
-/**
- * Where worlds are made: in the folder that SVC_TEST_DIR names, or in memory if there is room. Killed processes leave
- * there what they leave on a disk, and no test waits for the disk of a machine to write down what nobody will read.
- */
-const worldsFolder = (): string => {
-  const chosen = process.env["SVC_TEST_DIR"]
-  if (chosen !== undefined) return chosen
-  const memory = "/dev/shm"
-  try {
-    const { bavail, bsize } = fs.statfsSync(memory)
-    fs.accessSync(memory, fs.constants.W_OK)
-    return bavail * bsize > 4 * 2 ** 30 ? memory : os.tmpdir()
-  } catch {
-    return os.tmpdir()
-  }
-}
-
-/** Ends every process that was started in its folder when the scope closes. */
-export const databaseWorld: Effect.Effect<DatabaseWorld, never, Scope.Scope> = Effect.acquireRelease(
-  Effect.sync(() => ({
-    dataDir: fs.mkdtempSync(path.join(worldsFolder(), "svc-test-")),
-    secrets: memorySecrets()
-  })),
-  ({ dataDir }) => Effect.promise(() => sweep(dataDir))
-)
 
 export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
   PostgresServers.layer.pipe(
@@ -73,15 +42,18 @@ export const databaseReconciler = (world: DatabaseWorld) =>
     Layer.provideMerge(Registry.layer)
   )
 
-export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> = {}): DatabaseResource => {
-  const resource: DatabaseResource = {
-    orgId: uuid(),
-    uid: uuid(),
+/** Brings a database to what it should be, as the engine would. */
+export const settleDatabase = (world: DatabaseWorld, resource: DatabaseResource) =>
+  Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("Database")!
+    yield* reachGoal(reconciler, resource, 240_000)
+  }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.orDie)
+
+export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> = {}): DatabaseResource =>
+  makeResource(world, {
     kind: "Database",
-    projectId: uuid(),
-    environment: "production",
     name: "main",
-    parentUid: null,
+    environment: "production",
     spec: {
       sku: "db-n1",
       region: "local",
@@ -89,25 +61,8 @@ export const makeDatabase = (world: DatabaseWorld, spec: Partial<DatabaseSpec> =
       backup: defaultBackupPolicy,
       replicas: 0,
       ...spec
-    },
-    generation: 1,
-    status: null,
-    facts: {},
-    deleting: false,
-    fence: 0n
-  }
-  setPassword(world, resource, `first-${uuid()}`)
-  return resource
-}
-
-export const setPassword = (world: DatabaseWorld, { orgId, uid }: DatabaseResource, password: string): void =>
-  world.secrets.write({ orgId, uid, field: "password" }, Redacted.make(password))
-
-export const passwordOf = (world: DatabaseWorld, { orgId, uid }: DatabaseResource): string => {
-  const password = world.secrets.read({ orgId, uid, field: "password" })
-  if (password === undefined) throw new Error("the database has no password")
-  return Redacted.value(password)
-}
+    }
+  })
 
 export const folderOf = ({ dataDir }: DatabaseWorld, { uid }: { readonly uid: string }): string =>
   path.join(dataDir, "databases", uid)

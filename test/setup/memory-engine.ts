@@ -7,6 +7,7 @@ import { defaults } from "#src/engine/options.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { reconcile } from "#src/engine/reconcile.ts"
 import { MemoryStore } from "#test/engine/memory-work-store.ts"
+import { eventually } from "./wait.ts"
 
 const asJson = Schema.decodeUnknownSync(Schema.Json)
 
@@ -41,16 +42,13 @@ export const memoryEngine = Effect.fnUntraced(function* (resource: Resource) {
     return recorded
   })
   /** Run after run, until one leaves the resource as it should be. */
-  const runUntil = (what: string, reached: () => boolean, seconds = 180) =>
-    run.pipe(
-      Effect.andThen(Effect.suspend(() => (reached() ? Effect.void : Effect.sleep("50 millis")))),
-      Effect.repeat({ until: () => reached() }),
-      Effect.timeoutOrElse({
-        duration: `${seconds} seconds`,
-        orElse: () =>
-          Effect.die(new Error(`not so within ${seconds} s: ${what}; ${JSON.stringify(row().conditions)}`))
-      }),
-      Effect.asVoid
+  const runUntil = (what: string, reached: () => boolean) =>
+    Effect.asVoid(
+      eventually(
+        what,
+        Effect.map(run, () => row().conditions),
+        reached
+      )
     )
 
   return {

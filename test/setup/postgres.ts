@@ -33,10 +33,7 @@ export const freePort = async (): Promise<number> => {
   throw new Error(`every port from ${firstPort} on is taken`)
 }
 
-/** Of this worker's managed servers: a port whose server is down, or not up yet, is free for all who have the same range. */
-const managedBlock = 20_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 10) * 1_000
-export const managedPorts = { first: managedBlock, last: managedBlock + 999 }
-
+/** Marks a port as this process's, unless it is another's. */
 const isMine = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
     const mark = dgram.createSocket("udp4").unref()
@@ -50,6 +47,26 @@ const isFree = (port: number): Promise<boolean> =>
     server.once("error", () => resolve(false))
     server.listen(port, "0.0.0.0", () => server.close(() => resolve(true)))
   })
+
+/** Ports of managed servers come in blocks, which begin here and are this large. */
+const [firstBlock, blockCount, blockSize] = [20_000, 66, 150]
+
+/** In an order of its own, so that processes which begin at once do not all try the same. */
+const claimBlock = async (): Promise<number> => {
+  const begin = Math.floor(Math.random() * blockCount)
+  for (let tries = 0; tries < blockCount; tries++) {
+    const first = firstBlock + ((begin + tries) % blockCount) * blockSize
+    if (await isMine(first)) return first
+  }
+  throw new Error(`every block of ports from ${firstBlock} on is taken`)
+}
+
+/**
+ * For the managed servers of this process alone, whatever runs of tests there are on the machine: a port whose server is
+ * down, or not up yet, is free for all who have the same range.
+ */
+const managedBlock = await claimBlock()
+export const managedPorts = { first: managedBlock, last: managedBlock + blockSize - 1 }
 
 /**
  * Most tests give up durability for speed, and benchmarks keep it. Tests that kill the server need what was committed

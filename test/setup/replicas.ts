@@ -17,6 +17,7 @@ import {
   makeDatabase
 } from "./databases.ts"
 import { signal } from "./processes.ts"
+import { eventually } from "./wait.ts"
 
 let fence = 0n
 /** One run of one control plane, with the next fence. */
@@ -133,14 +134,32 @@ export const rowsIn = (world: DatabaseWorld, resource: DatabaseResource) =>
   )
 
 /** Until it is true; what fails meanwhile counts as false. */
-export const eventually = (what: string, condition: Effect.Effect<boolean, unknown>, seconds = 180) =>
-  condition.pipe(
-    Effect.catch(() => Effect.succeed(false)),
-    Effect.flatMap((done) => (done ? Effect.succeed(true) : Effect.as(Effect.sleep("100 millis"), false))),
-    Effect.repeat({ until: (done) => done }),
-    Effect.timeoutOrElse({
-      duration: `${seconds} seconds`,
-      orElse: () => Effect.die(new Error(`it did not come true within ${seconds} s that ${what}`))
-    }),
-    Effect.asVoid
+export const becomesTrue = (what: string, condition: Effect.Effect<boolean, unknown>) =>
+  Effect.asVoid(eventually(what, Effect.result(condition), (seen) => seen._tag === "Success" && seen.success))
+
+/** Both standbys have so many rows. */
+export const everywhere = (world: DatabaseWorld, resource: DatabaseResource, rows: number, after = "") =>
+  Effect.forEach(
+    [1, 2],
+    (number) =>
+      becomesTrue(
+        `standby ${number} has ${rows} rows ${after}`.trimEnd(),
+        Effect.map(rowsIn(world, standby(world, resource, number)), (n) => n === rows)
+      ),
+    { discard: true }
   )
+
+/** The database has a table `ledger` with 1,000 rows. */
+export const fill = (world: DatabaseWorld, resource: DatabaseResource) =>
+  asApplication(world, resource, (sql) =>
+    sql.unsafe("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
+  )
+
+/** A new database whose 1,000 rows are on both standbys. */
+export const filled = Effect.fnUntraced(function* (world: DatabaseWorld) {
+  const resource = makeReplicated(world)
+  yield* settle(world, resource)
+  yield* fill(world, resource)
+  yield* everywhere(world, resource, 1000)
+  return resource
+})

@@ -1,6 +1,7 @@
 /** Connection strings, which are shown to whoever makes a server or replaces its password, and to nobody else. */
 import * as Effect from "effect/Effect"
 import { type Answer, Plane } from "./control-plane.ts"
+import { eventually } from "./wait.ts"
 
 /**
  * The one of a server that was just asked for. An answer waits for the server for some time only; what takes longer is
@@ -11,10 +12,6 @@ export const connectionString = Effect.fn(function* (made: Answer, rotation: str
   const shown =
     made.body.connectionString !== null
       ? made
-      : yield* call("POST", rotation).pipe(
-          Effect.tap(() => Effect.sleep("250 millis")),
-          Effect.repeat({ until: ({ status }) => status === 200 }),
-          Effect.timeout("4 minutes")
-        )
+      : yield* eventually("the password is replaced", call("POST", rotation), ({ status }) => status === 200)
   return String(shown.body.connectionString)
 })

@@ -11,6 +11,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const Store = Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
 
@@ -120,8 +121,10 @@ layer(Store, { excludeTestServices: true })("a destination that is named", (it) 
         transaction(engine, Effect.andThen(engine.unsafe(statement), meanwhile))
       const results: Array<string> = []
       const answered = (count: number) =>
-        Effect.repeat(Effect.sleep("20 millis"), { until: () => results.length === count }).pipe(
-          Effect.timeout("1 minute")
+        eventually(
+          `${count} answers`,
+          Effect.sync(() => results),
+          (all) => all.length === count
         )
       const later = (change: Change) =>
         Effect.andThen(
@@ -130,12 +133,13 @@ layer(Store, { excludeTestServices: true })("a destination that is named", (it) 
               Effect.sync(() => void results.push(outcome(result)))
             )
           ),
-          Effect.repeat(
+          eventually(
+            "somebody waits for a lock",
             Effect.orDie(engine<{ readonly waiting: boolean }>`
               select exists (select from pg_locks l join pg_stat_activity a using (pid)
                 where not l.granted and a.datname = current_database()) as waiting`),
-            { until: ([row]) => row?.waiting === true }
-          ).pipe(Effect.timeout("20 seconds"))
+            ([row]) => row?.waiting === true
+          )
         )
       const kept = yield* make
       yield* held(

@@ -10,6 +10,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** Other databases of the cluster hold the feed back while their transactions run: it arrives, a little later. */
 const pageWith = Effect.fn(function* (
@@ -18,12 +19,10 @@ const pageWith = Effect.fn(function* (
   names: ReadonlyArray<string>
 ) {
   const feed = yield* Feed
-  for (;;) {
-    const changes = yield* feed.page(orgId, after)
-    if (names.every((name) => changes.some(({ record }) => record.name === name))) return changes
-    yield* Effect.sleep("10 millis")
-  }
-}, Effect.timeout("1 minute"))
+  return yield* eventually(`${names} are in the feed`, feed.page(orgId, after), (changes) =>
+    names.every((name) => changes.some(({ record }) => record.name === name))
+  )
+})
 
 const Store = Layer.mergeAll(Resources.layer, Feed.layer).pipe(
   Layer.provideMerge(KeyRing.layerEphemeral),
@@ -46,9 +45,10 @@ layer(Store, { excludeTestServices: true })("change feed", (it) => {
         { startImmediately: true }
       )
       const shows = (entry: string) =>
-        Effect.sleep("10 millis").pipe(
-          Effect.repeat({ until: () => seen.includes(entry) }),
-          Effect.timeout("1 minute")
+        eventually(
+          `the feed shows ${entry}`,
+          Effect.sync(() => seen),
+          (entries) => entries.includes(entry)
         )
       yield* shows("shop@1")
       yield* resources.write(org.id, [change], actor)

@@ -8,9 +8,9 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Reactivity from "effect/reactivity/Reactivity"
-import * as Schedule from "effect/Schedule"
 import { migrate } from "#src/store/migrate.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** An empty database, and migrations of the test's own. */
 const setting = Effect.gen(function* () {
@@ -25,11 +25,12 @@ const setting = Effect.gen(function* () {
   const connect = PgClient.makeClient({ url })
   const sql = yield* connect
   /** The one that is at it waits for a lock. */
-  const stuck = Effect.repeat(
+  const stuck = eventually(
+    "a migration waits for a lock",
     sql`select from pg_stat_activity where datname = current_database() and application_name = 'svc-migrate'
       and wait_event_type = 'Lock'`,
-    { until: (rows) => rows.length > 0, schedule: Schedule.spaced("10 millis") }
-  ).pipe(Effect.timeout("1 minute"))
+    (rows) => rows.length > 0
+  )
   const applied = Effect.map(
     sql<{ readonly name: string }>`select name from schema_migration order by name`,
     (rows) => rows.map(({ name }) => name)
@@ -99,10 +100,7 @@ live(
     yield* writer`insert into one values (1)`
     const starting = yield* Effect.forkScoped(Effect.all([run(), run(), run()], { concurrency: "unbounded" }))
     const building = sql`select from pg_index where indexrelid = to_regclass('one_id')`
-    yield* Effect.repeat(building, {
-      until: (rows) => rows.length > 0,
-      schedule: Schedule.spaced("10 millis")
-    })
+    yield* eventually("the index is being built", building, (rows) => rows.length > 0)
     yield* Effect.timeout(sql`insert into one values (2)`, "1 minute")
     yield* writer`commit`
     assert.deepStrictEqual((yield* Fiber.join(starting)).flat(), ["0003_index.sql"])

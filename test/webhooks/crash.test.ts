@@ -5,18 +5,23 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { makePlane, planesWorld } from "#test/faults/planes.ts"
-import { sleep, until } from "#test/faults/wait.ts"
 import { receiver } from "#test/outbound/receiver.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { verified } from "./setting.ts"
 
-const events = 150
-
-it.live(
+campaign(
+  it.live,
+  "webhook-kills",
   "an event that was stored arrives, whoever is killed meanwhile",
-  () =>
+  { roundMs: 900_000 },
+  ({ seed, full }) =>
     Effect.gen(function* () {
+      const random = new Seeded(seed)
+      const [events, kills] = full ? [150, 3] : [60, 2]
       const { base, store, planes } = yield* planesWorld
       let away = false
       let secret = ""
@@ -27,7 +32,7 @@ it.live(
         const { id } = verified(secret, request)
         // Never so often that chance alone takes all the tries that an event has.
         const before = refusals.get(id) ?? 0
-        const refused = before < 3 && Math.random() < 0.3
+        const refused = before < 3 && random.chance(0.3)
         if (refused) refusals.set(id, before + 1)
         else arrived.add(id)
         response.writeHead(refused ? 500 : 204).end()
@@ -60,9 +65,9 @@ it.live(
             }
           }
           const murder = async () => {
-            for (let round = 0; round < 3; round++) {
-              await sleep(Math.random() * 600)
-              away = round % 2 === 0
+            for (let kill = 0; kill < kills; kill++) {
+              await sleep(random.between(0, 600))
+              away = kill % 2 === 0
               await first.kill("SIGKILL")
               await first.start()
               away = false
@@ -93,6 +98,5 @@ it.live(
           await sql.end()
         }
       })
-    }).pipe(Effect.scoped, Effect.provide(CertificateAuthority.layer), Effect.provide(memorySecrets().layer)),
-  900_000
+    }).pipe(Effect.provide(CertificateAuthority.layer), Effect.provide(memorySecrets().layer))
 )

@@ -11,6 +11,8 @@ import { WebhookDeliveries } from "#src/store/WebhookDeliveries.ts"
 import { Webhooks } from "#src/store/Webhooks.ts"
 import { Deliveries } from "#src/webhooks/Deliveries.ts"
 import { emission } from "#src/webhooks/events.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { receiver } from "#test/outbound/receiver.ts"
 import { actor, makeOrganization, uuid } from "#test/setup/fixtures.ts"
 import { verify } from "../../examples/webhook-receiver/verify.ts"
@@ -94,14 +96,14 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
     })
   )
 
-  it.effect("arrive at least once each at a receiver that fails one time in three, from two processes", () =>
-    Effect.gen(function* () {
-      const events = 1000
-      let seed = 42
-      const chance = () => {
-        seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
-        return seed / 2_147_483_648
-      }
+  campaign(
+    it.effect,
+    "webhook-refusals",
+    "deliveries arrive at least once each at a receiver that fails one time in three, from two processes",
+    {},
+    Effect.fnUntraced(function* ({ seed, full }) {
+      const random = new Seeded(seed)
+      const events = full ? 1_000 : 200
       const accepted = new Set<number>()
       let refusals = 0
       const refused = new Map<number, number>()
@@ -109,12 +111,12 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
         const { n } = JSON.parse(request.body).data
         // Never so often that chance alone takes all the tries that an event has.
         const before = refused.get(n) ?? 0
-        if (before < 5 && chance() < 0.3) {
+        if (before < 5 && random.chance(0.3)) {
           refused.set(n, before + 1)
           refusals++
           // It fails in every way there is.
-          if (chance() < 0.3) response.socket?.destroy()
-          else response.writeHead(chance() < 0.5 ? 500 : 302, { location: "/" }).end()
+          if (random.chance(0.3)) response.socket?.destroy()
+          else response.writeHead(random.chance(0.5) ? 500 : 302, { location: "/" }).end()
           return
         }
         accepted.add(n)

@@ -12,6 +12,8 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import * as deliver from "#src/webhooks/deliver.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
+import { Seeded } from "#test/engine/simulation/random.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import {
@@ -82,9 +84,14 @@ const mortal = Effect.gen(function* () {
 })
 
 layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries", (it) => {
-  it.effect("arrive all at a receiver that is killed again and again while it takes them", () =>
-    Effect.gen(function* () {
-      const lives = 6
+  campaign(
+    it.effect,
+    "receiver-kills",
+    "deliveries arrive all at a receiver that is killed again and again while it takes them",
+    {},
+    Effect.fnUntraced(function* ({ seed, full }) {
+      const random = new Seeded(seed)
+      const lives = full ? 6 : 2
       const ofALife = 66
       const events = lives * ofALife
       const receiver = yield* mortal
@@ -103,7 +110,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
           ),
           (n) => n > before + 20
         ).pipe(
-          Effect.andThen(Effect.suspend(() => Effect.sleep(Math.random() * 20))),
+          Effect.andThen(Effect.suspend(() => Effect.sleep(random.between(0, 20)))),
           Effect.andThen(receiver.kill),
           Effect.andThen(receiver.start)
         )

@@ -22,6 +22,7 @@ import { receiver } from "#test/outbound/receiver.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const secrets = memorySecrets()
 
@@ -98,17 +99,7 @@ export const hasten = Effect.gen(function* () {
 export const until = <A, E, R>(
   self: Effect.Effect<A, E, R>,
   holds: (value: A) => boolean
-): Effect.Effect<A, E, R> =>
-  Effect.gen(function* () {
-    for (let looks = 0; looks < 4_800; looks++) {
-      const value = yield* self
-      if (holds(value)) return value
-      yield* Effect.sleep("25 millis")
-    }
-    return yield* Effect.die(
-      new Error(`it did not come to that in two minutes: ${JSON.stringify(yield* self)?.slice(0, 500)}`)
-    )
-  })
+): Effect.Effect<A, E, R> => eventually("the deliveries have come so far", self, holds)
 
 /** Throws unless a library of Standard Webhooks accepts what was received. */
 export const verified = (secret: string, { body, headers }: Received) => {

@@ -13,7 +13,7 @@ import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
-import { until } from "../wait.ts"
+import { until } from "#test/setup/wait.ts"
 import { openPlace } from "./place.ts"
 import type { Settings, ThingSpec } from "./settings.ts"
 
