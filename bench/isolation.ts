@@ -5,7 +5,7 @@
 import * as os from "node:os"
 import * as Effect from "effect/Effect"
 import { Registry } from "#src/engine/Reconciler.ts"
-import { Host } from "#src/infra/Host.ts"
+import { Host } from "#src/infra/host/Host.ts"
 import { reachGoal } from "#test/reconcilers/settle.ts"
 import * as caches from "#test/setup/caches.ts"
 import * as databases from "#test/setup/databases.ts"

@@ -12,9 +12,9 @@ import {
   type BackupDestinationSpec,
   type BackupDestinationStatus
 } from "#schemas/backup-destination.ts"
-import { Destinations } from "#src/backups/Destinations.ts"
-import { DestinationOptions } from "#src/backups/destination-options.ts"
-import { outside } from "#src/engine/outside.ts"
+import { Destinations } from "#src/backups/destinations/Destinations.ts"
+import { DestinationOptions } from "#src/backups/destinations/options.ts"
+import { outside } from "#src/engine/external-call.ts"
 import { absent, type Reconciler, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
 
 const reconciler = ({

@@ -8,7 +8,7 @@ import * as Schema from "effect/Schema"
 import { Cron, type CronSpec, CronSpec as CronSpecSchema } from "#schemas/cron.ts"
 import { nextRun } from "#schemas/cron-schedule.ts"
 import { Crons } from "#src/crons/Crons.ts"
-import { outside } from "#src/engine/outside.ts"
+import { outside } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register, Terminal, Waiting } from "#src/engine/Reconciler.ts"
 import { QueueTables } from "#src/queues/QueueTables.ts"
 

@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { EnvVariables, variableField } from "#schemas/env-variables.ts"
-import { outside } from "#src/engine/outside.ts"
+import { outside } from "#src/engine/external-call.ts"
 import { absent, Retryable, register } from "#src/engine/Reconciler.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Secrets } from "#src/store/Secrets.ts"

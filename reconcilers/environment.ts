@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import { Environment } from "#schemas/environment.ts"
 import { register } from "#src/engine/Reconciler.ts"
-import { container } from "./container.ts"
+import { container } from "./parent.ts"
 
 export const layer = register(
   Environment,

@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Queue, type QueueSpec, type QueueStatus, usualConcurrency } from "#schemas/queue.ts"
-import { outside } from "#src/engine/outside.ts"
+import { outside } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register, Waiting } from "#src/engine/Reconciler.ts"
 import { type QueueSettings, QueueTables } from "#src/queues/QueueTables.ts"
 

@@ -12,7 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { defaultDataDir } from "./infra/dataDir.ts"
+import { defaultDataDir } from "./data-dir.ts"
 import { isRange } from "./outbound/addresses.ts"
 import { atLeastOne, optional } from "./settings.ts"
 

@@ -4,12 +4,12 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Json } from "#schemas/kind.ts"
 import { AppConfig } from "#src/config.ts"
-import { Engine } from "#src/engine/Engine.ts"
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { fromStore, problem } from "./problem.ts"
+import { Engine } from "./ReconcileNow.ts"
 import { amend } from "./writing.ts"
 
 /** Secret field of every server's application password. */

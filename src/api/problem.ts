@@ -3,9 +3,9 @@
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
 import type { Fault, ProblemBody } from "./definition/problem.ts"
-import { CurrentRequest } from "./request.ts"
 
 const titles: Readonly<Record<number, string>> = {
   400: "The request cannot be read",

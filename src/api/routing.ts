@@ -11,13 +11,13 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import type * as Types from "effect/Types"
+import { CurrentRequest, requestId } from "#src/access/CurrentRequest.ts"
 import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { pagePaths } from "#src/identity/pages/paths.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
-import { CurrentRequest, requestId } from "./request.ts"
 
 const unknownHost = problem(
   421,

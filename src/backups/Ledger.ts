@@ -12,9 +12,9 @@ import type { Fragment } from "effect/sql/Statement"
 import { Db, inOrg, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
 import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { dueAgain } from "#src/store/queue-entries.ts"
 import { storableText } from "#src/store/storable.ts"
-import { lineagePlace } from "./lineage-place.ts"
+import { dueAgain } from "#src/store/work-rows.ts"
+import { lineagePlace } from "./repository/lineage-place.ts"
 
 export interface LineageRef {
   readonly orgId: string

@@ -5,14 +5,14 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AppConfig } from "#src/config.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { numberOf } from "./archive/log.ts"
+import { Stretches } from "./archive/WalRanges.ts"
 import type { ManagedDatabase } from "./Databases.ts"
 import { Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef } from "./Ledger.ts"
-import { numberOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
-import { baseOf, Repository } from "./Repository.ts"
+import { baseOf, Repository } from "./repository/Repository.ts"
 import { isKept, kept } from "./retention.ts"
-import { Stretches } from "./Stretches.ts"
 
 const batch = 1_000
 

@@ -7,9 +7,9 @@ import { Db } from "#src/store/Db.ts"
 import { BackupFailed, type makeBase } from "./base.ts"
 import { managedDatabases } from "./Databases.ts"
 import type { makeDrill } from "./drill.ts"
+import { detailOf } from "./error-messages.ts"
 import { type BackupResult, type ClaimedJob, Jobs, mostAttempts, type Progress } from "./Jobs.ts"
 import { BackupOptions } from "./options.ts"
-import { detailOf } from "./sentences.ts"
 
 /** A step that makes no progress for so long does not come back. */
 const stuckAfterMs = 15 * 60_000

@@ -1,6 +1,6 @@
 /** Which base backups are kept, and which segments of the log: pure, so that it can be tried on thousands of histories. */
 import type { BackupPolicy } from "#schemas/backup-policy.ts"
-import { type BaseRange, isSegment, numberOf } from "./log.ts"
+import { type BaseRange, isSegment, numberOf } from "./archive/log.ts"
 
 const day = 86_400_000
 

@@ -3,9 +3,9 @@ import { createHash } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { timelineOf } from "./archive/log.ts"
 import type { ManagedDatabase } from "./Databases.ts"
 import { Jobs } from "./Jobs.ts"
-import { timelineOf } from "./log.ts"
 import { BackupOptions } from "./options.ts"
 
 /** After a job that failed for good. */

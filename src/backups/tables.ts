@@ -1,6 +1,6 @@
 import type { TableRule } from "#src/store/table-rules.ts"
-import { destinationPlace } from "./destination-seal.ts"
-import { lineagePlace } from "./lineage-place.ts"
+import { destinationPlace } from "./destinations/seal.ts"
+import { lineagePlace } from "./repository/lineage-place.ts"
 
 /** What is stored outside is found by these rows alone, so they stay until the feature itself has removed it there. */
 export const tables: ReadonlyArray<TableRule> = [

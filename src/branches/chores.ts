@@ -13,8 +13,8 @@ import { Db } from "#src/store/Db.ts"
 import type { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
+import { attempt, dueBranches } from "./backoff.ts"
 import { Promotions } from "./Promotions.ts"
-import { attempt, dueBranches } from "./tries.ts"
 
 /** Days that the record of an expired or promoted branch is kept. */
 const keptDays = 7

@@ -1,6 +1,7 @@
 /** Branches of databases: copies that are made from a database as it is, or as it was. Their commands are those of databases. */
-import { DatabaseBranches } from "#src/api/definition/database-branches.ts"
+
 import { defineFeature } from "#src/feature.ts"
+import { DatabaseBranches } from "./api.ts"
 
 export const branches = defineFeature({
   groups: [DatabaseBranches],

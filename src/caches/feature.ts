@@ -1,11 +1,12 @@
 /** Redis servers for applications. */
-import { Caches } from "#src/api/definition/caches.ts"
+
 import { type Commands, defineFeature } from "#src/feature.ts"
+import { Caches } from "./api.ts"
 
 export const caches = defineFeature({
   groups: [Caches],
   server: async () => (await import("./server.ts")).server,
   commands: async (): Promise<Commands> => ({
-    commands: [(await import("#src/cli/cache-commands.ts")).caches]
+    commands: [(await import("./commands.ts")).caches]
   })
 })

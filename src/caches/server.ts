@@ -1,9 +1,9 @@
 import * as Layer from "effect/Layer"
-import * as cache from "#reconcilers/cache.ts"
-import * as handlers from "#src/api/caches.ts"
-import type { Caches } from "#src/api/definition/caches.ts"
+import * as cache from "#reconcilers/cache/cache.ts"
 import type { Server } from "#src/feature.ts"
-import { RedisServers } from "#src/infra/RedisServers.ts"
+import { RedisServers } from "#src/infra/redis/RedisServers.ts"
+import type { Caches } from "./api.ts"
+import * as handlers from "./handlers.ts"
 
 export const server: Server<typeof Caches> = {
   handlers: handlers.layer,

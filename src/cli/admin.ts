@@ -1,9 +1,9 @@
 /** `svc admin`: what whoever operates the machine does in the state store itself. The control plane may run meanwhile. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { type Bootstrap, CredentialsNotKept, Keeper, reissue } from "../access/bootstrap.ts"
-import { AppConfig } from "../config.ts"
-import { rotateKeys } from "../store/sealed.ts"
+import { type Bootstrap, CredentialsNotKept, Keeper, reissue } from "#src/access/bootstrap.ts"
+import { AppConfig } from "#src/config.ts"
+import { rotateKeys } from "#src/store/sealed.ts"
 import { credentialsFile, replaceEntry } from "./credentials.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
 import { dataIsIn, machine, store } from "./local-store.ts"

@@ -6,7 +6,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { features } from "#src/features.ts"
-import { api } from "./access-commands.ts"
+import { api } from "#src/identity/commands.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { asJson, yes } from "./flags.ts"
 import { json, out, table } from "./output.ts"
@@ -58,7 +58,7 @@ const down = Command.make(
 
 const doctor = Command.make("doctor", { json: asJson }, (flags) =>
   Effect.gen(function* () {
-    const { dependencies } = yield* Effect.promise(() => import("../infra/dependencies.ts"))
+    const { dependencies } = yield* Effect.promise(() => import("#src/infra/host/dependencies.ts"))
     const { limitsOfServers } = yield* Effect.promise(() => import("./doctor-limits.ts"))
     const found = yield* Effect.promise(() => dependencies())
     const limits = yield* limitsOfServers

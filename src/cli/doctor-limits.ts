@@ -1,7 +1,7 @@
 /** What `svc doctor` and `svc up` say about limits of managed servers: whether a control plane begun as they were could set them. */
 import * as Effect from "effect/Effect"
-import { AppConfig } from "../config.ts"
-import { placeGroups } from "../infra/control-group-place.ts"
+import { AppConfig } from "#src/config.ts"
+import { placeGroups } from "#src/infra/host/control-group-place.ts"
 import { failure } from "./failure.ts"
 import { configured } from "./settings.ts"
 

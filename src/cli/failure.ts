@@ -3,7 +3,7 @@
  * where a command says so; a command that is interrupted ends with 130.
  */
 import * as Data from "effect/Data"
-import type { ProblemBody } from "../api/definition/problem.ts"
+import type { ProblemBody } from "#src/api/definition/problem.ts"
 import { visibleLine } from "./visible.ts"
 
 export const exitCodes = {

@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto"
 import { inspect } from "node:util"
 import * as Effect from "effect/Effect"
-import type { PlanView } from "../api/definition/manifest.ts"
+import type { PlanView } from "#src/manifest/api.ts"
 import { Invocation } from "./invocation.ts"
 import { visible, visibleJson, visibleLine } from "./visible.ts"
 

@@ -10,7 +10,7 @@ import * as path from "node:path"
 import { promisify } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { helperEnvironment } from "../infra/helper-environment.ts"
+import { helperEnvironment } from "#src/infra/host/helper-environment.ts"
 
 const ControlPlane = Schema.Struct({
   pid: Schema.Int.check(Schema.isGreaterThan(1)),

@@ -2,8 +2,8 @@
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { AppConfig } from "../config.ts"
-import { defaultDataDir } from "../infra/dataDir.ts"
+import { AppConfig } from "#src/config.ts"
+import { defaultDataDir } from "#src/data-dir.ts"
 import { Invocation } from "./invocation.ts"
 
 export const configured = Layer.unwrap(

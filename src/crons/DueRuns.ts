@@ -14,7 +14,7 @@ import { nextRun } from "#schemas/cron-schedule.ts"
 import type { Rooms } from "#src/loops/fair-share.ts"
 import { Db, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { type Candidate, decide, tooLate } from "./deciding.ts"
+import { type Candidate, decide, tooLate } from "./concurrency-policy.ts"
 import { CronOptions } from "./options.ts"
 import { type Attempt, channel, type RunStatus } from "./run.ts"
 

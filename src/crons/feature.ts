@@ -1,10 +1,11 @@
 /** Cron jobs: calls of applications and messages to queues, by a schedule. */
-import { Crons } from "#src/api/definition/crons.ts"
+
 import { type Commands, defineFeature } from "#src/feature.ts"
+import { Crons } from "./api.ts"
 
 export const crons = defineFeature({
   groups: [Crons],
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
-  commands: async (): Promise<Commands> => ({ commands: [(await import("#src/cli/cron-commands.ts")).crons] })
+  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).crons] })
 })

@@ -1,12 +1,12 @@
 import * as Layer from "effect/Layer"
 import * as cron from "#reconcilers/cron.ts"
-import * as handlers from "#src/api/crons.ts"
-import type { Crons as Operations } from "#src/api/definition/crons.ts"
 import type { Server } from "#src/feature.ts"
 import { QueueTables } from "#src/queues/QueueTables.ts"
 import { messages } from "#src/queues/services.ts"
+import type { Crons as Operations } from "./api.ts"
 import { Crons } from "./Crons.ts"
 import { DueRuns } from "./DueRuns.ts"
+import * as handlers from "./handlers.ts"
 import * as runner from "./runner.ts"
 
 export const server: Server<typeof Operations> = {

@@ -11,10 +11,10 @@ import {
   severityOf,
   transitions
 } from "./conditions.ts"
+import type { OutsideCall } from "./external-call.ts"
 import type { EngineOptions } from "./options.ts"
-import type { OutsideCall } from "./outside.ts"
 import type { Registration } from "./Reconciler.ts"
-import { listed, type Outcome, type Verdict } from "./verdict.ts"
+import { listed, type Outcome, type Verdict } from "./run-result.ts"
 import type { Claimed, EngineEvent, Recorded } from "./WorkStore.ts"
 
 export interface RunResult {

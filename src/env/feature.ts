@@ -1,9 +1,10 @@
 /** The encrypted variables of environments. */
-import { Env } from "#src/api/definition/env.ts"
+
 import { type Commands, defineFeature } from "#src/feature.ts"
+import { Env } from "./api.ts"
 
 export const env = defineFeature({
   groups: [Env],
   server: async () => (await import("./server.ts")).server,
-  commands: async (): Promise<Commands> => ({ commands: [(await import("#src/cli/env-commands.ts")).env] })
+  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).env] })
 })

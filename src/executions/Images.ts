@@ -17,7 +17,7 @@ import {
   type ContainerError,
   type PulledImage,
   type PullRequest
-} from "#src/infra/ContainerEngine.ts"
+} from "#src/infra/containers/ContainerEngine.ts"
 import { parseImage } from "./image.ts"
 
 /** Images that one pass lets go of at most, so that an engine is never kept busy with it. */

@@ -1,6 +1,6 @@
 /** What the reconciler of executions works with, besides the store and the machine. */
 import * as Layer from "effect/Layer"
-import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Followers } from "./Followers.ts"
 import { Images } from "./Images.ts"
 import { Installation } from "./Installation.ts"

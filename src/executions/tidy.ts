@@ -5,7 +5,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { AppConfig } from "#src/config.ts"
-import { ContainerEngine } from "#src/infra/ContainerEngine.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"

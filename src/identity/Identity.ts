@@ -11,12 +11,13 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { digestOf } from "#src/access/Access.ts"
+import { Audit } from "#src/access/AuditWriter.ts"
 import { AppConfig } from "#src/config.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
-import { Audit } from "#src/store/Audit.ts"
+import { normalizeEmail } from "#src/organizations/Invitations.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { normalizeEmail } from "#src/store/Invitations.ts"
+import { tries } from "./attempt-limit.ts"
 import {
   BadInput,
   LinkDead,
@@ -28,7 +29,6 @@ import {
 import { type MailedToken, People, type Person, type Purpose } from "./People.ts"
 import { Passwords, passwordFault } from "./passwords.ts"
 import { type NewSession, type Session, Sessions } from "./Sessions.ts"
-import { tries } from "./tries.ts"
 import type { Entry } from "./visitor.ts"
 
 export interface SignedIn extends Person {

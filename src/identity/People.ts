@@ -15,7 +15,7 @@ import { AppConfig } from "#src/config.ts"
 import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { audited } from "./auditing.ts"
+import { audited } from "./audit-cte.ts"
 import type { Visitor } from "./visitor.ts"
 
 export interface Person {

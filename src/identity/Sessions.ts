@@ -10,7 +10,7 @@ import { digestOf } from "#src/access/Access.ts"
 import { newSessionToken } from "#src/access/bootstrap.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { audited } from "./auditing.ts"
+import { audited } from "./audit-cte.ts"
 import type { Visitor } from "./visitor.ts"
 
 export interface NewSession {

@@ -5,7 +5,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { credentialOf, sessionCookie } from "#src/access/Access.ts"
-import { CurrentRequest } from "#src/api/request.ts"
+import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import type { Entry } from "./visitor.ts"
 
 /** The digest of the session cookie, if it looks like one. Sign-in looks at cookies only, never at `Authorization`. */

@@ -2,7 +2,7 @@
 import type { Role } from "#schemas/kind.ts"
 import type { JsonObject } from "#schemas/manifest-mapping.ts"
 import type { PatchOperation } from "./patch.ts"
-import type { Position } from "./place.ts"
+import type { Position } from "./source-location.ts"
 
 /** What a plan needs to know of a stored resource. */
 export interface Current {

@@ -4,7 +4,7 @@
  */
 import type { Manifest } from "#schemas/manifest.ts"
 import type { Current } from "./change.ts"
-import type { Path } from "./place.ts"
+import type { Path } from "./source-location.ts"
 import type { State } from "./state.ts"
 
 /** A plan that deletes more than this, replacements included, wants to be confirmed. */

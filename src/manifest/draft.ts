@@ -4,7 +4,7 @@ import type { ManifestProject } from "#schemas/manifest.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Blocker, Current, PlannedChange, PlanOptions, Step, Warning } from "./change.ts"
-import { mostFaults, type Path, toPointer } from "./place.ts"
+import { mostFaults, type Path, toPointer } from "./source-location.ts"
 import type { State } from "./state.ts"
 
 export interface Draft {

@@ -4,7 +4,7 @@ import type { Kind } from "#schemas/kind.ts"
 import type { ManifestProject } from "#schemas/manifest.ts"
 import { type Named, namedIn } from "#schemas/reference.ts"
 import { addressOf } from "#src/store/records.ts"
-import type { Path } from "./place.ts"
+import type { Path } from "./source-location.ts"
 
 export interface Entry {
   readonly kind: Kind

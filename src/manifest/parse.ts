@@ -9,12 +9,19 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { allowedValues } from "#schemas/allowed-values.ts"
 import { Manifest } from "#schemas/manifest.ts"
 import { looksLikeUid, reservedSlugs } from "#schemas/names.ts"
-import { type Locate, listed, type ManifestFault, mostFaults, type Path, type PathFault } from "./place.ts"
 import { referenceFaults } from "./references.ts"
 import { parseSource } from "./source.ts"
+import {
+  type Locate,
+  listed,
+  type ManifestFault,
+  mostFaults,
+  type Path,
+  type PathFault
+} from "./source-location.ts"
 
-export { type Locate, type ManifestFault, type Path, toPointer } from "./place.ts"
 export { longestSource, parseSource } from "./source.ts"
+export { type Locate, type ManifestFault, type Path, toPointer } from "./source-location.ts"
 
 export interface Parsed {
   readonly manifest: Manifest

@@ -10,7 +10,7 @@ import { addressOf } from "#src/store/records.ts"
 import type { Current } from "./change.ts"
 import type { Draft } from "./draft.ts"
 import { type Entry, entriesIn, type NamedAddress, namedBy } from "./entries.ts"
-import type { Path } from "./place.ts"
+import type { Path } from "./source-location.ts"
 
 /** Resources that are looked at in one step. */
 const perStep = 100

@@ -4,7 +4,7 @@ import type { ManifestProject } from "#schemas/manifest.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Draft } from "./draft.ts"
 import { asObject } from "./patch.ts"
-import type { Path } from "./place.ts"
+import type { Path } from "./source-location.ts"
 
 /** Told before anything is made: otherwise a branch would be there that never becomes ready. */
 export const blockForbiddenCopy = (draft: Draft, project: ManifestProject, at: Path): void => {

@@ -7,7 +7,7 @@ import type { Manifest } from "#schemas/manifest.ts"
 import { positionsOf } from "./json.ts"
 import { syntaxFault } from "./json-syntax.ts"
 import { checkManifest, parseSource } from "./parse.ts"
-import { type Locate, type ManifestFault, type Position, toPath } from "./place.ts"
+import { type Locate, type ManifestFault, type Position, toPath } from "./source-location.ts"
 
 export interface Source {
   readonly text: string

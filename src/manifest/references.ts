@@ -4,7 +4,7 @@ import { circleMessage, missingMessage } from "#schemas/missing-reference.ts"
 import { defaultEnvironment, implicitEnvironments } from "#schemas/names.ts"
 import { circularIn } from "#schemas/reference-graph.ts"
 import { type Entry, entriesIn, namedBy } from "./entries.ts"
-import { type Path, type PathFault, toPointer } from "./place.ts"
+import { type Path, type PathFault, toPointer } from "./source-location.ts"
 
 export const referenceFaults = (manifest: Manifest): ReadonlyArray<PathFault> => {
   const projects = manifest.projects ?? []

@@ -1,9 +1,9 @@
 import * as Layer from "effect/Layer"
-import type { Manifest } from "#src/api/definition/manifest.ts"
-import * as handlers from "#src/api/manifest.ts"
 import type { Server } from "#src/feature.ts"
-import { Plans } from "#src/store/Plans.ts"
+import type { Manifest } from "./api.ts"
+import * as handlers from "./handlers.ts"
 import { Manifests } from "./Manifests.ts"
+import { Plans } from "./Plans.ts"
 
 export const server: Server<typeof Manifest> = {
   handlers: handlers.layer.pipe(Layer.provide(Manifests.layer.pipe(Layer.provide(Plans.layer))))

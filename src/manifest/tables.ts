@@ -1,5 +1,5 @@
-import { planPlace } from "#src/store/Plans.ts"
 import type { TableRule } from "#src/store/table-rules.ts"
+import { planPlace } from "./Plans.ts"
 
 export const tables: ReadonlyArray<TableRule> = [
   {

@@ -29,7 +29,7 @@ import {
   type ReadResult,
   refused,
   toPointer
-} from "./place.ts"
+} from "./source-location.ts"
 
 /** Words, signs and spaces; taking this many apart needs a second or two. */
 const mostTokens = 800_000

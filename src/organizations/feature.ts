@@ -1,11 +1,12 @@
 /** Organizations and who may do what in them: members, invitations, keys, grants, the audit log, billing. */
-import { AgentGrants } from "#src/api/definition/agent-grants.ts"
-import { ApiKeys } from "#src/api/definition/apikeys.ts"
-import { AuditLog } from "#src/api/definition/audit.ts"
-import { Invitations } from "#src/api/definition/invitations.ts"
-import { Members } from "#src/api/definition/members.ts"
-import { Orgs } from "#src/api/definition/orgs.ts"
+
 import { type Commands, defineFeature } from "#src/feature.ts"
+import { AgentGrants } from "./api/agent-grants.ts"
+import { ApiKeys } from "./api/api-keys.ts"
+import { AuditLog } from "./api/audit.ts"
+import { Invitations } from "./api/invitations.ts"
+import { Members } from "./api/members.ts"
+import { Orgs } from "./api/orgs.ts"
 
 export const organizations = defineFeature({
   groups: [Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog],
@@ -15,9 +16,9 @@ export const organizations = defineFeature({
   commands: async (): Promise<Commands> => {
     const [{ invitations, members, orgs }, { audit, grants, keys }, { adminBilling, adminOrgs }] =
       await Promise.all([
-        import("#src/cli/people-commands.ts"),
-        import("#src/cli/key-commands.ts"),
-        import("#src/cli/admin-commands.ts")
+        import("./commands/orgs.ts"),
+        import("./commands/keys.ts"),
+        import("./commands/admin.ts")
       ])
     return {
       commands: [orgs, members, invitations, keys, grants, audit],

@@ -1,10 +1,10 @@
 import * as Layer from "effect/Layer"
 import * as environment from "#reconcilers/environment.ts"
 import * as project from "#reconcilers/project.ts"
-import type { Environments, Projects } from "#src/api/definition/projects.ts"
-import * as handlers from "#src/api/projects.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import type { Server } from "#src/feature.ts"
+import type { Environments, Projects } from "./api.ts"
+import * as handlers from "./handlers.ts"
 
 export const server: Server<typeof Projects | typeof Environments> = {
   handlers: Layer.mergeAll(handlers.layerProjects, handlers.layerEnvironments).pipe(

@@ -14,14 +14,16 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
-import { persistent } from "#src/engine/persistent.ts"
+import { persistent } from "#src/engine/supervise.ts"
 import { answered } from "#src/loops/answered.ts"
 import { makeFairShare } from "#src/loops/fair-share.ts"
+import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store/errors.ts"
-import { Invocations } from "#src/store/Invocations.ts"
+import { envelope, invocationId, read, unanswered } from "./invocation.ts"
+import { QueueLimits } from "./limits.ts"
 import {
   type Batch,
   batchBytes,
@@ -29,9 +31,7 @@ import {
   leaseSeconds,
   type Outcome,
   type QueueRef
-} from "./Deliveries.ts"
-import { envelope, invocationId, read, unanswered } from "./invocation.ts"
-import { QueueLimits } from "./limits.ts"
+} from "./QueueDeliveries.ts"
 
 /** Between looks at all queues. */
 const fullLookMs = 5_000

@@ -1,6 +1,7 @@
 /** Queues of messages, and their delivery to applications. */
-import { Queues } from "#src/api/definition/queues.ts"
+
 import { type Commands, defineFeature } from "#src/feature.ts"
+import { Queues } from "./api.ts"
 
 export const queues = defineFeature({
   groups: [Queues],
@@ -8,6 +9,6 @@ export const queues = defineFeature({
   settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({
-    commands: [(await import("#src/cli/queue-commands.ts")).queues]
+    commands: [(await import("./commands.ts")).queues]
   })
 })

@@ -5,11 +5,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { Json } from "#schemas/kind.ts"
-import { auditOf } from "./auditing.ts"
+import { auditOf } from "./audit-cte.ts"
 import { Db, inOrg, orUnavailable } from "./Db.ts"
 import type { StoreUnavailable } from "./errors.ts"
-import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
+import { afterHeld, dueAgain, held } from "./work-rows.ts"
 
 export interface PauseTarget {
   readonly scope: "resource" | "project" | "kind" | "organization"

@@ -15,10 +15,10 @@ import { anyPool } from "#schemas/kind.ts"
 import { WorkSignal } from "#src/engine/Worker.ts"
 import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, isRefused, notifications, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
-import { afterHeld, dueAgain, held } from "./queue-entries.ts"
-import { wakeLate } from "./waiters.ts"
+import { wakeLate } from "./wake-dependents.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
+import { afterHeld, dueAgain, held } from "./work-rows.ts"
 
 /** Announcements by NOTIFY. Every reconnection announces as well, for what was missed meanwhile. */
 export const signal = Layer.effect(

@@ -8,15 +8,15 @@
 import type { Fragment } from "effect/sql/Statement"
 import { findKind } from "#schemas/index.ts"
 import { poolOf } from "#schemas/kind.ts"
-import { auditOf } from "./auditing.ts"
+import { auditOf } from "./audit-cte.ts"
 import type { CreateChange, DeleteChange, UpdateChange, Written } from "./changes.ts"
 import type { Sql } from "./Db.ts"
 import { inOrg } from "./Db.ts"
 import type { KeyRing } from "./KeyRing.ts"
-import { afterHeld, dueAgain, held } from "./queue-entries.ts"
 import type { Actor } from "./records.ts"
 import { recordReferences, referenceRows } from "./reference-rows.ts"
 import { secretPlace } from "./Secrets.ts"
+import { afterHeld, dueAgain, held } from "./work-rows.ts"
 
 export interface Writing {
   readonly sql: Sql

@@ -8,7 +8,7 @@ import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { namedIn } from "#schemas/reference.ts"
 import { inOrg, type Sql } from "./Db.ts"
-import { afterHeld, held } from "./queue-entries.ts"
+import { afterHeld, held } from "./work-rows.ts"
 
 /** One reference of a specification that is written. It counts where the resource is of the kind `of_kind`. */
 export interface ReferenceRow {

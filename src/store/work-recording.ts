@@ -1,8 +1,8 @@
 /** Writing down what reconciles came to: one statement for those that found nothing new, one for the others. */
 import { priorityPenalty, type Recorded } from "#src/engine/WorkStore.ts"
 import type { Sql } from "./Db.ts"
-import { dueAgain } from "./queue-entries.ts"
-import { named, targetChanged, waitColumns, waitingOn, waitTypes } from "./waiters.ts"
+import { named, targetChanged, waitColumns, waitingOn, waitTypes } from "./wake-dependents.ts"
+import { dueAgain } from "./work-rows.ts"
 
 /** Nothing changed: only the queue entry is written. */
 export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`

@@ -1,6 +1,7 @@
 /** The control plane itself: whether it works, and how to verify it. */
-import { System } from "#src/api/definition/system.ts"
+
 import { defineFeature } from "#src/feature.ts"
+import { System } from "./api.ts"
 
 export const system = defineFeature({
   publicGroups: [System],

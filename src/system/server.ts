@@ -1,5 +1,5 @@
-import type { System } from "#src/api/definition/system.ts"
-import * as handlers from "#src/api/system.ts"
 import type { Server } from "#src/feature.ts"
+import type { System } from "./api.ts"
+import * as handlers from "./handlers.ts"
 
 export const server: Server<typeof System> = { handlers: handlers.layerSystem }

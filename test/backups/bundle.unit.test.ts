@@ -3,7 +3,7 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { pack, partsOf, unpack } from "#src/backups/bundle.ts"
+import { pack, partsOf, unpack } from "#src/backups/repository/bundle.ts"
 
 const inFolder = async (body: (folder: string) => Promise<void>) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))

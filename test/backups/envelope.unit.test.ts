@@ -1,6 +1,13 @@
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { counting, decode, encode, frameSize, NotAuthentic, type ObjectName } from "#src/backups/envelope.ts"
+import {
+  counting,
+  decode,
+  encode,
+  frameSize,
+  NotAuthentic,
+  type ObjectName
+} from "#src/backups/repository/envelope.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { until } from "#test/setup/wait.ts"
 

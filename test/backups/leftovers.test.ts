@@ -6,7 +6,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { DestinationOptions } from "#src/backups/destination-options.ts"
+import { DestinationOptions } from "#src/backups/destinations/options.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
-import { type BaseRange, clockMargin, isHistory, isSegment, numberOf } from "#src/backups/log.ts"
+import { type BaseRange, clockMargin, isHistory, isSegment, numberOf } from "#src/backups/archive/log.ts"
 import { isKept, kept } from "#src/backups/retention.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"

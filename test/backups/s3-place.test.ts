@@ -8,14 +8,14 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
-import { checkAccess } from "#src/backups/destination-check.ts"
+import { checkAccess } from "#src/backups/destinations/check.ts"
 import {
   type ConnectionOptions,
   type DestinationConfig,
   DestinationConnection
-} from "#src/backups/destination-connection.ts"
-import { type Place, PlaceError } from "#src/backups/Place.ts"
-import { s3Place } from "#src/backups/s3-place.ts"
+} from "#src/backups/destinations/connection.ts"
+import { type Place, PlaceError } from "#src/backups/repository/Place.ts"
+import { s3Place } from "#src/backups/repository/s3-place.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Names, NameUnknown } from "#src/outbound/names.ts"

@@ -2,7 +2,7 @@
  * The log of a database as a list of its segments, and what the store answers of it, in the plainest way: what the
  * store says is compared with this, and what is concluded from it is tried on it.
  */
-import * as log from "#src/backups/log.ts"
+import * as log from "#src/backups/archive/log.ts"
 
 export interface LogFile {
   /** Name of a segment, or of a history file. */

@@ -6,7 +6,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
-import { HydrationHook, Hydrations } from "#src/infra/Hydrations.ts"
+import { HydrationHook, Hydrations } from "#src/infra/postgres/Hydrations.ts"
 import { look } from "#test/reconcilers/settle.ts"
 import { asServer, branchReconciler, branchWorldIn, makeBranch, settleBranch } from "#test/setup/branches.ts"
 import {

@@ -1,11 +1,11 @@
 /** What reaches a terminal of text that others wrote. */
 import { assert, describe, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { onTerminal } from "#src/cli/execution-follow.ts"
 import { fromProblem } from "#src/cli/failure.ts"
 import { Invocation } from "#src/cli/invocation.ts"
 import { facts, json, out, paint, renderPlan, say, sayText, table } from "#src/cli/output.ts"
 import { visible, visibleJson, visibleLine } from "#src/cli/visible.ts"
+import { onTerminal } from "#src/executions/follow-command.ts"
 import { recorded } from "./svc.ts"
 
 const commands = "\u001b[2J\u001b]0;owned\u0007"

@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { ApiKeyList, NewApiKey } from "#src/api/definition/apikeys.ts"
+import { ApiKeyList, NewApiKey } from "#src/organizations/api/api-keys.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 

@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { AuditPage } from "#src/api/definition/audit.ts"
+import { AuditPage } from "#src/organizations/api/audit.ts"
 import { fits } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"

@@ -2,11 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import {
-  AccessTest,
-  BackupDestinationList,
-  BackupDestinationView
-} from "#src/api/definition/backup-destinations.ts"
+import { AccessTest, BackupDestinationList, BackupDestinationView } from "#src/backups/destinations/api.ts"
 import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { type Asked, type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"

@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { BudgetView } from "#src/api/definition/projects.ts"
+import { BudgetView } from "#src/projects/api.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 

@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { CronList, CronRunPage, CronRunView, CronView } from "#src/api/definition/crons.ts"
+import { CronList, CronRunPage, CronRunView, CronView } from "#src/crons/api.ts"
 import { receiver } from "#test/crons/receiver.ts"
 import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"

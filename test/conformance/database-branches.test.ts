@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { BranchList, BranchView } from "#src/api/definition/database-branches.ts"
+import { BranchList, BranchView } from "#src/branches/api.ts"
 import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"

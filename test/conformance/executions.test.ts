@@ -1,11 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import {
-  ExecutionAvailability,
-  ExecutionList,
-  ExecutionLogPage,
-  ExecutionView
-} from "#src/api/definition/executions.ts"
+import { ExecutionAvailability, ExecutionList, ExecutionLogPage, ExecutionView } from "#src/executions/api.ts"
 import {
   base,
   Containers,

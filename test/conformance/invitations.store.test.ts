@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { InvitationList, InvitationView } from "#src/api/definition/invitations.ts"
+import { InvitationList, InvitationView } from "#src/organizations/api/invitations.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { enrol, knownToken, person } from "#test/setup/people.ts"

@@ -8,7 +8,7 @@ import {
   RotatedSecret,
   WebhookList,
   WebhookView
-} from "#src/api/definition/webhooks.ts"
+} from "#src/webhooks/api.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 

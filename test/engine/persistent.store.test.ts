@@ -3,9 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import { persistent } from "#src/engine/persistent.ts"
-import { Deliveries } from "#src/webhooks/Deliveries.ts"
+import { persistent } from "#src/engine/supervise.ts"
 import * as deliver from "#src/webhooks/deliver.ts"
+import { Deliveries } from "#src/webhooks/WebhookDeliveries.ts"
 import { fixture, happens, listener, until } from "#test/webhooks/setting.ts"
 
 /** What can happen to one round of a loop, in the order in which the rounds of a test meet it. */

@@ -1,10 +1,10 @@
 /** The rules by which executions go on, names of images, and which rules of a firewall are left over. */
 import { assert, describe, it } from "@effect/vitest"
-import { decide, type Seen, type Situation } from "#reconcilers/execution-steps.ts"
+import { decide, type Seen, type Situation } from "#reconcilers/execution/state-machine.ts"
 import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
 import type { ExecutionOptions } from "#src/executions/options.ts"
 import type { Run } from "#src/executions/Runs.ts"
-import { rulesOfGone } from "#src/infra/container-network.ts"
+import { rulesOfGone } from "#src/infra/containers/network.ts"
 
 const begun = Date.parse("2026-01-01T00:00:00Z")
 const options: ExecutionOptions = {

@@ -4,8 +4,8 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { cacheSizes, databaseSizes } from "#schemas/catalog.ts"
-import { makeHolding } from "#src/infra/server-holding.ts"
-import { cacheLimits, databaseLimits, oomScores, type ServerLimits } from "#src/infra/server-limits.ts"
+import { makeHolding } from "#src/infra/host/server-holding.ts"
+import { cacheLimits, databaseLimits, oomScores, type ServerLimits } from "#src/infra/host/server-limits.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import {
   connectionFlood,

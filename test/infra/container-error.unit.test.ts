@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { containerError } from "#src/infra/container-error.ts"
+import { containerError } from "#src/infra/containers/error.ts"
 
 it("what a container engine says becomes one short line that can be stored", () => {
   const said = (message: string) =>

@@ -11,7 +11,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { guardHost, hasIpv6, networkOf } from "#src/infra/container-network.ts"
+import { guardHost, hasIpv6, networkOf } from "#src/infra/containers/network.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const run = (command: string, args: ReadonlyArray<string>, more: object = {}) => {

@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { AppConfig, type Settings } from "#src/config.ts"
-import { ContainerEngine, type ContainerPlan } from "#src/infra/ContainerEngine.ts"
-import { Host } from "#src/infra/Host.ts"
+import { ContainerEngine, type ContainerPlan } from "#src/infra/containers/ContainerEngine.ts"
+import { Host } from "#src/infra/host/Host.ts"
 
 const plan: ContainerPlan = {
   name: "svc-test-unguarded",

@@ -2,7 +2,7 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { afterEach, assert, beforeEach, it } from "@effect/vitest"
-import { durable } from "#src/infra/durable.ts"
+import { durable } from "#src/infra/host/durable.ts"
 
 let folder: string
 const searched = process.env["PATH"]

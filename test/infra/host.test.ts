@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
-import { Host } from "#src/infra/Host.ts"
+import { Host } from "#src/infra/host/Host.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 

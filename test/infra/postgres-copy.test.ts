@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { copyFiles } from "#src/infra/postgres-copy.ts"
+import { copyFiles } from "#src/infra/postgres/copy.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const folders = Effect.acquireRelease(

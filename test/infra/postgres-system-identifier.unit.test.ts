@@ -3,7 +3,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { systemIdentifierIn } from "#src/infra/postgres-system-identifier.ts"
+import { systemIdentifierIn } from "#src/infra/postgres/system-identifier.ts"
 
 it.effect(
   "data that is away or damaged has no identifier, so it is not taken for that of another server",

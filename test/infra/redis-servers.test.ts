@@ -9,14 +9,14 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { Host } from "#src/infra/Host.ts"
+import { Host } from "#src/infra/host/Host.ts"
+import { cacheLimits } from "#src/infra/host/server-limits.ts"
 import {
   type RedisServerError,
   RedisServers,
   type RedisSettings,
   type RedisTarget
-} from "#src/infra/RedisServers.ts"
-import { cacheLimits } from "#src/infra/server-limits.ts"
+} from "#src/infra/redis/RedisServers.ts"
 import {
   appClient,
   authorityOf,

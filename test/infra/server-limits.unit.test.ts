@@ -1,6 +1,6 @@
 import { assert, it } from "vitest"
 import { cacheSizes, databaseSizes } from "#schemas/catalog.ts"
-import { cacheLimits, clientBufferBytes, databaseLimits, limitFaults } from "#src/infra/server-limits.ts"
+import { cacheLimits, clientBufferBytes, databaseLimits, limitFaults } from "#src/infra/host/server-limits.ts"
 
 const MiB = 2 ** 20
 

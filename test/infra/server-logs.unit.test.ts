@@ -3,7 +3,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { logSince, logSize, shortenLogs } from "#src/infra/server-logs.ts"
+import { logSince, logSize, shortenLogs } from "#src/infra/host/server-logs.ts"
 
 const folder = Effect.acquireRelease(
   Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-logs-"))),

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { makeTurns } from "#src/infra/turns.ts"
+import { makeTurns } from "#src/infra/host/turns.ts"
 
 /** Whoever asks is told apart by owner and number; each holds its turn until it is let go. */
 const makeWorld = (atOnce: number, mostOfOne?: number) => {

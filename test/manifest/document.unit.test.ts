@@ -3,8 +3,8 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import { alertSignals, unavailableSections } from "#schemas/unavailable-sections.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
-import { toPath } from "#src/manifest/place.ts"
 import { makePlan } from "#src/manifest/plan.ts"
+import { toPath } from "#src/manifest/source-location.ts"
 import {
   alert,
   base,

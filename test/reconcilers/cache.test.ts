@@ -7,7 +7,7 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/testing/TestClock"
 import type { CacheSpec } from "#schemas/cache.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { setSettings, setUsers } from "#src/infra/RedisControl.ts"
+import { setSettings, setUsers } from "#src/infra/redis/RedisControl.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import {
   type CacheResource,

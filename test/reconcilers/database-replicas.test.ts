@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { OutsideHook } from "#src/engine/outside.ts"
+import { OutsideHook } from "#src/engine/external-call.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import {
   type DatabaseResource,

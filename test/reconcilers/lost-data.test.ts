@@ -6,7 +6,7 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { askRows } from "#src/infra/PostgresControl.ts"
+import { askRows } from "#src/infra/postgres/PostgresControl.ts"
 import {
   asServer,
   type BranchWorld,

@@ -2,7 +2,7 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { OutsideHook } from "#src/engine/outside.ts"
+import { OutsideHook } from "#src/engine/external-call.ts"
 import type { Observation, ReconcileError, Reconciler, Resource } from "#src/engine/Reconciler.ts"
 
 export type Target = Reconciler<unknown, unknown>

@@ -3,7 +3,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { coarse } from "#reconcilers/database-standby.ts"
+import { coarse } from "#reconcilers/database/standby.ts"
 import { asApplication, databaseRemains, databaseWorld, disturb, folderOf } from "#test/setup/databases.ts"
 import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import {

@@ -2,13 +2,13 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as branch from "#reconcilers/database-branch.ts"
+import * as branch from "#reconcilers/database/branch.ts"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
-import { localPlace } from "#src/backups/Place.ts"
-import { Repository } from "#src/backups/Repository.ts"
+import { localPlace } from "#src/backups/repository/Place.ts"
+import { Repository } from "#src/backups/repository/Repository.ts"
 import { type BranchOrigin, Sources } from "#src/branches/Sources.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
-import { Hydrations } from "#src/infra/Hydrations.ts"
+import { Hydrations } from "#src/infra/postgres/Hydrations.ts"
 import { reachGoal } from "#test/reconcilers/settle.ts"
 import {
   asApplication,

@@ -1,6 +1,6 @@
 /** The browser that pages are tested in. */
 import * as fs from "node:fs"
-import { installPackage } from "#src/infra/setup.ts"
+import { installPackage } from "#src/infra/host/setup.ts"
 
 const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
 

@@ -8,7 +8,7 @@ import * as http from "node:http"
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
-import { installPackage } from "#src/infra/setup.ts"
+import { installPackage } from "#src/infra/host/setup.ts"
 import { until } from "./wait.ts"
 
 const packages = [

@@ -2,8 +2,8 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
-import { placeGroups } from "#src/infra/control-group-place.ts"
-import { placeName } from "#src/infra/server-holding.ts"
+import { placeGroups } from "#src/infra/host/control-group-place.ts"
+import { placeName } from "#src/infra/host/server-holding.ts"
 
 const placed = await placeGroups("svc-test", undefined, "look")
 if (!placed.usable) process.stderr.write(`limits are not tested: ${placed.why}\n`)

@@ -6,7 +6,7 @@ import * as net from "node:net"
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Option from "effect/Option"
-import { bundled } from "#src/infra/postgres-binaries.ts"
+import { bundled } from "#src/infra/postgres/PostgresBinaries.ts"
 
 export interface TemporaryPostgres {
   /** Superuser's URL. */

@@ -3,7 +3,7 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { codeOf } from "#src/infra/error-code.ts"
-import { makeHolding } from "#src/infra/server-holding.ts"
+import { makeHolding } from "#src/infra/host/server-holding.ts"
 
 /** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
 export const processesNaming = (

@@ -3,10 +3,10 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { ReplicaOptions } from "#reconcilers/database-standby.ts"
+import { ReplicaOptions } from "#reconcilers/database/standby.ts"
 import { type DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
 import { type Observation, Registry, type Resource } from "#src/engine/Reconciler.ts"
-import { standbyKey } from "#src/infra/postgres-standby.ts"
+import { standbyKey } from "#src/infra/postgres/standby.ts"
 import { look, reachGoal, type Target } from "#test/reconcilers/settle.ts"
 import {
   asApplication,

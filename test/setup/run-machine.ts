@@ -1,5 +1,5 @@
 /** What tests with real servers need on the machine, installed once per run where that is allowed, else said. */
-import { setUpHost } from "#src/infra/setup.ts"
+import { setUpHost } from "#src/infra/host/setup.ts"
 import { setUpBrowser } from "./browser.ts"
 import { setUpContainers } from "./containers.ts"
 import { setUpObjectStore } from "./s3.ts"

@@ -12,9 +12,9 @@ import * as tls from "node:tls"
 import { CreateBucketCommand, ListMultipartUploadsCommand, S3Client } from "@aws-sdk/client-s3"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import type { DestinationConfig } from "#src/backups/destination-connection.ts"
+import type { DestinationConfig } from "#src/backups/destinations/connection.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { installPackage } from "#src/infra/setup.ts"
+import { installPackage } from "#src/infra/host/setup.ts"
 import { memorySecrets } from "./memory-secrets.ts"
 
 const packages = ["swift-proxy", "swift-account", "swift-container", "swift-object"]

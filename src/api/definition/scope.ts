@@ -1,6 +1,6 @@
 /**
  * The declaration of what stands before every operation that takes a credential: who is calling, may they, and
- * does what the path names exist. `src/api/gate.ts` does it.
+ * does what the path names exist. `src/api/authorize.ts` does it.
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"

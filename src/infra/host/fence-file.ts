@@ -9,8 +9,8 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { outside } from "#src/engine/outside.ts"
-import type { Host, HostError } from "../Host.ts"
+import { outside } from "#src/engine/external-call.ts"
+import type { Host, HostError } from "./Host.ts"
 
 /** A server as the reconcile that acts on it knows it. */
 export interface FencedTarget {

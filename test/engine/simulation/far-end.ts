@@ -10,7 +10,7 @@ import { identity } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
-import { type OutsideEffect, outside } from "#src/engine/outside.ts"
+import { type OutsideEffect, outside } from "#src/engine/external-call.ts"
 import {
   absent,
   type Observation,

@@ -1,0 +1,73 @@
+/** What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { AppConfig } from "#src/config.ts"
+import { Terminal } from "#src/engine/Reconciler.ts"
+import { Installation } from "#src/executions/Installation.ts"
+import { parseImage } from "#src/executions/image.ts"
+import type { Run } from "#src/executions/Runs.ts"
+import { Secrets } from "#src/store/Secrets.ts"
+import { type ExecutionResource, retryable } from "./observe.ts"
+
+const Env = Schema.fromJsonString(Schema.Record(Schema.String, Schema.String))
+const Credentials = Schema.fromJsonString(
+  Schema.Struct({ registry: Schema.String, username: Schema.String, password: Schema.String })
+)
+
+export const makePlans = Effect.gen(function* () {
+  const secrets = yield* Secrets
+  const installation = yield* Installation
+  const { sandboxRuntime } = yield* AppConfig
+
+  /** One that is configured no more is never replaced by another. */
+  const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>
+    spec.runtime.nestedContainers ? (sandboxRuntime ?? "none") : undefined
+
+  const pullRequest = Effect.fnUntraced(function* ({ orgId, uid, spec }: ExecutionResource) {
+    const sealed = yield* retryable(secrets.read({ orgId, uid, field: "imagePullCredentials" }))
+    const credentials = Option.isNone(sealed)
+      ? undefined
+      : yield* Effect.mapError(
+          Schema.decodeUnknownEffect(Credentials)(Redacted.value(sealed.value)),
+          () => new Terminal({ message: "The stored credentials of the registry cannot be read" })
+        )
+    return {
+      reference: parseImage(spec.image)?.canonical ?? spec.image,
+      credentials:
+        credentials === undefined
+          ? undefined
+          : { ...credentials, password: Redacted.make(credentials.password) }
+    }
+  })
+
+  const planOf = Effect.fnUntraced(function* ({ orgId, uid, spec, fence }: ExecutionResource, run: Run) {
+    const sealed = yield* retryable(secrets.read({ orgId, uid, field: "env" }))
+    const env = Option.isNone(sealed)
+      ? {}
+      : yield* Effect.mapError(
+          Schema.decodeUnknownEffect(Env)(Redacted.value(sealed.value)),
+          () => new Terminal({ message: "The stored variables cannot be read" })
+        )
+    const { cpus, cpuKind, memoryMb } = spec.resources
+    return {
+      name: installation.nameOf(uid),
+      labels: {
+        ...installation.labels,
+        "svc.organization": orgId,
+        "svc.execution": uid,
+        "svc.fence": String(fence)
+      },
+      image: run.imageId ?? "",
+      command: spec.command,
+      env: Redacted.make(env),
+      cpus,
+      cpuShares: Math.max(2, Math.round(cpus * (cpuKind === "performance" ? 1024 : 256))),
+      memoryMb,
+      runtime: runtimeOf({ spec })
+    }
+  })
+
+  return { pullRequest, planOf, runtimeOf }
+})

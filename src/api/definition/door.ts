@@ -1,4 +1,0 @@
-/** The declaration of what stands before operations that strangers may call; `src/api/door.ts` does it. */
-import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
-
-export class Door extends HttpApiMiddleware.Service<Door>()("svc/api/Door") {}

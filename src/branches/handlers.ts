@@ -1,0 +1,249 @@
+/** Handlers of `databaseBranches.*`. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { DatabaseSku, Region } from "#schemas/catalog.ts"
+import { DatabaseSpec } from "#schemas/database.ts"
+import {
+  type BranchSource,
+  DatabaseBranch,
+  DatabaseBranchSpec,
+  DatabaseBranchStatus
+} from "#schemas/database-branch.ts"
+import { Project } from "#schemas/project.ts"
+import { answer } from "#src/api/answer.ts"
+import { caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { billing, guard } from "#src/api/handler.ts"
+import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
+import { Engine } from "#src/api/ReconcileNow.ts"
+import { resourceHandlers } from "#src/api/resource-handlers.ts"
+import { targetRecord } from "#src/api/target.ts"
+import { viewAll } from "#src/api/views.ts"
+import { stored } from "#src/api/writing.ts"
+import { Repository } from "#src/backups/repository/Repository.ts"
+import { AppConfig } from "#src/config.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { BranchList, BranchView } from "./api.ts"
+import { Promotions } from "./Promotions.ts"
+import { forbiddenInPreview } from "./Sources.ts"
+import { branchView, decodeBranch, sourceOf } from "./view.ts"
+
+const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(DatabaseBranchSpec)(spec))
+const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
+const decodeDatabase = Schema.decodeUnknownEffect(DatabaseSpec)
+const decodeProject = Schema.decodeUnknownEffect(Project.spec)
+const isRegion = Schema.is(Region)
+const isSku = Schema.is(DatabaseSku)
+
+/** The branch in the path, if it is one of the database there. */
+const theBranch = (databaseId: string) =>
+  Effect.flatMap(targetRecord, (record) =>
+    sourceOf(record) === databaseId
+      ? Effect.succeed(record)
+      : Effect.fail(notFound("branch of this database"))
+  )
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "databaseBranches",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const promotions = yield* Promotions
+    const repository = yield* Repository
+    yield* Engine
+    yield* AppConfig
+
+    const read = (uid: string) =>
+      Effect.gen(function* () {
+        const { orgId } = yield* RequestScope
+        const found = yield* Effect.mapError(resources.get(orgId, uid), fromStore)
+        return Option.isSome(found) ? found.value : yield* notFound("branch")
+      })
+
+    /** Nothing of it exists yet, so all that is named is looked up before anything is written. */
+    const checked = Effect.fnUntraced(function* (
+      database: ResourceRecord,
+      asked: {
+        readonly environment: string
+        readonly region: string
+        readonly sku: string
+        readonly previewId?: string | null
+      }
+    ) {
+      const { orgId } = yield* RequestScope
+      const { environment, region, sku, previewId } = asked
+      const place = yield* Effect.mapError(
+        resources.place(orgId, database.projectId ?? "", environment),
+        fromStore
+      )
+      const environmentUid = Option.getOrUndefined(place)?.environmentUid ?? null
+      if (environmentUid === null) return yield* notFound("environment in this project")
+      if (!isRegion(region)) return yield* notFound("region")
+      if (!isSku(sku)) return yield* notFound("database size (sku)")
+      // Previews come with deployments, which there are none of yet.
+      if (typeof previewId === "string") return yield* notFound("preview")
+      if (database.deletionRequestedAt !== null)
+        return yield* problem(409, "being_deleted", "The database is being deleted")
+      const project = yield* Effect.mapError(resources.get(orgId, database.projectId ?? ""), fromStore)
+      const { previewData } = yield* Effect.orDie(
+        decodeProject(Option.isSome(project) ? project.value.spec : undefined)
+      )
+      const from = { environment: database.environment ?? "", previewData: previewData === "allowed" }
+      if (forbiddenInPreview(environment, from)) {
+        return yield* problem(
+          422,
+          "preview_data_forbidden",
+          'The project does not allow copies of production data in previews; set its previewData to "allowed" (svc projects update PROJECT --preview-data allowed), or choose another environment'
+        )
+      }
+      return { environmentUid, region, sku }
+    })
+
+    /** Whether the backups reach it. What the newest log has not told yet is fetched from the server. */
+    const reachable = Effect.fnUntraced(function* (database: ResourceRecord, source: BranchSource) {
+      if (source.kind !== "backup" && source.kind !== "point_in_time") return
+      const { lineage } = yield* Effect.orDie(decodeDatabase(database.spec))
+      const wanted =
+        source.kind === "backup"
+          ? ({ kind: "backup", backupId: source.backupId } as const)
+          : ({ kind: "time", at: new Date(source.pointInTime) } as const)
+      yield* repository
+        .reach({ orgId: database.orgId, lineage: lineage ?? database.uid }, database.uid, wanted)
+        .pipe(
+          Effect.mapError((error) =>
+            error._tag === "StoreUnavailable"
+              ? fromStore(error)
+              : problem(422, "outside_recovery_window", error.message, {
+                  errors: [
+                    {
+                      pointer: source.kind === "backup" ? "/source/backupId" : "/source/pointInTime",
+                      message: "cannot be restored"
+                    }
+                  ]
+                })
+          )
+        )
+    })
+
+    const branches = yield* resourceHandlers(DatabaseBranch, {
+      view: BranchView,
+      viewer: () => Effect.succeed(branchView),
+      target: ({ params }: { readonly params: { readonly databaseId: string } }) =>
+        theBranch(params.databaseId)
+    })
+
+    return handlers.handleAll(
+      guard(Api.groups.databaseBranches)({
+        list: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const { uid, projectId } = yield* targetRecord
+          const records = yield* Effect.mapError(
+            resources.listKind(orgId, "DatabaseBranch", projectId ?? ""),
+            fromStore
+          )
+          const views = yield* viewAll(records, branchView)
+          return answer(
+            BranchList,
+            views.filter((view) => view.sourceDatabaseId === uid)
+          )
+        }),
+        create: branches.create(
+          Effect.fnUntraced(function* ({ payload }) {
+            yield* billing
+            const { reservation } = yield* RequestScope
+            const database = yield* targetRecord
+            const { environmentUid, region, sku } = yield* checked(database, payload)
+            const source: BranchSource =
+              payload.source.kind === "current"
+                ? { kind: "current" }
+                : payload.source.kind === "backup"
+                  ? { kind: "backup", backupId: payload.source.backupId }
+                  : {
+                      kind: "point_in_time",
+                      pointInTime: new Date(payload.source.pointInTime).toISOString()
+                    }
+            yield* reachable(database, source)
+            const { name, environment, expiresInDays, deleteOnPreviewClose } = payload
+            const { projectId, project } = database
+            return {
+              name,
+              spec: {
+                sourceEnvironment: database.environment,
+                sourceDatabase: database.name,
+                sourceDatabaseId: database.uid,
+                source,
+                region,
+                sku,
+                ...(expiresInDays === undefined ? {} : { expiresInDays }),
+                ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+              },
+              secrets: { [passwordField]: passwordOf(reservation) },
+              place: { projectId, project, environment, parentUid: environmentUid },
+              outcome: 202
+            }
+          })
+        ),
+        get: branches.get,
+        update: branches.update(
+          Effect.fnUntraced(function* ({ payload: { expiresInDays, deleteOnPreviewClose } }, record) {
+            const state = branchView(record).status
+            if (state === "expired" || state === "promoted") {
+              return yield* invalid([
+                { pointer: "/expiresInDays", message: `cannot be changed: the branch is ${state}` }
+              ])
+            }
+            const now = new Date(yield* Clock.currentTimeMillis).toISOString()
+            return (current) => ({
+              ...current,
+              ...(expiresInDays === undefined ? {} : { expiresInDays, expiresFrom: now }),
+              ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+            })
+          })
+        ),
+        promote: Effect.fnUntraced(function* ({ params }) {
+          const { caller, reservation } = yield* RequestScope
+          const branch = yield* theBranch(params.databaseId)
+          // An earlier try promoted it.
+          if (reservation.again && decodeBranch(branch).spec.promotedTo !== undefined)
+            return branchView(branch)
+          yield* stored(promotions.promote(branch, { ...caller.actor, outcome: 202 }))
+          return branchView(yield* read(branch.uid))
+        }),
+        rotatePassword: Effect.fnUntraced(function* ({ params }) {
+          const branch = yield* theBranch(params.databaseId)
+          if (!branchView(branch).connectionReady)
+            return yield* problem(409, "not_ready", "The branch is not ready")
+          const { record, password } = yield* rotate(branch, decodeSpec)
+          const { user, host, port, dbName } = yield* Effect.orDie(decodeStatus(record.status))
+          return {
+            connectionString: `postgres://${user}:${Redacted.value(password)}@${host}:${port}/${dbName}?sslmode=verify-full`,
+            caCertificateUrl: yield* caCertificateUrl
+          }
+        }),
+        delete: branches.delete((branch) => {
+          const { spec, status } = decodeBranch(branch)
+          const moving =
+            spec.promotedTo !== undefined
+              ? status?.state !== "promoted"
+              : spec.source.kind === "replaced" && status?.hydrated !== true && status?.state !== "expired"
+          // Until the folders are in their places, the data of the database may be in this one.
+          return moving
+            ? Effect.fail(
+                problem(
+                  409,
+                  "promotion_in_progress",
+                  "The data of the branch is just being moved; try again shortly"
+                )
+              )
+            : Effect.void
+        })
+      })
+    )
+  })
+)

@@ -1,0 +1,214 @@
+/** Handlers of `executions.*`. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { ExecutionSpec } from "#schemas/execution.ts"
+import { answer } from "#src/api/answer.ts"
+import { Cursors } from "#src/api/cursor.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { defaultPageSize } from "#src/api/definition/fields.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { billedLate, billing, guard } from "#src/api/handler.ts"
+import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
+import { makeStreams } from "#src/api/streams.ts"
+import { targetProject, targetRecord } from "#src/api/target.ts"
+import { viewAll } from "#src/api/views.ts"
+import { amend, createdBefore, stored } from "#src/api/writing.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { AppConfig } from "#src/config.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { ExecutionAvailability, ExecutionList, ExecutionLogPage, ExecutionView } from "./api.ts"
+import { type ExecutionRecord, Executions } from "./Executions.ts"
+import { Logs } from "./Logs.ts"
+import { entriesOf, followed } from "./log-answers.ts"
+import { ExecutionOptions } from "./options.ts"
+import { executionFaults, specOf } from "./request.ts"
+
+const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
+const defaultLogPage = 100
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "executions",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const executions = yield* Executions
+    const logs = yield* Logs
+    const budgets = yield* Budgets
+    const catalog = yield* Catalog
+    const engine = yield* ContainerEngine
+    const cursors = yield* Cursors
+    const { registries, sandboxRuntime, orgExecutions } = yield* AppConfig
+    const { graceMs } = yield* ExecutionOptions
+    const { limits } = catalog.executions
+    const streams = yield* makeStreams
+
+    const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
+      const found = yield* Effect.mapError(executions.get(orgId, uid), fromStore)
+      return Option.isSome(found) ? executionView(found.value) : yield* notFound("execution")
+    })
+
+    return handlers.handleAll(
+      guard(Api.groups.executions)({
+        list: Effect.fnUntraced(function* ({ query }) {
+          const { orgId } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const found = yield* Effect.mapError(
+            executions.list(orgId, projectId, query.limit ?? defaultPageSize, query.status),
+            fromStore
+          )
+          return answer(ExecutionList, yield* viewAll(found, executionView))
+        }),
+        availability: Effect.fnUntraced(function* () {
+          const state = yield* engine.state
+          return answer(ExecutionAvailability, {
+            ready: state._tag === "Ready" || (state._tag === "Down" && state.startable),
+            regions: catalog.regions.map(({ id, name, city, country, continent }) => ({
+              id,
+              name,
+              city,
+              country,
+              continent
+            })),
+            architectures: catalog.executions.architectures,
+            cpuKinds: catalog.executions.cpuKinds,
+            runtime: { nestedContainers: sandboxRuntime !== undefined },
+            privateImageRegistries: registries,
+            limits
+          })
+        }),
+        create: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, caller, reservation } = yield* RequestScope
+            const { projectId } = yield* targetProject
+            const { uid } = reservation
+            if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
+            const spec = specOf(payload)
+            const faults = executionFaults(payload, spec, {
+              catalog,
+              registries,
+              nestedContainers: sandboxRuntime !== undefined
+            })
+            if (faults.length > 0) return yield* invalid(faults)
+            yield* billing
+            const most = { organization: orgExecutions, project: limits.maxActiveExecutionsPerProject }
+            const room = { orgId, projectId, uid }
+            const full = yield* Effect.mapError(executions.enter(room, most), fromStore)
+            if (full !== undefined)
+              return yield* problem(
+                409,
+                "too_many_executions",
+                `The ${full} has ${most[full]} executions that have not ended, and no more may be at once. Wait for one, or cancel one`
+              )
+            const making = Effect.gen(function* () {
+              yield* Effect.mapError(
+                budgets.reserve({
+                  orgId,
+                  projectId,
+                  uid,
+                  // The most that it may take: its time, and being told to end until it is made to.
+                  microUsd: executionMicroUsd(catalog, spec.resources, spec.timeoutSeconds + graceMs / 1_000)
+                }),
+                (error) =>
+                  error._tag === "BudgetExhausted"
+                    ? problem(402, "budget_exhausted", error.message)
+                    : fromStore(error)
+              )
+              const { env, imagePullCredentials } = payload
+              yield* stored(
+                resources.write(
+                  orgId,
+                  [
+                    {
+                      action: "create",
+                      uid,
+                      kind: "Execution",
+                      projectId,
+                      environment: null,
+                      name: uid,
+                      parentUid: projectId,
+                      spec,
+                      managedBy: "api",
+                      secrets: {
+                        ...(env === undefined ? {} : { env: Redacted.make(JSON.stringify(env)) }),
+                        ...(imagePullCredentials === undefined
+                          ? {}
+                          : { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) })
+                      }
+                    }
+                  ],
+                  { ...caller.actor, outcome: 202 }
+                )
+              )
+            })
+            // What may have been made keeps its place; one that nothing is known of gives it back by itself.
+            yield* Effect.tapError(making, ({ status }) =>
+              status < 500 ? Effect.ignore(executions.leave(room)) : Effect.void
+            )
+            return yield* read(orgId, uid)
+          })
+        ),
+        get: Effect.fnUntraced(function* () {
+          const { orgId, uid } = yield* targetRecord
+          return answer(ExecutionView, yield* read(orgId, uid))
+        }),
+        cancel: Effect.fnUntraced(function* () {
+          const record = yield* targetRecord
+          const { orgId, uid } = record
+          const { again } = (yield* RequestScope).reservation
+          if (again && storedSpec(record.spec).cancelRequested) return yield* read(orgId, uid)
+          const { finishedAt, status } = yield* read(orgId, uid)
+          if (finishedAt !== null)
+            return yield* problem(409, "execution_ended", `The execution has ended already: ${status}`)
+          yield* amend(record, (current) =>
+            Effect.succeed({ spec: { ...storedSpec(current.spec), cancelRequested: true } })
+          )
+          return yield* read(orgId, uid)
+        }),
+        logs: Effect.fnUntraced(function* ({ query, headers }) {
+          const { orgId, uid } = yield* targetRecord
+          const scope = yield* RequestScope
+          const { stillHolds } = scope
+          const list = `logs ${uid}`
+          const [position = "0"] = (yield* cursors.decode(list, query.cursor)) ?? []
+          if (query.follow === true) {
+            const last = headers["last-event-id"]
+            if (last !== undefined && !/^\d{1,15}-\d{1,15}$/.test(last))
+              return yield* invalid([
+                {
+                  pointer: "/headers/last-event-id",
+                  message: "is not an entry of this log; start without one"
+                }
+              ])
+            const from = last === undefined ? position : (last.split("-")[1] ?? "0")
+            const counted = yield* streams(scope)
+            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds, counted)
+          }
+          const limit = query.limit ?? defaultLogPage
+          const { pieces } = yield* Effect.mapError(logs.read({ orgId, uid }, position, limit + 1), fromStore)
+          const next = pieces[limit]
+          return answer(ExecutionLogPage, {
+            items: entriesOf(pieces.slice(0, limit)),
+            nextCursor: next === undefined ? null : cursors.encode(list, [next.position])
+          })
+        })
+      })
+    )
+  })
+)
+
+const executionView = (record: ExecutionRecord) => {
+  const { spec, createdAt, startedAt, finishedAt, ...rest } = record
+  const { cancelRequested: _, ...asked } = storedSpec(spec)
+  return {
+    ...rest,
+    ...asked,
+    createdAt: createdAt.toISOString(),
+    startedAt: startedAt?.toISOString() ?? null,
+    finishedAt: finishedAt?.toISOString() ?? null
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * Containers on this host, over the Docker Engine API (Docker, or Podman's service of the same API): looking at one,
+ * and the single acts that change one. Which act is due is the reconciler's matter. Nothing waits for an engine for ever.
+ */
+import * as fs from "node:fs"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Semaphore from "effect/Semaphore"
+import type * as Stream from "effect/Stream"
+import { AppConfig } from "#src/config.ts"
+import { outside } from "#src/engine/external-call.ts"
+import { Host } from "../host/Host.ts"
+import { type Act, ignoring, makeCalls } from "./calls.ts"
+import { makeMaking } from "./create.ts"
+import { ContainerError } from "./error.ts"
+import { makeImages } from "./images.ts"
+import { toContainer, withKernel } from "./inspect.ts"
+import { type LogPiece, logPieces } from "./logs.ts"
+import { guardHost, unguarded } from "./network.ts"
+import { ensureRuntime } from "./runtime.ts"
+import { ownIsRunning, startOwn, stopOwn } from "./service.ts"
+import type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
+
+export type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
+export { ContainerError, type LogPiece }
+
+export class ContainerEngine extends Context.Service<
+  ContainerEngine,
+  {
+    /** Ready: it answers, and the firewall rules for containers are there. */
+    readonly state: Effect.Effect<EngineState>
+    /** Starts the engine that is ours; one that runs already is success. */
+    readonly start: Act
+    /** None: the engine answered that it has no such container. */
+    readonly inspect: (name: string) => Act<Option.Option<Container>>
+    /** Fetches an image anew, so that only who may have it gets it. May take long, but nothing may come for so long only. */
+    readonly pull: (request: PullRequest, stallMs: number) => Act<PulledImage>
+    /** Ids of all images, whoever fetched them. */
+    readonly images: Act<ReadonlySet<string>>
+    /**
+     * Lets go of an image: of its names that are ours, and of itself if it has no others. Nothing is forced: what a
+     * container is made of stays, and is `used`. `kept`: somebody else's name keeps it.
+     */
+    readonly removeImage: (id: string, isOurs: (name: string) => boolean) => Act<"gone" | "kept" | "used">
+    /** Makes the container and its network. It exists already: success. */
+    readonly create: (plan: ContainerPlan) => Act
+    /** Starts it, unless the engine would hold it by another runtime than this one. */
+    readonly run: (name: string, runtime: string | undefined) => Act
+    /** A container that has ended is success. */
+    readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
+    /** Removes the container, by force when it runs, and its network. Nothing there is success. */
+    readonly remove: (name: string) => Act
+    /** Lets go of what removed networks have left in the firewall. */
+    readonly forgetNetworks: Effect.Effect<void>
+    /**
+     * Everything it printed, from the start; `follow`: and what it prints while it runs. From the moment at which the
+     * container ends, Podman may leave out pieces of what it follows (its library to follow files does, once it is told
+     * to stop at the end), so that only what came while it ran is sure.
+     */
+    readonly logs: (name: string, follow: boolean) => Stream.Stream<LogPiece, ContainerError>
+    /** Containers with this label, and all labels they have. */
+    readonly list: (
+      label: string
+    ) => Act<ReadonlyArray<{ readonly name: string; readonly labels: Readonly<Record<string, string>> }>>
+    /** Ends the containers with this label, and the engine if it is ours. `forGood` removes them as well. */
+    readonly stopAll: (label: string, forGood: boolean) => Act
+  }
+>()("svc/infra/ContainerEngine") {
+  static readonly layer = Layer.effect(
+    ContainerEngine,
+    Effect.gen(function* () {
+      const host = yield* Host
+      const { containerSocket, executionFirewall } = yield* AppConfig
+      const starting = yield* Semaphore.make(1)
+      const { place, call, client } = makeCalls(host, containerSocket)
+      const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost()
+      const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
+      const { create, remove, forgetNetworks } = yield* makeMaking(call, guarded)
+      const { pull, ids, removeImage } = makeImages(call)
+
+      // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
+      const ping = call("Asking the container engine", (docker) => docker.ping(), "5 seconds")
+      const answering: Effect.Effect<EngineState> = Effect.matchEffect(ping, {
+        onSuccess: () => Effect.succeed<EngineState>({ _tag: "Ready" }),
+        onFailure: ({ reason, message }) =>
+          reason === "HostDependencyMissing"
+            ? Effect.succeed<EngineState>({ _tag: "Missing", message })
+            : Effect.match(place, {
+                onSuccess: ({ own }): EngineState => ({
+                  _tag: "Down",
+                  startable: own !== undefined,
+                  message: "The container engine does not answer"
+                }),
+                onFailure: ({ message }): EngineState => ({ _tag: "Missing", message })
+              })
+      })
+      const state = Effect.gen(function* () {
+        const seen = yield* answering
+        if (seen._tag !== "Ready" || (yield* recentlyGuarded)) return seen
+        return { _tag: "Missing", message: unguarded.message } satisfies EngineState
+      })
+
+      const start = Effect.gen(function* () {
+        const found = yield* place
+        if ((yield* answering)._tag === "Ready") return
+        const { own } = found
+        if (own === undefined)
+          return yield* new ContainerError({
+            reason: "Unreachable",
+            message: `The container engine at ${found.socket} does not answer`
+          })
+        if (!(yield* ownIsRunning(host, found.socket))) yield* startOwn(host, { ...found, own })
+        yield* Effect.sleep("100 millis").pipe(
+          Effect.andThen(answering),
+          Effect.repeat({ until: ({ _tag }) => _tag === "Ready" }),
+          Effect.timeoutOrElse({
+            duration: "20 seconds",
+            orElse: () =>
+              new ContainerError({
+                reason: "Unreachable",
+                message: `The container engine was started and does not answer; see podman.log in ${host.dataDir}/containers`
+              })
+          })
+        )
+      })
+
+      const run = Effect.fnUntraced(function* (name: string, runtime: string | undefined) {
+        if (runtime !== undefined) yield* ensureRuntime(call, name, runtime)
+        yield* call(
+          "Starting the container",
+          (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
+          "60 seconds"
+        ).pipe(ignoring("Conflict"))
+      })
+
+      const signal = (name: string, signal: "SIGTERM" | "SIGKILL") =>
+        call("Ending the container", (docker, abortSignal) =>
+          docker.getContainer(name).kill({ signal, abortSignal })
+        ).pipe(ignoring("NotFound", "Conflict"))
+
+      const list = (label: string) =>
+        Effect.map(
+          call("Listing containers", (docker, abortSignal) =>
+            docker.listContainers({ all: true, filters: { label: [label] }, abortSignal })
+          ),
+          (containers) =>
+            containers.flatMap(({ Names: [name], Labels }) =>
+              name === undefined ? [] : [{ name: name.replace(/^\//, ""), labels: Labels }]
+            )
+        )
+
+      return ContainerEngine.of({
+        state: outside("containers.state", "read")(state),
+        start: outside("containers.startEngine", "write")(starting.withPermit(start)),
+        inspect: (name) =>
+          outside(
+            "containers.inspect",
+            "read"
+          )(
+            call("Looking at the container", (docker, abortSignal) =>
+              docker.getContainer(name).inspect({ abortSignal })
+            ).pipe(
+              Effect.map((info) => Option.some(withKernel(toContainer(info)))),
+              Effect.catchIf(
+                ({ reason }) => reason === "NotFound",
+                () => Effect.succeed(Option.none<Container>())
+              )
+            )
+          ),
+        pull: (request, stallMs) => outside("containers.pull", "write")(pull(request, stallMs)),
+        images: outside("containers.images", "read")(ids),
+        removeImage: (id, isOurs) => outside("containers.removeImage", "write")(removeImage(id, isOurs)),
+        create: (plan) => outside("containers.create", "write")(create(plan)),
+        run: (name, runtime) => outside("containers.run", "write")(run(name, runtime)),
+        signal: (name, which) => outside("containers.signal", "write")(signal(name, which)),
+        remove: (name) => outside("containers.remove", "write")(remove(name)),
+        forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),
+        logs: (name, follow) => logPieces(client, name, follow),
+        list: (label) => outside("containers.list", "read")(list(label)),
+        stopAll: (label, forGood) =>
+          Effect.gen(function* () {
+            const found = yield* Effect.option(place)
+            if (Option.isNone(found)) return
+            const { own, socket } = found.value
+            if ((yield* answering)._tag !== "Ready") {
+              // What was started once may have left containers that run on; without the engine nobody can end them.
+              if (own === undefined || !fs.existsSync(`${host.dataDir}/containers`)) return
+              yield* start
+            }
+            const names = (yield* list(label)).map(({ name }) => name)
+            const until = (yield* Clock.currentTimeMillis) + 10_000
+            yield* Effect.forEach(names, (name) => signal(name, "SIGTERM"), { concurrency: 8, discard: true })
+            for (const name of names) {
+              while ((yield* Clock.currentTimeMillis) < until) {
+                const info = yield* Effect.option(
+                  call("Looking", (docker) => docker.getContainer(name).inspect())
+                )
+                if (Option.isNone(info) || toContainer(info.value).state !== "running") break
+                yield* Effect.sleep("200 millis")
+              }
+              yield* forGood ? remove(name) : signal(name, "SIGKILL")
+            }
+            if (own !== undefined) yield* stopOwn(host, socket, forGood)
+          })
+      })
+    })
+  )
+}

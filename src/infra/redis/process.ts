@@ -1,0 +1,181 @@
+/** The process of a managed cache server: finding it, starting it and ending it. */
+import * as fs from "node:fs/promises"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Host, SpawnOptions } from "../host/Host.ts"
+import { oomScores } from "../host/server-limits.ts"
+import { failed, RedisServerError } from "./errors.ts"
+import { exists } from "./files.ts"
+import { type LiveServer, type RedisEndpoint, readLive } from "./RedisControl.ts"
+import { configName, logName, pidName } from "./settings.ts"
+
+export type RedisProcess =
+  | { readonly _tag: "Stopped" }
+  /** It runs and cannot be controlled. */
+  | {
+      readonly _tag: "Uncontrolled"
+      readonly pid: number
+      /**
+       * `lost`: its socket is gone or its control user is not the one it should be; only a restart helps. `busy`: a
+       * script runs, and it says so. `silent`: it gave no answer. `refusing`: it answers something else, such as that
+       * it has no room for another connection. All but the first may pass.
+       */
+      readonly state: "lost" | "busy" | "silent" | "refusing"
+      readonly message: string
+    }
+  | { readonly _tag: "Running"; readonly pid: number; readonly live: LiveServer }
+
+export interface RedisPlace {
+  readonly dir: string
+  readonly endpoint: RedisEndpoint
+}
+
+const states = {
+  closed: "lost",
+  refused: "lost",
+  busy: "busy",
+  silent: "silent",
+  failed: "refusing"
+} as const
+
+const programs = ["redis-server", "valkey-server"]
+const oldestMajor = 7
+const maxLogBytes = 1024 * 1024
+/** A server listens within milliseconds; this is for machines that are busy. */
+const startMs = 10_000
+/** It has to write what is left of its append-only file before it ends. */
+const stopMs = 10_000
+
+export const makeProcesses = (host: Host["Service"]) => {
+  /** The process is known by its command line, which names the configuration file in its own folder. */
+  const isRunning = ({ dir }: RedisPlace, pid: number) => host.isRunning(pid, path.join(dir, configName))
+
+  const recorded = Effect.fnUntraced(function* (place: RedisPlace) {
+    const text = yield* Effect.mapError(host.readFile(path.join(place.dir, pidName)), failed)
+    const pid = Number.parseInt(
+      Option.getOrElse(text, () => ""),
+      10
+    )
+    return Number.isInteger(pid) && pid > 1 && (yield* isRunning(place, pid)) ? pid : undefined
+  })
+
+  const find = Effect.fnUntraced(function* (place: RedisPlace, settings: ReadonlyArray<string>) {
+    const pid = yield* recorded(place)
+    const stopped: RedisProcess = { _tag: "Stopped" }
+    if (pid === undefined && !(yield* exists(place.endpoint.socket))) return stopped
+    const looked = yield* Effect.result(readLive(place.endpoint, settings))
+    if (looked._tag === "Success") {
+      const running: RedisProcess = { _tag: "Running", pid: looked.success.processId, live: looked.success }
+      return running
+    }
+    const { reason, message } = looked.failure
+    if (pid === undefined) return reason === "closed" ? stopped : yield* failed(looked.failure)
+    const uncontrolled: RedisProcess = { _tag: "Uncontrolled", pid, state: states[reason], message }
+    return uncontrolled
+  })
+
+  /** A server that has lost its pid file tells its pid itself. */
+  const answering = Effect.fnUntraced(function* (place: RedisPlace) {
+    const process = yield* find(place, ["port"])
+    return process._tag === "Stopped" ? undefined : process.pid
+  })
+
+  const program = Effect.gen(function* () {
+    for (const name of programs) {
+      const found = yield* host.which(name)
+      if (Option.isNone(found)) continue
+      const { output } = yield* Effect.mapError(
+        host.run(found.value, ["--version"], { timeoutMs: 10_000 }),
+        failed
+      )
+      if (Number(/\bv=(\d+)/.exec(output)?.[1] ?? 0) >= oldestMajor) return found.value
+    }
+    return yield* new RedisServerError({
+      reason: "HostDependencyMissing",
+      message: `No redis-server (or valkey-server) of version ${oldestMajor} or newer is installed on this host; install it with: apt-get install redis-server`
+    })
+  })
+
+  /** The end of what the server wrote since its log had `from` bytes: why it did not start. */
+  const lastWords = (log: string, from: number) =>
+    Effect.promise(async () => {
+      const text = (await fs.readFile(log).catch(() => Buffer.alloc(0))).subarray(from).toString()
+      return text.trim().split("\n").slice(-2).join(" | ").slice(-500)
+    })
+
+  /** Of the server that runs; one that has lost its pid file is asked. */
+  const pidOf = (place: RedisPlace) =>
+    Effect.flatMap(recorded(place), (pid) => (pid === undefined ? answering(place) : Effect.succeed(pid)))
+
+  return {
+    find,
+    pidOf,
+    program,
+    start: Effect.fnUntraced(function* (place: RedisPlace, limits: SpawnOptions["limits"] & {}) {
+      const command = yield* program
+      const log = path.join(place.dir, logName)
+      const before = yield* Effect.promise(() =>
+        fs.stat(log).then(
+          (stat) => stat.size,
+          () => 0
+        )
+      )
+      if (before > maxLogBytes) yield* Effect.mapError(host.removeAll(log), failed)
+      const spawned = yield* Effect.mapError(
+        host.spawn({
+          command,
+          args: [path.join(place.dir, configName)],
+          cwd: place.dir,
+          logFile: log,
+          limits,
+          oomScore: oomScores.server
+        }),
+        failed
+      )
+      const ready = Effect.gen(function* () {
+        if ((yield* recorded(place)) === spawned && (yield* exists(place.endpoint.socket))) return true
+        if (yield* isRunning(place, spawned)) return false
+        return yield* new RedisServerError({
+          reason: "StartFailed",
+          message: `The server ended as soon as it was started: ${yield* lastWords(log, before > maxLogBytes ? 0 : before)}`
+        })
+      })
+      yield* until(ready, startMs, () =>
+        Effect.fail(
+          new RedisServerError({
+            reason: "NotAnswering",
+            message: `The server was started and does not listen after ${startMs / 1000} s`
+          })
+        )
+      )
+    }),
+    stop: Effect.fnUntraced(function* (place: RedisPlace) {
+      const pid = yield* pidOf(place)
+      if (pid === undefined) return
+      const gone = Effect.map(isRunning(place, pid), (running) => !running)
+      yield* host.kill(pid, "SIGTERM")
+      yield* until(gone, stopMs, () => host.kill(pid, "SIGKILL"))
+      yield* until(gone, stopMs, () =>
+        Effect.fail(
+          new RedisServerError({
+            reason: "Failed",
+            message: `The process ${pid} of the server cannot be ended`
+          })
+        )
+      )
+    })
+  }
+}
+
+const until = <E, E2>(
+  condition: Effect.Effect<boolean, E>,
+  limitMs: number,
+  otherwise: () => Effect.Effect<void, E2>
+): Effect.Effect<void, E | E2> =>
+  Effect.timeoutOrElse(
+    Effect.gen(function* () {
+      while (!(yield* condition)) yield* Effect.sleep(10)
+    }),
+    { duration: limitMs, orElse: otherwise }
+  )

@@ -1,0 +1,84 @@
+/** Plans as they were made, kept for 24 hours. They hold the secrets of the manifest, so they are sealed. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import { Db, inOrg, repeatable } from "#src/store/Db.ts"
+import { StoreUnavailable } from "#src/store/errors.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+
+/** The words a plan is bound to. */
+export const planPlace = (orgId: string, id: string): ReadonlyArray<string> => ["plan", orgId, id]
+
+export interface StoredPlan {
+  readonly id: string
+  readonly createdAt: Date
+  readonly expiresAt: Date
+}
+
+export class Plans extends Context.Service<
+  Plans,
+  {
+    /** A plan that was saved with this `id` before, and not applied, gives way. */
+    readonly save: (
+      orgId: string,
+      id: string,
+      content: Redacted.Redacted
+    ) => Effect.Effect<StoredPlan, StoreUnavailable>
+    /** None: there is no such plan, it has expired, or it was applied and `applied` ones are not asked for. */
+    readonly load: (
+      orgId: string,
+      id: string,
+      applied: boolean
+    ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
+    /** Marks it as applied. False: somebody else was first. */
+    readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
+  }
+>()("svc/store/Plans") {
+  static readonly layer = Layer.effect(
+    Plans,
+    Effect.gen(function* () {
+      const { api: sql } = yield* Db
+      const ring = yield* KeyRing
+      return Plans.of({
+        save: Effect.fn("Plans.save")(function* (orgId, id, content) {
+          const { keyId, bytes } = ring.seal(planPlace(orgId, id), content)
+          const [row] = yield* repeatable(sql<StoredPlan>`
+            insert into plan (org_id, id, expires_at, key_id, sealed)
+            select ${orgId}::uuid, ${id}::uuid, now() + interval '24 hours', ${keyId}, ${bytes}
+            where ${inOrg(sql, orgId)}
+            on conflict (org_id, id) do update set created_at = excluded.created_at, expires_at = excluded.expires_at,
+              key_id = excluded.key_id, sealed = excluded.sealed
+              where plan.applied_at is null
+            returning id, created_at as "createdAt", expires_at as "expiresAt"`)
+          if (row === undefined)
+            return yield* new StoreUnavailable({ message: "The plan could not be stored" })
+          return row
+        }),
+        load: Effect.fn("Plans.load")(function* (orgId, id, applied) {
+          const [row] = yield* repeatable(sql<{ readonly key_id: string; readonly sealed: Uint8Array }>`
+            select key_id, sealed from plan
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now()
+              and (${applied}::boolean or applied_at is null)
+              and ${inOrg(sql, orgId)}`)
+          if (row === undefined) return Option.none()
+          const opened = ring.open(planPlace(orgId, id), { keyId: row.key_id, bytes: row.sealed })
+          return Option.some(
+            yield* Effect.mapError(
+              opened,
+              (error) => new StoreUnavailable({ message: error.message, cause: error })
+            )
+          )
+        }),
+        consume: Effect.fn("Plans.consume")(function* (orgId, id) {
+          const rows = yield* repeatable(sql`
+            update plan set applied_at = now()
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and applied_at is null and ${inOrg(sql, orgId)}
+            returning id`)
+          return rows.length > 0
+        })
+      })
+    })
+  )
+}

@@ -1,0 +1,38 @@
+/** Handler of `audit.list`. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { answer } from "#src/api/answer.ts"
+import { Cursors } from "#src/api/cursor.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { defaultPageSize } from "#src/api/definition/fields.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { guard } from "#src/api/handler.ts"
+import { fromStore } from "#src/api/problem.ts"
+import { AuditLog } from "../AuditReader.ts"
+import { AuditPage } from "../api/audit.ts"
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "audit",
+  Effect.fnUntraced(function* (handlers) {
+    const log = yield* AuditLog
+    const cursors = yield* Cursors
+    return handlers.handleAll(
+      guard(Api.groups.audit)({
+        list: Effect.fnUntraced(function* ({ query }) {
+          const { orgId } = yield* RequestScope
+          const { limit = defaultPageSize, cursor, ...filter } = query
+          const list = `audit ${orgId}`
+          const [before] = (yield* cursors.decode(list, cursor)) ?? []
+          const records = yield* Effect.mapError(log.list(orgId, filter, limit + 1, before), fromStore)
+          const items = records.slice(0, limit)
+          const last = items.at(-1)
+          return answer(AuditPage, {
+            items: items.map((record) => ({ ...record, at: record.at.toISOString() })),
+            nextCursor: records.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
+          })
+        })
+      })
+    )
+  })
+)

@@ -1,0 +1,105 @@
+/**
+ * What a call from the platform to a user's app needs: where the app of an environment answers, and the secrets that
+ * the call is signed with. An environment's first secret is made when it is first needed.
+ */
+import * as Cache from "effect/Cache"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import { Db, repeatable } from "#src/store/Db.ts"
+import { StoreUnavailable } from "#src/store/errors.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { secretPlace } from "#src/store/Secrets.ts"
+import { newSigningSecret } from "./signature.ts"
+
+/** Secret fields of an environment. */
+export const signingField = "signingSecret"
+export const previousSigningField = "previousSigningSecret"
+
+export interface InvocationTarget {
+  /** Undefined: nobody has said where the app answers, or the environment is gone. */
+  readonly origin: string | undefined
+  /** The current one, and for a day after it was replaced the one before it. */
+  readonly secrets: ReadonlyArray<Redacted.Redacted>
+}
+
+interface Row {
+  readonly origin: string | null
+  readonly field: string | null
+  readonly key_id: string
+  readonly sealed: Uint8Array
+}
+
+export class Invocations extends Context.Service<
+  Invocations,
+  {
+    /** As the store has it now. */
+    readonly target: (
+      orgId: string,
+      environmentUid: string
+    ) => Effect.Effect<InvocationTarget, StoreUnavailable>
+    /** At most a second old: for many calls of one moment. */
+    readonly recentTarget: (
+      orgId: string,
+      environmentUid: string
+    ) => Effect.Effect<InvocationTarget, StoreUnavailable>
+  }
+>()("svc/store/Invocations") {
+  static readonly layer = Layer.effect(
+    Invocations,
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const ring = yield* KeyRing
+
+      const read = (orgId: string, uid: string) =>
+        repeatable(sql<Row>`
+          select r.spec->>'origin' as origin, s.field, s.key_id, s.sealed
+          from resource r
+          left join secret s on s.org_id = ${orgId}::uuid and s.uid = r.uid and (s.field = ${signingField}
+            or s.field = ${previousSigningField} and s.updated_at > now() - interval '24 hours')
+          where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.kind = 'Environment' and r.deleted_at is null
+          order by s.field desc`)
+
+      const target = Effect.fn("Invocations.target")(function* (orgId: string, uid: string) {
+        let rows = yield* read(orgId, uid)
+        if (rows.length > 0 && !rows.some(({ field }) => field === signingField)) {
+          const sealed = ring.seal(secretPlace({ orgId, uid, field: signingField }), newSigningSecret())
+          // Of several that make it at once, one value is stored and all read that one.
+          yield* repeatable(sql`
+            insert into secret (org_id, uid, field, key_id, sealed)
+            values (${orgId}::uuid, ${uid}::uuid, ${signingField}, ${sealed.keyId}, ${sealed.bytes})
+            on conflict (org_id, uid, field) do nothing`)
+          rows = yield* read(orgId, uid)
+        }
+        const secrets = yield* Effect.forEach(
+          rows.flatMap((row) => (row.field === null ? [] : [{ ...row, field: row.field }])),
+          (row) =>
+            Effect.mapError(
+              ring.open(secretPlace({ orgId, uid, field: row.field }), {
+                keyId: row.key_id,
+                bytes: row.sealed
+              }),
+              (error) => new StoreUnavailable({ message: error.message, cause: error })
+            )
+        )
+        const found: InvocationTarget = { origin: rows[0]?.origin ?? undefined, secrets }
+        return found
+      })
+
+      const recent = yield* Cache.make({
+        capacity: 10_000,
+        timeToLive: "1 second",
+        lookup: (key: string) => {
+          const [orgId = "", uid = ""] = key.split(" ")
+          return target(orgId, uid)
+        }
+      })
+
+      return Invocations.of({
+        target,
+        recentTarget: (orgId, uid) => Cache.get(recent, `${orgId} ${uid}`)
+      })
+    })
+  )
+}

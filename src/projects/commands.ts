@@ -1,0 +1,256 @@
+/** `svc projects` and `svc environments`: what contains the others. */
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { PreviewData, RuntimeClass } from "#schemas/project.ts"
+import { call } from "#src/cli/client.ts"
+import { exitCodes, failure } from "#src/cli/failure.ts"
+import { project, waiting } from "#src/cli/flags.ts"
+import { facts, json, out, paint, say } from "#src/cli/output.ts"
+import { commandIn, inOrganization, inProject, resourceCommands } from "#src/cli/resource-commands.ts"
+import { given } from "#src/cli/settings-flags.ts"
+import { waitForOne } from "#src/cli/wait.ts"
+import type { BudgetView } from "./api.ts"
+
+const ofProjects = resourceCommands({
+  scope: inOrganization,
+  noun: "project",
+  plural: "projects",
+  argument: project,
+  list: ({ asMember }, at) => asMember.projects.list(at),
+  nameOf: ({ slug }) => slug,
+  one: ({ params }, { id }) => ({ params: { ...params, projectId: id }, headers: {} })
+})
+
+const projectsLs = ofProjects.ls({
+  columns: {
+    SLUG: ({ slug }) => slug,
+    NAME: ({ name }) => name,
+    "RUNTIME CLASS": ({ runtimeClass }) => runtimeClass,
+    CREATED: ({ createdAt }) => createdAt
+  }
+})
+
+const runtimeClass = Flag.Literals("runtime-class", RuntimeClass.literals).pipe(Flag.optional)
+
+const projectsCreate = ofProjects
+  .command(
+    "create",
+    {
+      ...waiting,
+      slug: Argument.String("slug"),
+      name: Flag.String("name").pipe(Flag.withDescription("For people; else the slug"), Flag.optional),
+      settings: { runtimeClass }
+    },
+    ({ client, at, json: asJson, flags }) =>
+      Effect.gen(function* () {
+        const { slug } = flags
+        const payload = { slug, name: Option.getOrElse(flags.name, () => slug), ...given(flags.settings) }
+        const made = yield* call(client.asMember.projects.create({ ...(yield* at), headers: {}, payload }))
+        if (flags.wait) yield* waitForOne(made.id, flags)
+        yield* asJson
+          ? json(made)
+          : say(`${made.slug} ${paint("green", "is there")}, with its environments production and preview`)
+      })
+  )
+  .pipe(Command.withDescription("Create a project with its production and preview environments"))
+
+const projectsUpdate = ofProjects
+  .update({
+    settings: {
+      name: Flag.String("name").pipe(Flag.withDescription("New name, for people"), Flag.optional),
+      runtimeClass,
+      previewData: Flag.Literals("preview-data", PreviewData.literals).pipe(
+        Flag.withDescription("Whether the environment preview may hold copies of production data"),
+        Flag.optional
+      )
+    },
+    waits: false,
+    payload: (settings) => Effect.succeed(settings),
+    send: ({ asMember }, request) => asMember.projects.update(request),
+    changed: ({ body }) => body,
+    say: ({ name, slug, runtimeClass, previewData }) =>
+      `"${name}" (${slug}): ${runtimeClass}, production data in previews ${previewData}`
+  })
+  .pipe(
+    Command.withExamples([
+      {
+        command: "svc projects update shop --preview-data allowed",
+        description: "Let branches of production databases into previews"
+      }
+    ])
+  )
+
+const projectsDelete = ofProjects
+  .remove({
+    warning: (slug) => `This deletes the project "${slug}" and everything in it, with all data.`,
+    send: ({ asOwner }, one) => asOwner.projects.delete(one),
+    address: ({ slug }) => `Project/${slug}`
+  })
+  .pipe(Command.withDescription("Delete a project and everything in it"))
+
+const commandInProject = commandIn(inProject)
+
+type Budget = (typeof BudgetView)["Type"]
+
+const showBudget = (budget: Budget) => {
+  const usd = (amount: number | null, none: string) => (amount === null ? none : `$${amount}`)
+  return facts([
+    ["Month", budget.month],
+    ["Cap", usd(budget.monthlyCapUsd, "none")],
+    ["Spent", usd(budget.spentUsd, "")],
+    ["Reserved", usd(budget.reservedUsd, "")],
+    ["Left", usd(budget.remainingUsd, "any number")],
+    ["Alert", budget.alertThresholdPercent === null ? "never" : `at ${budget.alertThresholdPercent} %`],
+    ["At the cap", budget.hardStop ? "nothing is begun that could exceed it" : "it is counted only"]
+  ])
+}
+
+const budgetGet = commandInProject("get", {}, ({ client, at, json: asJson }) =>
+  Effect.gen(function* () {
+    const { body } = yield* call(client.asMember.projects.getBudget(yield* at))
+    yield* asJson ? json(body) : out(showBudget(body))
+  })
+).pipe(Command.withDescription("What the project may spend, and what it has spent"))
+
+const decodeAmount = Schema.decodeUnknownOption(Schema.FiniteFromString)
+const decodePercent = Schema.decodeUnknownOption(Schema.FiniteFromString.check(Schema.isInt()))
+
+const budgetSet = commandInProject(
+  "set",
+  {
+    cap: Flag.String("cap").pipe(
+      Flag.withDescription("US dollars a month; `none` takes the cap away"),
+      Flag.optional
+    ),
+    alert: Flag.String("alert").pipe(
+      Flag.withDescription("Percentage of the cap at which budget.alert is sent, or `none`"),
+      Flag.optional
+    ),
+    hardStop: Flag.Boolean("hard-stop").pipe(
+      Flag.withDescription("Begin nothing that could exceed the cap (--no-hard-stop: count it only)"),
+      Flag.optional
+    )
+  },
+  ({ client: { asMember }, at, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const { params } = yield* at
+      // What is not named stays as it is.
+      const { body, headers } = yield* call(asMember.projects.getBudget({ params }))
+      const number = (text: string, flag: string, decode: typeof decodeAmount) =>
+        text === "none"
+          ? Effect.succeed(null)
+          : Effect.mapError(Effect.fromOption(decode(text)), () =>
+              failure(`--${flag} takes a number or "none", not "${text}"`, exitCodes.usage)
+            )
+      const payload = {
+        monthlyCapUsd: Option.isSome(flags.cap)
+          ? yield* number(flags.cap.value, "cap", decodeAmount)
+          : body.monthlyCapUsd,
+        alertThresholdPercent: Option.isSome(flags.alert)
+          ? yield* number(flags.alert.value, "alert", decodePercent)
+          : body.alertThresholdPercent,
+        hardStop: Option.getOrElse(flags.hardStop, () => body.hardStop)
+      }
+      const set = yield* call(
+        asMember.projects.setBudget({ params, headers: { "if-match": headers.etag }, payload })
+      )
+      yield* asJson ? json(set.body) : out(showBudget(set.body))
+    })
+).pipe(Command.withDescription("Say what the project may spend in a calendar month (UTC)"))
+
+const budget = Command.make("budget").pipe(
+  Command.withDescription("What a project may spend"),
+  Command.withSubcommands([budgetGet, budgetSet])
+)
+
+export const projects = Command.make("projects").pipe(
+  Command.withDescription("Projects"),
+  Command.withSubcommands([projectsLs, projectsCreate, projectsUpdate, projectsDelete, budget])
+)
+
+const slug = Argument.String("environment").pipe(Argument.withDescription("Slug of the environment"))
+const ofEnvironments = resourceCommands({
+  scope: inProject,
+  noun: "environment",
+  plural: "environments",
+  argument: slug,
+  list: ({ asMember }, at) => asMember.environments.list(at),
+  nameOf: (environment) => environment.slug,
+  one: ({ params }, { id }) => ({ params: { ...params, environmentId: id }, headers: {} })
+})
+
+const environmentsLs = ofEnvironments.ls({
+  columns: {
+    SLUG: (environment) => environment.slug,
+    ORIGIN: ({ origin }) => origin ?? "",
+    CREATED: ({ createdAt }) => createdAt
+  }
+})
+
+const environmentsCreate = ofEnvironments
+  .command("create", { ...waiting, slug }, ({ client, at, where, json: asJson, flags }) =>
+    Effect.gen(function* () {
+      const payload = { slug: flags.slug }
+      const made = yield* call(client.asMember.environments.create({ ...(yield* at), headers: {}, payload }))
+      if (flags.wait) yield* waitForOne(made.id, flags)
+      yield* asJson ? json(made) : say(`${where.project}/${made.slug} ${paint("green", "is there")}`)
+    })
+  )
+  .pipe(Command.withDescription("Create an environment"))
+
+const environmentsOrigin = ofEnvironments
+  .on(
+    "origin",
+    {
+      origin: Argument.String("origin").pipe(
+        Argument.withDescription("Such as https://shop.example.com; `none` takes it away")
+      )
+    },
+    ({ name, one }, { client, where, json: asJson, flags }) =>
+      Effect.gen(function* () {
+        const payload = { origin: flags.origin === "none" ? null : flags.origin }
+        const { body } = yield* call(client.asMember.environments.update({ ...one, payload }))
+        const place = `${where.project}/${name}`
+        yield* asJson
+          ? json(body)
+          : say(body.origin === null ? `${place} has no origin now` : `${place} answers at ${body.origin}`)
+      })
+  )
+  .pipe(Command.withDescription("Say where the app answers: cron and queue invocations go there"))
+
+const environmentsSecret = ofEnvironments
+  .on("rotate-secret", {}, ({ one }, { client, json: asJson }) =>
+    Effect.gen(function* () {
+      const made = yield* call(client.asMember.environments.rotateSigningSecret(one))
+      yield* asJson ? json(made) : out(made.signingSecret)
+    })
+  )
+  .pipe(
+    Command.withDescription(
+      "Replace the secret that cron and queue invocations are signed with, and show it once"
+    )
+  )
+
+const environmentsDelete = ofEnvironments
+  .remove({
+    warning: (name, { project }) =>
+      `This deletes the environment "${name}" of ${project} and everything in it, with all data.`,
+    send: ({ asOwner }, one) => asOwner.environments.delete(one),
+    address: (environment, { project }) => `${project}/Environment/${environment.slug}`
+  })
+  .pipe(Command.withDescription("Delete an environment and everything in it"))
+
+export const environments = Command.make("environments").pipe(
+  Command.withDescription("Environments of a project"),
+  Command.withSubcommands([
+    environmentsLs,
+    environmentsCreate,
+    environmentsOrigin,
+    environmentsSecret,
+    environmentsDelete
+  ])
+)

@@ -1,0 +1,201 @@
+/** Handlers of `projects.*` and `environments.*`. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { Environment, EnvironmentSpec } from "#schemas/environment.ts"
+import { implicitEnvironments } from "#schemas/names.ts"
+import { Project } from "#schemas/project.ts"
+import { answer } from "#src/api/answer.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { guard } from "#src/api/handler.ts"
+import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
+import { resourceHandlers } from "#src/api/resource-handlers.ts"
+import { targetProject } from "#src/api/target.ts"
+import { environmentView, isImplicit, projectView } from "#src/api/views.ts"
+import { amend, mismatch, precondition } from "#src/api/writing.ts"
+import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
+import { microUsdOf, usdOf } from "#src/budgets/money.ts"
+import { Invocations, previousSigningField, signingField } from "#src/outbound/Invocations.ts"
+import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
+import type { CreateChange } from "#src/store/changes.ts"
+import { type Reservation, randomBytesOf, uidsOf } from "#src/store/Reservation.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { BudgetView, EnvironmentView, ProjectView } from "./api.ts"
+
+/** The environments that every project has. */
+const environmentsOf = (reservation: Reservation): ReadonlyArray<CreateChange> => {
+  const uids = uidsOf(reservation, "environments", implicitEnvironments.length)
+  return implicitEnvironments.map((name, index) => ({
+    action: "create",
+    uid: uids[index] ?? "",
+    kind: Environment.name,
+    projectId: reservation.uid,
+    environment: null,
+    name,
+    parentUid: reservation.uid,
+    spec: {},
+    managedBy: "api"
+  }))
+}
+
+const decodeEnvironment = Schema.decodeUnknownEffect(EnvironmentSpec)
+
+const budgetView = ({ monthlyCap, alertPercent, hardStop, month, spent, reserved }: Budget) => ({
+  monthlyCapUsd: monthlyCap === null ? null : usdOf(monthlyCap),
+  alertThresholdPercent: alertPercent,
+  hardStop,
+  month,
+  spentUsd: usdOf(spent),
+  reservedUsd: usdOf(reserved),
+  remainingUsd: monthlyCap === null ? null : usdOf(Math.max(0, monthlyCap - spent - reserved))
+})
+
+export const layerProjects = HttpApiBuilder.group(
+  Api,
+  "projects",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const budgets = yield* Budgets
+    const projects = yield* resourceHandlers(Project, {
+      view: ProjectView,
+      viewer: () => Effect.succeed(projectView),
+      target: Effect.fnUntraced(function* () {
+        const { orgId } = yield* RequestScope
+        const { projectId } = yield* targetProject
+        const found = yield* Effect.mapError(resources.get(orgId, projectId), fromStore)
+        return Option.isSome(found) ? found.value : yield* notFound("project")
+      }),
+      taken: slugTaken
+    })
+    const theBudget = Effect.gen(function* () {
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      return yield* Effect.mapError(budgets.get(orgId, projectId), fromStore)
+    })
+    return handlers.handleAll(
+      guard(Api.groups.projects)({
+        list: projects.list,
+        create: projects.create(({ payload: { slug, ...asked } }) =>
+          Effect.map(RequestScope, ({ reservation }) => ({
+            name: slug,
+            spec: { runtimeClass: "scale-to-zero", ...asked },
+            parts: environmentsOf(reservation)
+          }))
+        ),
+        get: projects.get,
+        update: projects.update(({ payload }) =>
+          // null takes a field away; what is left out stays.
+          Effect.succeed((current) =>
+            Object.fromEntries(
+              Object.entries({ ...current, ...payload }).filter(([, value]) => value !== null)
+            )
+          )
+        ),
+        delete: projects.delete(),
+        getBudget: () => Effect.map(theBudget, (budget) => answer(BudgetView, budgetView(budget), budget)),
+        setBudget: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller, ifMatch } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const expected = ifMatch === undefined ? {} : yield* precondition(yield* theBudget)
+          const settings = {
+            monthlyCap: payload.monthlyCapUsd === null ? null : microUsdOf(payload.monthlyCapUsd),
+            alertPercent:
+              payload.alertThresholdPercent === undefined
+                ? defaults.alertPercent
+                : payload.alertThresholdPercent,
+            hardStop: payload.hardStop ?? defaults.hardStop,
+            ...expected
+          }
+          const budget = yield* Effect.mapError(
+            budgets.set(orgId, projectId, settings, caller.actor),
+            (error) => (error._tag === "RevisionConflict" ? mismatch : fromStore(error))
+          )
+          return answer(BudgetView, budgetView(budget), budget)
+        })
+      })
+    )
+  })
+)
+
+export const layerEnvironments = HttpApiBuilder.group(
+  Api,
+  "environments",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const invocations = yield* Invocations
+    const find = Effect.fnUntraced(function* (idOrSlug: string) {
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      const all = yield* Effect.mapError(resources.listKind(orgId, Environment.name, projectId), fromStore)
+      const named = all.filter((one) => one.uid === idOrSlug || one.name === idOrSlug)
+      // What is being deleted gives way to what took its name.
+      const record = named.find((one) => one.deletionRequestedAt === null) ?? named[0]
+      return record ?? (yield* notFound("environment in this project"))
+    })
+    const environments = yield* resourceHandlers(Environment, {
+      view: EnvironmentView,
+      viewer: () => Effect.succeed(environmentView),
+      target: ({ params }: { readonly params: { readonly environmentId: string } }) =>
+        find(params.environmentId),
+      taken: slugTaken
+    })
+    return handlers.handleAll(
+      guard(Api.groups.environments)({
+        list: environments.list,
+        create: environments.create(({ payload: { slug } }) => Effect.succeed({ name: slug, spec: {} })),
+        update: environments.update(
+          ({ payload: { origin } }) =>
+            Effect.succeed(({ origin: _, ...rest }) =>
+              origin === null ? rest : { ...rest, origin: new URL(origin).origin }
+            ),
+          { keepsManager: true }
+        ),
+        rotateSigningSecret: Effect.fnUntraced(function* ({ params }) {
+          const { orgId, reservation } = yield* RequestScope
+          const signingSecret = signingSecretOf(
+            randomBytesOf(reservation, "signing secret", signingSecretBytes)
+          )
+          const answered = { signingSecret: Redacted.value(signingSecret) }
+          const environment = yield* find(params.environmentId)
+          if (reservation.again) {
+            const { secrets } = yield* Effect.mapError(invocations.target(orgId, environment.uid), fromStore)
+            // Once more, and it would take the place of the one that it replaced.
+            if (secrets[0] !== undefined && Redacted.value(secrets[0]) === answered.signingSecret)
+              return answered
+          }
+          yield* amend(
+            environment,
+            Effect.fnUntraced(function* (record: ResourceRecord) {
+              const spec = yield* Effect.orDie(decodeEnvironment(record.spec))
+              const target = yield* Effect.mapError(invocations.target(orgId, record.uid), fromStore)
+              const [current] = target.secrets
+              return {
+                spec: { ...spec, signingVersion: (spec.signingVersion ?? 0) + 1 },
+                secrets: {
+                  [signingField]: signingSecret,
+                  ...(current === undefined ? {} : { [previousSigningField]: current })
+                }
+              }
+            })
+          )
+          return answered
+        }),
+        delete: environments.delete((record) =>
+          isImplicit(record)
+            ? Effect.fail(
+                problem(
+                  409,
+                  "implicit_environment",
+                  `Every project has "${record.name}"; delete what is in it instead`
+                )
+              )
+            : Effect.void
+        )
+      })
+    )
+  })
+)
