@@ -11,7 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { Role } from "#schemas/kind.ts"
 import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { batched } from "./batching.ts"
 
 export interface Credential {

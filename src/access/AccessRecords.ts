@@ -3,8 +3,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { AccessTable } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export class AccessRecords extends Context.Service<
   AccessRecords,

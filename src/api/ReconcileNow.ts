@@ -5,9 +5,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Worker } from "#src/engine/Worker.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 /** How a reconcile that somebody waits for ended. */
 export type Settled =

@@ -4,7 +4,8 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
-import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import type { NameTaken, NotFound, Refused, RevisionConflict } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Fault, ProblemBody } from "./definition/problem.ts"
 
 const titles: Readonly<Record<number, string>> = {

@@ -9,11 +9,11 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Fragment } from "effect/sql/Statement"
+import { storableText } from "#src/storable.ts"
 import { Db, inOrg, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { storableText } from "#src/store/storable.ts"
 import { dueAgain } from "#src/store/work-rows.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { lineagePlace } from "./repository/lineage-place.ts"
 
 export interface LineageRef {

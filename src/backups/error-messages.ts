@@ -7,7 +7,7 @@ import { codeOf } from "#src/infra/error-code.ts"
 import { PostgresServerError } from "#src/infra/postgres/error.ts"
 import { PostgresControlError } from "#src/infra/postgres/PostgresControl.ts"
 import { RecoveryError } from "#src/infra/postgres/recovery.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 const meanings: Readonly<Record<string, string>> = {
   ENOENT: "it is not there",

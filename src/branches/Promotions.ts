@@ -13,10 +13,11 @@ import * as Schema from "effect/Schema"
 import { Database } from "#schemas/database.ts"
 import { type DatabaseBranchSpec, expiryOf } from "#schemas/database-branch.ts"
 import type { Change } from "#src/store/changes.ts"
-import type { NameTaken, NotFound, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import type { NameTaken, NotFound, RevisionConflict } from "#src/store/errors.ts"
 import { Refused } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { decodeBranch, sourceOf } from "./view.ts"
 
 /** Days that the replaced data is kept, unless somebody changes it. */

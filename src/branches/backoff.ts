@@ -5,9 +5,10 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
+import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
-import { storableText } from "#src/store/storable.ts"
+import { Refused, RevisionConflict } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface Found {
   readonly orgId: string

@@ -27,7 +27,7 @@ import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import { recover } from "#src/infra/postgres/recovery.ts"
 import { scramVerifier } from "#src/infra/postgres/scram.ts"
 import { appUser } from "#src/infra/postgres/settings.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { BranchOrigin } from "./Sources.ts"
 
 export const makeFill = Effect.gen(function* () {

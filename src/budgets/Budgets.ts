@@ -14,8 +14,9 @@ import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
-import { RevisionConflict, type StoreUnavailable } from "#src/store/errors.ts"
+import { RevisionConflict } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { announcement } from "./announcement.ts"
 
 /** The budget does not allow it. Trying again helps once something has ended, the month is over or the cap is raised. */

@@ -6,8 +6,8 @@ import * as Option from "effect/Option"
 import type { CronSpec } from "#schemas/cron.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, transaction } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { channel, type RunRecord } from "./run.ts"
 
 /** A job's schedule as the runners follow it. */

@@ -6,7 +6,7 @@ import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Messages } from "#src/queues/Messages.ts"
-import { storableText } from "#src/store/storable.ts"
+import { storableText } from "#src/storable.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import type { Attempt } from "./run.ts"
 

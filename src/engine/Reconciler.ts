@@ -22,7 +22,7 @@ import * as Schema from "effect/Schema"
 import type { Difference } from "#schemas/difference.ts"
 import { deepestJson, isTooDeep } from "#schemas/json-depth.ts"
 import type { Kind, NoFacts } from "#schemas/kind.ts"
-import { storableJson } from "#src/store/storable.ts"
+import { storableJson } from "#src/storable.ts"
 import { WaitTarget } from "./WorkStore.ts"
 
 export type { Difference }

@@ -11,7 +11,7 @@ import * as Schema from "effect/Schema"
 import type { Condition, Phase } from "#schemas/condition.ts"
 import type { Difference } from "#schemas/difference.ts"
 import type { Json } from "#schemas/kind.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Facts } from "./facts.ts"
 
 /**

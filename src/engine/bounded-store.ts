@@ -4,7 +4,7 @@
  * with it its leases or its results. What was not answered in time counts as failed, and its loop goes on.
  */
 import * as Effect from "effect/Effect"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { EngineOptions } from "./options.ts"
 import type { WorkStore } from "./WorkStore.ts"
 

@@ -8,7 +8,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { judgeFailure } from "./failure-result.ts"
 import type { Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"

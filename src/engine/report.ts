@@ -1,7 +1,7 @@
 /** From a verdict to what is stored: conditions, deadlines, stalling, history, and the fields of the queue. */
 import * as Effect from "effect/Effect"
 import type { Phase } from "#schemas/condition.ts"
-import { storableText } from "#src/store/storable.ts"
+import { storableText } from "#src/storable.ts"
 import {
   type ConditionInput,
   eventType,

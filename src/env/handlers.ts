@@ -15,11 +15,12 @@ import { fromStore, invalid, notFound, type Problem } from "#src/api/problem.ts"
 import { targetEnvironment } from "#src/api/target.ts"
 import { precondition } from "#src/api/writing.ts"
 import type { Change } from "#src/store/changes.ts"
-import type { NameTaken, NotFound, Refused, RevisionConflict, StoreUnavailable } from "#src/store/errors.ts"
+import type { NameTaken, NotFound, Refused, RevisionConflict } from "#src/store/errors.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { Secrets } from "#src/store/Secrets.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { VariableList } from "./api.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(EnvVariablesSpec)

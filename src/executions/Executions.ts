@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
 import type { Json } from "#schemas/kind.ts"
 import { Db, inOrg, repeatable, type Sql } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface ExecutionRecord {
   readonly id: string

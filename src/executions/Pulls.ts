@@ -14,7 +14,7 @@ import type { PulledImage, PullRequest } from "#src/infra/containers/ContainerEn
 import { makeTurns } from "#src/infra/host/turns.ts"
 import { rangesOf } from "#src/outbound/addresses.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { inBackground } from "./background.ts"
 import { Images } from "./Images.ts"
 import { hostOf, parseImage } from "./image.ts"

@@ -9,9 +9,9 @@ import * as Option from "effect/Option"
 import type * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
+import { storableText } from "#src/storable.ts"
 import { Db, repeatable, transaction } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
-import { storableText } from "#src/store/storable.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface RunRef {
   readonly orgId: string

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import type { Problem } from "#src/api/problem.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { LogRecord, Logs } from "./Logs.ts"
 import type { RunRef } from "./Runs.ts"
 

@@ -16,7 +16,7 @@ import { AppConfig } from "#src/config.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
 import { normalizeEmail } from "#src/organizations/Invitations.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { tries } from "./attempt-limit.ts"
 import {
   BadInput,

@@ -14,7 +14,7 @@ import { toDisplayName } from "#schemas/display-text.ts"
 import { AppConfig } from "#src/config.ts"
 import { insertMail, type OutboxRow } from "#src/mail/Mail.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { audited } from "./audit-cte.ts"
 import type { Visitor } from "./visitor.ts"
 

@@ -9,7 +9,7 @@ import type { Fragment } from "effect/sql/Statement"
 import { digestOf } from "#src/access/Access.ts"
 import { newSessionToken } from "#src/access/bootstrap.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { audited } from "./audit-cte.ts"
 import type { Visitor } from "./visitor.ts"
 

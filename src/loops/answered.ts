@@ -4,7 +4,7 @@
  * not answered in time counts as failed, and the loop goes on.
  */
 import * as Effect from "effect/Effect"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 /** Longer than the server lets a statement run (30 s): what is only slow is waited for. */
 export const patienceMs = 60_000

@@ -27,7 +27,7 @@ import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { type Moment, moment, sinceMs } from "#src/engine/lease-clock.ts"
 import { persistent } from "#src/engine/supervise.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { answered } from "./answered.ts"
 import { makeFairShare, type Rooms } from "./fair-share.ts"
 

@@ -3,7 +3,7 @@
  * that no statement takes long. Any number of processes may do it at once; each row goes once.
  */
 import * as Effect from "effect/Effect"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { answered } from "./answered.ts"
 
 /** Removes at most a batch of rows, and answers what it removed. */

@@ -4,10 +4,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing, type KeyRingError } from "#src/store/KeyRing.ts"
-import { storableText } from "#src/store/storable.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { mailPlace } from "./Mail.ts"
 
 /** A mail that this process may hand over now, and no other process until the lease ends. */

@@ -5,8 +5,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 /** The words a plan is bound to. */
 export const planPlace = (orgId: string, id: string): ReadonlyArray<string> => ["plan", orgId, id]

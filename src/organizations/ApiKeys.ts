@@ -8,9 +8,9 @@ import { digestOf } from "#src/access/Access.ts"
 import { apiKeyBytes, apiKeyOf } from "#src/access/bootstrap.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { here } from "./deletion.ts"
 
 export interface ApiKey {

@@ -10,9 +10,9 @@ import { digestOf } from "#src/access/Access.ts"
 import { insertMail, type Letter, Mail } from "#src/mail/Mail.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { here } from "./deletion.ts"
 
 export interface Invitation {

@@ -11,8 +11,8 @@ import * as Layer from "effect/Layer"
 import type { Role } from "#schemas/kind.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface Member {
   readonly id: string

@@ -8,9 +8,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { secretPlace } from "#src/store/Secrets.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { newSigningSecret } from "./signature.ts"
 
 /** Secret fields of an environment. */

@@ -7,9 +7,9 @@ import * as Schema from "effect/Schema"
 import { countedBacklog } from "#schemas/queue.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import { newReservation, type Reservation, uidsOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { QueueLimits } from "./limits.ts"
 
 /** The queue, or all of its organization together, hold as much as they may. */

@@ -8,7 +8,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Db, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface QueueRef {
   readonly orgId: string

@@ -21,7 +21,7 @@ import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { envelope, invocationId, read, unanswered } from "./invocation.ts"
 import { QueueLimits } from "./limits.ts"
 import {

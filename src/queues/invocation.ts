@@ -8,7 +8,7 @@
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { OutboundAnswer } from "#src/outbound/Outbound.ts"
-import { storableText } from "#src/store/storable.ts"
+import { storableText } from "#src/storable.ts"
 import type { Batch, Outcome } from "./QueueDeliveries.ts"
 
 /** Bodies are JSON already: they are put in as they are. */

@@ -16,7 +16,7 @@ import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
-import { StoreUnavailable } from "./errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export type Sql = PgClient.PgClient
 

@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Db, repeatable } from "./Db.ts"
-import { StoreUnavailable } from "./errors.ts"
 import { KeyRing, type KeyRingError } from "./KeyRing.ts"
 
 export interface SecretRef {

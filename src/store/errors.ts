@@ -24,9 +24,3 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
   /** Fields of the specification that are at fault. */
   faults: Schema.optionalKey(Schema.Array(Schema.Struct({ pointer: Schema.String, message: Schema.String })))
 }) {}
-
-/** The state store did not answer, or answered something it never should. The operation may be repeated. */
-export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
-  message: Schema.String,
-  cause: Schema.optionalKey(Schema.Defect())
-}) {}

@@ -24,8 +24,8 @@ import type * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
 import type * as SqlError from "effect/sql/SqlError"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { isStarting, isTransient, orUnavailable } from "./Db.ts"
-import { StoreUnavailable } from "./errors.ts"
 
 const migrations = new URL("./migrations/", import.meta.url)
 /** Any fixed number does; it only has to be the same in every process. */

@@ -6,8 +6,9 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
-import { Refused, type StoreUnavailable } from "#src/store/errors.ts"
+import { Refused } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { testType } from "./event-types.ts"
 
 /** One try, as it is stored. */

@@ -5,7 +5,7 @@ import * as TestClock from "effect/testing/TestClock"
 import { patienceMs } from "#src/loops/answered.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { removeInBatches } from "#src/loops/retention.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 
 const away = Effect.fail(new StoreUnavailable({ message: "It is away" }))
 

@@ -18,7 +18,7 @@ import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
 import { makeFairShare } from "#src/loops/fair-share.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
-import { StoreUnavailable } from "#src/store/errors.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Table } from "./table.ts"
 
 const lookMs = 30_000

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { storableJson, storableText } from "#src/store/storable.ts"
+import { storableJson, storableText } from "#src/storable.ts"
 
 it("text loses what the store refuses, and keeps everything else", () => {
   assert.strictEqual(storableText("as it is: é 😀 \n\t"), "as it is: é 😀 \n\t")

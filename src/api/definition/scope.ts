@@ -6,9 +6,9 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
 import type { Reservation } from "#src/store/Reservation.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { CredentialKind, Operation } from "./operation.ts"
 
 export interface Caller {

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Fragment } from "effect/sql/Statement"
 import { Db, repeatable } from "#src/store/Db.ts"
-import type { StoreUnavailable } from "#src/store/errors.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { LineageRef } from "../Ledger.ts"
 import { clockMargin, type Run } from "./log.ts"
 

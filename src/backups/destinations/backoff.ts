@@ -5,8 +5,8 @@
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
 import { answered } from "#src/loops/answered.ts"
+import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { storableText } from "#src/store/storable.ts"
 
 /** One of the two things that are done at a destination. */
 export interface Way {

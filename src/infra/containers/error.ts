@@ -1,6 +1,6 @@
 /** What can go wrong with a container engine. Messages are for people and hold no secret. */
 import * as Schema from "effect/Schema"
-import { storableText } from "#src/store/storable.ts"
+import { storableText } from "#src/storable.ts"
 
 export class ContainerError extends Schema.TaggedError<ContainerError>()("ContainerError", {
   reason: Schema.Literals([
