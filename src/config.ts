@@ -12,8 +12,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { isRange } from "./address-ranges.ts"
 import { defaultDataDir } from "./data-dir.ts"
-import { isRange } from "./outbound/addresses.ts"
 import { atLeastOne, optional } from "./settings.ts"
 
 export interface Settings {

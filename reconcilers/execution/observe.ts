@@ -5,11 +5,11 @@ import * as Option from "effect/Option"
 import type { ExecutionSpec, ExecutionStatus } from "#schemas/execution.ts"
 import { type Resource, Retryable } from "#src/engine/Reconciler.ts"
 import { Followers } from "#src/executions/Followers.ts"
-import { Installation } from "#src/executions/Installation.ts"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { Pulls } from "#src/executions/Pulls.ts"
 import { type Run, Runs } from "#src/executions/Runs.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Installation } from "#src/infra/containers/Installation.ts"
 import { decide, needsContainer, type Seen } from "./state-machine.ts"
 
 export type ExecutionResource = Resource<ExecutionSpec, ExecutionStatus>

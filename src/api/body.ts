@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as HttpMethod from "effect/http/HttpMethod"
 import type * as HttpServerRequest from "effect/http/HttpServerRequest"
 import { deepestJson, tooDeepAt } from "#schemas/json-depth.ts"
-import { positionsOf } from "#src/manifest/json.ts"
 import { malformed, tooLarge } from "./failure.ts"
+import { positionsOf } from "./json.ts"
 import { invalid, type Problem, problem } from "./problem.ts"
 
 const encoded = problem(

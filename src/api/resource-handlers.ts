@@ -8,7 +8,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { Json, Kind } from "#schemas/kind.ts"
-import type { CreateChange, SecretValues, Written } from "#src/store/changes.ts"
+import type { CreateChange, SecretValues, Written } from "#src/store/change.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { answer } from "./answer.ts"

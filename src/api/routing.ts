@@ -14,9 +14,9 @@ import type * as Types from "effect/Types"
 import { CurrentRequest, requestId } from "#src/access/CurrentRequest.ts"
 import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
-import { pagePaths } from "#src/identity/pages/paths.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
+import { pagePaths } from "./page-paths.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 
 const unknownHost = problem(

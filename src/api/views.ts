@@ -11,7 +11,7 @@ import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
-import { publicSpec } from "#src/manifest/patch.ts"
+import { publicSpec } from "#schemas/public-spec.ts"
 import { addressOf, isReady, type ResourceRecord } from "#src/store/records.ts"
 
 export const etagOf = (record: Pick<ResourceRecord, "revision">): string => `"${record.revision}"`

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { ResourceChange, type ResourceSummary } from "#src/resources/api.ts"
+import { ResourceChange, type ResourceSummary } from "#src/api/definition/resource-summary.ts"
 import { Client } from "./client.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { paint } from "./output.ts"

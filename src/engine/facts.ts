@@ -8,15 +8,17 @@
 import { isDeepStrictEqual } from "node:util"
 import * as Schema from "effect/Schema"
 import type { Json } from "#schemas/kind.ts"
-import type { Observation } from "./Reconciler.ts"
 
 export type Facts = Readonly<Record<string, Json>>
 
 const decode = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.Json))
 
 /** The facts of an observation that are not stored yet, or differ from what is; undefined: there are none. */
-export const newFacts = (stored: Facts, observation: Observation<unknown>): Facts | undefined => {
-  if (observation._tag === "Absent" || observation.facts === undefined) return undefined
+export const newFacts = (
+  stored: Facts,
+  observation: { readonly _tag: string; readonly facts?: unknown }
+): Facts | undefined => {
+  if (observation.facts === undefined) return undefined
   const entries = Object.entries(decode(observation.facts)).filter(
     ([key, value]) => !isDeepStrictEqual(stored[key], value)
   )

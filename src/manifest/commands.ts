@@ -8,8 +8,9 @@ import { Client, call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "#src/cli/flags.ts"
 import { readTextFile } from "#src/cli/invocation.ts"
-import { effects, exact, json, out, renderPlan, say, sayText } from "#src/cli/output.ts"
+import { exact, json, out, say, sayText } from "#src/cli/output.ts"
 import { detachable, type Goal, waitFor } from "#src/cli/wait.ts"
+import { effects, renderPlan } from "./plan-text.ts"
 
 const file = Flag.String("file").pipe(
   Flag.withAlias("f"),

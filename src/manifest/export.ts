@@ -10,8 +10,8 @@ import { isReadableSpec } from "#schemas/complete-spec.ts"
 import { kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
+import { publicSpec } from "#schemas/public-spec.ts"
 import type { Current } from "./change.ts"
-import { publicSpec } from "./patch.ts"
 import { stateOf } from "./state.ts"
 
 export const exportManifest = (organization: string, all: ReadonlyArray<Current>): Manifest => {

@@ -1,9 +1,8 @@
-/** What users may see of specifications and of their changes: no internal fields, sealed values masked. */
-import * as Result from "effect/Result"
+/** What users may see of changes of specifications: no internal fields, sealed values masked. */
 import jsonPatch from "fast-json-patch"
-import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { asObject, isObject, type JsonObject, masked } from "#schemas/manifest-mapping.ts"
+import { mask, shownFields } from "#schemas/public-spec.ts"
 
 export { asObject, isObject }
 
@@ -12,34 +11,6 @@ export interface PatchOperation {
   readonly op: "add" | "remove" | "replace" | "test"
   readonly path: string
   readonly value?: Json
-}
-
-/** A stored specification with every default. One that this release cannot read is as it was stored. */
-export const storedSpec = (kind: Kind, stored: unknown): JsonObject =>
-  asObject(Result.getOrElse(completeSpec(kind, stored), () => stored))
-
-/** Fields in the order in which the kind lists them, so that what is shown is the same every time. */
-const shownFields = (kind: Kind, spec: JsonObject): JsonObject => {
-  const shown: Record<string, Json> = {}
-  for (const field of kind.fields) {
-    const value = spec[field]
-    if (value !== undefined && !kind.internal.includes(field)) shown[field] = value
-  }
-  return shown
-}
-
-const mask = (values: Json): JsonObject => {
-  const hidden: Record<string, Json> = {}
-  for (const key of Object.keys(asObject(values)).sort()) hidden[key] = masked
-  return hidden
-}
-
-export const publicSpec = (kind: Kind, stored: unknown): JsonObject => {
-  const shown = shownFields(kind, storedSpec(kind, stored))
-  const sealed = kind.sealed === undefined ? undefined : shown[kind.sealed.field]
-  return kind.sealed === undefined || sealed === undefined
-    ? shown
-    : { ...shown, [kind.sealed.field]: mask(sealed) }
 }
 
 /**

@@ -5,7 +5,7 @@
  * parts and the length of each list. A key that stands twice in one map is refused in both languages.
  */
 import * as Result from "effect/Result"
-import { readJson } from "./json.ts"
+import { readJson } from "#src/api/json.ts"
 import { type Path, type PathFault, type ReadResult, refused } from "./source-location.ts"
 import { readYaml } from "./yaml.ts"
 

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto"
 import * as Redacted from "effect/Redacted"
 import { findKind } from "#schemas/index.ts"
-import type { Change, SecretValues } from "#src/store/changes.ts"
+import type { Change, SecretValues } from "#src/store/change.ts"
 import type { Step } from "./change.ts"
 
 export const toChanges = (steps: ReadonlyArray<Step>): ReadonlyArray<Change> => steps.map(toChange)

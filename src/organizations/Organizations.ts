@@ -11,7 +11,7 @@ import { NameTaken, Refused } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
 import { TableRules } from "#src/store/table-rules.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { leave } from "./deletion.ts"
+import { type Deletion, leave } from "./deletion.ts"
 
 export type BillingStatus = "unpaid" | "active" | "past_due" | "canceled"
 
@@ -24,15 +24,6 @@ export interface Organization {
   readonly revision: string
   readonly createdAt: Date
 }
-
-/** What became of the wish to delete an organization. */
-export type Deletion =
-  | { readonly _tag: "Deleted" }
-  | { readonly _tag: "Missing" }
-  | { readonly _tag: "Personal" }
-  | { readonly _tag: "NotOwner" }
-  | { readonly _tag: "Changed" }
-  | { readonly _tag: "Protected"; readonly resource: string }
 
 export class Organizations extends Context.Service<
   Organizations,

@@ -13,7 +13,15 @@ import { inOrg, type Sql, transaction } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { TableRule } from "#src/store/table-rules.ts"
 import { afterHeld, dueAgain, held } from "#src/store/work-rows.ts"
-import type { Deletion } from "./Organizations.ts"
+
+/** What became of the wish to delete an organization. */
+export type Deletion =
+  | { readonly _tag: "Deleted" }
+  | { readonly _tag: "Missing" }
+  | { readonly _tag: "Personal" }
+  | { readonly _tag: "NotOwner" }
+  | { readonly _tag: "Changed" }
+  | { readonly _tag: "Protected"; readonly resource: string }
 
 /** The organization, held so that it is not marked for deletion until the statement's end: `exists (select from here)`. */
 export const here = (sql: Sql, orgId: string): Fragment => sql`

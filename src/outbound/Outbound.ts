@@ -14,9 +14,9 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import { isLoopback, rangesOf, refusal } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { isLoopback, rangesOf, refusal } from "./addresses.ts"
 import { Names, ownAddresses } from "./names.ts"
 
 export interface OutboundRequest {

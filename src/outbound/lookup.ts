@@ -6,7 +6,7 @@ import * as net from "node:net"
 import * as Effect from "effect/Effect"
 import type * as IpNetwork from "effect/net/IpNetwork"
 import * as Schema from "effect/Schema"
-import { refusal } from "./addresses.ts"
+import { refusal } from "#src/address-ranges.ts"
 import { Names, ownAddresses } from "./names.ts"
 
 /** Every address of the host is one that requests do not go to. */

@@ -3,8 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Condition, Phase } from "#schemas/condition.ts"
-import { Difference } from "#schemas/difference.ts"
+import { Phase } from "#schemas/condition.ts"
 import { lineOf } from "#schemas/display-text.ts"
 import { EnvironmentSlug, Uid } from "#schemas/names.ts"
 import {
@@ -18,35 +17,8 @@ import {
 } from "#src/api/definition/fields.ts"
 import { group, operation } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
+import { ResourceChange, ResourceSummary, summary } from "#src/api/definition/resource-summary.ts"
 
-const summary = {
-  uid: Id,
-  address: Schema.String.annotate({ description: "`project/environment/kind/name`" }),
-  kind: Schema.String,
-  project: Schema.NullOr(Schema.String),
-  environment: Schema.NullOr(Schema.String),
-  name: Schema.String,
-  phase: Phase,
-  conditions: Schema.Array(Condition),
-  differences: Schema.Array(Difference).annotate({
-    description: "What departed from the specification at the last look"
-  }),
-  generation: Schema.Int,
-  observedGeneration: Schema.Int,
-  attempt: Schema.Int.annotate({ description: "Tries in a row without success" }),
-  nextAttemptAt: Schema.NullOr(Timestamp),
-  lastError: Schema.NullOr(Schema.String),
-  handledRetry: Schema.NullOr(Schema.String).annotate({
-    description: "Token of the last retry that was carried out"
-  }),
-  protected: Schema.Boolean,
-  managedBy: Schema.Literals(["api", "manifest"]),
-  deleting: Schema.Boolean,
-  revision: Schema.String,
-  createdAt: Timestamp,
-  updatedAt: Timestamp
-}
-export const ResourceSummary = Schema.Struct(summary).annotate({ identifier: "ResourceSummary" })
 export const ResourceDetail = Schema.Struct({
   ...summary,
   spec: Schema.Json.annotate({ description: "What was asked for; secret values are masked" }),
@@ -68,12 +40,6 @@ export const ResourceEvent = Schema.Struct({
 
 export const ResourcePage = page(ResourceSummary)
 export const EventPage = page(ResourceEvent)
-
-/** One message of the watch. */
-export const ResourceChange = Schema.Struct({
-  deleted: Schema.Boolean,
-  resource: ResourceSummary
-}).annotate({ identifier: "ResourceChange" })
 
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
 export const PauseRequest = Schema.Struct({

@@ -1,9 +1,8 @@
 /** Writing desired state: any number of creations, updates and deletions, all of them or none. */
 import * as Effect from "effect/Effect"
-import type * as Redacted from "effect/Redacted"
 import * as SqlError from "effect/sql/SqlError"
 import type { Statement } from "effect/sql/Statement"
-import type { Json } from "#schemas/kind.ts"
+import type { Change, CreateChange, Written } from "./change.ts"
 import { creation, deletion, update, type Writing } from "./change-statements.ts"
 import { inOrg, orUnavailable, refusedByRule, type Sql, transaction, violatedUnique } from "./Db.ts"
 import { NameTaken, NotFound, Refused, RevisionConflict } from "./errors.ts"
@@ -11,54 +10,6 @@ import type { KeyRing } from "./KeyRing.ts"
 import type { Actor } from "./records.ts"
 import { inUse, markedNow, refuseCircles, refuseMissing } from "./reference-checks.ts"
 import { recordUnrecorded, referenceRows } from "./reference-rows.ts"
-
-export type SecretValues = Readonly<Record<string, Redacted.Redacted>>
-
-export interface CreateChange {
-  readonly action: "create"
-  readonly uid: string
-  readonly kind: string
-  readonly projectId: string | null
-  readonly environment: string | null
-  readonly name: string
-  readonly parentUid: string | null
-  readonly spec: Json
-  readonly managedBy: "api" | "manifest"
-  readonly secrets?: SecretValues
-}
-
-export interface UpdateChange {
-  readonly action: "update"
-  readonly uid: string
-  /** Gives it another name. */
-  readonly name?: string
-  readonly spec: Json
-  /** Changes it only while it still has this revision. */
-  readonly expectedRevision?: string
-  /** Changes it only while it still has this generation. */
-  readonly expectedGeneration?: number
-  readonly managedBy?: "api" | "manifest"
-  readonly secrets?: SecretValues
-}
-
-/** Asks for deletion of a resource and of everything in it. */
-export interface DeleteChange {
-  readonly action: "delete"
-  readonly uid: string
-  readonly expectedRevision?: string
-  readonly expectedGeneration?: number
-}
-
-export type Change = CreateChange | UpdateChange | DeleteChange
-
-/** What became of one change. A deletion answers for the resource itself, not for what it contains. */
-export interface Written {
-  readonly uid: string
-  readonly generation: number
-  readonly revision: string
-  readonly createdAt: Date
-  readonly updatedAt: Date
-}
 
 /** All of `changes` or none of them. What was created before under the same uid is left as it is. */
 export const writeChanges = Effect.fn("writeChanges")(function* (

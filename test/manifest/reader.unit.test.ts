@@ -1,7 +1,7 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { stringify } from "yaml"
-import { syntaxFault } from "#src/manifest/json-syntax.ts"
+import { syntaxFault } from "#src/api/json-syntax.ts"
 import { Reader, shortSource } from "#src/manifest/Reader.ts"
 import { locateAll, read, type Source } from "#src/manifest/reading.ts"
 

@@ -1,7 +1,7 @@
 /** Builders of what tests start from: an organization, a project, an actor. */
 import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
-import type { Change } from "#src/store/changes.ts"
+import type { Change } from "#src/store/change.ts"
 import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"

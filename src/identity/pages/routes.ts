@@ -3,12 +3,12 @@ import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as Layer from "effect/Layer"
+import { pagePaths } from "#src/api/page-paths.ts"
 import { AppConfig } from "#src/config.ts"
 import { isSecure } from "../entry.ts"
 import { accountPages } from "./account.ts"
 import { failurePage, type PageHandler, type PageHandlers } from "./handling.ts"
 import { oidcPages } from "./oidc.ts"
-import { pagePaths } from "./paths.ts"
 import { signInPages } from "./sign-in.ts"
 
 export const layer = Layer.unwrap(
