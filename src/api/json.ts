@@ -6,14 +6,7 @@
  */
 import * as Result from "effect/Result"
 import { deepestJson, tooDeepAt } from "#schemas/json-depth.ts"
-import {
-  type Locate,
-  mostFaults,
-  type Path,
-  type ReadResult,
-  refused,
-  toPointer
-} from "#src/manifest/source-location.ts"
+import { type Locate, mostFaults, type Path, type ReadResult, refused, toPointer } from "./source-location.ts"
 
 /** Undefined: the text is not JSON. */
 export const readJson = (source: string): ReadResult | undefined => {

@@ -9,9 +9,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as RcRef from "effect/RcRef"
 import * as Semaphore from "effect/Semaphore"
+import type { Position } from "#src/api/source-location.ts"
 import type { Job } from "./reader-thread.ts"
 import { locateAll, type Reading, read, type Source } from "./reading.ts"
-import type { Position } from "./source-location.ts"
 
 /** Characters up to which reading takes less than asking somebody else to. */
 export const shortSource = 16 * 1024

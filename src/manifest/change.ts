@@ -1,8 +1,8 @@
 /** What a plan is made of. */
 import type { Role } from "#schemas/kind.ts"
 import type { JsonObject } from "#schemas/manifest-mapping.ts"
+import type { Position } from "#src/api/source-location.ts"
 import type { PatchOperation } from "./patch.ts"
-import type { Position } from "./source-location.ts"
 
 /** What a plan needs to know of a stored resource. */
 export interface Current {

@@ -3,8 +3,8 @@
  * name of each project that it is in.
  */
 import type { Manifest } from "#schemas/manifest.ts"
+import type { Path } from "#src/api/source-location.ts"
 import type { Current } from "./change.ts"
-import type { Path } from "./source-location.ts"
 import type { State } from "./state.ts"
 
 /** A plan that deletes more than this, replacements included, wants to be confirmed. */

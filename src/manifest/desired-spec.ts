@@ -7,8 +7,8 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { type JsonObject, type ManifestEntry, masked } from "#schemas/manifest-mapping.ts"
+import type { Path } from "#src/api/source-location.ts"
 import { asObject } from "./patch.ts"
-import type { Path } from "./source-location.ts"
 
 export interface Wanted {
   readonly spec: JsonObject

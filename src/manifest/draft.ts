@@ -2,9 +2,9 @@
 import { randomUUIDv7 } from "node:crypto"
 import type { ManifestProject } from "#schemas/manifest.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
+import { mostFaults, type Path, toPointer } from "#src/api/source-location.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Blocker, Current, PlannedChange, PlanOptions, Step, Warning } from "./change.ts"
-import { mostFaults, type Path, toPointer } from "./source-location.ts"
 import type { State } from "./state.ts"
 
 export interface Draft {

@@ -3,8 +3,8 @@ import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import type { ManifestProject } from "#schemas/manifest.ts"
 import { type Named, namedIn } from "#schemas/reference.ts"
+import type { Path } from "#src/api/source-location.ts"
 import { addressOf } from "#src/store/records.ts"
-import type { Path } from "./source-location.ts"
 
 export interface Entry {
   readonly kind: Kind

@@ -11,6 +11,7 @@ import { RequestScope } from "#src/api/definition/scope.ts"
 import { faultsOf } from "#src/api/failure.ts"
 import { billedLate, billing, guard } from "#src/api/handler.ts"
 import { fromStore, invalid, type Problem, problem } from "#src/api/problem.ts"
+import { type ManifestFault, toPointer } from "#src/api/source-location.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict } from "#src/store/errors.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { applyRequest } from "./api.ts"
@@ -25,7 +26,6 @@ import {
   type UnknownPlan
 } from "./Manifests.ts"
 import type { ReaderBusy } from "./Reader.ts"
-import { type ManifestFault, toPointer } from "./source-location.ts"
 
 type Failure =
   | MalformedSource

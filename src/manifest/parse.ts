@@ -9,8 +9,6 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { allowedValues } from "#schemas/allowed-values.ts"
 import { Manifest } from "#schemas/manifest.ts"
 import { looksLikeUid, reservedSlugs } from "#schemas/names.ts"
-import { referenceFaults } from "./references.ts"
-import { parseSource } from "./source.ts"
 import {
   type Locate,
   listed,
@@ -18,10 +16,12 @@ import {
   mostFaults,
   type Path,
   type PathFault
-} from "./source-location.ts"
+} from "#src/api/source-location.ts"
+import { referenceFaults } from "./references.ts"
+import { parseSource } from "./source.ts"
 
+export { type Locate, type ManifestFault, type Path, toPointer } from "#src/api/source-location.ts"
 export { longestSource, parseSource } from "./source.ts"
-export { type Locate, type ManifestFault, type Path, toPointer } from "./source-location.ts"
 
 export interface Parsed {
   readonly manifest: Manifest

@@ -6,11 +6,11 @@ import { findKind } from "#schemas/index.ts"
 import type { Manifest } from "#schemas/manifest.ts"
 import { missingCode, missingMessage } from "#schemas/missing-reference.ts"
 import { depthsOf } from "#schemas/reference-graph.ts"
+import type { Path } from "#src/api/source-location.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Current } from "./change.ts"
 import type { Draft } from "./draft.ts"
 import { type Entry, entriesIn, type NamedAddress, namedBy } from "./entries.ts"
-import type { Path } from "./source-location.ts"
 
 /** Resources that are looked at in one step. */
 const perStep = 100

@@ -1,10 +1,10 @@
 /** Previews hold copies of production data only where the project allows it. */
 import { manifestBranch } from "#schemas/database-branch.ts"
 import type { ManifestProject } from "#schemas/manifest.ts"
+import type { Path } from "#src/api/source-location.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Draft } from "./draft.ts"
 import { asObject } from "./patch.ts"
-import type { Path } from "./source-location.ts"
 
 /** Told before anything is made: otherwise a branch would be there that never becomes ready. */
 export const blockForbiddenCopy = (draft: Draft, project: ManifestProject, at: Path): void => {

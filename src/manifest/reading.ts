@@ -6,8 +6,8 @@ import * as Result from "effect/Result"
 import type { Manifest } from "#schemas/manifest.ts"
 import { positionsOf } from "#src/api/json.ts"
 import { syntaxFault } from "#src/api/json-syntax.ts"
+import { type Locate, type ManifestFault, type Position, toPath } from "#src/api/source-location.ts"
 import { checkManifest, parseSource } from "./parse.ts"
-import { type Locate, type ManifestFault, type Position, toPath } from "./source-location.ts"
 
 export interface Source {
   readonly text: string

@@ -3,8 +3,8 @@ import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
 import { circleMessage, missingMessage } from "#schemas/missing-reference.ts"
 import { defaultEnvironment, implicitEnvironments } from "#schemas/names.ts"
 import { circularIn } from "#schemas/reference-graph.ts"
+import { type Path, type PathFault, toPointer } from "#src/api/source-location.ts"
 import { type Entry, entriesIn, namedBy } from "./entries.ts"
-import { type Path, type PathFault, toPointer } from "./source-location.ts"
 
 export const referenceFaults = (manifest: Manifest): ReadonlyArray<PathFault> => {
   const projects = manifest.projects ?? []

@@ -6,7 +6,7 @@
  */
 import * as Result from "effect/Result"
 import { readJson } from "#src/api/json.ts"
-import { type Path, type PathFault, type ReadResult, refused } from "./source-location.ts"
+import { type Path, type PathFault, type ReadResult, refused } from "#src/api/source-location.ts"
 import { readYaml } from "./yaml.ts"
 
 /** Characters of a text that is read at all. */

@@ -29,7 +29,7 @@ import {
   type ReadResult,
   refused,
   toPointer
-} from "./source-location.ts"
+} from "#src/api/source-location.ts"
 
 /** Words, signs and spaces; taking this many apart needs a second or two. */
 const mostTokens = 800_000

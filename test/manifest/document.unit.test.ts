@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import { alertSignals, unavailableSections } from "#schemas/unavailable-sections.ts"
+import { toPath } from "#src/api/source-location.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
 import { makePlan } from "#src/manifest/plan.ts"
-import { toPath } from "#src/manifest/source-location.ts"
 import {
   alert,
   base,
