@@ -14,7 +14,7 @@ import {
 } from "#schemas/backup-destination.ts"
 import { Destinations } from "#src/backups/destinations/Destinations.ts"
 import { DestinationOptions } from "#src/backups/destinations/options.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Reconciler, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
 
 const reconciler = ({
@@ -44,7 +44,7 @@ const reconciler = ({
         const age = (yield* Clock.currentTimeMillis) - known.testedAt.getTime()
         const { fault, message } = known
         const due = age < (fault === null ? goodMs : badMs) ? [] : [testIsDue]
-        if (fault === null) return { ...seen, ready: true, upkeep: due }
+        if (fault === null) return { ...seen, ready: true, maintenance: due }
         return {
           ...seen,
           differences: due,
@@ -57,11 +57,12 @@ const reconciler = ({
       converge: Effect.fnUntraced(function* (resource) {
         const { version } = resource.spec
         const tested = yield* retryable(
-          outside("destination.test", "write")(destinations.test(resource, version))
+          externalCall("destination.test", "write")(destinations.test(resource, version))
         )
         if (Option.isNone(tested)) return yield* missing(version)
       }),
-      remove: (resource) => retryable(outside("destination.forget", "write")(destinations.forget(resource)))
+      remove: (resource) =>
+        retryable(externalCall("destination.forget", "write")(destinations.forget(resource)))
     }
   })
 

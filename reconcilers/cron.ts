@@ -8,7 +8,7 @@ import * as Schema from "effect/Schema"
 import { Cron, type CronSpec, CronSpec as CronSpecSchema } from "#schemas/cron.ts"
 import { nextRun } from "#schemas/cron-schedule.ts"
 import { Crons } from "#src/crons/Crons.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register, Terminal, Waiting } from "#src/engine/Reconciler.ts"
 import { QueueTables } from "#src/queues/QueueTables.ts"
 
@@ -77,9 +77,9 @@ export const layer = register(
           { ...resource, environmentUid: parentUid, config: spec },
           keep ? undefined : next === undefined ? null : new Date(next)
         )
-        yield* accepted(outside("crons.put", "write")(put))
+        yield* accepted(externalCall("crons.put", "write")(put))
       }),
-      remove: (resource) => accepted(outside("crons.remove", "write")(crons.remove(resource)))
+      remove: (resource) => accepted(externalCall("crons.remove", "write")(crons.remove(resource)))
     }
   })
 )

@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { EnvVariables, variableField } from "#schemas/env-variables.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { absent, Retryable, register } from "#src/engine/Reconciler.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -55,7 +55,7 @@ export const layer = register(
       }),
       converge: Effect.fnUntraced(function* (resource, observation) {
         const keep = Object.keys(resource.spec.variables).map(variableField)
-        yield* unreadable(outside("variables.prune", "write")(secrets.prune(resource, prefix, keep)))
+        yield* unreadable(externalCall("variables.prune", "write")(secrets.prune(resource, prefix, keep)))
         const lost = observation._tag === "Present" && !observation.ready ? observation.differences : []
         if (lost.length > 0) {
           return yield* new Retryable({
@@ -65,7 +65,7 @@ export const layer = register(
         }
       }),
       remove: Effect.fnUntraced(function* (resource) {
-        yield* unreadable(outside("variables.prune", "write")(secrets.prune(resource, prefix, [])))
+        yield* unreadable(externalCall("variables.prune", "write")(secrets.prune(resource, prefix, [])))
       })
     }
   })

@@ -2,10 +2,10 @@
 import * as Effect from "effect/Effect"
 import { Environment } from "#schemas/environment.ts"
 import { register } from "#src/engine/Reconciler.ts"
-import { container } from "./parent.ts"
+import { parentReconciler } from "./parent.ts"
 
 export const layer = register(
   Environment,
   { driftInterval: "1 hour", concurrency: 64 },
-  Effect.sync(container)
+  Effect.sync(parentReconciler)
 )

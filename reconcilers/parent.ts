@@ -5,7 +5,7 @@
 import * as Effect from "effect/Effect"
 import { absent, type Reconciler } from "#src/engine/Reconciler.ts"
 
-export const container = (): Reconciler<unknown, Record<string, never>> => ({
+export const parentReconciler = (): Reconciler<unknown, Record<string, never>> => ({
   observe: (resource) =>
     Effect.succeed(
       resource.deleting ? absent : { _tag: "Present", status: {}, ready: true, differences: [] }

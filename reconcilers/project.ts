@@ -2,6 +2,10 @@
 import * as Effect from "effect/Effect"
 import { Project } from "#schemas/project.ts"
 import { register } from "#src/engine/Reconciler.ts"
-import { container } from "./parent.ts"
+import { parentReconciler } from "./parent.ts"
 
-export const layer = register(Project, { driftInterval: "1 hour", concurrency: 64 }, Effect.sync(container))
+export const layer = register(
+  Project,
+  { driftInterval: "1 hour", concurrency: 64 },
+  Effect.sync(parentReconciler)
+)

@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Queue, type QueueSpec, type QueueStatus, usualConcurrency } from "#schemas/queue.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register, Waiting } from "#src/engine/Reconciler.ts"
 import { type QueueSettings, QueueTables } from "#src/queues/QueueTables.ts"
 
@@ -72,7 +72,7 @@ export const layer = register(
     return {
       observe: Effect.fnUntraced(function* (resource) {
         const place = { orgId: resource.orgId, uid: resource.uid, environmentUid: environmentOf(resource) }
-        const found = yield* retryable(outside("queue.inspect", "read")(tables.inspect(place)))
+        const found = yield* retryable(externalCall("queue.inspect", "read")(tables.inspect(place)))
         if (Option.isNone(found)) return absent
         const { settings, slots, backlog, failed, oldest, hasOrigin } = found.value
         const concurrency = concurrencyOf(resource.spec)
@@ -104,11 +104,11 @@ export const layer = register(
           environmentUid: environmentOf(resource)
         }
         yield* accepted(
-          outside("queue.apply", "write")(tables.apply(place, settings, concurrencyOf(resource.spec)))
+          externalCall("queue.apply", "write")(tables.apply(place, settings, concurrencyOf(resource.spec)))
         )
       }),
       remove: Effect.fnUntraced(function* (resource) {
-        yield* accepted(outside("queue.remove", "write")(tables.remove(resource)))
+        yield* accepted(externalCall("queue.remove", "write")(tables.remove(resource)))
       })
     }
   })

@@ -47,7 +47,7 @@ export const engineReasons = {
   FactsUnreadable: warning(
     "What is known of the resource for good cannot be read; nothing is changed until it can"
   ),
-  UpkeepFailed: warning("It can be relied on; a step of its upkeep failed and will be repeated"),
+  UpkeepFailed: warning("It can be relied on; a step of its maintenance failed and will be repeated"),
   HostDependencyMissing: warning("A program that the kind needs is not installed on this host"),
   DeadlineExceeded: warning("The phase took longer than it may"),
   NoProgress: warning("Several tries in a row changed nothing"),

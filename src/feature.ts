@@ -13,12 +13,12 @@ import * as Layer from "effect/Layer"
 import type * as Schema from "effect/Schema"
 import type { Access } from "./access/Access.ts"
 import type { AccessRecords } from "./access/AccessRecords.ts"
-import type { Audit } from "./access/AuditWriter.ts"
+import type { AuditWriter } from "./access/AuditWriter.ts"
 import type { RateLimits } from "./access/RateLimits.ts"
 import type { Cursors } from "./api/cursor.ts"
-import type { Door } from "./api/definition/public-access.ts"
-import type { Gate } from "./api/definition/scope.ts"
-import type { Engine } from "./api/ReconcileNow.ts"
+import type { PublicAccess } from "./api/definition/public-access.ts"
+import type { Authorize } from "./api/definition/scope.ts"
+import type { ReconcileNow } from "./api/ReconcileNow.ts"
 import type { CliFailure } from "./cli/failure.ts"
 import type { AppConfig } from "./config.ts"
 import type { Registry } from "./engine/Reconciler.ts"
@@ -44,7 +44,7 @@ export type Core =
   | AppConfig
   | CertificateAuthority
   | Db
-  | Engine
+  | ReconcileNow
   | Feed
   | Fingerprint
   | Host
@@ -64,14 +64,14 @@ export type ApiCore =
   | HttpRouter.Request.From<"Requires", Core>
   | Access
   | AccessRecords
-  | Audit
+  | AuditWriter
   | Cursors
-  | Door
-  | Gate
+  | PublicAccess
+  | Authorize
   | RateLimits
 
 /** Reconcilers register themselves. `Engine` needs them, and so they cannot need it. */
-export type ReconcilerCore = Exclude<Core, Engine | WorkStore> | Registry
+export type ReconcilerCore = Exclude<Core, ReconcileNow | WorkStore> | Registry
 
 /** Why a process does not start, with a message for whoever operates it. */
 export interface StartError {

@@ -7,7 +7,7 @@ import * as Logger from "effect/Logger"
 import * as Otlp from "effect/observability/Otlp"
 import { MinimumLogLevel } from "effect/References"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
-import { Engine } from "./api/ReconcileNow.ts"
+import { ReconcileNow } from "./api/ReconcileNow.ts"
 import * as server from "./api/server.ts"
 import { AppConfig } from "./config.ts"
 import { Registry } from "./engine/Reconciler.ts"
@@ -97,8 +97,8 @@ export class FirstStart extends Context.Service<FirstStart, { readonly made: Boo
 export const controlPlane = Layer.unwrap(
   Effect.map(AppConfig, ({ roles }) => {
     const engine = roles.has("engine")
-      ? Layer.mergeAll(Engine.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
-      : Engine.layer
+      ? Layer.mergeAll(ReconcileNow.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
+      : ReconcileNow.layer
     const serving = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const working = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, loops) : Housekeeping.layer
     return Layer.mergeAll(serving, working).pipe(

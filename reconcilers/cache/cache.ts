@@ -13,7 +13,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { differencesAndUpkeep } from "#reconcilers/server-faults.ts"
+import { differencesAndMaintenance } from "#reconcilers/server-faults.ts"
 import { Cache, type CacheFacts, type CacheSpec, type CacheStatus } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
@@ -167,9 +167,9 @@ export const layer = register(
         return {
           _tag: "Present" as const,
           status,
-          ...differencesAndUpkeep(faults),
+          ...differencesAndMaintenance(faults),
           ...ready,
-          ...(news === undefined ? {} : ready.ready ? { remark: news } : news),
+          ...(news === undefined ? {} : ready.ready ? { note: news } : news),
           facts: factsOf(resource, server, ready.ready),
           ...startedEmpty(resource, server)
         }

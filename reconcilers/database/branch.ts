@@ -6,7 +6,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { differencesAndUpkeep } from "#reconcilers/server-faults.ts"
+import { differencesAndMaintenance } from "#reconcilers/server-faults.ts"
 import {
   DatabaseBranch,
   type DatabaseBranchFacts,
@@ -274,7 +274,7 @@ export const layer = register(
             : { _tag: "Present", status: resource.status ?? nothing, ready: false, differences: [] }
         }
         const exchange = yield* exchanging(resource, server)
-        // Whoever promoted it has to know: the promotion is called off, see `src/branches/chores.ts`.
+        // Whoever promoted it has to know: the promotion is called off, see `src/branches/maintenance.ts`.
         if (exchange === "lost")
           return {
             ...lost(resource.status?.sourceDatabaseId ?? null),
@@ -317,10 +317,10 @@ export const layer = register(
             hydrated: true,
             ...(server.systemIdentifier === undefined ? {} : { systemIdentifier: server.systemIdentifier })
           },
-          ...differencesAndUpkeep(faults),
-          ...(refused === undefined ? {} : { remark: { reason: "NotPromoted", message: refused.detail } }),
+          ...differencesAndMaintenance(faults),
+          ...(refused === undefined ? {} : { note: { reason: "NotPromoted", message: refused.detail } }),
           ...readiness,
-          ...(news === undefined ? {} : readiness.ready ? { remark: news } : news)
+          ...(news === undefined ? {} : readiness.ready ? { note: news } : news)
         }
       }),
 

@@ -4,12 +4,12 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { differencesAndUpkeep } from "#reconcilers/server-faults.ts"
+import { differencesAndMaintenance } from "#reconcilers/server-faults.ts"
 import { Database, type DatabaseFacts, type DatabaseStatus } from "#schemas/database.ts"
 import { BackupHealth } from "#src/backups/health.ts"
 import { absent, Retryable, register } from "#src/engine/Reconciler.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
-import { makeFailovers, remarkOn } from "./failover.ts"
+import { makeFailovers, noteOn } from "./failover.ts"
 import {
   isWrongData,
   lookForDataMs,
@@ -127,18 +127,18 @@ export const layer = register(
         }
         const faults = yield* care.faultsOf(subjectOf(resource), server, yield* care.passwordOf(resource))
         const readiness = care.readiness(server, faults)
-        const told = differencesAndUpkeep(faults)
+        const told = differencesAndMaintenance(faults)
         // It works; that it could not be restored as promised is told with that.
         const trouble = yield* retryable(health({ orgId: resource.orgId, lineage }))
         const kills = { ...status.memoryKills, 0: server.held.kills }
         const news = care.memoryNews(subjectOf(resource), server, status.memoryKills?.["0"])
-        const remark = news ?? Option.getOrUndefined(trouble)
+        const note = news ?? Option.getOrUndefined(trouble)
         const seen = {
           ...present,
           status: { ...status, ...counted(kills) },
           ...told,
           ...readiness,
-          ...(remark === undefined ? {} : { remark }),
+          ...(note === undefined ? {} : { note }),
           // Its own sentence says what is the matter and what happens next.
           ...(news === undefined || readiness.ready ? {} : news)
         }
@@ -147,7 +147,7 @@ export const layer = register(
           replicas: standbys,
           kills: theirs,
           news: standbyNews,
-          upkeep,
+          maintenance,
           ...rest
         } = yield* replicas.observe(resource, server)
         const { failover: _, replicas: __, memoryKills: ___, ...primary } = status
@@ -157,13 +157,13 @@ export const layer = register(
           ...counted({ ...theirs, 0: server.held.kills }),
           ...(last === undefined ? {} : { failover: { ...last, at: new Date(last.at).toISOString() } })
         }
-        const worth = yield* remarkOn(resource, whole, news ?? standbyNews ?? remark)
+        const worth = yield* noteOn(resource, whole, news ?? standbyNews ?? note)
         return {
           ...seen,
           status: whole,
           ...rest,
-          upkeep: [...told.upkeep, ...upkeep],
-          ...(worth === undefined ? {} : { remark: worth })
+          maintenance: [...told.maintenance, ...maintenance],
+          ...(worth === undefined ? {} : { note: worth })
         }
       }),
 
@@ -184,7 +184,7 @@ export const layer = register(
         const exchange = exchangeOf(resource, server)
         if (exchange === undefined) {
           const busy = yield* care.step(subjectOf(resource), server, failovers.initialise(resource))
-          // What is wrong with standbys is upkeep: it must not be told as a failure to mend the primary.
+          // What is wrong with standbys is maintenance: it must not be told as a failure to mend the primary.
           const whole = seen._tag === "Present" && seen.ready && seen.differences.length === 0
           if (busy || !whole || server.process._tag !== "Running") return
           yield* replicas.step(resource, server)

@@ -1,6 +1,6 @@
 /**
  * What happens to a database whose data is lost, or whose server cannot be started again and again: the standby that
- * has most of the log gives its data folder (`postgres-failover.ts`). A primary that restarts, or recovers from a
+ * has most of the log gives its data folder (`failover.ts`). A primary that restarts, or recovers from a
  * crash, is waited for; and no new data is made while a standby holds some.
  */
 import * as Clock from "effect/Clock"
@@ -170,7 +170,7 @@ export const makeFailovers = Effect.fnUntraced(function* (replicas: Effect.Succe
 })
 
 /** What is told of standbys while the database is ready. */
-export const remarkOn = Effect.fnUntraced(function* (
+export const noteOn = Effect.fnUntraced(function* (
   { status }: DatabaseResource,
   now: Pick<DatabaseStatus, "failover" | "replicas">,
   /** What else is worth telling. */

@@ -6,7 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { type Difference, Retryable } from "#src/engine/Reconciler.ts"
 import type { PostgresTarget } from "#src/infra/postgres/assigned.ts"
 import { setAside } from "#src/infra/postgres/failover.ts"
@@ -50,7 +50,7 @@ export const replicaCare = Effect.gen(function* () {
   const followersOf = Effect.fnUntraced(function* (uid: string) {
     const endpoint = yield* retryable(servers.endpoint(uid))
     if (Option.isNone(endpoint)) return []
-    return yield* retryable(outside("postgres.followers", "read")(askFollowers(endpoint.value)))
+    return yield* retryable(externalCall("postgres.followers", "read")(askFollowers(endpoint.value)))
   })
 
   /** What is around the primary and not wanted any more. */
@@ -80,19 +80,20 @@ export const replicaCare = Effect.gen(function* () {
   /** Asked only while the primary is open. */
   const observe = Effect.fnUntraced(function* (resource: DatabaseResource, server: PostgresServer) {
     const { seen, folders, slots } = yield* lookAll(resource, server)
-    const upkeep = seen.flatMap(
+    const maintenance = seen.flatMap(
       ({ number, due }): ReadonlyArray<Difference> =>
         due === undefined ? [] : [{ field: `/replicas/${number}`, message: due.message }]
     )
     if (slots.length > 0)
-      upkeep.push({ field: "/replicas", message: "log is kept for standbys that are gone" })
-    if (folders.length > 0) upkeep.push({ field: "/failed", message: "a data folder was set aside long ago" })
+      maintenance.push({ field: "/replicas", message: "log is kept for standbys that are gone" })
+    if (folders.length > 0)
+      maintenance.push({ field: "/failed", message: "a data folder was set aside long ago" })
     const polls = seen.flatMap(({ pollAfter }) => (pollAfter === undefined ? [] : [pollAfter]))
     return {
       kills: Object.fromEntries(seen.map(({ number, kills = 0 }) => [number, kills])),
       news: seen.flatMap(({ news }) => (news === undefined ? [] : [news]))[0],
       replicas: seen.flatMap(({ replica }) => (replica === undefined ? [] : [replica])),
-      upkeep,
+      maintenance,
       ...(resource.spec.replicas === 0 ? {} : { pollAfter: Math.min(watchMs, ...polls) })
     }
   })

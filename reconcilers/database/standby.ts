@@ -1,6 +1,6 @@
 /**
  * Looking at one standby of a database: what it does, how far it is behind, and which act is due, if any. Acts are taken
- * by `database-replicas.ts`.
+ * by `replicas.ts`.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { DatabaseFacts, DatabaseReplica, DatabaseSpec, DatabaseStatus } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import type { Resource, Retryable } from "#src/engine/Reconciler.ts"
 import { type Hydration, Hydrations, waitsForTurn } from "#src/infra/postgres/Hydrations.ts"
 import { type PostgresServer, PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
@@ -141,7 +141,7 @@ export const standbyLook = Effect.gen(function* () {
     const position = yield* positionOf(standbyKey(uid, number))
     if (Option.isNone(endpoint) || Option.isNone(position)) return undefined
     return whyNever(
-      yield* retryable(outside("postgres.log", "read")(askLog(endpoint.value))),
+      yield* retryable(externalCall("postgres.log", "read")(askLog(endpoint.value))),
       position.value,
       before
     )
@@ -245,7 +245,7 @@ export const standbyLook = Effect.gen(function* () {
   const positionOf = Effect.fnUntraced(function* (key: string) {
     const endpoint = yield* retryable(servers.endpoint(key))
     if (Option.isNone(endpoint)) return Option.none()
-    return yield* outside(
+    return yield* externalCall(
       "postgres.position",
       "read"
     )(askPosition(endpoint.value)).pipe(

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Followers } from "#src/executions/Followers.ts"
 import { ExecutionOptions } from "#src/executions/options.ts"
@@ -24,7 +24,7 @@ export const fenced = <E extends { readonly message: string }>(change: Effect.Ef
 export const write = <E extends { readonly message: string }>(
   name: string,
   change: Effect.Effect<boolean, E>
-) => fenced(outside(`executions.${name}`, "write")(change))
+) => fenced(externalCall(`executions.${name}`, "write")(change))
 
 /** The engine is away: asked again soon, because deadlines of the execution's own say how long. */
 const soon = <A, E extends { readonly message: string }>(self: Effect.Effect<A, E>) =>
@@ -39,7 +39,7 @@ const soon = <A, E extends { readonly message: string }>(self: Effect.Effect<A, 
       })
   )
 
-export const makeActs = Effect.gen(function* () {
+export const makeActions = Effect.gen(function* () {
   const engine = yield* ContainerEngine
   const runs = yield* Runs
   const pulls = yield* Pulls
@@ -83,7 +83,7 @@ export const makeActs = Effect.gen(function* () {
       case "room": {
         const { memoryMb } = resource.spec.resources
         const room = runs.room(ref, memoryMb, executionMemoryMb)
-        if (yield* retryable(outside("executions.room", "write")(room))) return
+        if (yield* retryable(externalCall("executions.room", "write")(room))) return
         return yield* new Retryable({
           message: `Executions may have ${executionMemoryMb} MB of this host, and others have too much of it for ${memoryMb} MB more`,
           reason: "WaitingForRoom",
@@ -91,7 +91,7 @@ export const makeActs = Effect.gen(function* () {
         })
       }
       case "pull":
-        return yield* outside(
+        return yield* externalCall(
           "executions.pull",
           "write"
         )(pulls.start({ orgId, uid }, yield* pullRequest(resource)))

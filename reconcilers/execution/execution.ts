@@ -1,6 +1,6 @@
 /**
  * An execution is a container that runs once. What this keeps true: it goes from state to state by the rules of
- * `execution-steps.ts`, every state but the last has a deadline, what it reserved of the budget is settled when it has
+ * `state-machine.ts`, every state but the last has a deadline, what it reserved of the budget is settled when it has
  * ended, and nothing is left of its container.
  */
 import * as Clock from "effect/Clock"
@@ -13,10 +13,10 @@ import { Pulls } from "#src/executions/Pulls.ts"
 import { Runs } from "#src/executions/Runs.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
-import { fenced, makeActs, write } from "./actions.ts"
-import { makeSurvey, retryable } from "./observe.ts"
+import { fenced, makeActions, write } from "./actions.ts"
+import { makeObserver, retryable } from "./observe.ts"
 import { needsContainer } from "./state-machine.ts"
-import { reasonOf, remarkOf, statusOf, words } from "./status.ts"
+import { noteOf, reasonOf, statusMessages, statusOf } from "./status.ts"
 
 export const layer = register(
   Execution,
@@ -27,8 +27,8 @@ export const layer = register(
     const pulls = yield* Pulls
     const followers = yield* Followers
     const installation = yield* Installation
-    const survey = yield* makeSurvey
-    const { take, settle } = yield* makeActs
+    const survey = yield* makeObserver
+    const { take, settle } = yield* makeActions
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -41,7 +41,7 @@ export const layer = register(
         const { run, step } = yield* survey(resource)
         if (run === undefined) return absent
         const present = { _tag: "Present" as const, status: statusOf(run) }
-        if (step.do === "nothing") return { ...present, ready: true, differences: [], ...remarkOf(run) }
+        if (step.do === "nothing") return { ...present, ready: true, differences: [], ...noteOf(run) }
         if (step.do === "wait") {
           const { reason, message, forMs } = step
           return { ...present, ready: false, differences: [], reason, message, pollAfter: forMs }
@@ -49,7 +49,7 @@ export const layer = register(
         return {
           ...present,
           ready: false,
-          differences: [{ field: "/status", message: words[step.do] }],
+          differences: [{ field: "/status", message: statusMessages[step.do] }],
           ...reasonOf(run)
         }
       }),

@@ -17,7 +17,7 @@ export type ExecutionResource = Resource<ExecutionSpec, ExecutionStatus>
 export const retryable = <A, E extends { readonly message: string }>(self: Effect.Effect<A, E>) =>
   Effect.mapError(self, (error) => new Retryable({ message: error.message, cause: error }))
 
-export const makeSurvey = Effect.gen(function* () {
+export const makeObserver = Effect.gen(function* () {
   const engine = yield* ContainerEngine
   const runs = yield* Runs
   const pulls = yield* Pulls

@@ -3,7 +3,7 @@ import type { ExecutionStatus } from "#schemas/execution.ts"
 import type { Run } from "#src/executions/Runs.ts"
 import type { Step } from "./state-machine.ts"
 
-export const words: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, string>> = {
+export const statusMessages: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, string>> = {
   begin: "it is to begin",
   startEngine: "the container engine is to be started",
   room: "it needs memory of this host",
@@ -54,10 +54,10 @@ const reasons = {
 } as const
 
 /** Nothing is left to do for one that has ended, so it is ready; that it did not succeed is told all the same. */
-export const remarkOf = ({ status, error, errorCode }: Run) =>
+export const noteOf = ({ status, error, errorCode }: Run) =>
   status === "failed" || status === "timed_out" || status === "cancelled"
     ? {
-        remark: {
+        note: {
           reason: reasons[status],
           message:
             error === null ? "It was cancelled" : errorCode === null ? error : `${error} (${errorCode})`

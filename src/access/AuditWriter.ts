@@ -14,15 +14,15 @@ export interface Denied extends Actor {
   readonly resource: string | null
 }
 
-export class Audit extends Context.Service<
-  Audit,
+export class AuditWriter extends Context.Service<
+  AuditWriter,
   {
     /** Never fails and never waits; under a flood the oldest are dropped and counted in the log. */
     readonly denied: (entry: Denied) => void
   }
 >()("svc/store/Audit") {
   static readonly layer = Layer.effect(
-    Audit,
+    AuditWriter,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const queue = yield* Queue.sliding<Denied>(5_000)
@@ -47,7 +47,7 @@ export class Audit extends Context.Service<
           })
         )
       )
-      return Audit.of({ denied: (entry) => void Queue.offerUnsafe(queue, entry) })
+      return AuditWriter.of({ denied: (entry) => void Queue.offerUnsafe(queue, entry) })
     })
   )
 }

@@ -18,8 +18,8 @@ export type Settled =
   /** It was not done in time; the engine goes on with it. */
   | { readonly _tag: "TimedOut" }
 
-export class Engine extends Context.Service<
-  Engine,
+export class ReconcileNow extends Context.Service<
+  ReconcileNow,
   {
     /**
      * Reconciles the resource within the caller's request, under the same lease as any other reconcile, and waits
@@ -33,7 +33,7 @@ export class Engine extends Context.Service<
   }
 >()("svc/engine/Engine") {
   static readonly layer = Layer.effect(
-    Engine,
+    ReconcileNow,
     Effect.gen(function* () {
       const resources = yield* Resources
       // Absent in a process that only answers requests.
@@ -48,7 +48,7 @@ export class Engine extends Context.Service<
         return isSettled(found.value) ? { _tag: "Settled", record: found.value } : { _tag: "TimedOut" }
       })
 
-      return Engine.of({
+      return ReconcileNow.of({
         reconcileNow: Effect.fn("Engine.reconcileNow")(function* (orgId, uid, timeout) {
           const wait = Effect.gen(function* () {
             if (worker !== undefined) yield* worker.runOne(orgId, uid)

@@ -25,7 +25,7 @@ import { kindInWords } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
 import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
 import { AccessRecords } from "#src/access/AccessRecords.ts"
-import { Audit } from "#src/access/AuditWriter.ts"
+import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { CurrentRequest, type RequestInfo } from "#src/access/CurrentRequest.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { sameOrigin } from "#src/access/same-origin.ts"
@@ -36,7 +36,7 @@ import type { AccessTable } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { checkBody } from "./body.ts"
 import { Operation } from "./definition/operation.ts"
-import { type Caller, type Found, Gate, RequestScope, type Scope } from "./definition/scope.ts"
+import { Authorize, type Caller, type Found, RequestScope, type Scope } from "./definition/scope.ts"
 import { toFailureResponse } from "./failure.ts"
 import { limitHeaders, tooMany } from "./limits.ts"
 import { fromStore, notFound, type Problem, problem, toResponse, unreadable } from "./problem.ts"
@@ -69,13 +69,13 @@ const crossOrigin = problem(
 )
 
 export const layer = Layer.effect(
-  Gate,
+  Authorize,
   Effect.gen(function* () {
     const access = yield* Access
     const resources = yield* Resources
     const records = yield* AccessRecords
     const limits = yield* RateLimits
-    const audit = yield* Audit
+    const audit = yield* AuditWriter
     const replay = yield* Replay
     const { rateLimit } = yield* AppConfig
 

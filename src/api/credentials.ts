@@ -9,7 +9,7 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { fromStore, problem } from "./problem.ts"
-import { Engine } from "./ReconcileNow.ts"
+import { ReconcileNow } from "./ReconcileNow.ts"
 import { amend } from "./writing.ts"
 
 /** Secret field of every server's application password. */
@@ -30,7 +30,7 @@ interface Versioned {
 
 /** Waits until the engine has acted on what was just written, and answers the record as it is then. */
 const settled = Effect.fnUntraced(function* (orgId: string, uid: string) {
-  const engine = yield* Engine
+  const engine = yield* ReconcileNow
   const resources = yield* Resources
   const outcome = yield* Effect.mapError(engine.reconcileNow(orgId, uid, patience), fromStore)
   if (outcome._tag === "Settled") return { ready: outcome.record.phase === "ready", record: outcome.record }

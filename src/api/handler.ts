@@ -1,5 +1,5 @@
 /**
- * What every handler has around it, in the order of checks that `gate.ts` begins: faults that the schemas cannot see
+ * What every handler has around it, in the order of checks that `authorize.ts` begins: faults that the schemas cannot see
  * (422), billing (402), and then the handler, whose problems become responses.
  */
 import * as Context from "effect/Context"
@@ -44,7 +44,7 @@ export const billedLate = <Handler extends AnyHandler>(handler: Handler): Handle
   return handler
 }
 
-export const guard =
+export const handlersOf =
   <Group extends { readonly endpoints: object }>(group: Group) =>
   <Handlers extends HandlersOf<Group>>(
     handlers: Handlers

@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import { otherOrigin } from "#src/access/same-origin.ts"
 import { checkBody } from "./body.ts"
 import { Operation } from "./definition/operation.ts"
-import { Door } from "./definition/public-access.ts"
+import { PublicAccess } from "./definition/public-access.ts"
 import { toFailureResponse } from "./failure.ts"
 import { problem, toResponse } from "./problem.ts"
 
@@ -17,7 +17,7 @@ const longestBody = ByteSize.bytes(16 * 1024)
 /** Otherwise another site could sign its visitors in here, as somebody it chose. */
 const crossOrigin = problem(403, "cross_origin", "Signing in must come from our own pages")
 
-export const layer = Layer.succeed(Door, (http, { endpoint }) =>
+export const layer = Layer.succeed(PublicAccess, (http, { endpoint }) =>
   Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest
     const operation = Context.get(endpoint.annotations, Operation)

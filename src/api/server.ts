@@ -12,7 +12,7 @@ import * as Layer from "effect/Layer"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Access } from "#src/access/Access.ts"
 import { AccessRecords } from "#src/access/AccessRecords.ts"
-import { Audit } from "#src/access/AuditWriter.ts"
+import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
@@ -20,23 +20,23 @@ import { WorkStore } from "#src/engine/WorkStore.ts"
 import { type ApiCore, mergeLayers, type Server, type StartError } from "#src/feature.ts"
 import { features, loadServers } from "#src/features.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
-import * as gate from "./authorize.ts"
+import * as authorize from "./authorize.ts"
 import { Cursors } from "./cursor.ts"
 import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
 import * as docs from "./docs.ts"
 import { listener } from "./listener.ts"
-import * as door from "./public-handler.ts"
+import * as publicHandler from "./public-handler.ts"
 import { Replay } from "./replay.ts"
 import * as routing from "./routing.ts"
 
 /** What every feature's handlers may use besides the services of the whole process. */
-const services = Layer.mergeAll(gate.layer, door.layer).pipe(
+const services = Layer.mergeAll(authorize.layer, publicHandler.layer).pipe(
   Layer.provideMerge(
     Layer.mergeAll(
       Access.layer,
       AccessRecords.layer,
-      Audit.layer,
+      AuditWriter.layer,
       Cursors.layer,
       RateLimits.layer,
       Replay.layer.pipe(Layer.provide(Idempotency.layer))

@@ -12,7 +12,7 @@ import type { Fragment } from "effect/sql/Statement"
 import { storableText } from "#src/storable.ts"
 import { Db, inOrg, orUnavailable, repeatable, transaction } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { dueAgain } from "#src/store/work-rows.ts"
+import { dueNow } from "#src/store/work-rows.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { lineagePlace } from "./repository/lineage-place.ts"
 
@@ -294,7 +294,7 @@ export class Ledger extends Context.Service<
               select backup_id, lineage, name from backup_object
               where org_id = ${orgId}::uuid and ${inOrg(api, orgId)} and backup_id in (select id from asked)
               union all
-              -- Index: the primary key. Without its own stretch of the log a base backup is worth nothing.
+              -- Index: the primary key. Without its own range of the log a base backup is worth nothing.
               select j.id, o.lineage, o.name
               from backup_job j join backup_object o on o.org_id = ${orgId}::uuid and o.lineage = j.lineage
                 and o.name between 'wal/' || j.start_segment and 'wal/' || j.stop_segment
@@ -361,7 +361,7 @@ export class Ledger extends Context.Service<
                 if (row === undefined) return false
                 yield* sql`
                   with touched as (
-                    update work w set ${dueAgain(sql)}
+                    update work w set ${dueNow(sql)}
                     where w.org_id = ${ref.orgId}::uuid and w.uid = ${row.database_uid}::uuid returning w.uid
                   )
                   select pg_notify('svc_work', '') from touched`

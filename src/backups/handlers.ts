@@ -10,7 +10,7 @@ import { answer } from "#src/api/answer.ts"
 import { passwordField, passwordOf } from "#src/api/credentials.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem } from "#src/api/problem.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { createdBefore, stored } from "#src/api/writing.ts"
@@ -106,7 +106,7 @@ export const layerDatabases = HttpApiBuilder.group(
     const repository = yield* Repository
     const viewed = yield* views
     return handlers.handleAll(
-      guard(Api.groups.databases)({
+      handlersOf(Api.groups.databases)({
         listRecoveryPoints: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const ref = refOf(yield* targetRecord)
@@ -143,7 +143,7 @@ export const layerBackups = HttpApiBuilder.group(
     const viewed = yield* views
 
     return handlers.handleAll(
-      guard(Api.groups.backups)({
+      handlersOf(Api.groups.backups)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const { uid } = yield* targetRecord

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import { AppConfig } from "#src/config.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { numberOf } from "./archive/log.ts"
-import { Stretches } from "./archive/WalRanges.ts"
+import { WalRanges } from "./archive/WalRanges.ts"
 import type { ManagedDatabase } from "./Databases.ts"
 import { Jobs } from "./Jobs.ts"
 import { Ledger, type LineageRef } from "./Ledger.ts"
@@ -19,7 +19,7 @@ const batch = 1_000
 export const makeHousekeeping = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const ledger = yield* Ledger
-  const stretches = yield* Stretches
+  const ranges = yield* WalRanges
   const jobs = yield* Jobs
   const repository = yield* Repository
   const { dataDir } = yield* AppConfig
@@ -44,7 +44,7 @@ export const makeHousekeeping = Effect.gen(function* () {
       if (!current) yield* forget(ref)
       return
     }
-    const until = (yield* stretches.writtenUntil(ref)) ?? new Date(0)
+    const until = (yield* ranges.writtenUntil(ref)) ?? new Date(0)
     const keep = kept(bases, database.policy, now, current, until)
     for (const { id } of bases.filter((base) => !keep.bases.has(base.id))) {
       const keys = yield* ledger.removeBackup(ref, id)
@@ -56,7 +56,7 @@ export const makeHousekeeping = Effect.gen(function* () {
       .find(({ startSegment }) => numberOf(startSegment) === keep.from)
       ?.startSegment.slice(8)
     for (let after: string | undefined = ""; after !== undefined; ) {
-      const page: ReadonlyArray<string> = yield* stretches.page(ref, { after, before, most: batch })
+      const page: ReadonlyArray<string> = yield* ranges.page(ref, { after, before, most: batch })
       after = page.at(-1)
       const old = page.filter((name) => !isKept(keep, name)).map((name) => `wal/${name}`)
       if (old.length > 0) yield* repository.local.remove(yield* ledger.removeObjects(ref, old))

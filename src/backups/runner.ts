@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { answered } from "#src/loops/answered.ts"
 import { leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -112,8 +112,8 @@ export const layer = Layer.effectDiscard(
         return work.look
       })
     )
-    yield* Effect.forkScoped(Effect.forever(persistent("archive the logs of databases", look)))
-    yield* Effect.forkScoped(Effect.forever(persistent("plan backups", plan)))
+    yield* Effect.forkScoped(Effect.forever(supervise("archive the logs of databases", look)))
+    yield* Effect.forkScoped(Effect.forever(supervise("plan backups", plan)))
     yield* periodic(
       // Objects are removed one by one, at destinations that may be slow.
       { does: "remove old backups", every: options.tidyMs, withinMs: tidyWithinMs },

@@ -1,7 +1,7 @@
 /** What is kept of databases, and restoring it: for backups themselves, and for databases and their branches. */
 import * as Layer from "effect/Layer"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
-import { Stretches } from "./archive/WalRanges.ts"
+import { WalRanges } from "./archive/WalRanges.ts"
 import { Destinations } from "./destinations/Destinations.ts"
 import { remotes } from "./destinations/stored-remotes.ts"
 import * as health from "./health.ts"
@@ -10,7 +10,7 @@ import { Ledger } from "./Ledger.ts"
 import { Repository } from "./repository/Repository.ts"
 
 export const layer = Layer.mergeAll(Repository.layer, health.layer).pipe(
-  Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
+  Layer.provideMerge(Layer.mergeAll(Ledger.layer, WalRanges.layer, Jobs.layer)),
   Layer.provideMerge(remotes),
   Layer.provideMerge(Destinations.layer),
   Layer.provide(PostgresServers.layer)

@@ -18,9 +18,9 @@ import { answer } from "#src/api/answer.ts"
 import { caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billing, guard } from "#src/api/handler.ts"
+import { billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
-import { Engine } from "#src/api/ReconcileNow.ts"
+import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
@@ -56,7 +56,7 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const promotions = yield* Promotions
     const repository = yield* Repository
-    yield* Engine
+    yield* ReconcileNow
     yield* AppConfig
 
     const read = (uid: string) =>
@@ -139,7 +139,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.databaseBranches)({
+      handlersOf(Api.groups.databaseBranches)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const { uid, projectId } = yield* targetRecord

@@ -5,8 +5,8 @@ import type { Server } from "#src/feature.ts"
 import { Hydrations } from "#src/infra/postgres/Hydrations.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import type { DatabaseBranches } from "./api.ts"
-import * as chores from "./chores.ts"
 import * as handlers from "./handlers.ts"
+import * as maintenance from "./maintenance.ts"
 import { Promotions } from "./Promotions.ts"
 import { Sources } from "./Sources.ts"
 
@@ -15,5 +15,5 @@ export const server: Server<typeof DatabaseBranches> = {
   reconcilers: databaseBranch.layer.pipe(
     Layer.provide([PostgresServers.layer, Hydrations.layer, Sources.layer, backups.layer])
   ),
-  loops: chores.layer
+  loops: maintenance.layer
 }

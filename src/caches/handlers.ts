@@ -7,8 +7,8 @@ import { Cache, CacheSpec, CacheStatus } from "#schemas/cache.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
-import { Engine } from "#src/api/ReconcileNow.ts"
+import { handlersOf } from "#src/api/handler.ts"
+import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { cacheView, serviceStatus } from "#src/api/views.ts"
@@ -31,14 +31,14 @@ export const layer = HttpApiBuilder.group(
   Api,
   "caches",
   Effect.fnUntraced(function* (handlers) {
-    yield* Engine
+    yield* ReconcileNow
     yield* AppConfig
     const caches = yield* resourceHandlers(Cache, {
       view: CacheView,
       viewer: () => Effect.succeed(cacheView)
     })
     return handlers.handleAll(
-      guard(Api.groups.caches)({
+      handlersOf(Api.groups.caches)({
         list: caches.list,
         create: caches.createAnd(
           Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {

@@ -54,13 +54,13 @@ export const waitFor = Effect.fnUntraced(function* (
     if (trouble !== undefined) failed.push(trouble)
     open.delete(uid)
   }
-  const judge = Effect.fnUntraced(function* ({ deleted, resource }: Change) {
+  const check = Effect.fnUntraced(function* ({ deleted, resource }: Change) {
     const goal = open.get(resource.uid)
     if (goal === undefined) return open.size === 0
     yield* show(resource.uid, deleted ? `${goal.address}  ${paint("green", "gone")}` : progressLine(resource))
     if (deleted) end(resource.uid, goal.generation === null ? undefined : `${goal.address} was deleted`)
     else if (goal.generation !== null) {
-      const answer = verdict(goal, goal.generation, resource)
+      const answer = answerTo(goal, goal.generation, resource)
       if (answer !== undefined) end(resource.uid, answer === "done" ? undefined : answer)
     }
     return open.size === 0
@@ -80,7 +80,7 @@ export const waitFor = Effect.fnUntraced(function* (
       yield* Effect.sleep(few ? "3 seconds" : "30 seconds")
     }
   })
-  yield* Effect.raceFirst(follow(judge), lookForGone).pipe(
+  yield* Effect.raceFirst(follow(check), lookForGone).pipe(
     Effect.timeoutOrElse({
       duration: timeoutSeconds * 1000,
       orElse: () =>
@@ -115,7 +115,7 @@ const goneAmong = (goals: ReadonlyMap<string, unknown>) =>
   })
 
 /** "done", why it is not going to be, or undefined while it is on its way. */
-const verdict = (goal: Goal, generation: number, resource: Summary): string | undefined => {
+const answerTo = (goal: Goal, generation: number, resource: Summary): string | undefined => {
   if (goal.retry !== undefined && resource.handledRetry !== goal.retry) return
   if (resource.deleting) return `${goal.address} is being deleted`
   const ready = readyCondition(resource)

@@ -12,7 +12,7 @@ import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
@@ -44,7 +44,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.crons)({
+      handlersOf(Api.groups.crons)({
         list: crons.list,
         create: crons.create(({ payload: { name, ...spec } }) => Effect.succeed({ name, spec })),
         get: crons.get,

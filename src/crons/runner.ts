@@ -8,7 +8,7 @@ import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { batched } from "#src/access/batching.ts"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { answered } from "#src/loops/answered.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -111,7 +111,7 @@ export const layer = Layer.effectDiscard(
         return runs.look
       })
     )
-    yield* Effect.forkScoped(Effect.forever(persistent("plan cron runs", planRound)))
+    yield* Effect.forkScoped(Effect.forever(supervise("plan cron runs", planRound)))
     yield* periodic({ does: "skip late cron runs", every: options.longestSleepMs / 3 }, skipRound)
   })
 )

@@ -8,9 +8,9 @@ import { Database, DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#sc
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billing, guard } from "#src/api/handler.ts"
+import { billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem } from "#src/api/problem.ts"
-import { Engine } from "#src/api/ReconcileNow.ts"
+import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetEnvironment } from "#src/api/target.ts"
 import { databaseView, serviceStatus } from "#src/api/views.ts"
@@ -36,7 +36,7 @@ export const layer = HttpApiBuilder.group(
   "database",
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
-    yield* Engine
+    yield* ReconcileNow
     yield* AppConfig
 
     const find = Effect.gen(function* () {
@@ -60,7 +60,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.database)({
+      handlersOf(Api.groups.database)({
         get: databases.get,
         provision: databases.createAnd(
           Effect.fnUntraced(function* ({ payload }) {

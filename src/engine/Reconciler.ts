@@ -61,9 +61,9 @@ export type Observation<Status, Facts = NoFacts> =
       /** When it is on its way by itself: how soon to look again. */
       readonly pollAfter?: Duration.Input
       /** What differs and takes a step, although users can rely on it as it is. */
-      readonly upkeep?: ReadonlyArray<Difference>
+      readonly maintenance?: ReadonlyArray<Difference>
       /** Worth telling while it is ready, instead of that all is well. */
-      readonly remark?: { readonly reason: string; readonly message: string }
+      readonly note?: { readonly reason: string; readonly message: string }
       /**
        * What was found to stay true. New facts are stored before the next step is taken, so a step may rely on them
        * after a crash at any moment.

@@ -19,16 +19,16 @@ import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import { anyPool } from "#schemas/kind.ts"
-import { answering } from "./bounded-store.ts"
-import { WriteGate } from "./external-call.ts"
-import { type Moment, moment } from "./lease-clock.ts"
+import { boundedStore } from "./bounded-store.ts"
+import { LeaseGuard } from "./external-call.ts"
+import { type ClockReading, readClocks } from "./lease-clock.ts"
 import { makeLeases, type Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"
 import { EngineOptions, ServedRegion } from "./options.ts"
 import { Registry } from "./Reconciler.ts"
 import { reconcile } from "./reconcile.ts"
 import { makeRecorder } from "./recorder.ts"
-import { persistent } from "./supervise.ts"
+import { supervise } from "./supervise.ts"
 import { type Claimed, type KindRoom, WorkStore } from "./WorkStore.ts"
 
 /** Announcements of work: each element means "something may be due". */
@@ -59,7 +59,7 @@ export const layer = Layer.effect(
   Worker,
   Effect.gen(function* () {
     const options = yield* EngineOptions
-    const store = answering(yield* WorkStore, options)
+    const store = boundedStore(yield* WorkStore, options)
     const { registrations } = yield* Registry
     const region = yield* ServedRegion
     const signal = yield* WorkSignal
@@ -97,8 +97,8 @@ export const layer = Layer.effect(
     const recorder = yield* makeRecorder(running, forget, registrations, store, options)
 
     /** Takes a lease into account; from here on heartbeats keep it. */
-    const admit = (claimed: Claimed, heldSince: Moment): Running => {
-      const startedAt = moment(clock)
+    const admit = (claimed: Claimed, heldSince: ClockReading): Running => {
+      const startedAt = readClocks(clock)
       const done = Deferred.makeUnsafe<void>()
       const entry: Running = { claimed, startedAt, heldSince, fiber: undefined, busy: true, done }
       running.set(claimed.uid, entry)
@@ -114,7 +114,7 @@ export const layer = Layer.effect(
       const startedAt = performance.now()
       entry.fiber = runFork(
         Effect.matchCause(
-          Effect.provideService(reconcile(registration, claimed, options), WriteGate, gate(entry)),
+          Effect.provideService(reconcile(registration, claimed, options), LeaseGuard, gate(entry)),
           {
             onSuccess: (result) => {
               metrics.ended(claimed.kind, result, performance.now() - startedAt)
@@ -199,7 +199,7 @@ export const layer = Layer.effect(
     const claimSome = (urgent: boolean) =>
       Effect.gen(function* () {
         const wanted = recorder.isBehind() ? [] : rooms(urgent)
-        const asked = moment(clock)
+        const asked = readClocks(clock)
         const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
         const { mine, surplus } = withinRoom(claimed, urgent)
         return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
@@ -228,7 +228,7 @@ export const layer = Layer.effect(
       )
     const startOne = (orgId: string, uid: string) =>
       Effect.gen(function* () {
-        const asked = moment(clock)
+        const asked = readClocks(clock)
         const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs, region))
         if (claimed === undefined) return undefined
         if (!accepting || !registrations.has(claimed.kind) || running.has(uid)) {
@@ -277,9 +277,9 @@ export const layer = Layer.effect(
 
     // Finalizers run in reverse: claiming stops first, then the drain runs while heartbeat and recorder live.
     yield* Effect.forkScoped(
-      Effect.repeat(persistent("extend its leases", heartbeat), Schedule.spaced(options.heartbeatMs))
+      Effect.repeat(supervise("extend its leases", heartbeat), Schedule.spaced(options.heartbeatMs))
     )
-    yield* Effect.forkScoped(Effect.forever(persistent("record results", recordRound)))
+    yield* Effect.forkScoped(Effect.forever(supervise("record results", recordRound)))
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         accepting = false
@@ -296,13 +296,13 @@ export const layer = Layer.effect(
       })
     )
     yield* Effect.forkScoped(
-      persistent(
+      supervise(
         "hear of work",
         Stream.runForEach(signal, () => poke)
       )
     )
-    for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(persistent("claim work", claimRound)))
-    yield* Effect.forkScoped(Effect.forever(persistent("claim urgent work", urgentRound)))
+    for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(supervise("claim work", claimRound)))
+    yield* Effect.forkScoped(Effect.forever(supervise("claim urgent work", urgentRound)))
 
     return Worker.of({
       runOne: (orgId, uid) =>

@@ -8,7 +8,7 @@ import { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { EngineOptions } from "./options.ts"
 import type { WorkStore } from "./WorkStore.ts"
 
-export const answering = (
+export const boundedStore = (
   store: WorkStore["Service"],
   { leaseMs }: Pick<EngineOptions, "leaseMs">
 ): WorkStore["Service"] => {

@@ -11,26 +11,26 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 
-export type OutsideEffect = "read" | "write"
+export type ExternalEffect = "read" | "write"
 
 /** One line of the operation log. The name is a constant such as `redis.start`, so it can hold no secret. */
-export interface OutsideCall {
+export interface ExternalCall {
   readonly name: string
-  readonly effect: OutsideEffect
+  readonly effect: ExternalEffect
   readonly startedAt: number
   readonly durationMs: number
   readonly ok: boolean
 }
 
-export interface OutsideHook {
+export interface ExternalCallHook {
   /** Runs before the call; failing with a defect or interrupting here stands for a fault before it. */
-  readonly before: (name: string, effect: OutsideEffect) => Effect.Effect<void>
+  readonly before: (name: string, effect: ExternalEffect) => Effect.Effect<void>
   /** Runs after the call succeeded; a defect here stands for a crash between acting and recording. */
-  readonly after: (name: string, effect: OutsideEffect) => Effect.Effect<void>
+  readonly after: (name: string, effect: ExternalEffect) => Effect.Effect<void>
 }
 
 /** Fault injection: does nothing unless a test or a drill provides another. */
-export const OutsideHook = Context.Reference<OutsideHook | undefined>("svc/engine/OutsideHook", {
+export const ExternalCallHook = Context.Reference<ExternalCallHook | undefined>("svc/engine/OutsideHook", {
   defaultValue: () => undefined
 })
 
@@ -38,12 +38,12 @@ export const OutsideHook = Context.Reference<OutsideHook | undefined>("svc/engin
  * Passes while the run still holds its lease, and interrupts it otherwise. A process that slept through its lease has
  * looked at a world that others have changed since: what it would make now might belong to something deleted.
  */
-export const WriteGate = Context.Reference<Effect.Effect<void>>("svc/engine/WriteGate", {
+export const LeaseGuard = Context.Reference<Effect.Effect<void>>("svc/engine/WriteGate", {
   defaultValue: () => Effect.void
 })
 
 /** Collects the calls of one reconcile. */
-export const OutsideLog = Context.Reference<Array<OutsideCall> | undefined>("svc/engine/OutsideLog", {
+export const ExternalCallLog = Context.Reference<Array<ExternalCall> | undefined>("svc/engine/OutsideLog", {
   defaultValue: () => undefined
 })
 
@@ -53,14 +53,14 @@ const calls = Metric.counter("svc_outside_calls_total", {
 })
 
 /** `outside("redis.start", "write")(effect)` */
-export const outside =
-  (name: string, effect: OutsideEffect) =>
+export const externalCall =
+  (name: string, effect: ExternalEffect) =>
   <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.gen(function* () {
-      const hook = yield* OutsideHook
-      const log = yield* OutsideLog
+      const hook = yield* ExternalCallHook
+      const log = yield* ExternalCallLog
       if (hook !== undefined) yield* hook.before(name, effect)
-      if (effect === "write") yield* yield* WriteGate
+      if (effect === "write") yield* yield* LeaseGuard
       const startedAt = yield* Clock.currentTimeMillis
       const exit = yield* Effect.exit(self)
       const ok = Exit.isSuccess(exit)

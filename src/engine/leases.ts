@@ -7,16 +7,16 @@ import type * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { type Moment, moment, runningMs, sinceMs } from "./lease-clock.ts"
+import { type ClockReading, readClocks, runningMs, sinceMs } from "./lease-clock.ts"
 import * as metrics from "./metrics.ts"
 import type { EngineOptions } from "./options.ts"
 import type { Claimed, WorkStore } from "./WorkStore.ts"
 
 export interface Running {
   readonly claimed: Claimed
-  readonly startedAt: Moment
+  readonly startedAt: ClockReading
   /** When the store was last asked for the lease, and gave it. */
-  heldSince: Moment
+  heldSince: ClockReading
   fiber: Fiber.Fiber<void> | undefined
   /** Counts against the room of its kind until the reconcile has ended. */
   busy: boolean
@@ -59,7 +59,7 @@ export const makeLeases = (
     entry.busy && runningMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
 
   const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
-    const asked = moment(clock)
+    const asked = readClocks(clock)
     const kept = yield* store.heartbeat(
       entries.map((entry) => entry.claimed),
       options.leaseMs

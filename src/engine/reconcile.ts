@@ -7,14 +7,14 @@ import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
-import { type OutsideCall, OutsideLog } from "./external-call.ts"
+import { type ExternalCall, ExternalCallLog } from "./external-call.ts"
 import { newFacts } from "./facts.ts"
-import { judgeFailure } from "./failure-result.ts"
+import { failureOutcome } from "./failure-outcome.ts"
 import type { EngineOptions } from "./options.ts"
+import { outcomeOf, type RunSteps, waitingForChildren } from "./outcome.ts"
+import { driftDelay, pollDelay } from "./outcome-types.ts"
 import type { Observation, ReconcileError, Registration, Resource, Retryable } from "./Reconciler.ts"
 import { quiet, type RunResult, report } from "./report.ts"
-import { driftDelay, pollDelay } from "./run-result.ts"
-import { judge, type Walk, waitingForChildren } from "./success-result.ts"
 import type { Claimed } from "./WorkStore.ts"
 
 /**
@@ -36,8 +36,8 @@ export const reconcile = (
       observation._tag === "Present" &&
       observation.ready &&
       observation.differences.length === 0 &&
-      (observation.upkeep ?? []).length === 0 &&
-      observation.remark === undefined &&
+      (observation.maintenance ?? []).length === 0 &&
+      observation.note === undefined &&
       newFacts(claimed.facts, observation) === undefined &&
       isDeepStrictEqual(observation.status, claimed.status)
         ? Effect.map(Random.next, (random) => ({
@@ -77,14 +77,14 @@ type Looked = Exit.Exit<Observation<unknown>, ReconcileError>
 
 const full = Effect.fn("reconcile")(
   function* (registration: Registration, claimed: Claimed, options: EngineOptions, looked?: Looked) {
-    const log: Array<OutsideCall> = []
+    const log: Array<ExternalCall> = []
     const hasChildren = claimed.deleting && claimed.children !== null && claimed.children.count > 0
     const act = claimed.paused === null && !hasChildren
     const taken = { steps: 0 }
     const exit = hasChildren
       ? undefined
-      : yield* bounded(walk(registration, claimed, act, options, taken, looked), options).pipe(
-          Effect.provideService(OutsideLog, log),
+      : yield* bounded(takeSteps(registration, claimed, act, options, taken, looked), options).pipe(
+          Effect.provideService(ExternalCallLog, log),
           Effect.exit
         )
     const random = yield* Random.next
@@ -93,19 +93,19 @@ const full = Effect.fn("reconcile")(
       taken.steps === 0 && claimed.status !== null && !claimed.deleting
         ? driftDelay(registration, random)
         : Number.POSITIVE_INFINITY
-    const verdict =
+    const outcome =
       exit === undefined
         ? waitingForChildren(claimed, options)
         : Exit.isSuccess(exit)
-          ? judge(registration, claimed, options, exit.value, random)
-          : yield* judgeFailure(claimed, options, exit.cause, lookWithin)
-    return yield* report(registration, claimed, options, verdict, log, lookWithin)
+          ? outcomeOf(registration, claimed, options, exit.value, random)
+          : yield* failureOutcome(claimed, options, exit.cause, lookWithin)
+    return yield* report(registration, claimed, options, outcome, log, lookWithin)
   },
   Effect.annotateLogs({ component: "engine" })
 )
 
-/** Users can rely on it as it is: what is still to be done is upkeep. */
-const isUpkeep = (observation: Observation<unknown>): boolean =>
+/** Users can rely on it as it is: what is still to be done is maintenance. */
+const isMaintenance = (observation: Observation<unknown>): boolean =>
   observation._tag === "Present" && observation.ready && observation.differences.length === 0
 
 const needsStep = (resource: Resource, observation: Observation<unknown>): boolean =>
@@ -113,9 +113,9 @@ const needsStep = (resource: Resource, observation: Observation<unknown>): boole
     ? observation._tag === "Present"
     : observation._tag === "Absent" ||
       observation.differences.length > 0 ||
-      (observation.upkeep ?? []).length > 0
+      (observation.maintenance ?? []).length > 0
 
-const walk = Effect.fnUntraced(function* (
+const takeSteps = Effect.fnUntraced(function* (
   registration: Registration,
   claimed: Claimed,
   act: boolean,
@@ -140,7 +140,7 @@ const walk = Effect.fnUntraced(function* (
       : reconciler.converge(resource, before)
     // A failure of what takes nothing from users is told without calling the whole in doubt.
     failure = yield* Effect.catch(Effect.as(step, undefined), (error) =>
-      error._tag === "Retryable" && !resource.deleting && isUpkeep(before)
+      error._tag === "Retryable" && !resource.deleting && isMaintenance(before)
         ? Effect.succeed(error)
         : Effect.fail(error)
     )
@@ -148,12 +148,12 @@ const walk = Effect.fnUntraced(function* (
     // A step that changed nothing that can be seen: look again later instead of insisting now.
     if (isDeepStrictEqual(before, observation)) break
   }
-  const walked: Walk = {
+  const run: RunSteps = {
     observation,
     found,
     foundAbsent: first._tag === "Absent",
     steps: taken.steps,
     failure
   }
-  return walked
+  return run
 })

@@ -9,7 +9,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { judgeFailure } from "./failure-result.ts"
+import { failureOutcome } from "./failure-outcome.ts"
 import type { Running } from "./leases.ts"
 import * as metrics from "./metrics.ts"
 import type { EngineOptions } from "./options.ts"
@@ -84,8 +84,8 @@ export const makeRecorder = Effect.fnUntraced(function* (
     )
     const failure = new Retryable({ message: "What was found cannot be stored; the log tells why" })
     yield* Effect.gen(function* () {
-      const verdict = yield* judgeFailure(claimed, options, Cause.fail(failure), never)
-      const { recorded } = yield* report(registration, claimed, options, verdict, [], never)
+      const outcome = yield* failureOutcome(claimed, options, Cause.fail(failure), never)
+      const { recorded } = yield* report(registration, claimed, options, outcome, [], never)
       return yield* store.record([recorded])
     }).pipe(
       orRefused,

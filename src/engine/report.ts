@@ -1,4 +1,4 @@
-/** From a verdict to what is stored: conditions, deadlines, stalling, history, and the fields of the queue. */
+/** From an outcome to what is stored: conditions, deadlines, stalling, history, and the fields of the queue. */
 import * as Effect from "effect/Effect"
 import type { Phase } from "#schemas/condition.ts"
 import { storableText } from "#src/storable.ts"
@@ -11,14 +11,14 @@ import {
   severityOf,
   transitions
 } from "./conditions.ts"
-import type { OutsideCall } from "./external-call.ts"
+import type { ExternalCall } from "./external-call.ts"
 import type { EngineOptions } from "./options.ts"
+import { listed, type Outcome, type OutcomeName } from "./outcome-types.ts"
 import type { Registration } from "./Reconciler.ts"
-import { listed, type Outcome, type Verdict } from "./run-result.ts"
 import type { Claimed, EngineEvent, Recorded } from "./WorkStore.ts"
 
 export interface RunResult {
-  readonly outcome: Outcome
+  readonly outcome: OutcomeName
   readonly driftFound: boolean
   readonly recorded: Recorded
 }
@@ -40,23 +40,23 @@ const isFinal = (phase: Phase): boolean =>
   phase === "ready" || phase === "waiting" || phase === "failed" || phase === "deleted"
 
 /** What a far end said may hold anything; a message of any length too. */
-const storable = (verdict: Verdict): Verdict => {
+const storable = (outcome: Outcome): Outcome => {
   const cleaned = <A extends { readonly reason: string; readonly message: string }>(told: A): A => ({
     ...told,
     reason: storableText(told.reason, 100),
     message: storableText(told.message)
   })
   return {
-    ...verdict,
-    ready: cleaned(verdict.ready),
-    synced: cleaned(verdict.synced),
-    differences: verdict.differences.map(({ field, message }) => ({
+    ...outcome,
+    ready: cleaned(outcome.ready),
+    synced: cleaned(outcome.synced),
+    differences: outcome.differences.map(({ field, message }) => ({
       field: storableText(field),
       message: storableText(message)
     })),
-    driftEvents: verdict.driftEvents.map(cleaned),
-    happened: (verdict.happened ?? []).map(cleaned),
-    lastError: verdict.lastError === null ? null : storableText(verdict.lastError)
+    driftEvents: outcome.driftEvents.map(cleaned),
+    happened: (outcome.happened ?? []).map(cleaned),
+    lastError: outcome.lastError === null ? null : storableText(outcome.lastError)
   }
 }
 
@@ -64,16 +64,16 @@ export const report = Effect.fnUntraced(function* (
   registration: Registration,
   claimed: Claimed,
   options: EngineOptions,
-  judged: Verdict,
-  log: ReadonlyArray<OutsideCall>,
+  judged: Outcome,
+  log: ReadonlyArray<ExternalCall>,
   lookWithin: number
 ) {
-  const verdict = storable(judged)
+  const outcome = storable(judged)
   const { conditions: previous } = yield* claimed.reported
   const before = findCondition(previous, "Ready")
-  const attempt = verdict.fruitless ? claimed.attempt + 1 : 0
+  const attempt = outcome.madeNoProgress ? claimed.attempt + 1 : 0
   const deadline = registration.kind.deadlineSeconds * 1000
-  const unfinished = !isFinal(verdict.phase) && claimed.paused === null
+  const unfinished = !isFinal(outcome.phase) && claimed.paused === null
   // Otherwise it would go to and fro between having failed and being on its way.
   const stillFailed =
     unfinished &&
@@ -81,19 +81,19 @@ export const report = Effect.fnUntraced(function* (
     claimed.retryToken === null &&
     before?.observedGeneration === claimed.generation
   const overdue =
-    (unfinished && verdict.phase === claimed.phase && claimed.phaseAge > deadline) ||
+    (unfinished && outcome.phase === claimed.phase && claimed.phaseAge > deadline) ||
     (stillFailed && before?.reason === "DeadlineExceeded")
-  const exhausted = attempt >= options.stallAfter && verdict.outcome !== "terminal"
-  const phase: Phase = !claimed.deleting && (overdue || stillFailed) ? "failed" : verdict.phase
+  const exhausted = attempt >= options.stallAfter && outcome.outcome !== "terminal"
+  const phase: Phase = !claimed.deleting && (overdue || stillFailed) ? "failed" : outcome.phase
   const late = `${claimed.deleting ? "It was not gone" : "It did not get ready"} within ${registration.kind.deadlineSeconds} s. `
   const ready = overdue
-    ? { ...verdict.ready, reason: "DeadlineExceeded", message: late + verdict.ready.message }
-    : verdict.ready
+    ? { ...outcome.ready, reason: "DeadlineExceeded", message: late + outcome.ready.message }
+    : outcome.ready
 
   const drift = findCondition(previous, "Drifted")
   const inputs: ReadonlyArray<ConditionInput> = [
     { type: "Ready", ...ready },
-    { type: "Synced", ...verdict.synced },
+    { type: "Synced", ...outcome.synced },
     exhausted || overdue
       ? {
           type: "Stalled",
@@ -101,17 +101,17 @@ export const report = Effect.fnUntraced(function* (
           reason: overdue ? "DeadlineExceeded" : "NoProgress",
           message: overdue
             ? `${late}Tried rarely from now on; retry by hand once the cause is gone`
-            : `${attempt} tries in a row made no progress${verdict.lastError === null ? "" : ` (${verdict.lastError})`}. Tried rarely from now on; retry by hand once the cause is gone`
+            : `${attempt} tries in a row made no progress${outcome.lastError === null ? "" : ` (${outcome.lastError})`}. Tried rarely from now on; retry by hand once the cause is gone`
         }
       : { type: "Stalled", status: "false", reason: "Advancing", message: "Tries are making progress" },
-    verdict.drift === "open" || (verdict.drift === undefined && drift?.status === "true")
+    outcome.drift === "open" || (outcome.drift === undefined && drift?.status === "true")
       ? {
           type: "Drifted",
           status: "true",
           reason: "DriftFound",
           message:
-            verdict.drift === "open"
-              ? `Differs from what was asked for: ${listed(verdict.differences, false)}`
+            outcome.drift === "open"
+              ? `Differs from what was asked for: ${listed(outcome.differences, false)}`
               : (drift?.message ?? "")
         }
       : { type: "Drifted", status: "false", reason: "NoDrift", message: "The last look found no difference" },
@@ -126,22 +126,22 @@ export const report = Effect.fnUntraced(function* (
   ]
   const conditions = nextConditions(previous, inputs, claimed.generation, claimed.now)
   const events: ReadonlyArray<EngineEvent> = [
-    ...verdict.driftEvents,
-    ...(verdict.happened ?? []),
+    ...outcome.driftEvents,
+    ...(outcome.happened ?? []),
     ...log
       .filter((call) => call.effect === "write")
       .map((call) => ({ type: "Outside" as const, reason: call.name, message: call.ok ? "done" : "failed" })),
-    ...(verdict.lastError === null
+    ...(outcome.lastError === null
       ? []
       : [
           {
-            type: severityOf(registration.kind, verdict.errorReason ?? verdict.synced.reason),
-            reason: verdict.errorReason ?? verdict.synced.reason,
-            message: verdict.lastError
+            type: severityOf(registration.kind, outcome.errorReason ?? outcome.synced.reason),
+            reason: outcome.errorReason ?? outcome.synced.reason,
+            message: outcome.lastError
           }
         ]),
     ...transitions(previous, conditions)
-      .filter((condition) => verdict.lastError === null || condition.type !== "Synced")
+      .filter((condition) => outcome.lastError === null || condition.type !== "Synced")
       .map((condition) => ({
         type: eventType(registration.kind, condition),
         reason: condition.reason,
@@ -149,37 +149,37 @@ export const report = Effect.fnUntraced(function* (
       }))
   ]
   const result: RunResult = {
-    outcome: verdict.outcome,
-    driftFound: verdict.driftEvents.length > 0,
+    outcome: outcome.outcome,
+    driftFound: outcome.driftEvents.length > 0,
     recorded: {
       ...quiet(claimed),
       // A stalled resource keeps its slow pace whatever the look said, but for what may recover without a step.
       dueIn:
-        overdue && verdict.outcome !== "ready"
-          ? Math.max(verdict.dueIn, Math.min(options.stalledRetryMs / 4, lookWithin))
-          : verdict.dueIn,
-      priority: verdict.priority,
+        overdue && outcome.outcome !== "ready"
+          ? Math.max(outcome.dueIn, Math.min(options.stalledRetryMs / 4, lookWithin))
+          : outcome.dueIn,
+      priority: outcome.priority,
       attempt,
-      waitingOn: verdict.waitingOn,
-      lastError: verdict.lastError,
+      waitingOn: outcome.waitingOn,
+      lastError: outcome.lastError,
       handledRetry: claimed.retryToken,
       change: {
-        status: verdict.status === undefined ? claimed.status : verdict.status,
-        facts: verdict.facts ?? {},
+        status: outcome.status === undefined ? claimed.status : outcome.status,
+        facts: outcome.facts ?? {},
         phase,
         conditions,
-        differences: verdict.differences,
+        differences: outcome.differences,
         observedGeneration:
-          verdict.outcome === "retryable" || verdict.outcome === "paused"
+          outcome.outcome === "retryable" || outcome.outcome === "paused"
             ? claimed.observedGeneration
             : claimed.generation,
         settled:
-          verdict.outcome === "ready" &&
+          outcome.outcome === "ready" &&
           // What is remarked has to be looked for again, to be taken back.
-          verdict.ready.reason === "Converged" &&
+          outcome.ready.reason === "Converged" &&
           conditions.every((condition) => condition.status === (isGood(condition.type) ? "true" : "false")),
         deleting: claimed.deleting,
-        gone: verdict.outcome === "deleted",
+        gone: outcome.outcome === "deleted",
         events
       }
     }

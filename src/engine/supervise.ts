@@ -7,10 +7,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 
-export const persistent = <A, E, R>(
-  label: string,
-  self: Effect.Effect<A, E, R>
-): Effect.Effect<A, never, R> =>
+export const supervise = <A, E, R>(label: string, self: Effect.Effect<A, E, R>): Effect.Effect<A, never, R> =>
   self.pipe(
     Effect.sandbox,
     Effect.tapError((cause) =>

@@ -10,7 +10,7 @@ import { EnvVariablesSpec, envVariablesName, mostVariables, variableField } from
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billedLate, billing, guard } from "#src/api/handler.ts"
+import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, type Problem } from "#src/api/problem.ts"
 import { targetEnvironment } from "#src/api/target.ts"
 import { precondition } from "#src/api/writing.ts"
@@ -64,7 +64,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.env)({
+      handlersOf(Api.groups.env)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const now = yield* Effect.mapError(current, fromStore)

@@ -65,7 +65,7 @@ export class Pulls extends Context.Service<
           const done = yield* Effect.result(images.pull(request, options.pullStallMs))
           if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
           const { message, reason } = done.failure
-          const lasting = verdict(message)
+          const lasting = lastingReason(message)
           // Without an engine nothing can be said of the image: whoever asked waits for the engine, and asks again.
           if (
             reason === "HostDependencyMissing" ||
@@ -135,7 +135,7 @@ const failed = (errorCode: "image_pull_failed" | "image_not_found", message: str
 })
 
 /** What the registry said that trying again does not change; engines pass it on as text only. */
-const verdict = (message: string): "image_pull_failed" | "image_not_found" | undefined =>
+const lastingReason = (message: string): "image_pull_failed" | "image_not_found" | undefined =>
   /manifest unknown|name unknown|not found|no such (image|manifest)|does not exist|no matching manifest/i.test(
     message
   )

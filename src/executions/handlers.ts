@@ -10,7 +10,7 @@ import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billedLate, billing, guard } from "#src/api/handler.ts"
+import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
 import { makeStreams } from "#src/api/streams.ts"
 import { targetProject, targetRecord } from "#src/api/target.ts"
@@ -53,7 +53,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.executions)({
+      handlersOf(Api.groups.executions)({
         list: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
           const { projectId } = yield* targetProject

@@ -11,13 +11,13 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { digestOf } from "#src/access/Access.ts"
-import { Audit } from "#src/access/AuditWriter.ts"
+import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { AppConfig } from "#src/config.ts"
 import { Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
 import { normalizeEmail } from "#src/organizations/Invitations.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { tries } from "./attempt-limit.ts"
+import { attemptLimit } from "./attempt-limit.ts"
 import {
   BadInput,
   LinkDead,
@@ -117,10 +117,10 @@ export class Identity extends Context.Service<
       const sessions = yield* Sessions
       const passwords = yield* Passwords
       const mail = yield* Mail
-      const audit = yield* Audit
+      const audit = yield* AuditWriter
       const { publicUrl } = yield* AppConfig
 
-      const { fromAddress, forPerson } = yield* tries
+      const { fromAddress, forPerson } = yield* attemptLimit
 
       const refused = (operation: string, principal: string, { visitor }: Entry) =>
         audit.denied({

@@ -9,7 +9,7 @@ import { lineFault } from "#schemas/display-text.ts"
 import { Deleted, Id, Timestamp } from "#src/api/definition/fields.ts"
 import { callerOperation, group, publicOperation, sessionOnly } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
-import { Door } from "#src/api/definition/public-access.ts"
+import { PublicAccess } from "#src/api/definition/public-access.ts"
 
 /** An address that mail could go to: more forms than those that can be invited, because the operator has one. */
 export const Address = Schema.String.check(
@@ -79,7 +79,7 @@ export const SignIn = group("signIn", "Proving who one is. Success sets the sess
       error: problems()
     }).annotateMerge(publicOperation("auth.providers", "List the identity providers one may sign in with"))
   )
-  .middleware(Door)
+  .middleware(PublicAccess)
 
 const SessionView = Schema.Struct({
   id: Id,

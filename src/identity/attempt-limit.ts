@@ -10,7 +10,7 @@ import type { Entry } from "./visitor.ts"
 /** Tries of one address's password in a minute, from wherever they come. A link by mail works meanwhile. */
 const triesPerMinute = 10
 
-export const tries = Effect.gen(function* () {
+export const attemptLimit = Effect.gen(function* () {
   const limits = yield* RateLimits
   const { signInRateLimit } = yield* AppConfig
   const take = Effect.fnUntraced(function* (bucket: string, perMinute: number) {

@@ -8,7 +8,7 @@ import * as Redacted from "effect/Redacted"
 import { looksLikeUid } from "#schemas/names.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { tooMany } from "#src/api/limits.ts"
 import { fromStore, invalid, notFound, type Problem, problem } from "#src/api/problem.ts"
 import { AppConfig } from "#src/config.ts"
@@ -86,7 +86,7 @@ export const layerSignIn = HttpApiBuilder.group(
   })
 )
 
-/** The framework lets problems pass as defects, and `door.ts` gives them their form. */
+/** The framework lets problems pass as defects, and `public-handler.ts` gives them their form. */
 const asProblem = <A, R>(self: Effect.Effect<A, Failure, R>): Effect.Effect<A, never, R> =>
   Effect.orDie(Effect.mapError(self, toProblem))
 
@@ -105,7 +105,7 @@ export const layerSessions = HttpApiBuilder.group(
       return Option.isSome(found) ? found.value : yield* notFound("session")
     })
     return handlers.handleAll(
-      guard(Api.groups.sessions)({
+      handlersOf(Api.groups.sessions)({
         list: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
           const listed = yield* Effect.mapError(sessions.list(yield* theUser), fromStore)

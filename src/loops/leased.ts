@@ -25,8 +25,8 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { type Moment, moment, sinceMs } from "#src/engine/lease-clock.ts"
-import { persistent } from "#src/engine/supervise.ts"
+import { type ClockReading, readClocks, sinceMs } from "#src/engine/lease-clock.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { answered } from "./answered.ts"
 import { makeFairShare, type Rooms } from "./fair-share.ts"
@@ -112,7 +112,7 @@ interface Held<Job> {
   readonly job: Job
   readonly org: string
   /** When the store was last asked for the lease, and gave it. */
-  heldSince: Moment
+  heldSince: ClockReading
   fiber: Fiber.Fiber<void> | undefined
   /** Its run is over, and the store is asked to take the result. */
   settling: boolean
@@ -212,7 +212,7 @@ export const leased = <Job, Result, R = never>(
         })
       ).pipe(Effect.ensuring(gauge))
 
-    const begin = (job: Job, heldSince: Moment) =>
+    const begin = (job: Job, heldSince: ClockReading) =>
       Effect.gen(function* () {
         const id = port.idOf(job)
         const before = running.get(id)
@@ -232,7 +232,7 @@ export const leased = <Job, Result, R = never>(
     const claim = (most: number) =>
       Effect.gen(function* () {
         promised += most
-        const asked = moment(clock)
+        const asked = readClocks(clock)
         const jobs = yield* Effect.suspend(() =>
           port.claim({
             most,
@@ -277,7 +277,7 @@ export const leased = <Job, Result, R = never>(
       const all = [...running.values()]
       const { renew } = port
       if (renew !== undefined && all.length > 0) {
-        const asked = moment(clock)
+        const asked = readClocks(clock)
         const kept = yield* renew(all.map(({ job }) => job)).pipe(
           // In time for another try before the leases end.
           answered(`renew leases (${does})`, leaseMs / 2)
@@ -320,21 +320,21 @@ export const leased = <Job, Result, R = never>(
     // Finalizers run in reverse: claiming stops first, then the drain runs while leases are still renewed.
     yield* Effect.forkScoped(
       Effect.repeat(
-        persistent(`keep what it has claimed, to ${does}`, heartbeat),
+        supervise(`keep what it has claimed, to ${does}`, heartbeat),
         Schedule.spaced(port.heartbeatMs ?? leaseMs / 4)
       )
     )
     yield* Effect.addFinalizer(() => drain)
     if (port.wake !== undefined) {
       yield* Effect.forkScoped(
-        persistent(
+        supervise(
           `hear what there is to do, to ${does}`,
           Stream.runForEach(port.wake, () => Effect.sync(look))
         )
       )
     }
     for (let lane = 0; lane < lanes; lane++) {
-      yield* Effect.forkScoped(Effect.forever(persistent(does, round)))
+      yield* Effect.forkScoped(Effect.forever(supervise(does, round)))
     }
     yield* Effect.addFinalizer(() => Deferred.succeed(stopping, undefined))
 

@@ -8,7 +8,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { answered } from "#src/loops/answered.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -96,7 +96,7 @@ export const outboxLoop = Effect.gen(function* () {
     const { subject, text } = content.success
     begun.add(mail)
     const parcel = { id: mail.id, to: mail.recipient, createdAt: mail.createdAt, subject, text }
-    const sent = yield* transport.send(parcel).pipe(outside("mail.send", "write"), Effect.result)
+    const sent = yield* transport.send(parcel).pipe(externalCall("mail.send", "write"), Effect.result)
     if (sent._tag === "Failure") return yield* after(mail, sent.failure)
     yield* reached
     yield* count("sent")

@@ -140,15 +140,15 @@ export class Manifests extends Context.Service<
       /** The same, with the places of what they are about. */
       const placed = Effect.fnUntraced(function* <A extends { readonly pointer: string } & Position>(
         source: Source,
-        remarks: ReadonlyArray<A>
+        notes: ReadonlyArray<A>
       ) {
-        const pointed = remarks.filter(({ pointer }) => pointer !== "")
+        const pointed = notes.filter(({ pointer }) => pointer !== "")
         const positions = yield* reader.locate(
           source,
           pointed.map(({ pointer }) => pointer)
         )
-        const found = new Map(pointed.map((remark, index): [A, Position] => [remark, positions[index] ?? {}]))
-        return remarks.map((remark) => ({ ...remark, ...found.get(remark) }))
+        const found = new Map(pointed.map((note, index): [A, Position] => [note, positions[index] ?? {}]))
+        return notes.map((note) => ({ ...note, ...found.get(note) }))
       })
 
       const make = Effect.fnUntraced(function* (

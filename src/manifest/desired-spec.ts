@@ -10,7 +10,7 @@ import { type JsonObject, type ManifestEntry, masked } from "#schemas/manifest-m
 import type { Path } from "#src/api/source-location.ts"
 import { asObject } from "./patch.ts"
 
-export interface Wanted {
+export interface Desired {
   readonly spec: JsonObject
   /** Clear values to seal, by secret field: only those that are not sealed already. */
   readonly secrets: Readonly<Record<string, string>>
@@ -25,17 +25,17 @@ export interface Obstacle {
   readonly message: string
 }
 
-export interface WantedOptions {
+export interface DesiredOptions {
   readonly prune: boolean
   readonly fingerprint: (value: string) => string
 }
 
-export const wantedOf = (
+export const desiredOf = (
   kind: Kind,
   entry: ManifestEntry,
   current: JsonObject | undefined,
-  options: WantedOptions
-): Result.Result<Wanted, ReadonlyArray<Obstacle>> => {
+  options: DesiredOptions
+): Result.Result<Desired, ReadonlyArray<Obstacle>> => {
   const obstacles: Array<Obstacle> = []
   const spec: Record<string, Json> = {}
   for (const [field, value] of Object.entries(entry.spec)) {

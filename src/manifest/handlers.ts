@@ -9,7 +9,7 @@ import { isYaml } from "#src/api/body.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { faultsOf } from "#src/api/failure.ts"
-import { billedLate, billing, guard } from "#src/api/handler.ts"
+import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, type Problem, problem } from "#src/api/problem.ts"
 import { type ManifestFault, toPointer } from "#src/api/source-location.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict } from "#src/store/errors.ts"
@@ -93,7 +93,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const manifests = yield* Manifests
     return handlers.handleAll(
-      guard(Api.groups.manifest)({
+      handlersOf(Api.groups.manifest)({
         get: Effect.fnUntraced(function* () {
           const { orgId, orgSlug } = yield* RequestScope
           const request = yield* HttpServerRequest.HttpServerRequest

@@ -18,7 +18,7 @@ import type { Path } from "#src/api/source-location.ts"
 import { addressOf } from "#src/store/records.ts"
 import { type Current, keptWithoutPrune, type Plan, type PlanOptions, type Step } from "./change.ts"
 import { unconfirmed } from "./deletions.ts"
-import { wantedOf } from "./desired-spec.ts"
+import { desiredOf } from "./desired-spec.ts"
 import { type Draft, newDraft, type Place, placeOf } from "./draft.ts"
 import { creationOrder, inOrder } from "./order.ts"
 import { asObject, publicPatch } from "./patch.ts"
@@ -152,7 +152,7 @@ const planEntry = (
     const message = `What is stored of ${kind.name} "${name}" is not valid in this release, and is compared as it is`
     draft.warn(path, message)
   }
-  const wanted = wantedOf(kind, entry, current === undefined ? undefined : before, draft.options)
+  const wanted = desiredOf(kind, entry, current === undefined ? undefined : before, draft.options)
   if (Result.isFailure(wanted)) {
     for (const obstacle of wanted.failure) {
       draft.block([...path, ...obstacle.path], obstacle.code, obstacle.message)

@@ -11,7 +11,7 @@ import { Db, inOrg, orUnavailable, repeatable } from "#src/store/Db.ts"
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { here } from "./deletion.ts"
+import { liveOrganization } from "./deletion.ts"
 
 export interface ApiKey {
   readonly id: string
@@ -66,7 +66,7 @@ export class ApiKeys extends Context.Service<
           const key = apiKeyOf(randomBytesOf(reservation, "API key", apiKeyBytes))
           const keyPrefix = `${key.slice(0, 8)}...`
           const rows = yield* orUnavailable(sql`
-            with here as materialized (${here(sql, orgId)}),
+            with here as materialized (${liveOrganization(sql, orgId)}),
             k as (
               insert into api_key (org_id, id, name, key_prefix, digest, role, created_by)
               select ${orgId}::uuid, ${id}::uuid, ${name}::text, ${keyPrefix}::text, ${digestOf(key)}::bytea,

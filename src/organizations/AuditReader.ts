@@ -23,8 +23,8 @@ export interface AuditFilter {
   readonly resource?: string | undefined
 }
 
-export class AuditLog extends Context.Service<
-  AuditLog,
+export class AuditReader extends Context.Service<
+  AuditReader,
   {
     /** Newest first, at most `limit`, older than record `before`. */
     readonly list: (
@@ -36,10 +36,10 @@ export class AuditLog extends Context.Service<
   }
 >()("svc/store/AuditLog") {
   static readonly layer = Layer.effect(
-    AuditLog,
+    AuditReader,
     Effect.gen(function* () {
       const { api: sql } = yield* Db
-      return AuditLog.of({
+      return AuditReader.of({
         // Index: audit_log_org.
         list: Effect.fn("AuditLog.list")(function* (orgId, filter, limit, before) {
           const { principal = null, operation = null, resource = null } = filter

@@ -13,7 +13,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { here } from "./deletion.ts"
+import { liveOrganization } from "./deletion.ts"
 
 export interface Invitation {
   readonly id: string
@@ -95,7 +95,7 @@ export class Invitations extends Context.Service<
       const join = (orgId: string, id: string, userId: string, actor: Actor) => {
         const gate = inOrg(sql, orgId)
         return orUnavailable(sql<Joined>`
-          with here as materialized (${here(sql, orgId)}),
+          with here as materialized (${liveOrganization(sql, orgId)}),
           used as (
             update invitation i set accepted_at = now(), accepted_by = ${userId}::uuid
             where i.org_id = ${orgId}::uuid and i.id = ${id}::uuid and ${gate} and exists (select from here)
@@ -152,7 +152,7 @@ export class Invitations extends Context.Service<
             usefulSeconds: lifetimeDays * 86_400
           })
           const [invitation] = yield* orUnavailable(sql<Invitation>`
-            with here as materialized (${here(sql, orgId)}),
+            with here as materialized (${liveOrganization(sql, orgId)}),
             i as (
               insert into invitation (org_id, id, email, role, digest, invited_by, expires_at)
               select ${orgId}::uuid, ${reservation.uid}::uuid, ${email}::text, ${role}::text, ${digestOf(token)}::bytea,

@@ -71,7 +71,7 @@ export class Members extends Context.Service<
             with ${considered(sql, orgId, memberId, role, caller)},
             changed as (
               update member set role = ${role}
-              from verdict v
+              from decision v
               where org_id = ${orgId}::uuid and id = ${memberId}::uuid and v.objection is null and ${gate}
               returning id, user_id, role
             ),
@@ -83,7 +83,7 @@ export class Members extends Context.Service<
             ),
             audited as (${auditOf(sql, orgId, actor, "changed")})
             select v.objection, m.id, m.user_id as "userId", m.email, m.name, c.role, m.created_at as "createdAt"
-            from verdict v left join changed c on true left join svc_members() m on m.id = c.id where ${gate}`)
+            from decision v left join changed c on true left join svc_members() m on m.id = c.id where ${gate}`)
           return row === undefined ? "missing" : (row.objection ?? row)
         }),
         remove: Effect.fn("Members.remove")(function* (orgId, memberId, caller, actor) {
@@ -91,7 +91,7 @@ export class Members extends Context.Service<
           const [row] = yield* orUnavailable(sql<{ readonly objection: Objection | null }>`
             with ${considered(sql, orgId, memberId, null, caller)},
             removed as (
-              delete from member m using verdict v
+              delete from member m using decision v
               where m.org_id = ${orgId}::uuid and m.id = ${memberId}::uuid and v.objection is null and ${gate}
               returning m.id, m.user_id
             ), keys as (
@@ -106,7 +106,7 @@ export class Members extends Context.Service<
                 and i.accepted_at is null and i.revoked_at is null and ${gate}
             ),
             audited as (${auditOf(sql, orgId, actor, "removed")})
-            select v.objection from verdict v`)
+            select v.objection from decision v`)
           return row === undefined ? "missing" : (row.objection ?? undefined)
         })
       })
@@ -118,7 +118,7 @@ const columns = (sql: Sql) => sql`
   m.id, m.user_id as "userId", m.email, m.name, m.role, m.created_at as "createdAt"`
 
 /**
- * CTEs that end in `verdict`, one row with the objection or null. `role` null stands for leaving. Somebody else's
+ * CTEs that end in `decision`, one row with the objection or null. `role` null stands for leaving. Somebody else's
  * change under way is waited for: a row that it took the owner's role from drops out of `held`.
  */
 const considered = (sql: Sql, orgId: string, memberId: string, role: Role | null, caller: string) => sql`
@@ -130,7 +130,7 @@ const considered = (sql: Sql, orgId: string, memberId: string, role: Role | null
   ),
   caller as (select role from held where user_id = ${caller}::uuid),
   target as (select id, role from held where id = ${memberId}::uuid),
-  verdict as materialized (
+  decision as materialized (
     select case
       when not exists (select from caller where role in ('owner', 'admin')) then 'not_allowed'
       when not exists (select from target) then 'missing'

@@ -8,11 +8,11 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { announcements } from "#src/store/announcements.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
 import { type TableRule, TableRules } from "#src/store/table-rules.ts"
-import { atOnce, doom } from "./deletion.ts"
+import { deletionBatch, markDeleted } from "./deletion.ts"
 
 const batch = 5_000
 /** An announcement begins a round at once; the slow look is for one that was missed. */
@@ -55,9 +55,9 @@ export const round = Effect.gen(function* () {
 const ask = (sql: Sql, orgId: string) =>
   Effect.repeat(
     sql`
-      with ${doom(sql, orgId, "system", sql`true`)}
+      with ${markDeleted(sql, orgId, "system", sql`true`)}
       select uid, pg_notify('svc_work', '') from doomed`,
-    { while: (rows) => rows.length === atOnce }
+    { while: (rows) => rows.length === deletionBatch }
   )
 
 /** In batches, so that no statement takes long; the organization itself goes last, and only if nothing lives in it. */
@@ -86,6 +86,6 @@ export const layer = Layer.effectDiscard(
     const step = Effect.flatMap(round, (leaving) =>
       leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
     )
-    yield* Effect.forkScoped(Effect.forever(persistent("see to departing organizations", step)))
+    yield* Effect.forkScoped(Effect.forever(supervise("see to departing organizations", step)))
   })
 )

@@ -1,4 +1,4 @@
-/** Organizations as records: made, renamed, and marked for deletion. What deletion removes, `Departures.ts` sees to. */
+/** Organizations as records: made, renamed, and marked for deletion. What deletion removes, `OrganizationFinalizer.ts` sees to. */
 import { randomUUIDv7 } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,7 @@ import { NameTaken, Refused } from "#src/store/errors.ts"
 import type { Actor } from "#src/store/records.ts"
 import { TableRules } from "#src/store/table-rules.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { type Deletion, leave } from "./deletion.ts"
+import { type Deletion, requestDeletion } from "./deletion.ts"
 
 export type BillingStatus = "unpaid" | "active" | "past_due" | "canceled"
 
@@ -120,7 +120,7 @@ export class Organizations extends Context.Service<
           return Option.fromUndefinedOr(row)
         }),
         remove: Effect.fn("Organizations.remove")(function* (orgId, by, actor) {
-          return yield* orUnavailable(leave(sql, rules, orgId, by, actor))
+          return yield* orUnavailable(requestDeletion(sql, rules, orgId, by, actor))
         })
       })
     })

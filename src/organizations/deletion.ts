@@ -12,7 +12,7 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { inOrg, type Sql, transaction } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { TableRule } from "#src/store/table-rules.ts"
-import { afterHeld, dueAgain, held } from "#src/store/work-rows.ts"
+import { afterLock, dueNow, lockWork } from "#src/store/work-rows.ts"
 
 /** What became of the wish to delete an organization. */
 export type Deletion =
@@ -24,11 +24,11 @@ export type Deletion =
   | { readonly _tag: "Protected"; readonly resource: string }
 
 /** The organization, held so that it is not marked for deletion until the statement's end: `exists (select from here)`. */
-export const here = (sql: Sql, orgId: string): Fragment => sql`
+export const liveOrganization = (sql: Sql, orgId: string): Fragment => sql`
   select id from organization
   where id = ${orgId}::uuid and deletion_requested_at is null and ${inOrg(sql, orgId)} for share`
 
-export const leave = (
+export const requestDeletion = (
   sql: Sql,
   rules: ReadonlyArray<TableRule>,
   orgId: string,
@@ -53,7 +53,7 @@ export const leave = (
     const gate = inOrg(sql, orgId)
     yield* sql`
       with ${endAccess(sql, rules, orgId, gate)},
-      ${doom(sql, orgId, actor.principal, gate)}
+      ${markDeleted(sql, orgId, actor.principal, gate)}
       select pg_notify('svc_work', ''), pg_notify('svc_departure', '') from (select count(*) from doomed) d`
     return { _tag: "Deleted" as const }
   })
@@ -82,30 +82,30 @@ const endAccess = (sql: Sql, rules: ReadonlyArray<TableRule>, orgId: string, gat
     })
   )
 
-/** Resources that are asked to go at once: a request answers in bounded time, and `Departures.ts` goes on. */
-export const atOnce = 5_000
+/** Resources that are asked to go at once: a request answers in bounded time, and `OrganizationFinalizer.ts` goes on. */
+export const deletionBatch = 5_000
 
 /**
  * Asks for the deletion of resources that are not asked for yet: the engine takes children first by itself. Like the
  * engine it locks queue entries before resources, so that the two do not wait for each other.
  */
-export const doom = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
+export const markDeleted = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
   candidates as materialized (
     select uid from resource
     where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
-    limit ${atOnce}::int
+    limit ${deletionBatch}::int
   ),
-  ${held(sql, orgId, "candidates", gate)},
+  ${lockWork(sql, orgId, "candidates", gate)},
   doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-    where org_id = ${orgId}::uuid and deleted_at is null and ${gate} and ${afterHeld(sql)}
+    where org_id = ${orgId}::uuid and deleted_at is null and ${gate} and ${afterLock(sql)}
       -- A test, and so looked up in a hash. As a condition it is a join, and of rows that were written a moment ago the
       -- planner expects one: it would compare each with each, which takes longer than a statement may.
       and (uid in (select uid from candidates)) is true
     returning uid, generation
   ), requeued as (
-    update work w set waiting_on = null, ${dueAgain(sql)}
+    update work w set waiting_on = null, ${dueNow(sql)}
     where w.org_id = ${orgId}::uuid and w.uid in (select uid from doomed) and ${gate}
   ), told as (
     insert into resource_event (org_id, uid, type, reason, message, actor, generation)

@@ -2,7 +2,7 @@ import * as Layer from "effect/Layer"
 import type { Server } from "#src/feature.ts"
 import { AgentGrants } from "./AgentGrants.ts"
 import { ApiKeys } from "./ApiKeys.ts"
-import { AuditLog } from "./AuditReader.ts"
+import { AuditReader } from "./AuditReader.ts"
 import type { AgentGrants as AgentGrantOperations } from "./api/agent-grants.ts"
 import type { ApiKeys as ApiKeyOperations } from "./api/api-keys.ts"
 import type { AuditLog as AuditOperations } from "./api/audit.ts"
@@ -33,6 +33,6 @@ export const server: Server<
     invitations.layer.pipe(Layer.provide(invitationRecords)),
     apikeys.layer.pipe(Layer.provide(ApiKeys.layer)),
     agentGrants.layer.pipe(Layer.provide(AgentGrants.layer)),
-    audit.layer.pipe(Layer.provide(AuditLog.layer))
+    audit.layer.pipe(Layer.provide(AuditReader.layer))
   )
 }

@@ -10,7 +10,7 @@ import { Project } from "#schemas/project.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetProject } from "#src/api/target.ts"
@@ -77,7 +77,7 @@ export const layerProjects = HttpApiBuilder.group(
       return yield* Effect.mapError(budgets.get(orgId, projectId), fromStore)
     })
     return handlers.handleAll(
-      guard(Api.groups.projects)({
+      handlersOf(Api.groups.projects)({
         list: projects.list,
         create: projects.create(({ payload: { slug, ...asked } }) =>
           Effect.map(RequestScope, ({ reservation }) => ({
@@ -144,7 +144,7 @@ export const layerEnvironments = HttpApiBuilder.group(
       taken: slugTaken
     })
     return handlers.handleAll(
-      guard(Api.groups.environments)({
+      handlersOf(Api.groups.environments)({
         list: environments.list,
         create: environments.create(({ payload: { slug } }) => Effect.succeed({ name: slug, spec: {} })),
         update: environments.update(

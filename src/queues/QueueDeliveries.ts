@@ -61,8 +61,8 @@ export const leaseSeconds = 15
 /** Bytes of messages in a batch of more than one: what apps take in a request. */
 export const batchBytes = 1024 * 1024
 
-export class Deliveries extends Context.Service<
-  Deliveries,
+export class QueueDeliveries extends Context.Service<
+  QueueDeliveries,
   {
     /** Queues that hold something and can be delivered from, all or those named. */
     readonly due: (
@@ -80,7 +80,7 @@ export class Deliveries extends Context.Service<
   }
 >()("svc/queues/Deliveries") {
   static readonly layer = Layer.effect(
-    Deliveries,
+    QueueDeliveries,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const ids = ({ messages }: Batch) => messages.map(({ id }) => id)
@@ -101,7 +101,7 @@ export class Deliveries extends Context.Service<
         readonly claimed_at: number
       }
 
-      return Deliveries.of({
+      return QueueDeliveries.of({
         // Index: queue_message_due, one look for each queue.
         due: (uids) =>
           repeatable(sql<DueQueue>`

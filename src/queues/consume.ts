@@ -14,7 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { answered } from "#src/loops/answered.ts"
 import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Invocations } from "#src/outbound/Invocations.ts"
@@ -27,9 +27,9 @@ import { QueueLimits } from "./limits.ts"
 import {
   type Batch,
   batchBytes,
-  Deliveries,
   leaseSeconds,
   type Outcome,
+  QueueDeliveries,
   type QueueRef
 } from "./QueueDeliveries.ts"
 
@@ -54,7 +54,7 @@ const batches = Metric.counter("svc_queue_batches_total", {
 })
 
 /** With an end to every wait for the store. */
-const answering = (deliveries: Deliveries["Service"]): Deliveries["Service"] => ({
+const answering = (deliveries: QueueDeliveries["Service"]): QueueDeliveries["Service"] => ({
   due: (uids) => answered("tell which queues are due")(deliveries.due(uids)),
   claim: (queue) => answered("claim messages")(deliveries.claim(queue)),
   // In time for another try before the lease ends.
@@ -66,7 +66,7 @@ const answering = (deliveries: Deliveries["Service"]): Deliveries["Service"] => 
 
 const loops = Layer.effectDiscard(
   Effect.gen(function* () {
-    const deliveries = answering(yield* Deliveries)
+    const deliveries = answering(yield* QueueDeliveries)
     const invocations = yield* Invocations
     const outbound = yield* Outbound
     const { engine: sql } = yield* Db
@@ -266,8 +266,8 @@ const loops = Layer.effectDiscard(
       const sleep = next - (yield* Clock.currentTimeMillis)
       if (woken.size === 0 && sleep > 0) yield* Effect.timeoutOption(Queue.take(wake), Math.ceil(sleep))
     })
-    yield* Effect.forkScoped(Effect.forever(persistent("look at the queues", step)))
+    yield* Effect.forkScoped(Effect.forever(supervise("look at the queues", step)))
   })
 )
 
-export const layer = loops.pipe(Layer.provide(Deliveries.layer))
+export const layer = loops.pipe(Layer.provide(QueueDeliveries.layer))

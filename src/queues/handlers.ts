@@ -7,9 +7,9 @@ import { Queue, QueueSpec } from "#schemas/queue.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billedLate, billing, guard } from "#src/api/handler.ts"
+import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
-import { Engine } from "#src/api/ReconcileNow.ts"
+import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
@@ -44,13 +44,13 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const messages = yield* Messages
-    const engine = yield* Engine
+    const engine = yield* ReconcileNow
     const queues = yield* resourceHandlers(Queue, {
       view: QueueView,
       viewer: () => Effect.succeed(queueView)
     })
     return handlers.handleAll(
-      guard(Api.groups.queues)({
+      handlersOf(Api.groups.queues)({
         list: queues.list,
         create: queues.createAnd(
           ({ payload: { name, ...spec } }) => Effect.succeed({ name, spec }),

@@ -12,7 +12,7 @@ import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
 import { makeStreams } from "#src/api/streams.ts"
 import { targetRecord } from "#src/api/target.ts"
@@ -66,7 +66,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.resources)({
+      handlersOf(Api.groups.resources)({
         list: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
           const limit = query.limit ?? defaultPageSize

@@ -9,7 +9,7 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { auditOf } from "./audit-cte.ts"
 import { Db, inOrg, orUnavailable } from "./Db.ts"
 import type { Actor } from "./records.ts"
-import { afterHeld, dueAgain, held } from "./work-rows.ts"
+import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 
 export interface PauseTarget {
   readonly scope: "resource" | "project" | "kind" | "organization"
@@ -59,7 +59,7 @@ export class Interventions extends Context.Service<
       /** Makes everything that a pause covers due, so that its conditions tell the truth at once. */
       const touch = (orgId: string, { scope, target }: PauseTarget) => sql`
         with touched as (
-          update work w set ${dueAgain(sql)}
+          update work w set ${dueNow(sql)}
           from resource r
           where r.org_id = ${orgId}::uuid and w.org_id = r.org_id and w.uid = r.uid and r.deleted_at is null
             and ${inOrg(sql, orgId)}
@@ -77,7 +77,7 @@ export class Interventions extends Context.Service<
           const token = randomUUIDv7()
           yield* orUnavailable(sql`
             with touched as (
-              update work w set retry_token = ${token}, attempt = 0, waiting_on = null, ${dueAgain(sql)}
+              update work w set retry_token = ${token}, attempt = 0, waiting_on = null, ${dueNow(sql)}
               where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and ${inOrg(sql, orgId)}
               returning uid
             ), told as (${event(orgId, uid, "RetryRequested", "A look was asked for", actor)}),
@@ -114,11 +114,11 @@ export class Interventions extends Context.Service<
         abandon: Effect.fn("Interventions.abandon")(function* (orgId, uid, reason, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly status: Json | null }>`
             with chosen as (select ${uid}::uuid as uid),
-            ${held(sql, orgId, "chosen", inOrg(sql, orgId))},
+            ${lockWork(sql, orgId, "chosen", inOrg(sql, orgId))},
             target as (
               select r.uid, r.status from resource r
               where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
-                and ${afterHeld(sql)}
+                and ${afterLock(sql)}
                 and not exists (select from resource c where c.org_id = r.org_id and c.parent_uid = r.uid
                   and c.deleted_at is null)
               for update
@@ -133,7 +133,7 @@ export class Interventions extends Context.Service<
             ), unsealed as (
               delete from secret s using gone g where s.org_id = ${orgId}::uuid and s.uid = g.uid and ${inOrg(sql, orgId)}
             ), affected as (
-              update work w set waiting_on = null, ${dueAgain(sql)}
+              update work w set waiting_on = null, ${dueNow(sql)}
               from gone g where w.org_id = ${orgId}::uuid and (w.uid = g.parent_uid or w.waiting_on = g.uid)
                 and ${inOrg(sql, orgId)}
             ), told as (

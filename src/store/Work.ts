@@ -18,7 +18,7 @@ import { Db, isRefused, notifications, orUnavailable, repeatable, type Sql, said
 import { wakeLate } from "./wake-dependents.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
-import { afterHeld, dueAgain, held } from "./work-rows.ts"
+import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 
 /** Announcements by NOTIFY. Every reconnection announces as well, for what was missed meanwhile. */
 export const signal = Layer.effect(
@@ -132,15 +132,15 @@ export const layer = Layer.effect(
             select uid from resource where org_id = ${orgId}::uuid and parent_uid = ${uid}::uuid
               and deleted_at is null and deletion_requested_at is null
           ),
-          ${held(sql, orgId, "spared", sql`true`)},
+          ${lockWork(sql, orgId, "spared", sql`true`)},
           marked as (
             update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(),
               revision = nextval('resource_revision'), txid = pg_current_xact_id()
             where org_id = ${orgId}::uuid and parent_uid = ${uid}::uuid and deleted_at is null
-              and deletion_requested_at is null and ${afterHeld(sql)}
+              and deletion_requested_at is null and ${afterLock(sql)}
             returning org_id, uid
           ), woken as (
-            update work w set ${dueAgain(sql)}
+            update work w set ${dueNow(sql)}
             from marked where w.org_id = marked.org_id and w.uid = marked.uid
             returning w.uid
           )

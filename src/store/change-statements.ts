@@ -16,7 +16,7 @@ import type { KeyRing } from "./KeyRing.ts"
 import type { Actor } from "./records.ts"
 import { recordReferences, referenceRows } from "./reference-rows.ts"
 import { secretPlace } from "./Secrets.ts"
-import { afterHeld, dueAgain, held } from "./work-rows.ts"
+import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 
 export interface Writing {
   readonly sql: Sql
@@ -101,7 +101,7 @@ export const update = (writing: Writing, changes: ReadonlyArray<UpdateChange>) =
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
       from input i
       where r.org_id = ${orgId}::uuid and r.uid = i.uid ${single(sql, "r.uid", onlyUid(changes))} and ${gate}
-        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterHeld(sql)}
+        and r.deleted_at is null and r.deletion_requested_at is null and ${asExpected(sql)} and ${afterLock(sql)}
       returning r.uid, r.kind, r.project_id, r.environment, r.generation, r.revision, r.created_at, r.updated_at
     ),
     ${recordReferences(
@@ -138,7 +138,7 @@ export const deletion = (writing: Writing, changes: ReadonlyArray<DeleteChange>)
         deletion_requested_at = coalesce(r.deletion_requested_at, now()),
         phase = 'deleting', phase_since = case when r.phase = 'deleting' then r.phase_since else now() end,
         revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
-      where r.org_id = ${orgId}::uuid and ${gate} and ${afterHeld(sql)}
+      where r.org_id = ${orgId}::uuid and ${gate} and ${afterLock(sql)}
         and r.uid in (select d.uid from doomed d where not exists (
           select from doomed other where other.root = d.root and other.protected))
       returning r.uid, r.generation, r.revision, r.created_at, r.updated_at
@@ -164,11 +164,11 @@ const asExpected = (sql: Sql): Fragment => sql`
 
 /** The queue entries of what is chosen. With one row alone the planner is told which. */
 const hold = ({ sql, orgId }: Writing, chosen: string, uid: string | undefined): Fragment =>
-  held(sql, orgId, chosen, sql`${inOrg(sql, orgId)} ${single(sql, "w.uid", uid)}`)
+  lockWork(sql, orgId, chosen, sql`${inOrg(sql, orgId)} ${single(sql, "w.uid", uid)}`)
 
 const requeue = ({ sql, orgId }: Writing, changed: string, uid: string | undefined): Fragment => sql`
   requeued as (
-    update work w set waiting_on = null, ${dueAgain(sql)}
+    update work w set waiting_on = null, ${dueNow(sql)}
     where w.org_id = ${orgId}::uuid ${single(sql, "w.uid", uid)} and ${inOrg(sql, orgId)}
       and w.uid in (select uid from ${sql.literal(changed)})
   )`

@@ -8,7 +8,7 @@ import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import { namedIn } from "#schemas/reference.ts"
 import { inOrg, type Sql } from "./Db.ts"
-import { afterHeld, held } from "./work-rows.ts"
+import { afterLock, lockWork } from "./work-rows.ts"
 
 /** One reference of a specification that is written. It counts where the resource is of the kind `of_kind`. */
 export interface ReferenceRow {
@@ -107,11 +107,11 @@ export const recordUnrecorded = Effect.fnUntraced(function* (sql: Sql, orgId: st
         select * from jsonb_to_recordset(${sql.json(found.map(({ uid, generation }) => ({ uid, generation })))}::jsonb)
           as i(uid uuid, generation int)
       ),
-      ${held(sql, orgId, "input", gate)},
+      ${lockWork(sql, orgId, "input", gate)},
       done as (
         update resource r set references_generation = i.generation from input i
         where r.org_id = ${orgId}::uuid and r.uid = i.uid and r.generation = i.generation and ${gate}
-          and ${afterHeld(sql)}
+          and ${afterLock(sql)}
         returning r.uid, r.kind, r.project_id, r.environment
       ),
       ${recordReferences(

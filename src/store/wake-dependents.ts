@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
 import type { Recorded, WaitTarget } from "#src/engine/WorkStore.ts"
 import { repeatable, type Sql } from "./Db.ts"
-import { dueAgain } from "./work-rows.ts"
+import { dueNow } from "./work-rows.ts"
 
 /** `stored`: results that changed something and have committed. */
 export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effect<void> => {
@@ -35,7 +35,7 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
     ),
     woken as (
       update work w set
-        waiting_on = null, ${dueAgain(sql)}
+        waiting_on = null, ${dueNow(sql)}
       from late l
       where w.org_id = l.org_id and w.uid = l.uid and w.waiting_on is not null
       returning w.uid

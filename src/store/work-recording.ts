@@ -2,7 +2,7 @@
 import { priorityPenalty, type Recorded } from "#src/engine/WorkStore.ts"
 import type { Sql } from "./Db.ts"
 import { named, targetChanged, waitColumns, waitingOn, waitTypes } from "./wake-dependents.ts"
-import { dueAgain } from "./work-rows.ts"
+import { dueNow } from "./work-rows.ts"
 
 /** Nothing changed: only the queue entry is written. */
 export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
@@ -105,7 +105,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     ),
     woken as (
       update work w set
-        waiting_on = null, ${dueAgain(sql)}
+        waiting_on = null, ${dueNow(sql)}
       from changed c
       where w.org_id = c.org_id
         and (w.waiting_on = any(array[c.uid, c.named]) or c.gone and w.uid = c.parent_uid)

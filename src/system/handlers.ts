@@ -7,7 +7,7 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "#src/access/Access.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore } from "#src/api/problem.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
@@ -56,7 +56,7 @@ export const layerMe = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const access = yield* Access
     return handlers.handleAll(
-      guard(Api.groups.me)({
+      handlersOf(Api.groups.me)({
         get: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
           const { credential, credentialId, userId } = caller

@@ -40,8 +40,8 @@ export interface DeliveryFilter {
   readonly event?: string | undefined
 }
 
-export class WebhookDeliveries extends Context.Service<
-  WebhookDeliveries,
+export class DeliveryLog extends Context.Service<
+  DeliveryLog,
   {
     /** Newest first, at most `limit`, older than the one at position `before`. */
     readonly list: (
@@ -72,7 +72,7 @@ export class WebhookDeliveries extends Context.Service<
   }
 >()("svc/store/WebhookDeliveries") {
   static readonly layer = Layer.effect(
-    WebhookDeliveries,
+    DeliveryLog,
     Effect.gen(function* () {
       const { api: sql } = yield* Db
 
@@ -97,7 +97,7 @@ export class WebhookDeliveries extends Context.Service<
         return row === undefined ? yield* disabled : yield* deliveryOf(row)
       })
 
-      return WebhookDeliveries.of({
+      return DeliveryLog.of({
         // Index: webhook_delivery_list.
         list: Effect.fn("WebhookDeliveries.list")(function* (orgId, webhookId, filter, limit, before) {
           const { state = null, event = null } = filter
@@ -159,7 +159,7 @@ export class WebhookDeliveries extends Context.Service<
 type Row = Omit<Delivery, "attempts"> & { readonly attempts: unknown }
 
 const decodeAttempts = Schema.decodeUnknownEffect(Schema.Array(Attempt))
-/** What is in there is what `Deliveries.ts` wrote. */
+/** What is in there is what `WebhookDeliveries.ts` wrote. */
 const deliveryOf = (row: Row): Effect.Effect<Delivery> =>
   Effect.map(Effect.orDie(decodeAttempts(row.attempts)), (attempts) => ({ ...row, attempts }))
 

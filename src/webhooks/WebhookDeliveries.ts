@@ -40,8 +40,8 @@ const perEndpoint = 8
 /** Longer than a try takes. */
 export const leaseSeconds = 60
 
-export class Deliveries extends Context.Service<
-  Deliveries,
+export class WebhookDeliveries extends Context.Service<
+  WebhookDeliveries,
   {
     readonly claim: (room: Room<Claimed>) => Effect.Effect<ReadonlyArray<Claimed>, StoreUnavailable>
     readonly delivered: (delivery: Claimed, attempt: Attempt) => Effect.Effect<void, StoreUnavailable>
@@ -68,7 +68,7 @@ export class Deliveries extends Context.Service<
   }
 >()("svc/webhooks/Deliveries") {
   static readonly layer = Layer.effect(
-    Deliveries,
+    WebhookDeliveries,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const ring = yield* KeyRing
@@ -83,7 +83,7 @@ export class Deliveries extends Context.Service<
         returning org_id, webhook_id`
       const ended = (state: "delivered" | "failed") => sql`state = ${state}, settled_at = now()`
 
-      return Deliveries.of({
+      return WebhookDeliveries.of({
         claim: Effect.fnUntraced(function* (room) {
           const rows = yield* repeatable(claim(sql, room))
           return rows.map(

@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as SqlError from "effect/sql/SqlError"
-import { here } from "#src/organizations/deletion.ts"
+import { liveOrganization } from "#src/organizations/deletion.ts"
 import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
@@ -110,7 +110,7 @@ export class Webhooks extends Context.Service<
           const { keyId, bytes } = sealSecrets(ring, orgId, id, [secret])
           const gate = inOrg(sql, orgId)
           const [webhook] = yield* sql<Webhook>`
-            with here as materialized (${here(sql, orgId)}),
+            with here as materialized (${liveOrganization(sql, orgId)}),
             w as (
               insert into webhook (org_id, id, url, events, key_id, sealed)
               select ${orgId}::uuid, ${id}::uuid, ${url}::text, ${typesOf(sql, events)}, ${keyId}::text, ${bytes}::bytea

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { answered } from "#src/loops/answered.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -19,7 +19,7 @@ import { storableText } from "#src/storable.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import type { Attempt } from "./DeliveryLog.ts"
 import { delayAfter, patienceSeconds, patienceTries, retryAfterSeconds } from "./retries.ts"
-import { type Claimed, Deliveries, leaseSeconds } from "./WebhookDeliveries.ts"
+import { type Claimed, leaseSeconds, WebhookDeliveries } from "./WebhookDeliveries.ts"
 
 const atOnce = 256
 const timeoutMs = 15_000
@@ -78,7 +78,7 @@ const attempt = Effect.fnUntraced(function* (delivery: Claimed): Effect.fn.Retur
       timeoutMs,
       maxAnswerBytes
     })
-    .pipe(outside("webhook.deliver", "write"), Effect.result)
+    .pipe(externalCall("webhook.deliver", "write"), Effect.result)
   const durationMs = Math.round(Number((yield* Clock.currentTimeNanos) - started) / 1e6)
   const ended = delivery.claimedAt + durationMs
   const statusCode = sent._tag === "Success" ? sent.success.status : null
@@ -104,7 +104,7 @@ const attempt = Effect.fnUntraced(function* (delivery: Claimed): Effect.fn.Retur
 
 /** Deliveries as jobs. */
 export const deliveriesLoop = Effect.gen(function* () {
-  const deliveries = yield* Deliveries
+  const deliveries = yield* WebhookDeliveries
   const { engine: sql } = yield* Db
   const loop: LeasedLoop<Claimed, Outcome, Outbound> = {
     name: "webhooks",
@@ -138,7 +138,7 @@ export const deliveriesLoop = Effect.gen(function* () {
 })
 
 const countWaiting = Effect.gen(function* () {
-  const deliveries = yield* Deliveries
+  const deliveries = yield* WebhookDeliveries
   yield* Metric.update(waiting, yield* answered("count what waits for webhooks")(deliveries.waiting))
 })
 

@@ -9,11 +9,11 @@ import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, type Problem, problem } from "#src/api/problem.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { DeliveryPage, WebhookList } from "./api.ts"
-import { type Delivery, WebhookDeliveries } from "./DeliveryLog.ts"
+import { type Delivery, DeliveryLog } from "./DeliveryLog.ts"
 import { canonical } from "./event-types.ts"
 import { type Webhook, Webhooks } from "./Webhooks.ts"
 
@@ -25,7 +25,7 @@ export const layer = HttpApiBuilder.group(
   "webhooks",
   Effect.fnUntraced(function* (handlers) {
     const webhooks = yield* Webhooks
-    const deliveries = yield* WebhookDeliveries
+    const deliveries = yield* DeliveryLog
     const outbound = yield* Outbound
     const cursors = yield* Cursors
 
@@ -37,7 +37,7 @@ export const layer = HttpApiBuilder.group(
       })
 
     return handlers.handleAll(
-      guard(Api.groups.webhooks)({
+      handlersOf(Api.groups.webhooks)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const found = yield* Effect.mapError(webhooks.list(orgId), fromStore)

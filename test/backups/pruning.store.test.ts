@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
-import { Stretches } from "#src/backups/archive/WalRanges.ts"
+import { WalRanges } from "#src/backups/archive/WalRanges.ts"
 import { makeHousekeeping } from "#src/backups/housekeeping.ts"
 import { Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
@@ -20,7 +20,7 @@ const local = localPlace("/nowhere")
 const stack = Layer.mergeAll(
   Ledger.layer,
   Jobs.layer,
-  Stretches.layer,
+  WalRanges.layer,
   Layer.mock(Repository, {
     local: { ...local, remove: (keys) => Effect.sync(() => void removed.push(...keys)) }
   }),
@@ -29,7 +29,7 @@ const stack = Layer.mergeAll(
 
 layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("pruning", (it) => {
   it.effect(
-    "of a long log goes what is older than promised, page by page, and the stretches of kept backups stay",
+    "of a long log goes what is older than promised, page by page, and the ranges of kept backups stay",
     () =>
       Effect.gen(function* () {
         const { engine: sql } = yield* Db

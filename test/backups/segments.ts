@@ -67,10 +67,10 @@ export const namesOf = (
 
 export const firstAfter = (
   files: ReadonlyArray<LogFile>,
-  stretch: { readonly timeline: number; readonly first: string; readonly last: string },
+  range: { readonly timeline: number; readonly first: string; readonly last: string },
   at: Date
 ) => {
-  const names = new Set(namesOf(files, stretch))
+  const names = new Set(namesOf(files, range))
   return files
     .filter(({ name, finishedAt }) => names.has(name) && +(finishedAt ?? 0) - log.clockMargin > +at)
     .map(place)
@@ -85,14 +85,14 @@ export const recoveryTo = (
   const chain = log.chainTo(bases, runsOf(files), at)
   if (chain === undefined) return undefined
   const { base, last } = chain
-  const stretch = { timeline: base.timeline, first: base.startSegment.slice(8), last: last.slice(8) }
-  const enough = firstAfter(files, stretch, at) ?? stretch.last
+  const range = { timeline: base.timeline, first: base.startSegment.slice(8), last: last.slice(8) }
+  const enough = firstAfter(files, range, at) ?? range.last
   const stop = base.stopSegment.slice(8)
   return {
     base,
     files: [
       ...files.filter(({ name }) => log.isHistory(name)).map(({ name }) => name),
-      ...namesOf(files, { ...stretch, last: [enough, stop].sort()[1] ?? stop })
+      ...namesOf(files, { ...range, last: [enough, stop].sort()[1] ?? stop })
     ]
   }
 }

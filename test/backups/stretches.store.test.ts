@@ -2,7 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type BaseRange, numberOf, windowsOf } from "#src/backups/archive/log.ts"
-import { Stretches } from "#src/backups/archive/WalRanges.ts"
+import { WalRanges } from "#src/backups/archive/WalRanges.ts"
 import { Db } from "#src/store/Db.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
@@ -30,7 +30,7 @@ const record = Effect.fnUntraced(function* (files: ReadonlyArray<LogFile>) {
   return ref
 })
 
-layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
+layer(WalRanges.layer.pipe(Layer.provideMerge(testDb())), {
   excludeTestServices: true,
   timeout: "5 minutes"
 })("the log in the store", (it) => {
@@ -47,7 +47,7 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
         )
     },
     Effect.fnUntraced(function* ({ seed }) {
-      const stretches = yield* Stretches
+      const ranges = yield* WalRanges
       const random = new Seeded(seed)
       const pick = (most: number) => random.int(0, most)
       // Across the boundary of a file.
@@ -73,23 +73,23 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
       const all = [...files.values()]
       const ref = yield* record(all)
       const from = place(first + pick(20))
-      const seen = yield* stretches.runs(ref, from)
+      const seen = yield* ranges.runs(ref, from)
       const later = all.filter(({ name }) => name.slice(8) >= from || name.endsWith(".history"))
       assert.deepStrictEqual(seen, runsOf(later))
-      const stretch = { timeline: 1 + pick(1), first: from, last: place(first + 20 + pick(40)) }
-      const asked = { ...stretch, timeline: hex(stretch.timeline) }
-      assert.deepStrictEqual(yield* stretches.names(ref, asked), namesOf(all, stretch))
+      const range = { timeline: 1 + pick(1), first: from, last: place(first + 20 + pick(40)) }
+      const asked = { ...range, timeline: hex(range.timeline) }
+      assert.deepStrictEqual(yield* ranges.names(ref, asked), namesOf(all, range))
       const at = new Date(start + (first + pick(60)) * 60_000)
-      assert.strictEqual(yield* stretches.firstAfter(ref, asked, at), firstAfter(all, stretch, at))
+      assert.strictEqual(yield* ranges.firstAfter(ref, asked, at), firstAfter(all, range, at))
       const histories = all.filter(({ name }) => name.endsWith(".history")).map(({ name }) => name)
-      assert.deepStrictEqual(yield* stretches.histories(ref), histories)
+      assert.deepStrictEqual(yield* ranges.histories(ref), histories)
       const segments = all.filter(({ name }) => name.length === 24)
       const last = segments.toSorted((a, b) => (a.name.slice(8) < b.name.slice(8) ? -1 : 1)).at(-1)
       if (segments.filter(({ name }) => name.slice(8) === last?.name.slice(8)).length === 1)
-        assert.deepStrictEqual(yield* stretches.writtenUntil(ref), last?.finishedAt ?? undefined)
+        assert.deepStrictEqual(yield* ranges.writtenUntil(ref), last?.finishedAt ?? undefined)
       const paged: Array<string> = []
       for (let after: string | undefined = ""; after !== undefined; ) {
-        const page: ReadonlyArray<string> = yield* stretches.page(ref, { after, before: from, most: 7 })
+        const page: ReadonlyArray<string> = yield* ranges.page(ref, { after, before: from, most: 7 })
         paged.push(...page)
         after = page.at(-1)
       }
@@ -102,7 +102,7 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
   it.effect("a year with a segment for each minute is one row, and a day's recovery is a day of names", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const stretches = yield* Stretches
+      const ranges = yield* WalRanges
       const ref = { orgId: uuid(), lineage: uuid() }
       const [days, daily] = [365, 1_440]
       yield* sql`
@@ -122,7 +122,7 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
           consistentAt: new Date(start + number * 60_000 + 90_000)
         }
       })
-      const runs = yield* stretches.runs(ref, place(0))
+      const runs = yield* ranges.runs(ref, place(0))
       assert.deepStrictEqual(
         runs.map(({ first, last }) => [numberOf(first), numberOf(last)]),
         [[0, days * daily - 1]]
@@ -131,14 +131,14 @@ layer(Stretches.layer.pipe(Layer.provideMerge(testDb())), {
         { from: bases[0]!.consistentAt, to: new Date(start + (days * daily - 1) * 60_000 - 2_000) }
       ])
       const base = bases[300]!
-      const stretch = {
+      const range = {
         timeline: "00000001",
         first: base.startSegment.slice(8),
         last: runs[0]!.last.slice(8)
       }
-      const enough = yield* stretches.firstAfter(ref, stretch, new Date(+base.consistentAt + 600 * 60_000))
+      const enough = yield* ranges.firstAfter(ref, range, new Date(+base.consistentAt + 600 * 60_000))
       assert.strictEqual(enough, place(300 * daily + 602))
-      assert.lengthOf(yield* stretches.names(ref, { ...stretch, last: enough! }), 603)
+      assert.lengthOf(yield* ranges.names(ref, { ...range, last: enough! }), 603)
       // In the order of the key, so that nothing is sorted and a first one is found at once.
       yield* sql`analyze backup_object`
       const plan = yield* sql<{ readonly "QUERY PLAN": string }>`

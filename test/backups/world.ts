@@ -11,7 +11,7 @@ import * as Scope from "effect/Scope"
 import postgres from "postgres"
 import type { BackupPolicy } from "#schemas/backup-policy.ts"
 import { defaultBackupPolicy } from "#schemas/backup-policy.ts"
-import { Stretches } from "#src/backups/archive/WalRanges.ts"
+import { WalRanges } from "#src/backups/archive/WalRanges.ts"
 import { Remotes } from "#src/backups/destinations/Remotes.ts"
 import { Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
@@ -69,7 +69,7 @@ const gone = new PlaceError({ reason: "not_found", message: "There is no such ba
 /** One process's parts, without its loops. */
 export const services = (world: StoreWorld, values: Partial<BackupOptions> = {}) =>
   Layer.mergeAll(Repository.layer).pipe(
-    Layer.provideMerge(Layer.mergeAll(Ledger.layer, Stretches.layer, Jobs.layer)),
+    Layer.provideMerge(Layer.mergeAll(Ledger.layer, WalRanges.layer, Jobs.layer)),
     Layer.provideMerge(
       Layer.succeed(Remotes, {
         current: (_, id) =>

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import type { DatabaseBranchStatus } from "#schemas/database-branch.ts"
-import { OutsideHook } from "#src/engine/external-call.ts"
+import { ExternalCallHook } from "#src/engine/external-call.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { HydrationHook } from "#src/infra/postgres/Hydrations.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
@@ -378,7 +378,7 @@ it.live(
 /** Dies right after the first outside write of that name. */
 const crashUpon = (name: string | undefined) => {
   let hit: string | undefined
-  const hook: OutsideHook = {
+  const hook: ExternalCallHook = {
     before: () => Effect.void,
     after: (written, effect) =>
       Effect.suspend(() => {
@@ -421,7 +421,7 @@ campaign(
       const crash = full ? crashAfter(n) : crashUpon(acts[n - 1])
       yield* Effect.exit(
         settleDatabase(world, { ...database, fence: ++fence }).pipe(
-          Effect.provideService(OutsideHook, crash.hook)
+          Effect.provideService(ExternalCallHook, crash.hook)
         )
       )
       const name = crash.hit()
@@ -573,7 +573,7 @@ it.live(
           for (const { pid } of found) signal(pid, "SIGKILL")
         })
       yield* settleDatabase(world, database).pipe(
-        Effect.provideService(OutsideHook, { before: once("before"), after: once("after") })
+        Effect.provideService(ExternalCallHook, { before: once("before"), after: once("after") })
       )
       assert.isAbove(
         [...killed.values()].reduce((sum, one) => sum + one, 0),

@@ -229,10 +229,10 @@ it.live("what is paused is called ready exactly as long as it can be relied on",
   })
 )
 
-it.live("a step of upkeep that fails is told with its cause, and leaves the resource ready", () =>
+it.live("a step of maintenance that fails is told with its cause, and leaves the resource ready", () =>
   Effect.gen(function* () {
     const outside: Parameters<typeof setting>[0] = {
-      look: () => present(1, { upkeep: [{ field: "/copy", message: "there is none" }] }),
+      look: () => present(1, { maintenance: [{ field: "/copy", message: "there is none" }] }),
       step: () =>
         Effect.fail(new Retryable({ reason: "CopyFailing", message: "No copy can be made: no room" }))
     }

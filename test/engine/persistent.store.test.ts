@@ -3,9 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import * as deliver from "#src/webhooks/deliver.ts"
-import { Deliveries } from "#src/webhooks/WebhookDeliveries.ts"
+import { WebhookDeliveries } from "#src/webhooks/WebhookDeliveries.ts"
 import { fixture, happens, listener, until } from "#test/webhooks/setting.ts"
 
 /** What can happen to one round of a loop, in the order in which the rounds of a test meet it. */
@@ -23,7 +23,7 @@ it.live("failures, faults and foreign interruptions are told and end no loop; th
     const { logs, layer } = collecting()
     let rounds = 0
     const loop = Effect.forever(
-      persistent(
+      supervise(
         "do its work",
         Effect.suspend((): Effect.Effect<void, string> => troubles[rounds++] ?? Effect.sleep("1 millis"))
       )
@@ -46,10 +46,10 @@ it.live("failures, faults and foreign interruptions are told and end no loop; th
 layer(fixture, { excludeTestServices: true })("the loop of webhooks", (it) => {
   it.effect("goes on after a fault in claiming and in a try, and then delivers", () =>
     Effect.gen(function* () {
-      const real = yield* Deliveries
+      const real = yield* WebhookDeliveries
       const { logs, layer } = collecting()
       const [claims, records] = [[...faults], [Effect.die(new Error("a bug"))]]
-      const faulty = Layer.succeed(Deliveries, {
+      const faulty = Layer.succeed(WebhookDeliveries, {
         ...real,
         claim: (room) => claims.shift() ?? real.claim(room),
         delivered: (delivery, attempt) => records.shift() ?? real.delivered(delivery, attempt)

@@ -4,7 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as environment from "#reconcilers/environment.ts"
 import * as project from "#reconcilers/project.ts"
-import { Engine } from "#src/api/ReconcileNow.ts"
+import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry, Retryable, Terminal } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
@@ -21,7 +21,7 @@ import { eventually } from "#test/setup/wait.ts"
 const fast = { ...defaults, pollMs: 200, backoffMs: [20, 100], stallAfter: 4, stalledRetryMs: 300 } as const
 
 const EngineLive = (world: World, options: EngineOptions = fast, concurrency = 64) =>
-  Engine.layer.pipe(
+  ReconcileNow.layer.pipe(
     Layer.provideMerge(Worker.layer),
     Layer.provide(
       Layer.mergeAll(
@@ -42,7 +42,7 @@ const Store = Layer.merge(Resources.layer, Interventions.layer).pipe(
 )
 
 const withEngine = <A, E>(
-  body: (world: World) => Effect.Effect<A, E, Engine | Resources | Interventions | Db>
+  body: (world: World) => Effect.Effect<A, E, ReconcileNow | Resources | Interventions | Db>
 ) =>
   Effect.suspend(() => {
     const world = makeWorld()
@@ -56,7 +56,7 @@ const record = Effect.fn(function* (orgId: string, uid: string) {
 it.live("what is written becomes real, and a second look changes nothing", () =>
   withEngine((world) =>
     Effect.gen(function* () {
-      const engine = yield* Engine
+      const engine = yield* ReconcileNow
       const resources = yield* Resources
       const org = yield* makeOrganization()
       const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
@@ -223,7 +223,7 @@ it.live(
 it.live("drift is reported and repaired", () =>
   withEngine((world) =>
     Effect.gen(function* () {
-      const engine = yield* Engine
+      const engine = yield* ReconcileNow
       const resources = yield* Resources
       const org = yield* makeOrganization()
       const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
@@ -251,7 +251,7 @@ it.live(
   () =>
     withEngine((world) =>
       Effect.gen(function* () {
-        const engine = yield* Engine
+        const engine = yield* ReconcileNow
         const resources = yield* Resources
         const org = yield* makeOrganization()
         const change = cacheChange(yield* makeProject(org.id, "shop"), "one", { size: 3 })
@@ -270,8 +270,8 @@ it.live(
         yield* readyFor("Converged")
         const before = steps()
         world.asides.set(change.uid, {
-          upkeep: [{ field: "/standby", message: "is down" }],
-          remark: { reason: "StandbyDown", message: "A standby is down" }
+          maintenance: [{ field: "/standby", message: "is down" }],
+          note: { reason: "StandbyDown", message: "A standby is down" }
         })
         yield* readyFor("StandbyDown")
         assert.strictEqual(steps(), before + 1)

@@ -294,14 +294,14 @@ describe("names of images", () => {
 })
 
 describe("rules of a firewall", () => {
-  const remark = '-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge)"'
+  const note = '-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge)"'
   it("are left over when they are about a bridge of ours that is not there", () => {
     const listing = [
       "-N CNI-ISOLATION-STAGE-1",
-      `-A CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${remark} -j CNI-ISOLATION-STAGE-2`,
-      `-A CNI-ISOLATION-STAGE-1 -i svcxaaaaaaaaaa ! -o svcxaaaaaaaaaa ${remark} -j CNI-ISOLATION-STAGE-2`,
-      `-A CNI-ISOLATION-STAGE-1 -i cni-podman1 ! -o cni-podman1 ${remark} -j CNI-ISOLATION-STAGE-2`,
-      `-A CNI-ISOLATION-STAGE-1 ${remark} -j RETURN`
+      `-A CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${note} -j CNI-ISOLATION-STAGE-2`,
+      `-A CNI-ISOLATION-STAGE-1 -i svcxaaaaaaaaaa ! -o svcxaaaaaaaaaa ${note} -j CNI-ISOLATION-STAGE-2`,
+      `-A CNI-ISOLATION-STAGE-1 -i cni-podman1 ! -o cni-podman1 ${note} -j CNI-ISOLATION-STAGE-2`,
+      `-A CNI-ISOLATION-STAGE-1 ${note} -j RETURN`
     ].join("\n")
     const found = rulesOfGone(listing, (bridge) => bridge === "svcxaaaaaaaaaa")
     assert.deepStrictEqual(found, [

@@ -250,7 +250,7 @@ describe("the source of a manifest", () => {
 
   it("a text that says nothing, or something else, says so", () => {
     assert.include(faults("")[0]?.message ?? "", "empty")
-    assert.include(faults("# only a remark\n")[0]?.message ?? "", "empty")
+    assert.include(faults("# only a note\n")[0]?.message ?? "", "empty")
     for (const source of ["null", "[]", "hello", "42"]) {
       assert.include(faults(source)[0]?.message ?? "", "must be a map")
     }

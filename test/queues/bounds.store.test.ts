@@ -10,7 +10,7 @@ import { Outbound } from "#src/outbound/Outbound.ts"
 import * as consume from "#src/queues/consume.ts"
 import { QueueLimits } from "#src/queues/limits.ts"
 import { Messages } from "#src/queues/Messages.ts"
-import { Deliveries } from "#src/queues/QueueDeliveries.ts"
+import { QueueDeliveries } from "#src/queues/QueueDeliveries.ts"
 import { QueueTables } from "#src/queues/QueueTables.ts"
 import { tidy } from "#src/queues/tidy.ts"
 import { Db } from "#src/store/Db.ts"
@@ -33,7 +33,7 @@ const services = (limits: Partial<QueueLimits>) =>
   Layer.mergeAll(
     Resources.layer,
     Messages.layer,
-    Deliveries.layer,
+    QueueDeliveries.layer,
     QueueTables.layer,
     Invocations.layer,
     Outbound.layer.pipe(Layer.provide(CertificateAuthority.layer), Layer.provide(PlatformSecrets.layer))
@@ -165,7 +165,7 @@ layer(services({ queueMessages: 10, queueBytes: 2_000, orgMessages: 15, orgBytes
   it.effect("is known exactly, whatever takes messages away or moves them", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const deliveries = yield* Deliveries
+      const deliveries = yield* QueueDeliveries
       const messages = yield* Messages
       const tenant = yield* makeTenant(undefined)
       const dead = yield* tenant.queue()

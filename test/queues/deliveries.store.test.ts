@@ -2,7 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Messages } from "#src/queues/Messages.ts"
-import { type Batch, Deliveries } from "#src/queues/QueueDeliveries.ts"
+import { type Batch, QueueDeliveries } from "#src/queues/QueueDeliveries.ts"
 import { type QueueSettings, QueueTables } from "#src/queues/QueueTables.ts"
 import { tidy } from "#src/queues/tidy.ts"
 import { Db } from "#src/store/Db.ts"
@@ -12,10 +12,12 @@ import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 
-const Fixture = Layer.mergeAll(Resources.layer, Messages.layer, Deliveries.layer, QueueTables.layer).pipe(
-  Layer.provideMerge(KeyRing.layerEphemeral),
-  Layer.provideMerge(testDb())
-)
+const Fixture = Layer.mergeAll(
+  Resources.layer,
+  Messages.layer,
+  QueueDeliveries.layer,
+  QueueTables.layer
+).pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
 
 const usual: QueueSettings = {
   paused: false,
@@ -70,7 +72,7 @@ const acks = (batch: Batch | undefined) =>
 layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
   it.effect("of many claimers share out every message once, in no more batches than there are slots", () =>
     Effect.gen(function* () {
-      const deliveries = yield* Deliveries
+      const deliveries = yield* QueueDeliveries
       const queue = yield* makeQueue({}, 3)
       const published = yield* queue.publish(100)
       const seen: Array<string> = []
@@ -107,7 +109,7 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
 
   it.effect("whose holder vanished go to another, and the old holder changes nothing any more", () =>
     Effect.gen(function* () {
-      const deliveries = yield* Deliveries
+      const deliveries = yield* QueueDeliveries
       const queue = yield* makeQueue()
       yield* queue.publish(3)
       const first = yield* deliveries.claim(queue)
@@ -136,7 +138,7 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
   it.effect("that are given back are no try; a renewal keeps others away", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const deliveries = yield* Deliveries
+      const deliveries = yield* QueueDeliveries
       const queue = yield* makeQueue()
       yield* queue.publish(1)
       yield* deliveries.giveBack((yield* deliveries.claim(queue))!, false)
@@ -154,7 +156,7 @@ layer(Fixture, { excludeTestServices: true })("deliveries", (it) => {
   it.effect("of a batch stay small enough for an app, however many messages it may hold", () =>
     Effect.gen(function* () {
       const { orgId, uid } = yield* makeQueue({ max_batch_size: 100 }, 20)
-      const deliveries = yield* Deliveries
+      const deliveries = yield* QueueDeliveries
       const body = JSON.stringify("x".repeat(100_000))
       yield* (yield* Messages).publish(
         orgId,

@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { OutsideHook } from "#src/engine/external-call.ts"
+import { ExternalCallHook } from "#src/engine/external-call.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import {
   type DatabaseResource,
@@ -78,7 +78,7 @@ campaign(
         if (n <= lastMade) {
           const crash = crashAfter(n)
           const made = yield* Effect.exit(
-            settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook))
+            settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash.hook))
           )
           const hit = crash.hit()
           assert.strictEqual(Exit.isFailure(made), hit !== undefined)
@@ -89,7 +89,7 @@ campaign(
         } else yield* settle(world, resource)
         if (n <= lastRemoved) {
           const crash = crashAfter(n)
-          yield* Effect.exit(settle(world, without).pipe(Effect.provideService(OutsideHook, crash.hook)))
+          yield* Effect.exit(settle(world, without).pipe(Effect.provideService(ExternalCallHook, crash.hook)))
           const hit = crash.hit()
           if (hit === undefined) lastRemoved = Math.min(lastRemoved, n)
           else hits.add(hit)
@@ -131,7 +131,7 @@ it.live(
       yield* fill(world, resource)
       yield* whole(world, resource, "each step was taken twice")
       const writes: Array<string> = []
-      yield* settle(world, resource).pipe(Effect.provideService(OutsideHook, recordWrites(writes)))
+      yield* settle(world, resource).pipe(Effect.provideService(ExternalCallHook, recordWrites(writes)))
       assert.deepStrictEqual(writes, [])
       yield* asControlPlane(world, { ...resource, deleting: true }, (target, current) =>
         reachGoal(target, current, 60_000, 2)

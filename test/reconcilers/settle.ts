@@ -2,7 +2,7 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { OutsideHook } from "#src/engine/external-call.ts"
+import { ExternalCallHook } from "#src/engine/external-call.ts"
 import type { Observation, ReconcileError, Reconciler, Resource } from "#src/engine/Reconciler.ts"
 
 export type Target = Reconciler<unknown, unknown>
@@ -13,9 +13,9 @@ export const look = (
   resource: Resource
 ): Effect.Effect<Observation<unknown>, ReconcileError> =>
   Effect.gen(function* () {
-    const outer = yield* OutsideHook
+    const outer = yield* ExternalCallHook
     return yield* target.observe(resource).pipe(
-      Effect.provideService(OutsideHook, {
+      Effect.provideService(ExternalCallHook, {
         before: (name, effect) =>
           effect === "write"
             ? Effect.die(new Error(`observe made the outside write ${name}`))
@@ -42,11 +42,11 @@ export const reachGoal = Effect.fnUntraced(function* (
         const observation = yield* look(target, current)
         if (observation._tag === "Present") current = recorded(current, observation)
         if (resource.deleting ? observation._tag === "Absent" : isReady(observation)) return true
-        const upkeep = observation._tag === "Present" ? (observation.upkeep ?? []) : []
+        const maintenance = observation._tag === "Present" ? (observation.maintenance ?? []) : []
         if (
           observation._tag === "Present" &&
           !resource.deleting &&
-          observation.differences.length + upkeep.length === 0
+          observation.differences.length + maintenance.length === 0
         ) {
           trouble = observation.message ?? "it is not ready and nothing differs"
           const poll = Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? 200))
@@ -58,7 +58,7 @@ export const reachGoal = Effect.fnUntraced(function* (
         trouble =
           observation._tag === "Absent"
             ? "it is absent"
-            : [...observation.differences, ...upkeep]
+            : [...observation.differences, ...maintenance]
                 .map(({ field, message }) => `${field}: ${message}`)
                 .join("; ")
         return false
@@ -89,6 +89,6 @@ const isReady = (observation: Observation<unknown>): boolean =>
   observation._tag === "Present" &&
   observation.ready &&
   observation.differences.length === 0 &&
-  (observation.upkeep ?? []).length === 0 &&
+  (observation.maintenance ?? []).length === 0 &&
   // Something that is still on its way is looked at soon.
   Duration.toMillis(Duration.fromInputUnsafe(observation.pollAfter ?? "1 minute")) >= 10_000

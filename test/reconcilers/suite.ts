@@ -16,7 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { type OutsideEffect, OutsideHook } from "#src/engine/external-call.ts"
+import { ExternalCallHook, type ExternalEffect } from "#src/engine/external-call.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import type { Round } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
@@ -91,7 +91,7 @@ const controlPlanes = <World, Spec, E>(subject: Subject<World, Spec, E>) => {
     Effect.gen(function* () {
       const crash = crashAfter(n)
       const exit = yield* Effect.exit(
-        settle(world, resource).pipe(Effect.provideService(OutsideHook, crash.hook))
+        settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash.hook))
       )
       if (crash.hit() !== undefined) {
         assert.isTrue(Exit.isFailure(exit))
@@ -177,7 +177,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
   const writesOf = (world: World, resource: Resource<Spec>) =>
     Effect.gen(function* () {
       const writes: Array<string> = []
-      yield* settle(world, resource).pipe(Effect.provideService(OutsideHook, recordWrites(writes)))
+      yield* settle(world, resource).pipe(Effect.provideService(ExternalCallHook, recordWrites(writes)))
       return writes
     })
 
@@ -305,7 +305,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
             const fields =
               seen._tag === "Absent"
                 ? ["absent"]
-                : [...seen.differences, ...(seen.upkeep ?? [])].map((difference) => difference.field)
+                : [...seen.differences, ...(seen.maintenance ?? [])].map((difference) => difference.field)
             assert.include(fields, drift.field, drift.name)
             assert.isNotEmpty(yield* writesOf(world, resource), `${drift.name}: repairing it takes a write`)
             assert.deepStrictEqual(yield* subject.snapshot(world, resource), before, drift.name)
@@ -344,7 +344,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
 export const crashAfter = (n: number) => {
   let count = 0
   let hit: string | undefined
-  const hook: OutsideHook = {
+  const hook: ExternalCallHook = {
     before: () => Effect.void,
     after: (name, effect) =>
       Effect.suspend(() => {
@@ -356,9 +356,9 @@ export const crashAfter = (n: number) => {
   return { hook, hit: () => hit }
 }
 
-export const recordWrites = (writes: Array<string>): OutsideHook => ({
+export const recordWrites = (writes: Array<string>): ExternalCallHook => ({
   before: () => Effect.void,
-  after: (name: string, effect: OutsideEffect) =>
+  after: (name: string, effect: ExternalEffect) =>
     Effect.sync(() => {
       if (effect === "write") writes.push(name)
     })

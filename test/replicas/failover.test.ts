@@ -4,7 +4,7 @@ import { assert, it } from "@effect/vitest"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { OutsideHook } from "#src/engine/external-call.ts"
+import { ExternalCallHook } from "#src/engine/external-call.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { crashAfter } from "#test/reconcilers/suite.ts"
 import {
@@ -39,7 +39,7 @@ const insert = (world: DatabaseWorld, resource: DatabaseResource) =>
   asApplication(world, resource, (sql) => sql`insert into ledger values (0)`)
 
 /** Dies after the first act of this name. */
-const crashUpon = (wanted: string): OutsideHook => ({
+const crashUpon = (wanted: string): ExternalCallHook => ({
   before: () => Effect.void,
   after: (name) => (name === wanted ? Effect.die(new Error(`crash after ${name}`)) : Effect.void)
 })
@@ -62,7 +62,7 @@ it.live(
       assert.isTrue(looked._tag === "Present" && !looked.ready && looked.reason === "FailingOver")
       // Whoever looks before it is ready again is told nothing, so that it is not taken for told.
       const crash = crashUpon("postgres.endFailover")
-      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
+      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
       const between = yield* seen(world, { ...resource, status: before })
       assert.isTrue(between._tag === "Present" && !between.ready)
       assert.isUndefined(statusOf(between).failover)
@@ -75,12 +75,12 @@ it.live(
       const after = yield* seen(world, { ...resource, status: statusOf(between) })
       const status = statusOf(after)
       assert.deepStrictEqual([status.host, status.port], [before.host, before.port])
-      assert.strictEqual(after._tag === "Present" ? after.remark?.reason : undefined, "FailedOver")
+      assert.strictEqual(after._tag === "Present" ? after.note?.reason : undefined, "FailedOver")
       assert.isDefined(status.failover)
       const again = yield* seen(world, { ...resource, status })
       assert.isTrue(again._tag === "Present" && again.ready)
-      const remark = again._tag === "Present" ? again.remark?.reason : undefined
-      assert.notStrictEqual(remark, "FailedOver", "it is told once")
+      const note = again._tag === "Present" ? again.note?.reason : undefined
+      assert.notStrictEqual(note, "FailedOver", "it is told once")
 
       // Both standbys follow the new primary.
       yield* insert(world, resource)
@@ -160,14 +160,14 @@ campaign(
         yield* lose(world, resource)
         const crash = crashAfter(n)
         let copying = false
-        const hook: OutsideHook = {
+        const hook: ExternalCallHook = {
           ...crash.hook,
           after: (name, effect) => {
             copying ||= name === "hydration.begin"
             return crash.hook.after(name, effect)
           }
         }
-        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, hook)))
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
         const hit = crash.hit()
         yield* settle(world, resource)
         assert.strictEqual(yield* rowsIn(world, resource), rows, `after ${hit}`)
@@ -221,7 +221,7 @@ it.live(
       const thaw = freeze(postmaster(world, second))
       yield* lose(world, resource)
       const crash = crashUpon("postgres.start")
-      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
+      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
       yield* insert(world, resource)
       yield* lose(world, resource)
       thaw()
@@ -276,7 +276,7 @@ for (const { what, segments, copied } of [
         const thaw = freeze(postmaster(world, second))
         yield* lose(world, resource)
         const crash = crashUpon("postgres.start")
-        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(OutsideHook, crash)))
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
         yield* logGoesOn(world, resource, segments, copied)
         thaw()
         yield* settle(world, resource)

@@ -112,7 +112,7 @@ it.live(
           return (
             looked._tag === "Present" &&
             looked.ready &&
-            looked.remark?.reason === "ReplicaLagging" &&
+            looked.note?.reason === "ReplicaLagging" &&
             (behind?.lagBytes ?? 0) > 1_000_000 &&
             (other?.lagBytes ?? 1_000_000) < 1_000_000
           )
@@ -132,7 +132,7 @@ it.live(
           (now) =>
             now._tag === "Present" &&
             now.ready &&
-            now.remark?.reason === "ReplicaDown" &&
+            now.note?.reason === "ReplicaDown" &&
             statusOf(now).replicas?.[1]?.state === "down"
         )
       )

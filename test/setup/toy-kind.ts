@@ -40,8 +40,8 @@ export interface World {
   /** Highest fence seen for each thing: a lower one is refused, as by a real far end. */
   readonly fences: Map<string, bigint>
   readonly log: Array<{ readonly uid: string; readonly what: "observe" | "converge" | "remove" }>
-  /** What its observations tell besides. A step takes the upkeep away. */
-  readonly asides: Map<string, Partial<Pick<Present, "ready" | "upkeep" | "remark" | "pollAfter">>>
+  /** What its observations tell besides. A step takes the maintenance away. */
+  readonly asides: Map<string, Partial<Pick<Present, "ready" | "maintenance" | "note" | "pollAfter">>>
   /** Runs inside each function: sleeps, failures. */
   behave: (
     what: "observe" | "converge" | "remove",
@@ -92,7 +92,7 @@ export const toyLayer = (
             enter("converge", resource),
             Effect.sync(() => {
               world.things.set(resource.uid, resource.spec.size)
-              const { upkeep: _, ...rest } = world.asides.get(resource.uid) ?? {}
+              const { maintenance: _, ...rest } = world.asides.get(resource.uid) ?? {}
               if (world.asides.has(resource.uid)) world.asides.set(resource.uid, rest)
             })
           ),

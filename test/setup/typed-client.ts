@@ -15,7 +15,7 @@ registerHooks({
       : next(specifier, context)
 })
 
-/** A folder's `paths.ts`, for a program beside it that may import packages of ours. */
+/** A folder's `page-paths.ts`, for a program beside it that may import packages of ours. */
 export const writeTypes = async (folder: string, document: string): Promise<void> => {
   const { default: toTypes, astToString } = await import("openapi-typescript")
   fs.writeFileSync(path.join(folder, "paths.ts"), astToString(await toTypes(document)))

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
-import { doom } from "#src/organizations/deletion.ts"
+import { markDeleted } from "#src/organizations/deletion.ts"
 import type { Change } from "#src/store/change.ts"
 import { Db, transaction } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -167,7 +167,7 @@ layer(Store, { excludeTestServices: true })("a destination that is named", (it) 
       // The destination is first, as if there were more than go at once.
       yield* engine`update resource set deletion_requested_at = now()
         where org_id = ${org.id}::uuid and kind = 'BackupDestination'`
-      yield* engine`with ${doom(engine, org.id, "system", engine`true`)} select count(*) from doomed`
+      yield* engine`with ${markDeleted(engine, org.id, "system", engine`true`)} select count(*) from doomed`
       const left = yield* engine`
         select from resource where org_id = ${org.id}::uuid and deletion_requested_at is null`
       assert.isEmpty(left)

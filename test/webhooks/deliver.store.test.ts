@@ -7,9 +7,9 @@ import * as Scope from "effect/Scope"
 import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Db, transaction } from "#src/store/Db.ts"
 import { newReservation } from "#src/store/Reservation.ts"
-import { WebhookDeliveries } from "#src/webhooks/DeliveryLog.ts"
+import { DeliveryLog } from "#src/webhooks/DeliveryLog.ts"
 import { emission } from "#src/webhooks/events.ts"
-import { Deliveries } from "#src/webhooks/WebhookDeliveries.ts"
+import { WebhookDeliveries } from "#src/webhooks/WebhookDeliveries.ts"
 import { Webhooks } from "#src/webhooks/Webhooks.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
@@ -209,7 +209,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
         for (const got of one.received) verified(one.secret, got)
 
         // Somebody repaired it, and asks for what was given up.
-        const list = yield* WebhookDeliveries
+        const list = yield* DeliveryLog
         const again = yield* list.redeliver(one.orgId, one.id, last?.id ?? "", uuid(), actor)
         assert.isTrue(Option.isSome(again))
         yield* until(
@@ -389,7 +389,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
         assert.isAtMost(givenBack?.dueIn ?? 60, 0)
 
         // Another one takes it and is never heard of again.
-        const deliveries = yield* Deliveries
+        const deliveries = yield* WebhookDeliveries
         const claimed = yield* deliveries.claim(anyRoom)
         const [mine] = claimed.filter(({ webhookId }) => webhookId === one.id)
         if (mine === undefined) assert.fail("it was not due")
@@ -417,7 +417,7 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
       const other = yield* makeOrganization()
       yield* happens(one.orgId)
       const webhooks = yield* Webhooks
-      const list = yield* WebhookDeliveries
+      const list = yield* DeliveryLog
       const [delivery] = yield* stored(one.id)
       assert.lengthOf(yield* webhooks.list(other.id), 0)
       assert.lengthOf(yield* list.list(other.id, one.id, {}, 10), 0)

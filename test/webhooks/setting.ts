@@ -11,11 +11,11 @@ import { Outbound } from "#src/outbound/Outbound.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { newReservation } from "#src/store/Reservation.ts"
-import { WebhookDeliveries } from "#src/webhooks/DeliveryLog.ts"
+import { DeliveryLog } from "#src/webhooks/DeliveryLog.ts"
 import * as deliver from "#src/webhooks/deliver.ts"
 import type { EventType } from "#src/webhooks/event-types.ts"
 import { emission } from "#src/webhooks/events.ts"
-import { Deliveries } from "#src/webhooks/WebhookDeliveries.ts"
+import { WebhookDeliveries } from "#src/webhooks/WebhookDeliveries.ts"
 import { Webhooks } from "#src/webhooks/Webhooks.ts"
 import type { Received, Responder } from "#test/outbound/receiver.ts"
 import { receiver } from "#test/outbound/receiver.ts"
@@ -26,7 +26,7 @@ import { eventually } from "#test/setup/wait.ts"
 
 const secrets = memorySecrets()
 
-export const fixture = Layer.mergeAll(Webhooks.layer, WebhookDeliveries.layer, Deliveries.layer).pipe(
+export const fixture = Layer.mergeAll(Webhooks.layer, DeliveryLog.layer, WebhookDeliveries.layer).pipe(
   Layer.provideMerge(Mail.layer),
   Layer.provideMerge(KeyRing.layerEphemeral),
   Layer.provideMerge(Outbound.layer),

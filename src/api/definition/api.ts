@@ -3,7 +3,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { features } from "#src/features.ts"
 import { completed, type Generated } from "./openapi.ts"
-import { Gate } from "./scope.ts"
+import { Authorize } from "./scope.ts"
 
 type Part = (typeof features)[number]
 const [firstGroup, ...groups] = features.flatMap<Part["groups"][number]>((feature) => feature.groups)
@@ -14,7 +14,7 @@ if (firstGroup === undefined || firstPublic === undefined) throw new Error("No f
 
 const operations = HttpApi.make("svc")
   .add(firstGroup, ...groups)
-  .middleware(Gate)
+  .middleware(Authorize)
   .add(firstPublic, ...publicGroups)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })

@@ -59,4 +59,6 @@ export interface Scope {
 /** Set by the gate for the handler of the same request. */
 export class RequestScope extends Context.Service<RequestScope, Scope>()("svc/api/RequestScope") {}
 
-export class Gate extends HttpApiMiddleware.Service<Gate, { provides: RequestScope }>()("svc/api/Gate") {}
+export class Authorize extends HttpApiMiddleware.Service<Authorize, { provides: RequestScope }>()(
+  "svc/api/Gate"
+) {}

@@ -1,6 +1,6 @@
 /**
  * What the store knows of the log of one history, without reading a row for each segment into this process: a busy
- * database has hundreds of thousands. Names are in the order of timeline and place, so each timeline is one stretch of
+ * database has hundreds of thousands. Names are in the order of timeline and place, so each timeline is one range of
  * the primary key, and a run without a gap is where the number rises as fast as the row's own.
  */
 import * as Context from "effect/Context"
@@ -13,26 +13,26 @@ import type { LineageRef } from "../Ledger.ts"
 import { clockMargin, type Run } from "./log.ts"
 
 /** Segments of a timeline and of later ones, by their places: the sixteen digits after the timeline's. */
-export interface Stretch {
+export interface WalRange {
   readonly timeline: string
   readonly first: string
   readonly last: string
 }
 
-export class Stretches extends Context.Service<
-  Stretches,
+export class WalRanges extends Context.Service<
+  WalRanges,
   {
     /** The runs that a recovery would follow, from one place on, in their order; each has one timeline. */
     readonly runs: (ref: LineageRef, from: string) => Effect.Effect<ReadonlyArray<Run>, StoreUnavailable>
     /** The first segment that was written well after a moment; undefined: none was. */
     readonly firstAfter: (
       ref: LineageRef,
-      stretch: Stretch,
+      range: WalRange,
       at: Date
     ) => Effect.Effect<string | undefined, StoreUnavailable>
     readonly names: (
       ref: LineageRef,
-      stretch: Stretch
+      range: WalRange
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     readonly histories: (ref: LineageRef) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /** A page of segments before a place (undefined: all), in the order of names. */
@@ -43,9 +43,9 @@ export class Stretches extends Context.Service<
     /** When the last segment of the log was written. */
     readonly writtenUntil: (ref: LineageRef) => Effect.Effect<Date | undefined, StoreUnavailable>
   }
->()("svc/backups/Stretches") {
+>()("svc/backups/WalRanges") {
   static readonly layer = Layer.effect(
-    Stretches,
+    WalRanges,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const of = ({ orgId, lineage }: LineageRef, more: Fragment = sql`true`) =>
@@ -69,7 +69,7 @@ export class Stretches extends Context.Service<
         )`
       const within = (
         ref: LineageRef,
-        { timeline, first, last }: Stretch,
+        { timeline, first, last }: WalRange,
         columns: Fragment,
         rest: Fragment
       ) =>
@@ -82,8 +82,8 @@ export class Stretches extends Context.Service<
           ) f
           where t.id >= ${timeline}::text and t.first is not null`
 
-      return Stretches.of({
-        runs: Effect.fn("Stretches.runs")(function* (ref, from) {
+      return WalRanges.of({
+        runs: Effect.fn("WalRanges.runs")(function* (ref, from) {
           return yield* repeatable(sql<Run>`
             with ${timelines(ref, from)}, followed as (
               -- A recovery goes over to a later timeline where that begins.
@@ -107,25 +107,25 @@ export class Stretches extends Context.Service<
             ) i
             order by substr(i.first, 13)`)
         }),
-        firstAfter: Effect.fn("Stretches.firstAfter")(function* (ref, stretch, at) {
+        firstAfter: Effect.fn("WalRanges.firstAfter")(function* (ref, range, at) {
           const [row] = yield* repeatable(sql<{ readonly place: string | null }>`
             select min(substr(found.name, 13)) as place from (${within(
               ref,
-              stretch,
+              range,
               sql`o.name`,
               sql`and o.finished_at > ${new Date(at.getTime() + clockMargin)}::timestamptz order by o.name limit 1`
             )}) found`)
           return row?.place ?? undefined
         }),
-        names: Effect.fn("Stretches.names")(function* (ref, stretch) {
+        names: Effect.fn("WalRanges.names")(function* (ref, range) {
           const rows = yield* repeatable(
             sql<{ readonly name: string }>`
-              select substr(found.name, 5) as name from (${within(ref, stretch, sql`o.name`, sql``)}) found
+              select substr(found.name, 5) as name from (${within(ref, range, sql`o.name`, sql``)}) found
               order by substr(found.name, 13), found.name`
           )
           return rows.map(({ name }) => name)
         }),
-        histories: Effect.fn("Stretches.histories")(function* (ref) {
+        histories: Effect.fn("WalRanges.histories")(function* (ref) {
           const rows = yield* repeatable(sql<{ readonly name: string }>`
             with ${timelines(ref, "")}
             select t.id || '.history' as name from timeline t
@@ -134,7 +134,7 @@ export class Stretches extends Context.Service<
             order by t.id`)
           return rows.map(({ name }) => name)
         }),
-        page: Effect.fn("Stretches.page")(function* (ref, { after, before, most }) {
+        page: Effect.fn("WalRanges.page")(function* (ref, { after, before, most }) {
           const rows = yield* repeatable(sql<{ readonly name: string }>`
             select substr(o.name, 5) as name from backup_object o
             where ${of(ref, sql`o.name > 'wal/' || ${after}::text and o.name < 'wal0' and ${isSegment}`)}
@@ -142,7 +142,7 @@ export class Stretches extends Context.Service<
             order by o.name limit ${most}::int`)
           return rows.map(({ name }) => name)
         }),
-        writtenUntil: Effect.fn("Stretches.writtenUntil")(function* (ref) {
+        writtenUntil: Effect.fn("WalRanges.writtenUntil")(function* (ref) {
           const [row] = yield* repeatable(sql<{ readonly at: Date | null }>`
             with ${timelines(ref, "")}
             select l.finished_at as at from timeline t cross join lateral (

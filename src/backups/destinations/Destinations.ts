@@ -13,7 +13,7 @@ import * as Schema from "effect/Schema"
 import { storableText } from "#src/storable.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { dueAgain } from "#src/store/work-rows.ts"
+import { dueNow } from "#src/store/work-rows.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type Place, PlaceError, PlaceFault } from "../repository/Place.ts"
 import { s3Place } from "../repository/s3-place.ts"
@@ -115,7 +115,7 @@ export class Destinations extends Context.Service<
               and ${inOrg(api, orgId)}
             returning tested_at, fault, message
           ), woken as (
-            update work w set ${dueAgain(api)}
+            update work w set ${dueNow(api)}
             where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and ${inOrg(api, orgId)}
               and exists (select from before b, done d where b.fault is distinct from d.fault)
             returning w.uid

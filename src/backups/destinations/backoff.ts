@@ -25,7 +25,7 @@ const troubleAfter = 3
 const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
   answered("keep account of copies of backups")(repeatable(statement))
 
-export const makePauses = Effect.gen(function* () {
+export const makeDestinationBackoff = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const of = ({ orgId, destinationId, removing }: Way) =>
     sql`org_id = ${orgId}::uuid and destination_id = ${destinationId}::uuid and removing = ${removing}::boolean`

@@ -14,7 +14,7 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import { BackupOptions } from "../options.ts"
 import { type Place, PlaceError } from "../repository/Place.ts"
 import { Repository } from "../repository/Repository.ts"
-import { makePauses, type Way } from "./backoff.ts"
+import { makeDestinationBackoff, type Way } from "./backoff.ts"
 import { Remotes } from "./Remotes.ts"
 
 interface Due extends Way {
@@ -55,7 +55,7 @@ export const makeCopies = Effect.gen(function* () {
   const remotes = yield* Remotes
   const repository = yield* Repository
   const options = yield* BackupOptions
-  const pauses = yield* makePauses
+  const pauses = yield* makeDestinationBackoff
   const running = yield* FiberMap.make<string>()
   // Each copy on its way holds pieces of its object in memory, so they are few, and destinations take turns.
   const permits = yield* PartitionedSemaphore.make<string>({ permits: options.copiesAtOnce })

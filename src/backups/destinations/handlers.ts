@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { BackupDestination, BackupDestinationSpec } from "#schemas/backup-destination.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { billing, guard } from "#src/api/handler.ts"
+import { billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, type Problem, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
@@ -53,7 +53,7 @@ export const layer = HttpApiBuilder.group(
     const checked = (config: DestinationConfig) => Effect.mapError(destinations.check(config), refused)
 
     return handlers.handleAll(
-      guard(Api.groups.backupDestinations)({
+      handlersOf(Api.groups.backupDestinations)({
         list: operations.list,
         create: operations.create(
           Effect.fnUntraced(function* ({ payload }) {

@@ -20,7 +20,7 @@ import { serverFolders } from "#src/infra/postgres/folders.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type BaseRange, type Chain, chainsOf, chainTo, type Window, windowsOf } from "../archive/log.ts"
-import { Stretches } from "../archive/WalRanges.ts"
+import { WalRanges } from "../archive/WalRanges.ts"
 import { Remotes } from "../destinations/Remotes.ts"
 import { serverFault } from "../error-messages.ts"
 import { type JobRecord, Jobs } from "../Jobs.ts"
@@ -112,7 +112,7 @@ export class Repository extends Context.Service<
       const ledger = yield* Ledger
       const jobs = yield* Jobs
       const remotes = yield* Remotes
-      const stretches = yield* Stretches
+      const ranges = yield* WalRanges
       const servers = yield* PostgresServers
       const { socketDir } = yield* Host
       const { dataDir } = yield* AppConfig
@@ -156,7 +156,7 @@ export class Repository extends Context.Service<
       const state = Effect.fnUntraced(function* (ref: LineageRef) {
         const bases = (yield* jobs.bases(ref.orgId, ref.lineage)).flatMap(baseOf)
         const [first] = bases.map(({ startSegment }) => startSegment.slice(8)).sort()
-        const runs = first === undefined ? [] : yield* stretches.runs(ref, first)
+        const runs = first === undefined ? [] : yield* ranges.runs(ref, first)
         return { bases, runs }
       })
 
@@ -199,11 +199,11 @@ export class Repository extends Context.Service<
       /** Until the first segment that was written well after the moment: it holds a commit to stop at, or there is none. */
       const filesTo = Effect.fnUntraced(function* (ref: LineageRef, { base, last }: Chain, at: Date) {
         const end = last.slice(8)
-        const enough = (yield* stretches.firstAfter(ref, stretchOf(base, end), at)) ?? end
+        const enough = (yield* ranges.firstAfter(ref, stretchOf(base, end), at)) ?? end
         const stop = base.stopSegment.slice(8)
         return [
-          ...(yield* stretches.histories(ref)),
-          ...(yield* stretches.names(ref, stretchOf(base, [enough, stop].sort()[1] ?? stop)))
+          ...(yield* ranges.histories(ref)),
+          ...(yield* ranges.names(ref, stretchOf(base, [enough, stop].sort()[1] ?? stop)))
         ]
       })
 
@@ -223,7 +223,7 @@ export class Repository extends Context.Service<
         const own =
           base === undefined || !chainsOf([base], runs).has(base.id)
             ? []
-            : yield* stretches.names(ref, stretchOf(base, base.stopSegment.slice(8)))
+            : yield* ranges.names(ref, stretchOf(base, base.stopSegment.slice(8)))
         const recovery =
           base === undefined || own.length === 0 ? undefined : yield* recoveryOf(ref, base, own, undefined)
         return recovery ?? (yield* outside(windows, "There is no such backup"))

@@ -11,7 +11,7 @@ import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import type * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { Host } from "../host/Host.ts"
 import { type Act, ignoring, makeCalls } from "./calls.ts"
 import { makeMaking } from "./create.ts"
@@ -153,10 +153,10 @@ export class ContainerEngine extends Context.Service<
         )
 
       return ContainerEngine.of({
-        state: outside("containers.state", "read")(state),
-        start: outside("containers.startEngine", "write")(starting.withPermit(start)),
+        state: externalCall("containers.state", "read")(state),
+        start: externalCall("containers.startEngine", "write")(starting.withPermit(start)),
         inspect: (name) =>
-          outside(
+          externalCall(
             "containers.inspect",
             "read"
           )(
@@ -170,16 +170,16 @@ export class ContainerEngine extends Context.Service<
               )
             )
           ),
-        pull: (request, stallMs) => outside("containers.pull", "write")(pull(request, stallMs)),
-        images: outside("containers.images", "read")(ids),
-        removeImage: (id, isOurs) => outside("containers.removeImage", "write")(removeImage(id, isOurs)),
-        create: (plan) => outside("containers.create", "write")(create(plan)),
-        run: (name, runtime) => outside("containers.run", "write")(run(name, runtime)),
-        signal: (name, which) => outside("containers.signal", "write")(signal(name, which)),
-        remove: (name) => outside("containers.remove", "write")(remove(name)),
-        forgetNetworks: outside("containers.forgetNetworks", "write")(forgetNetworks),
+        pull: (request, stallMs) => externalCall("containers.pull", "write")(pull(request, stallMs)),
+        images: externalCall("containers.images", "read")(ids),
+        removeImage: (id, isOurs) => externalCall("containers.removeImage", "write")(removeImage(id, isOurs)),
+        create: (plan) => externalCall("containers.create", "write")(create(plan)),
+        run: (name, runtime) => externalCall("containers.run", "write")(run(name, runtime)),
+        signal: (name, which) => externalCall("containers.signal", "write")(signal(name, which)),
+        remove: (name) => externalCall("containers.remove", "write")(remove(name)),
+        forgetNetworks: externalCall("containers.forgetNetworks", "write")(forgetNetworks),
         logs: (name, follow) => logPieces(client, name, follow),
-        list: (label) => outside("containers.list", "read")(list(label)),
+        list: (label) => externalCall("containers.list", "read")(list(label)),
         stopAll: (label, forGood) =>
           Effect.gen(function* () {
             const found = yield* Effect.option(place)

@@ -3,9 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
-import { dueAgain } from "#src/store/work-rows.ts"
+import { dueNow } from "#src/store/work-rows.ts"
 import { Host } from "./Host.ts"
 import { makeServerDeaths } from "./server-exits.ts"
 
@@ -14,7 +14,7 @@ const everyLook = "2 seconds"
 /** Without an index: it is rare, and the organization is not known. */
 const wake = (sql: Sql, uids: ReadonlyArray<string>) => sql`
   with woken as (
-    update work w set ${dueAgain(sql)}
+    update work w set ${dueNow(sql)}
     where w.uid in (select jsonb_array_elements_text(${sql.json(uids)}::jsonb)::uuid)
     returning w.uid
   )
@@ -38,7 +38,7 @@ export const layer = Layer.effectDiscard(
       ended.clear()
     }).pipe(
       Effect.repeat(Schedule.spaced(everyLook)),
-      (loop) => persistent("see to servers that have ended", loop),
+      (loop) => supervise("see to servers that have ended", loop),
       Effect.forkScoped
     )
   })

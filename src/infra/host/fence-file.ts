@@ -9,7 +9,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import type { Host, HostError } from "./Host.ts"
 
 /** A server as the reconcile that acts on it knows it. */
@@ -64,7 +64,7 @@ export const makeFenceFile = <Content extends { readonly fence: bigint }, Failur
     const now = yield* read(uid)
     if (now?.fence === fence) return
     if (now !== undefined && now.fence > fence) return yield* Effect.fail(refused(uid))
-    yield* outside(
+    yield* externalCall(
       options.claimName,
       "write"
     )(

@@ -4,7 +4,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { Host } from "./Host.ts"
 
 const everyTidying = "10 minutes"
@@ -25,7 +25,7 @@ export const layer = Layer.effectDiscard(
       .tidy(isThere)
       .pipe(
         Effect.repeat(Schedule.spaced(everyTidying)),
-        (loop) => persistent("remove control groups of servers that are gone", loop),
+        (loop) => supervise("remove control groups of servers that are gone", loop),
         Effect.forkScoped
       )
   })

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
-import { persistent } from "#src/engine/supervise.ts"
+import { supervise } from "#src/engine/supervise.ts"
 import { codeOf } from "../error-code.ts"
 import { logName as redisLog } from "../redis/settings.ts"
 import { serverFiles } from "./server-files.ts"
@@ -99,7 +99,7 @@ export const layer = Layer.effectDiscard(
     const { dataDir } = yield* AppConfig
     yield* shortenLogs(dataDir).pipe(
       Effect.repeat(Schedule.spaced(everyLook)),
-      (loop) => persistent("keep the logs of servers short", loop),
+      (loop) => supervise("keep the logs of servers short", loop),
       Effect.forkScoped
     )
   })

@@ -19,7 +19,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
-import { OutsideHook, OutsideLog, outside, WriteGate } from "#src/engine/external-call.ts"
+import { ExternalCallHook, ExternalCallLog, externalCall, LeaseGuard } from "#src/engine/external-call.ts"
 import { Host } from "../host/Host.ts"
 import { makeTurns, type Turn } from "../host/turns.ts"
 import type { PostgresTarget } from "./assigned.ts"
@@ -278,14 +278,14 @@ export class Hydrations extends Context.Service<
             const control = yield* read(uid)
             return control === undefined ? undefined : { ...control, alive: yield* isAlive(uid, control) }
           },
-          outside("hydration.inspect", "read")
+          externalCall("hydration.inspect", "read")
         ),
 
         begin: Effect.fn("Hydrations.begin")(function* (target, turn, fill) {
           const { uid, fence } = target
           const before = yield* refuseLate(target)
           if (before !== undefined && (yield* isAlive(uid, before))) return
-          yield* outside(
+          yield* externalCall(
             "hydration.begin",
             "write"
           )(
@@ -315,9 +315,9 @@ export class Hydrations extends Context.Service<
                 uid,
                 work(uid, first, turn, fill).pipe(
                   // It outlives the reconcile that begins it, and that one's lease.
-                  Effect.provideService(OutsideHook, undefined),
-                  Effect.provideService(OutsideLog, undefined),
-                  Effect.provideService(WriteGate, Effect.void)
+                  Effect.provideService(ExternalCallHook, undefined),
+                  Effect.provideService(ExternalCallLog, undefined),
+                  Effect.provideService(LeaseGuard, Effect.void)
                 )
               )
             })
@@ -328,7 +328,7 @@ export class Hydrations extends Context.Service<
           const now = yield* refuseLate(target)
           if (now?.failure === undefined || now.failure.told) return
           const { failure } = now
-          yield* outside(
+          yield* externalCall(
             "hydration.told",
             "write"
           )(write(target.uid, { ...now, fence: target.fence, failure: { ...failure, told: true } }))
@@ -338,7 +338,7 @@ export class Hydrations extends Context.Service<
           const { uid, fence } = target
           const now = yield* refuseLate(target)
           if (now === undefined) return
-          yield* outside(
+          yield* externalCall(
             "hydration.cancel",
             "write"
           )(

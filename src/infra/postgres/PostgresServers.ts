@@ -3,8 +3,8 @@
  * and takes single acts; what should be is told by the reconciler.
  *
  * Everything of a server is in `<data folder>/databases/<uid>`: `data`, `conf`, `server.json`, and the log segments that
- * wait to be backed up (`postgres-folders.ts`). Servers run detached and are found again by their pid file. Every act is
- * fenced (`postgres-assigned.ts`).
+ * wait to be backed up (`folders.ts`). Servers run detached and are found again by their pid file. Every act is
+ * fenced (`assigned.ts`).
  */
 import { randomBytes } from "node:crypto"
 import * as fs from "node:fs/promises"
@@ -18,7 +18,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { DatabaseSize } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import type { IssuedCertificate } from "../CertificateAuthority.ts"
 import { Host } from "../host/Host.ts"
 import type { HeldServer, ServerLimits } from "../host/server-limits.ts"
@@ -297,7 +297,7 @@ export class PostgresServers extends Context.Service<
             }
             return Option.some(server)
           },
-          outside("postgres.inspect", "read")
+          externalCall("postgres.inspect", "read")
         ),
 
         endpoint: (uid) =>

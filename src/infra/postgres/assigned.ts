@@ -2,7 +2,7 @@
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { type FencedTarget, makeFenceFile } from "../host/fence-file.ts"
 import type { Host, HostError } from "../host/Host.ts"
 import { failed, PostgresServerError } from "./error.ts"
@@ -72,7 +72,7 @@ export const makeAssigned = (host: Host["Service"], folders: ServerFolders) => {
     body: (now: Assigned) => Effect.Effect<A, HostError | PostgresControlError | PostgresServerError>
   ): Effect.Effect<A, PostgresServerError> =>
     Effect.flatMap(check(target), (now) =>
-      outside(
+      externalCall(
         name,
         "write"
       )(body(now)).pipe(

@@ -1,5 +1,5 @@
 /**
- * The threads that copy files; see `postgres-copy.ts`. Their calls are synchronous: one that goes through the event
+ * The threads that copy files; see `copy.ts`. Their calls are synchronous: one that goes through the event
  * loop costs several times what it takes to copy a block. Blocks are small enough to be compared while the processor
  * still has them at hand.
  */

@@ -3,7 +3,7 @@
  * two are compared byte for byte: a copy that differs fails. (A copy inside of the file system, by reflink or
  * `copy_file_range`, would leave nothing to compare with, since the source goes on changing.)
  *
- * Threads do the copying (`postgres-copy-thread.ts`), so that nobody else waits for it. Memory is flat: two small
+ * Threads do the copying (`copy-thread.ts`), so that nobody else waits for it. Memory is flat: two small
  * buffers for each thread, whatever the size.
  */
 import * as fs from "node:fs/promises"

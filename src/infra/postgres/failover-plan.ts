@@ -1,4 +1,4 @@
-/** A failover as it is written down beside the primary: decided, and done. `postgres-failover.ts` carries it out. */
+/** A failover as it is written down beside the primary: decided, and done. `failover.ts` carries it out. */
 import * as Schema from "effect/Schema"
 
 export const Failover = Schema.Struct({

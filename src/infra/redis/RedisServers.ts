@@ -17,7 +17,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { AppConfig } from "#src/config.ts"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import type { IssuedCertificate } from "../CertificateAuthority.ts"
 import { Host } from "../host/Host.ts"
@@ -180,7 +180,7 @@ export class RedisServers extends Context.Service<
         name: string,
         target: RedisTarget,
         body: (assigned: Assigned) => Effect.Effect<A, RedisServerError>
-      ) => outside(`redis.${name}`, "write")(Effect.flatMap(control.check(target), body))
+      ) => externalCall(`redis.${name}`, "write")(Effect.flatMap(control.check(target), body))
       const configured = <A>(
         name: string,
         target: RedisTarget,
@@ -235,7 +235,7 @@ export class RedisServers extends Context.Service<
       })
 
       return RedisServers.of({
-        inspect: (uid) => outside("redis.inspect", "read")(inspect(uid)),
+        inspect: (uid) => externalCall("redis.inspect", "read")(inspect(uid)),
         requireProgram: Effect.asVoid(processes.program),
         claim: control.claim,
         reservePort: (target) =>
@@ -338,10 +338,14 @@ export class RedisServers extends Context.Service<
           ),
         stopAll: Effect.gen(function* () {
           const uids = yield* Effect.promise(() => fs.readdir(cachesDir).catch((): Array<string> => []))
-          yield* Effect.forEach(uids, (uid) => outside("redis.stop", "write")(processes.stop(placeOf(uid))), {
-            concurrency: 8,
-            discard: true
-          })
+          yield* Effect.forEach(
+            uids,
+            (uid) => externalCall("redis.stop", "write")(processes.stop(placeOf(uid))),
+            {
+              concurrency: 8,
+              discard: true
+            }
+          )
         })
       })
     })

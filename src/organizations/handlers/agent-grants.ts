@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound } from "#src/api/problem.ts"
 import { AgentGrants } from "../AgentGrants.ts"
 import { AgentGrantList } from "../api/agent-grants.ts"
@@ -20,7 +20,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const grants = yield* AgentGrants
     return handlers.handleAll(
-      guard(Api.groups.agentGrants)({
+      handlersOf(Api.groups.agentGrants)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const found = yield* Effect.mapError(grants.list(orgId, yield* reach), fromStore)

@@ -6,7 +6,7 @@ import * as Redacted from "effect/Redacted"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound } from "#src/api/problem.ts"
 import { ApiKeys } from "../ApiKeys.ts"
 import { ApiKeyList } from "../api/api-keys.ts"
@@ -18,7 +18,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const keys = yield* ApiKeys
     return handlers.handleAll(
-      guard(Api.groups.apikeys)({
+      handlersOf(Api.groups.apikeys)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const found = yield* Effect.mapError(keys.list(orgId), fromStore)

@@ -6,19 +6,19 @@ import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore } from "#src/api/problem.ts"
-import { AuditLog } from "../AuditReader.ts"
+import { AuditReader } from "../AuditReader.ts"
 import { AuditPage } from "../api/audit.ts"
 
 export const layer = HttpApiBuilder.group(
   Api,
   "audit",
   Effect.fnUntraced(function* (handlers) {
-    const log = yield* AuditLog
+    const log = yield* AuditReader
     const cursors = yield* Cursors
     return handlers.handleAll(
-      guard(Api.groups.audit)({
+      handlersOf(Api.groups.audit)({
         list: Effect.fnUntraced(function* ({ query }) {
           const { orgId } = yield* RequestScope
           const { limit = defaultPageSize, cursor, ...filter } = query

@@ -7,7 +7,7 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { tooMany } from "#src/api/limits.ts"
 import { fromStore, notFound, type Problem, problem } from "#src/api/problem.ts"
 import { AppConfig } from "#src/config.ts"
@@ -50,7 +50,7 @@ export const layer = HttpApiBuilder.group(
     const limits = yield* RateLimits
     const { publicUrl } = yield* AppConfig
     return handlers.handleAll(
-      guard(Api.groups.invitations)({
+      handlersOf(Api.groups.invitations)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const found = yield* Effect.mapError(invitations.list(orgId), fromStore)

@@ -4,7 +4,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, type Problem, problem } from "#src/api/problem.ts"
 import { MemberList, MemberView } from "../api/members.ts"
 import { type Member, Members, type Objection } from "../Members.ts"
@@ -41,7 +41,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const members = yield* Members
     return handlers.handleAll(
-      guard(Api.groups.members)({
+      handlersOf(Api.groups.members)({
         list: Effect.fnUntraced(function* () {
           const { orgId } = yield* RequestScope
           const found = yield* Effect.mapError(members.list(orgId), fromStore)

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
-import { guard } from "#src/api/handler.ts"
+import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, problem, slugTaken } from "#src/api/problem.ts"
 import { mismatch, precondition } from "#src/api/writing.ts"
 import { AppConfig } from "#src/config.ts"
@@ -50,7 +50,7 @@ export const layer = HttpApiBuilder.group(
     })
 
     return handlers.handleAll(
-      guard(Api.groups.orgs)({
+      handlersOf(Api.groups.orgs)({
         list: Effect.fnUntraced(function* () {
           const found = yield* Effect.mapError(organizations.ofUser(yield* theUser), fromStore)
           return answer(OrganizationList, found.map(view))

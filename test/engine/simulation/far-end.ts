@@ -10,7 +10,7 @@ import { identity } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { defineKind } from "#schemas/kind.ts"
-import { type OutsideEffect, outside } from "#src/engine/external-call.ts"
+import { type ExternalEffect, externalCall } from "#src/engine/external-call.ts"
 import {
   absent,
   type Observation,
@@ -117,7 +117,7 @@ export class FarEnd {
     return undefined
   }
 
-  #admit({ uid, fence }: ThingResource, effect: OutsideEffect): boolean {
+  #admit({ uid, fence }: ThingResource, effect: ExternalEffect): boolean {
     const { fenced } = this.#options
     if (effect === "read" && fenced !== "looks and writes") return true
     const before = this.#fences.get(uid) ?? 0n
@@ -132,7 +132,7 @@ export class FarEnd {
   layer(machine: string, connection: Connection, concurrency: number, driftIntervalMs: number) {
     const { random } = this.#timeline
     /** One call over the network, with what may happen to it. */
-    const call = <A>(resource: ThingResource, effect: OutsideEffect, act: () => A) =>
+    const call = <A>(resource: ThingResource, effect: ExternalEffect, act: () => A) =>
       Effect.gen({ self: this }, function* () {
         if (this.slownessMs > 0) yield* Effect.sleep(this.slownessMs * random.between(0.5, 1))
         if (random.chance(this.trouble)) {
@@ -155,7 +155,7 @@ export class FarEnd {
           }
           yield* Effect.sleep(random.between(500, 12_000))
         }
-        const request = (this.#options.heedless ? identity : outside("thing", effect))(
+        const request = (this.#options.heedless ? identity : externalCall("thing", effect))(
           connection.farCall(
             () =>
               this.#admit(resource, effect)

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { outside } from "#src/engine/external-call.ts"
+import { externalCall } from "#src/engine/external-call.ts"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { absent, Registry, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
@@ -61,12 +61,12 @@ const things = register(
         )
       ),
     converge: (resource) =>
-      outside(
+      externalCall(
         "thing.write",
         "write"
       )(recorded("converge", resource, write("converge", resource, resource.spec.size))),
     remove: (resource) =>
-      outside("thing.remove", "write")(recorded("remove", resource, write("remove", resource, null)))
+      externalCall("thing.remove", "write")(recorded("remove", resource, write("remove", resource, null)))
   })
 )
 

@@ -3,11 +3,11 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import type { EngineOptions } from "./options.ts"
+import { backoff, never, type Outcome, underway, whilePaused } from "./outcome-types.ts"
 import type { ReconcileError } from "./Reconciler.ts"
-import { backoff, never, underway, type Verdict, whilePaused } from "./run-result.ts"
 import type { Claimed } from "./WorkStore.ts"
 
-export const judgeFailure = Effect.fnUntraced(function* (
+export const failureOutcome = Effect.fnUntraced(function* (
   claimed: Claimed,
   options: EngineOptions,
   cause: Cause.Cause<ReconcileError>,
@@ -29,7 +29,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
   }
   if (error?._tag === "Waiting") {
     const reason = error.reason ?? "WaitingForDependency"
-    const verdict: Verdict = {
+    const outcome: Outcome = {
       ...base,
       outcome: "waiting",
       phase: claimed.deleting ? "deleting" : "waiting",
@@ -37,16 +37,16 @@ export const judgeFailure = Effect.fnUntraced(function* (
       synced: { status: "false", reason, message: error.message },
       dueIn: options.waitMs * (0.75 + random / 2),
       priority: 1,
-      fruitless: false,
+      madeNoProgress: false,
       waitingOn: error.on,
       lastError: null
     }
-    return verdict
+    return outcome
   }
   if (error?._tag === "Terminal") {
     const reason = error.reason ?? "InvalidSpec"
     const message = `${error.message}. Not tried again until the specification changes or a retry is asked for`
-    const verdict: Verdict = {
+    const outcome: Outcome = {
       ...base,
       outcome: "terminal",
       phase: claimed.deleting ? "deleting" : "failed",
@@ -54,10 +54,10 @@ export const judgeFailure = Effect.fnUntraced(function* (
       synced: { status: "false", reason, message },
       dueIn: claimed.deleting ? options.stalledRetryMs : never,
       priority: 1,
-      fruitless: true,
+      madeNoProgress: true,
       lastError: error.message
     }
-    return verdict
+    return outcome
   }
   const said = error?.message ?? `Internal fault: ${firstLine(Cause.squash(cause))}`
   const reason = error?.reason ?? "ReconcileFailed"
@@ -66,7 +66,7 @@ export const judgeFailure = Effect.fnUntraced(function* (
   const message = `${said}. Try ${claimed.attempt + 1} failed; tried again in ${Math.max(1, Math.round(dueIn / 1000))} s`
   // A look that fails says nothing about readiness by itself; what was ready stays in doubt, not down.
   const wasReady = claimed.phase === "ready"
-  const verdict: Verdict = {
+  const outcome: Outcome = {
     ...base,
     outcome: "retryable",
     phase: claimed.paused === null ? underway(claimed) : whilePaused(claimed, false),
@@ -74,10 +74,10 @@ export const judgeFailure = Effect.fnUntraced(function* (
     synced: { status: "false", reason, message },
     dueIn,
     priority: 1,
-    fruitless: error?.againAfterMs === undefined,
+    madeNoProgress: error?.againAfterMs === undefined,
     lastError: said
   }
-  return verdict
+  return outcome
 })
 
 const firstLine = (defect: unknown): string =>

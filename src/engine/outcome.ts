@@ -1,12 +1,20 @@
 /** What it means that the steps of a run ended without an error. */
 import { newFacts } from "./facts.ts"
 import type { EngineOptions } from "./options.ts"
+import {
+  backoff,
+  driftDelay,
+  listed,
+  type Outcome,
+  pollDelay,
+  underway,
+  whilePaused
+} from "./outcome-types.ts"
 import type { Difference, Observation, Registration, Retryable } from "./Reconciler.ts"
-import { backoff, driftDelay, listed, pollDelay, underway, type Verdict, whilePaused } from "./run-result.ts"
 import type { Claimed, StatusChange } from "./WorkStore.ts"
 
 /** What the steps of one run came to. */
-export interface Walk {
+export interface RunSteps {
   readonly observation: Observation<unknown>
   /** Differences that the first look found. */
   readonly found: ReadonlyArray<Difference>
@@ -16,24 +24,24 @@ export interface Walk {
   readonly failure: Retryable | undefined
 }
 
-export const judge = (
+export const outcomeOf = (
   registration: Registration,
   claimed: Claimed,
   options: EngineOptions,
-  walked: Walk,
+  run: RunSteps,
   random: number
-): Verdict => {
-  const { observation, found, foundAbsent, steps, failure } = walked
+): Outcome => {
+  const { observation, found, foundAbsent, steps, failure } = run
   const learned = newFacts(claimed.facts, observation)
   const happened = observation._tag === "Present" && learned !== undefined ? observation.happened : undefined
   const settledBefore = claimed.phase === "ready" && claimed.observedGeneration === claimed.generation
   const drifted = settledBefore && !claimed.deleting && (foundAbsent || found.length > 0)
   const driftText = listed(found, foundAbsent)
   const open = observation._tag === "Absent" || observation.differences.length > 0
-  const { upkeep = [], remark = { reason: "Converged", message: "Ready" } } =
+  const { maintenance = [], note = { reason: "Converged", message: "Ready" } } =
     observation._tag === "Present" ? observation : {}
   // The run ends here so that its facts are stored; its next step follows at once, ahead of routine work.
-  const cutShort = learned !== undefined && (open || upkeep.length > 0)
+  const cutShort = learned !== undefined && (open || maintenance.length > 0)
   const base = {
     // What is away tells nothing: what was last seen stays, unless it is away for good.
     status:
@@ -91,7 +99,7 @@ export const judge = (
       synced: { status: gone ? "true" : "false", reason: "Deleting", message },
       dueIn: poll(backoff(claimed.attempt, options, random)),
       priority: 1,
-      fruitless: !gone && steps > 0
+      madeNoProgress: !gone && steps > 0
     }
   }
   const present = observation._tag === "Present" && observation.ready
@@ -117,27 +125,27 @@ export const judge = (
         : { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
       dueIn: Math.min(interval, claimed.paused.endsIn ?? interval),
       priority: 2,
-      fruitless: false
+      madeNoProgress: false
     }
   }
   if (present && !open) {
     // Steps that mend nothing back off as others do.
-    const fruitless = upkeep.length > 0 && steps > 0 && !cutShort
-    const dueIn = fruitless
+    const madeNoProgress = maintenance.length > 0 && steps > 0 && !cutShort
+    const dueIn = madeNoProgress
       ? backoff(claimed.attempt, options, random)
       : cutShort
         ? 0
-        : poll(upkeep.length > 0 ? 1_000 : driftDelay(registration, random))
+        : poll(maintenance.length > 0 ? 1_000 : driftDelay(registration, random))
     return {
       ...base,
       outcome: "ready",
       phase: "ready",
-      ready: { status: "true", ...(fruitless ? withFailure(remark, failure) : remark) },
+      ready: { status: "true", ...(madeNoProgress ? withFailure(note, failure) : note) },
       synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
       dueIn,
       priority: cutShort ? 0 : 2,
-      fruitless,
-      ...(fruitless && failure !== undefined
+      madeNoProgress,
+      ...(madeNoProgress && failure !== undefined
         ? { lastError: failure.message, errorReason: failure.reason ?? "UpkeepFailed" }
         : {})
     }
@@ -149,32 +157,32 @@ export const judge = (
       ? `Still to do: ${listed(base.differences, observation._tag === "Absent")}`
       : "Not ready yet; looked at again shortly")
   // On its way by itself, or steps remain: a look soon. Steps that change nothing back off like failures.
-  const fruitless = open && steps > 0 && !cutShort
+  const madeNoProgress = open && steps > 0 && !cutShort
   return {
     ...base,
     outcome: "progressing",
     phase: underway(claimed),
     ready: { status: "false", reason, message },
     synced: { status: open ? "false" : "true", reason: open ? reason : "Converged", message },
-    dueIn: fruitless ? backoff(claimed.attempt, options, random) : cutShort ? 0 : poll(1_000),
+    dueIn: madeNoProgress ? backoff(claimed.attempt, options, random) : cutShort ? 0 : poll(1_000),
     priority: cutShort ? 0 : 1,
-    fruitless
+    madeNoProgress
   }
 }
 
-/** What is told of something that can be relied on, and whose upkeep fails. */
+/** What is told of something that can be relied on, and whose maintenance fails. */
 const withFailure = (
-  remark: { readonly reason: string; readonly message: string },
+  note: { readonly reason: string; readonly message: string },
   failure: Retryable | undefined
 ) =>
   failure === undefined
-    ? remark
+    ? note
     : {
-        reason: remark.reason === "Converged" ? (failure.reason ?? "UpkeepFailed") : remark.reason,
-        message: `${remark.message}. A step of its upkeep failed: ${failure.message}`
+        reason: note.reason === "Converged" ? (failure.reason ?? "UpkeepFailed") : note.reason,
+        message: `${note.message}. A step of its maintenance failed: ${failure.message}`
       }
 
-export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Verdict => {
+export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Outcome => {
   const { count = 0, first = "" } = claimed.children ?? {}
   const others = count > 1 ? ` and ${count - 1} more` : ""
   const message = `Waits until ${first}${others} in it ${count > 1 ? "are" : "is"} deleted`
@@ -189,7 +197,7 @@ export const waitingForChildren = (claimed: Claimed, options: EngineOptions): Ve
     driftEvents: [],
     dueIn: options.waitMs,
     priority: 1,
-    fruitless: false,
+    madeNoProgress: false,
     waitingOn: null,
     lastError: null
   }

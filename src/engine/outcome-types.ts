@@ -7,7 +7,7 @@ import type { Difference, Observation, Registration } from "./Reconciler.ts"
 import type { Claimed, EngineEvent, Priority, StatusChange, WaitTarget } from "./WorkStore.ts"
 
 /** How a run ended, for metrics. */
-export type Outcome =
+export type OutcomeName =
   | "ready"
   | "progressing"
   | "waiting"
@@ -18,8 +18,8 @@ export type Outcome =
   | "deleted"
 
 /** The parts of the report that differ by outcome. */
-export interface Verdict {
-  readonly outcome: Outcome
+export interface Outcome {
+  readonly outcome: OutcomeName
   readonly phase: Phase
   readonly ready: Omit<ConditionInput, "type">
   readonly synced: Omit<ConditionInput, "type">
@@ -36,7 +36,7 @@ export interface Verdict {
   readonly dueIn: number
   readonly priority: Priority
   /** Whether the try counts towards backoff and stalling. */
-  readonly fruitless: boolean
+  readonly madeNoProgress: boolean
   readonly waitingOn: WaitTarget | null
   readonly lastError: string | null
   /** Reason of the event that tells the error. Absent: that of the condition Synced. */
