@@ -1,6 +1,6 @@
 /**
  * The settings of a process that several of its parts share, read once from the environment; those of one feature are
- * in its folder. `docs/operating.md` explains each of them.
+ * in its folder. `docs/operating/settings.md` explains each of them.
  */
 import * as os from "node:os"
 import * as path from "node:path"
