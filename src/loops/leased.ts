@@ -25,7 +25,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { type ClockReading, readClocks, sinceMs } from "#src/engine/lease-clock.ts"
+import { type ClockReading, readClocks, runningMs, sinceMs } from "#src/engine/lease-clock.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { answered } from "./answered.ts"
@@ -138,8 +138,13 @@ export const leased = <Job, Result, R = never>(
       for (let lane = 0; lane < lanes; lane++) Queue.offerUnsafe(woken, undefined)
     }
     const holds = (held: Held<Job>) => running.get(held.id) === held
-    /** Its lease may have ended, as far as this process can tell; the margin is for clocks that do not run alike. */
-    const inDoubt = (held: Held<Job>) => sinceMs(clock, held.heldSince) > leaseMs * (5 / 6)
+    /**
+     * Its lease may have ended, as far as this process can tell; the margin is for clocks that do not run alike. Where
+     * the store can be asked, the wall clock counts too, which goes on while a machine sleeps. Where it cannot, somebody who
+     * sets that clock must not cost every job its result, and the store refuses the result of a lease that has ended.
+     */
+    const age = port.renew === undefined ? runningMs : sinceMs
+    const inDoubt = (held: Held<Job>) => age(clock, held.heldSince) > leaseMs * (5 / 6)
     const count = (outcome: string, by = 1) =>
       Metric.update(Metric.withAttributes(ended, { loop: name, outcome }), by)
     const gauge = Effect.suspend(() =>
