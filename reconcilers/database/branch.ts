@@ -74,6 +74,23 @@ const wasHydrated = ({ facts, status }: BranchResource): boolean =>
 const lookAfter = (ageMs: number) =>
   ageMs < 3_000 ? "50 millis" : ageMs < 20_000 ? "200 millis" : "1 second"
 
+/** Its process was killed after the data had got its name, and before what is left of the copy was removed. */
+const isLeftOver = (now: Hydration | undefined): boolean => now?.state === "running" && !now.alive
+
+const withLeftovers = (
+  faults: ReturnType<typeof differencesAndMaintenance>,
+  now: Hydration | undefined
+): typeof faults =>
+  isLeftOver(now)
+    ? {
+        ...faults,
+        maintenance: [
+          ...faults.maintenance,
+          { field: "/data", message: "what is left of the copy has to be removed" }
+        ]
+      }
+    : faults
+
 const subjectOf = ({ orgId, uid, fence, spec }: BranchResource): ServerWanted => ({
   orgId,
   uid,
@@ -317,7 +334,7 @@ export const layer = register(
             hydrated: true,
             ...(server.systemIdentifier === undefined ? {} : { systemIdentifier: server.systemIdentifier })
           },
-          ...differencesAndMaintenance(faults),
+          ...withLeftovers(differencesAndMaintenance(faults), now),
           ...(refused === undefined ? {} : { note: { reason: "NotPromoted", message: refused.detail } }),
           ...readiness,
           ...(news === undefined ? {} : readiness.ready ? { note: news } : news)
@@ -341,7 +358,10 @@ export const layer = register(
           if (isWrongData(resource.facts, found.value))
             return yield* new Retryable({ ...wrongData, againAfterMs: lookForDataMs })
           const busy = yield* care.step(subjectOf(resource), found.value, Effect.void)
-          if (!busy) yield* care.hold(subjectOf(resource), found.value)
+          if (busy) return
+          yield* care.hold(subjectOf(resource), found.value)
+          if (isLeftOver(yield* retryable(hydrations.inspect(resource.uid))))
+            yield* retryable(hydrations.cancel(target))
           return
         }
         if (resource.spec.source.kind === "replaced") {

@@ -46,9 +46,9 @@ campaign(
       }
       await ready(world, id)
       assert.deepStrictEqual(await query(world, await urlOf(world, id), count), [rows])
-      assert.deepStrictEqual(
-        fs.readdirSync(folderOf(id)).filter((name) => name.startsWith("hydrating-")),
-        []
+      await until(
+        "nothing is left of the copy",
+        () => fs.readdirSync(folderOf(id)).filter((name) => name.startsWith("hydrating-")).length === 0
       )
 
       // While it is promoted: the database has the data of the branch, and a branch has the data of the database.

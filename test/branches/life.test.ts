@@ -128,9 +128,32 @@ it.live(
       assert.deepStrictEqual(found, numbers(found.length))
       assert.isAtLeast(found.length, before)
       assert.isBelow(found.length, written)
+      yield* leftoversGo(world, resource)
     }).pipe(Effect.scoped),
   600_000
 )
+
+/** As if the process that filled it had been killed when the data had its name already. */
+const leftoversGo = Effect.fnUntraced(function* (world: BranchWorld, resource: BranchResource) {
+  const folder = folderOf(world, { uid: resource.uid })
+  const file = path.join(folder, "hydration.json")
+  const owner = { pid: 2 ** 22 + 1, process: "killed" }
+  fs.mkdirSync(path.join(folder, "hydrating-left"))
+  fs.writeFileSync(
+    file,
+    JSON.stringify({ ...JSON.parse(fs.readFileSync(file, "utf8")), state: "running", owner })
+  )
+  yield* Effect.gen(function* () {
+    const { reconciler } = (yield* Registry).registrations.get("DatabaseBranch")!
+    const now = { ...resource, fence: ++fence }
+    const seen = yield* look(reconciler, now)
+    if (seen._tag === "Absent") return assert.fail("the branch is gone")
+    assert.deepStrictEqual([seen.ready, seen.differences, seen.maintenance?.length], [true, [], 1])
+    yield* reconciler.converge(now, seen)
+    assert.deepStrictEqual((yield* look(reconciler, now))._tag === "Present" && halfMade(world, resource), [])
+  }).pipe(Effect.provide(branchReconciler(world), { local: true }), Effect.orDie)
+  assert.isAbove((yield* rows(world, resource)).length, 0)
+})
 
 const brokenAt = (step: string, fault: Effect.Effect<void>) =>
   Effect.provideService(HydrationHook, (name) => (name === step ? fault : Effect.void))
