@@ -7,7 +7,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { patienceMs } from "#src/loops/answered.ts"
+import { patienceMs } from "#src/engine/answered.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { Db } from "#src/store/Db.ts"
 import type { Refused } from "#src/store/errors.ts"

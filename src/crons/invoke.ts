@@ -1,7 +1,7 @@
 /** One attempt of a run: a signed request to the app, or a message to a queue. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { answered } from "#src/loops/answered.ts"
+import { answered } from "#src/engine/answered.ts"
 import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"

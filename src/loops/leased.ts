@@ -25,10 +25,11 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import { answered } from "#src/engine/answered.ts"
+import { LeaseGuard } from "#src/engine/external-call.ts"
 import { type ClockReading, readClocks, runningMs, sinceMs } from "#src/engine/lease-clock.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { answered } from "./answered.ts"
 import { makeFairShare, type Rooms } from "./fair-share.ts"
 
 /** What a claim may take. */
@@ -228,7 +229,10 @@ export const leased = <Job, Result, R = never>(
         const held: Held<Job> = { id, job, org, heldSince, fiber: undefined, settling: false, done }
         running.set(id, held)
         shares.take(held.org)
-        held.fiber = yield* Effect.forkDetach(work(held))
+        // Answered so late that somebody else may have it by now: it is not begun, and its lease ends.
+        if (inDoubt(held)) return yield* lose(held)
+        const guard = Effect.suspend(() => (holds(held) && !inDoubt(held) ? Effect.void : Effect.interrupt))
+        held.fiber = yield* Effect.forkDetach(Effect.provideService(work(held), LeaseGuard, guard))
       })
 
     /** Places that claims which are under way may fill. */
@@ -293,11 +297,10 @@ export const leased = <Job, Result, R = never>(
           else if (holds(held) && !held.settling) yield* lose(held)
         }
       }
-    }).pipe(
-      // Without the store nobody extends the leases: after their time this process must not act any more.
-      Effect.ensuring(
-        Effect.suspend(() => Effect.forEach([...running.values()].filter(inDoubt), lose, { discard: true }))
-      )
+    })
+    // Without the store nobody extends the leases: before they end this process must not act any more.
+    const loseDoubtful = Effect.suspend(() =>
+      Effect.forEach([...running.values()].filter(inDoubt), lose, { discard: true })
     )
 
     const drain = Effect.gen(function* () {
@@ -329,6 +332,7 @@ export const leased = <Job, Result, R = never>(
         Schedule.spaced(port.heartbeatMs ?? leaseMs / 4)
       )
     )
+    yield* Effect.forkScoped(Effect.repeat(loseDoubtful, Schedule.spaced(leaseMs / 12)))
     yield* Effect.addFinalizer(() => drain)
     if (port.wake !== undefined) {
       yield* Effect.forkScoped(

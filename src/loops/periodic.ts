@@ -7,7 +7,7 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { answered } from "./answered.ts"
+import { answered } from "#src/engine/answered.ts"
 
 export interface Periodic {
   /** After "could not": "remove old rows". */

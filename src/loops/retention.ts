@@ -3,8 +3,8 @@
  * that no statement takes long. Any number of processes may do it at once; each row goes once.
  */
 import * as Effect from "effect/Effect"
+import { answered } from "#src/engine/answered.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { answered } from "./answered.ts"
 
 /** Removes at most a batch of rows, and answers what it removed. */
 export type RetentionRule = Effect.Effect<ReadonlyArray<unknown>, StoreUnavailable>

@@ -8,6 +8,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
+import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { announcements } from "#src/store/announcements.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
@@ -83,7 +84,8 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
     const announced = yield* announcements(sql, "svc_departure")
-    const step = Effect.flatMap(round, (leaving) =>
+    // A round of many organizations may take long; one that is never answered must not be the last.
+    const step = Effect.flatMap(answered("remove organizations", 600_000)(round), (leaving) =>
       leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)
     )
     yield* Effect.forkScoped(Effect.forever(supervise("see to departing organizations", step)))

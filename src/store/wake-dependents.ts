@@ -82,6 +82,7 @@ export const targetChanged = (sql: Sql): Fragment => {
   const one = sql`d.kind = i.waits_kind and d.name = i.waits_name and d.deleted_at is null`
   return sql`(${changed(sql`d.uid = i.waits_uid`)}
     or ${changed(sql`${one} and d.project_id = i.waits_project and d.environment = i.waits_environment`)}
-    or i.waits_environment is null and ${changed(sql`${one} and d.environment is null
-      and d.project_id is not distinct from i.waits_project`)})`
+    or i.waits_kind is not null and i.waits_environment is null and (
+      ${changed(sql`${one} and d.environment is null and d.project_id = i.waits_project`)}
+      or i.waits_project is null and ${changed(sql`${one} and d.environment is null and d.project_id is null`)}))`
 }

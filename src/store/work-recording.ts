@@ -57,6 +57,11 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         seen pg_snapshot, last_error text, handled text, status jsonb, facts jsonb, phase text, conditions jsonb, differences jsonb,
         observed int, settled boolean, deleting boolean, gone boolean)
     ),
+    -- What the results are of, once for the statement: asked for each of them it would be asked for each pair.
+    own as materialized (
+      select c.org_id, c.uid, c.parent_uid, i.gone, ${named(sql, "c")} as named
+      from input i join resource c on c.org_id = i.org_id and c.uid = i.uid
+    ),
     kept as (
       update work w set
         lease_token = null, lease_until = null, again = false, attempt = i.attempt, last_error = i.last_error,
@@ -70,10 +75,9 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         select i.*,
           -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
           ${targetChanged(sql)}
-          or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
-            where other.org_id = i.org_id and i.waiting_on in (c.uid, ${named(sql, "c")}))
-          or exists (select from input other join resource c on c.org_id = other.org_id and c.uid = other.uid
-            where other.gone and c.parent_uid = i.uid) as soon
+          or exists (select from own o where o.org_id = i.org_id and o.uid = i.waiting_on)
+          or exists (select from own o where o.org_id = i.org_id and o.named = i.waiting_on)
+          or exists (select from own o where o.gone and o.parent_uid = i.uid) as soon
         from input i where not gone
       ) i
       where w.org_id = i.org_id and w.uid = i.uid and w.lease_token = i.token

@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
-import { answered } from "#src/loops/answered.ts"
+import { answered } from "#src/engine/answered.ts"
 import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 

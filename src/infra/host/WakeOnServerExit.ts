@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { AppConfig } from "#src/config.ts"
+import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
 import { dueNow } from "#src/store/work-rows.ts"
@@ -34,7 +35,7 @@ export const layer = Layer.effectDiscard(
     yield* Effect.gen(function* () {
       for (const uid of yield* deaths) ended.add(uid)
       if (ended.size === 0) return
-      yield* repeatable(wake(sql, [...ended]))
+      yield* answered("look at what lived in servers that ended")(repeatable(wake(sql, [...ended])))
       ended.clear()
     }).pipe(
       Effect.repeat(Schedule.spaced(everyLook)),

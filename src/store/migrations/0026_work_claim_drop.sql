@@ -1,2 +1,0 @@
--- concurrently
-drop index concurrently if exists work_claim;
