@@ -5,8 +5,9 @@
  *   413 size, 422 validation, 402 billing, 409 conflict
  *
  * The first four are decided here, before the body is read; the body is read and validated by the framework and by
- * `guard`, which then looks at billing; conflicts are found by the handler. That is also why what a path names is
- * looked up here and handed on in `RequestScope`.
+ * `handlersOf`, which then looks at billing; conflicts are found by the handler. That is also why what a path names is
+ * looked up here and handed on in `RequestScope`. What only the write can find comes last: a name that is taken, and a
+ * reference to something that is not there (422 then too).
  */
 
 import * as ByteSize from "effect/ByteSize"

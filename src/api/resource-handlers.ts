@@ -165,9 +165,11 @@ export const resourceHandlers = Effect.fnUntraced(function* <
           yield* billing
           const after = yield* amend(
             record,
-            Effect.fnUntraced(function* ({ spec }: ResourceRecord) {
-              const current = yield* Effect.orDie(decode(spec))
-              const wanted = { spec: yield* complete(change(current)) }
+            Effect.fnUntraced(function* (base: ResourceRecord) {
+              const current = yield* Effect.orDie(decode(base.spec))
+              // Where somebody else was faster it is another record, of which something else may have to hold.
+              const next = base === record ? change : yield* describe(request, base)
+              const wanted = { spec: yield* complete(next(current)) }
               return keepsManager ? wanted : { ...wanted, managedBy: "api" as const }
             })
           )

@@ -50,8 +50,8 @@ export const writeChanges = Effect.fn("writeChanges")(function* (
   })
   // A single statement needs no transaction, unless it has to be looked what became of references.
   const needsTransaction = changes.length > 1 || concernsReferences(changes)
-  if (concernsReferences(changes)) yield* orUnavailable(recordUnrecorded(sql, orgId))
-  return yield* (needsTransaction ? transaction(sql, once) : once).pipe(
+  const before = concernsReferences(changes) ? recordUnrecorded(sql, orgId) : Effect.void
+  return yield* Effect.andThen(before, needsTransaction ? transaction(sql, once) : once).pipe(
     // A deadlock took everything back.
     Effect.retry({
       times: 2,

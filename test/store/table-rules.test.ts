@@ -8,10 +8,11 @@ import * as Layer from "effect/Layer"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { tableRules } from "#src/features.ts"
 import { tidy } from "#src/loops/Housekeeping.ts"
+import { round } from "#src/organizations/OrganizationFinalizer.ts"
 import { Db } from "#src/store/Db.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { TableRules } from "#src/store/table-rules.ts"
-import { emptyDatabase, testDb } from "#test/setup/database.ts"
+import { emptyDatabase, migratedDatabase, testDb } from "#test/setup/database.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
 
 layer(Layer.mergeAll(testDb(), tableRules), { excludeTestServices: true })("table rules", (it) => {
@@ -113,4 +114,70 @@ it.live("svc_tenant_table keeps the rows of an organization from the requests of
       ["Success", "Failure", "Failure"]
     )
   }).pipe(Effect.provide(Reactivity.layer))
+)
+
+/** A value that a column of the type takes. */
+const valueOf: Readonly<Record<string, string>> = {
+  uuid: "gen_random_uuid()",
+  text: "gen_random_uuid()::text",
+  int2: "1",
+  int4: "1",
+  int8: "1",
+  float8: "1",
+  numeric: "1",
+  bool: "false",
+  timestamptz: "now()",
+  jsonb: "'{}'",
+  bytea: "'\\x00'",
+  xid8: "'1'",
+  _uuid: "'{}'",
+  _text: "'{}'"
+}
+
+it.live("what is drained is gone with its organization, from every such table, and nobody else's", () =>
+  Effect.gen(function* () {
+    const url = yield* migratedDatabase
+    const owner = yield* PgClient.makeClient({ url })
+    const columns = yield* owner<{ readonly table: string; readonly column: string; readonly type: string }>`
+      select c.table_name as "table", c.column_name as "column", c.udt_name as type
+      from information_schema.columns c
+      join information_schema.tables t on t.table_schema = c.table_schema and t.table_name = c.table_name
+      where c.table_schema = 'public' and t.table_type = 'BASE TABLE' and c.is_nullable = 'NO'
+        and c.column_default is null and c.is_identity = 'NO' and c.is_generated = 'NEVER'`
+    const rules = Context.get(yield* Layer.build(tableRules), TableRules)
+    const drained = rules.filter(
+      ({ onOrganizationDeletion: rule }) => typeof rule !== "string" && rule.action === "drain"
+    )
+    assert.isAbove(drained.length, 8)
+    const [leaving, staying] = [randomUUIDv7(), randomUUIDv7()]
+    // One row of each organization in each table, whatever rows really hold.
+    yield* owner`set session_replication_role = replica`
+    const checks = yield* owner<{ readonly table: string; readonly name: string }>`
+      select conrelid::regclass::text as "table", conname as name from pg_constraint
+      where contype = 'c' and connamespace = 'public'::regnamespace`
+    for (const { table, name } of checks)
+      yield* owner.unsafe(`alter table ${table} drop constraint "${name}"`)
+    for (const org of [leaving, staying]) {
+      yield* owner`insert into organization (id, name, slug, billing_status, deletion_requested_at)
+        values (${org}, ${org}, ${org}, 'active', ${org === leaving ? new Date() : null})`
+      for (const { name } of drained) {
+        const own = columns.filter(({ table }) => table === name)
+        const values = own.map(({ column, type }) => {
+          if (column === "org_id") return `'${org}'`
+          const value = valueOf[type]
+          if (value === undefined) assert.fail(`${name}.${column} is of the type ${type}`)
+          return value
+        })
+        yield* owner.unsafe(
+          `insert into ${name} (${own.map(({ column }) => `"${column}"`).join()}) values (${values.join()})`
+        )
+      }
+    }
+    yield* owner`update resource set deleted_at = now()`
+    yield* round.pipe(Effect.provide([Db.layer({ url }), Layer.succeed(TableRules, rules)]))
+    for (const { name } of drained) {
+      const left = yield* owner.unsafe(`select org_id from ${name}`)
+      assert.deepStrictEqual(left, [{ org_id: staying }], name)
+    }
+  }).pipe(Effect.provide(Reactivity.layer), Effect.scoped)
 )
