@@ -211,7 +211,7 @@ campaign(
   it.live,
   "copy-faults",
   "whichever step of a copy fails, never ends or is overtaken by a deletion, nothing half-made is left",
-  { rounds: 0, roundMs: 1_200_000 },
+  { roundMs: 1_200_000 },
   Effect.fnUntraced(function* ({ seed }) {
     const random = new Seeded(seed)
     const world = yield* branchWorld

@@ -70,6 +70,6 @@ campaign(
   it.live,
   "branch-crashes",
   "control planes that die again and again while a branch is made, changed and removed end where one would have",
-  { rounds: 0, roundMs: 900_000 },
+  { roundMs: 900_000 },
   crashes(subject)
 )

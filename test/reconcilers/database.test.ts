@@ -117,7 +117,7 @@ campaign(
   it.live,
   "database-crashes",
   "control planes that die again and again while a database is made, changed and removed end where one would have",
-  { rounds: 0, roundMs: 900_000 },
+  { roundMs: 900_000 },
   crashes(subject)
 )
 

@@ -121,7 +121,7 @@ export const crashes =
       const some = Effect.fnUntraced(function* (resource: Resource<Spec>) {
         const told: Array<string> = []
         for (let left = random.int(1, 3); left > 0; left--)
-          told.push((yield* settleOrCrash(world, resource, random.int(1, 10))) ?? "no crash")
+          told.push((yield* settleOrCrash(world, resource, random.int(1, 16))) ?? "no crash")
         return told.join(", then ")
       })
       const undisturbed = yield* subject.makeResource(world)
@@ -340,15 +340,18 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
   })
 }
 
-/** Dies right after the n-th outside write, as a control plane that is killed before it records anything. */
-export const crashAfter = (n: number) => {
+/**
+ * Dies right after the n-th outside write, as a control plane that is killed before it records anything; of writes of one
+ * name alone, where one is given.
+ */
+export const crashAfter = (n: number, of?: string) => {
   let count = 0
   let hit: string | undefined
   const hook: ExternalCallHook = {
     before: () => Effect.void,
     after: (name, effect) =>
       Effect.suspend(() => {
-        if (effect !== "write" || ++count !== n) return Effect.void
+        if (effect !== "write" || (of !== undefined && name !== of) || ++count !== n) return Effect.void
         hit = name
         return Effect.die(new Error(`crash after outside write ${n} (${name})`))
       })
