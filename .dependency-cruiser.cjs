@@ -2,8 +2,8 @@
  * Which part may import which: arrows point down only, and no files import each other in a circle (docs/architecture.md).
  * What is loaded by `import()` when it is needed does not count: so `src/features.ts` can name what runs.
  */
-const features =
-  "^src/(backups|branches|budgets|caches|catalog|crons|databases|env|executions|identity|mail|manifest|organizations|projects|queues|resources|system|webhooks)/"
+/** Every other folder of `src` is a feature. */
+const features = "^src/(?!(access|api|cli|engine|infra|loops|outbound|store)/)[^/]+/"
 /** Where processes and the whole API are put together. They alone know all features. */
 const composition =
   "^src/(main|features|feature)[.]ts$|^src/api/(server|definition/api)[.]ts$|^src/cli/(commands|up|down|admin|local-store)[.]ts$"

@@ -3,7 +3,7 @@
  * kinds is done here: looking up, conditions, defaults, billing, audit, answers. A kind says what is special to it.
  *
  *     const queues = yield* resourceHandlers(Queue, { view: QueueView, viewer: () => Effect.succeed(queueView) })
- *     guard(Api.groups.queues)({ list: queues.list, get: queues.get, delete: queues.delete(), ... })
+ *     handlersOf(Api.groups.queues)({ list: queues.list, get: queues.get, delete: queues.delete(), ... })
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"

@@ -52,7 +52,7 @@ const calls = Metric.counter("svc_outside_calls_total", {
   incremental: true
 })
 
-/** `outside("redis.start", "write")(effect)` */
+/** `externalCall("redis.start", "write")(effect)` */
 export const externalCall =
   (name: string, effect: ExternalEffect) =>
   <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

@@ -155,7 +155,7 @@ export const resourceOperations = <
       HttpApiEndpoint.get("get", one, { params, success: withEtag(view), error: problems() }).annotateMerge(
         described("get", "read", "member", summary, { target })
       ),
-    /** Fields that the body leaves out stay as they are. */
+    /** Fields that the body leaves out stay as they are, so every field of `payload` is optional. */
     update: <Payload extends Body>({
       payload,
       billing = true,
