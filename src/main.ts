@@ -9,6 +9,7 @@ import { MinimumLogLevel } from "effect/References"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import { ReconcileNow } from "./api/ReconcileNow.ts"
 import * as server from "./api/server.ts"
+import { layerServed } from "./catalog/regions.ts"
 import { AppConfig } from "./config.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
@@ -70,8 +71,7 @@ const worker = Layer.unwrap(
   Effect.map(loadServers, (parts) =>
     Worker.layer.pipe(
       Layer.provide(mergeLayers(parts.flatMap(({ reconcilers }) => reconcilers ?? []))),
-      Layer.provide(Registry.layer),
-      Layer.provide(Work.signal)
+      Layer.provide([Registry.layer, Work.signal, layerServed])
     )
   )
 )
