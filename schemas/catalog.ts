@@ -5,8 +5,8 @@ import * as Schema from "effect/Schema"
 export const localRegion = "local"
 /** A region id, by its form only: documents and stored specifications outlive a list of regions. */
 export const Region = Schema.String.check(
-  Schema.isPattern(/^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$/, {
-    expected: "1 to 64 lower-case letters, digits and inner hyphens"
+  Schema.isPattern(/^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$/u, {
+    expected: "1 to 64 lowercase letters, digits or dashes, with no dash at either end"
   })
 ).annotate({
   identifier: "Region",

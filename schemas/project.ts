@@ -65,11 +65,9 @@ export const Project = defineKind({
       ...ProjectInput.fields,
       name: DisplayName.annotateKey({ description: "What people call it" }),
       slug: Name.annotateKey({ description: "What names it in paths; it cannot change" }),
-      region: Schema.optionalKey(
-        Region.annotate({
-          description: "Where an always-on project computes; left out for one that scales to zero"
-        })
-      )
+      region: Schema.optionalKey(Region).annotateKey({
+        description: "Where an always-on project computes; left out for one that scales to zero"
+      })
     },
     entries: ({ name, slug, runtimeClass, region, git, previewData }) => [
       {

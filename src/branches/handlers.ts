@@ -95,6 +95,12 @@ export const layer = HttpApiBuilder.group(
       const { previewData } = yield* Effect.orDie(
         decodeProject(Option.isSome(project) ? project.value.spec : undefined)
       )
+      const home = (yield* Effect.orDie(decodeDatabase(database.spec))).region
+      // It is made of files that are on the machine of the database.
+      if (region !== home)
+        return yield* invalid([
+          { pointer: "/region", message: `must be the region of its database, which is ${home}` }
+        ])
       const from = { environment: database.environment ?? "", previewData: previewData === "allowed" }
       if (forbiddenInPreview(environment, from)) {
         return yield* problem(

@@ -74,7 +74,7 @@ it.live("a file that cannot be used stops the start with one line that names eve
       ["regions: []", /\/regions/],
       [
         "regions: [{ id: Moon!, name: M, city: '', country: '', continent: '' }]",
-        /\/regions\/0\/id .*lower-case letters/
+        /\/regions\/0\/id .*lowercase letters/
       ],
       [
         "regions: [{ id: any, name: M, city: '', country: '', continent: '' }]",

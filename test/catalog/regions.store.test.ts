@@ -77,23 +77,33 @@ layer(plane, { excludeTestServices: true, timeout: "2 minutes" })("regions of a 
 
   it.effect("without a region the first one is meant, by the API, the manifest and the command line", () =>
     Effect.gen(function* () {
-      const { call, url, apiKey, session } = yield* Plane
+      const { call, sql, url, apiKey, session } = yield* Plane
       // The answer comes when the server is ready, which it never is here.
       yield* Effect.forkScoped(call("POST", `${base}/database`))
-      yield* eventually(
+      const database = yield* eventually(
         "the database is placed",
         call("GET", `${base}/database`),
         ({ body }) => body.region === "zurich"
       )
+      const branches = `${base}/databases/${database.body.id}/branches`
+      const branch = { name: "copy", environment: "production", sku: "db-n1", source: { kind: "current" } }
+      for (const [region, status, said] of [
+        ["moon", 404, []],
+        ["oslo-2", 422, ["/region", "must be the region of its database, which is zurich"]]
+      ] as const) {
+        const refused = yield* call("POST", branches, { token: session, body: { ...branch, region } })
+        assert.strictEqual(refused.status, status)
+        assert.deepStrictEqual(faults(refused.body.errors ?? []).flat(), [...said])
+      }
       const databaseBranch = { sourceEnvironment: "production", sourceDatabase: "main" }
       const applied = yield* call("POST", "/v1/orgs/main/manifest/apply", {
         body: { manifest: manifest({ previewData: "allowed", databaseBranch }) }
       })
       assert.strictEqual(applied.status, 202, applied.text)
-      const [branch] = yield* (yield* Plane).sql(
+      const [planned] = yield* sql(
         "select spec ->> 'region' as region from resource where kind = 'DatabaseBranch'"
       )
-      assert.deepStrictEqual(branch, { region: "zurich" })
+      assert.deepStrictEqual(planned, { region: "zurich" })
 
       const user = yield* newUser
       user.signIn({ apiUrl: url, organization: "main", apiKey, session })
