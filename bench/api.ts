@@ -232,7 +232,12 @@ export const plan = async (): Promise<ReadonlyArray<Figure>> => {
       organization: "main",
       projects: [{ name: "P", slug: "project", runtimeClass: "always-on", caches }]
     })
-    const options = { prune: true, confirm: [], fingerprint: (value: string) => value }
+    const options = {
+      prune: true,
+      confirm: [],
+      fingerprint: (value: string) => value,
+      regions: ["local"]
+    } as const
     const read = () => {
       const parsed = parseManifest(source)
       if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))

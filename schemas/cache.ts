@@ -1,6 +1,6 @@
 /** `Cache`: a Redis-compatible server that speaks TLS only. */
 import * as Schema from "effect/Schema"
-import { CacheSku, defaultCacheSku, Region, RegionName } from "./catalog.ts"
+import { CacheSku, defaultCacheSku, Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
@@ -86,8 +86,7 @@ export const Cache = defineKind({
   },
   manifest: listSection("caches", "Redis-compatible caches that accept TLS connections only", {
     environment: usualEnvironment,
-    ...CacheInput.fields,
-    region: RegionName
+    ...CacheInput.fields
   }),
   deadlineSeconds: 300
 })

@@ -1,17 +1,17 @@
-/** Regions and sizes that can be asked for. One machine is one region; an operator's list replaces these later. */
+/** Regions by their form, and the sizes that can be asked for. Which regions there are, the catalogue in force says. */
 import * as Schema from "effect/Schema"
 
-export const regions = ["local"] as const
-/** A region id. Whether it is available is checked against {@link regions} by the kinds that need one. */
-export const Region = Schema.Literals(regions).annotate({
+/** The region of a machine that runs alone. */
+export const localRegion = "local"
+/** A region id, by its form only: documents and stored specifications outlive a list of regions. */
+export const Region = Schema.String.check(
+  Schema.isPattern(/^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$/u, {
+    expected: "1 to 64 lowercase letters, digits or dashes, with no dash at either end"
+  })
+).annotate({
   identifier: "Region",
-  description: "Region id; a machine that runs alone offers `local`"
-})
-export const defaultRegion = regions[0]
-/** What may be a region id, for documents that outlive a list of regions. */
-export const RegionName = Schema.NonEmptyString.check(Schema.isMaxLength(64)).annotate({
-  description: "Region id; whether there is such a region, a plan says",
-  examples: [...regions]
+  description: "Region id; a machine that runs alone offers `local`",
+  examples: [localRegion]
 })
 
 /** How processor time is given: from what is left of the machine, or for oneself. */

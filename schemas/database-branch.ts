@@ -1,6 +1,6 @@
 /** `DatabaseBranch`: a full, independent copy of a database as it is now or was at an instant. */
 import * as Schema from "effect/Schema"
-import { DatabaseSku, defaultDatabaseSku, defaultRegion, Region } from "./catalog.ts"
+import { DatabaseSku, defaultDatabaseSku, localRegion, Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
@@ -35,7 +35,7 @@ export const DatabaseBranchSpec = Schema.Struct({
   /** Absent for a branch from a manifest: then the database is found by its environment and name. */
   sourceDatabaseId: Schema.optionalKey(Schema.String),
   source: withDefault(BranchSource, { kind: "current" }),
-  region: withDefault(Region, defaultRegion),
+  region: withDefault(Region, localRegion),
   sku: withDefault(DatabaseSku, defaultDatabaseSku),
   /** From when the days count: when the branch was made, or when they were last set. */
   expiresFrom: Schema.optionalKey(Schema.String),

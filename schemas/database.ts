@@ -1,7 +1,7 @@
 /** `Database`: a Postgres server of its own for one environment. */
 import * as Schema from "effect/Schema"
 import { BackupPolicy } from "./backup-policy.ts"
-import { DatabaseSku, DatabaseSkuName, defaultDatabaseSku, Region, RegionName } from "./catalog.ts"
+import { DatabaseSku, DatabaseSkuName, defaultDatabaseSku, Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
@@ -133,8 +133,7 @@ export const Database = defineKind({
   manifest: listSection("databases", "Postgres servers, at most one in each environment", {
     environment: usualEnvironment,
     ...DatabaseInput.fields,
-    sku: DatabaseSkuName,
-    region: RegionName
+    sku: DatabaseSkuName
   }),
   deadlineSeconds: 600
 })

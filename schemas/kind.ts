@@ -57,6 +57,11 @@ export interface Kind<
   readonly generated: ReadonlyArray<string>
   /** Which fields of the specification name other resources. */
   readonly references: ReadonlyArray<Reference>
+  /**
+   * Whether the field `region` of its specification names a region of the catalogue. So it is for every kind that is placed
+   * on a host; for another kind the field says where its work is to be done, and may be absent.
+   */
+  readonly regional: boolean
   /** Whether its scope can hold only one. */
   readonly singleton: boolean
   /** Who may delete it; a plan that deletes needs the same role. */
@@ -81,8 +86,9 @@ export interface Kind<
 const NoFacts = Schema.Struct({})
 export type NoFacts = typeof NoFacts.Type
 
-/** What a kind may leave out: most kinds keep no facts and can be worked on anywhere. */
-type Optional = "facts" | "placement"
+/** What a kind may leave out: most kinds keep no facts, can be worked on anywhere, and name a region if they cannot. */
+type Optional = "facts" | Usual
+type Usual = "placement" | "regional"
 type Partly<K extends Kind> = Omit<K, Optional> & Partial<Pick<K, Optional>>
 
 /** Keeps the literal name and the types while checking the shape, and completes what is left out. */
@@ -93,13 +99,13 @@ export function defineKind<
   Facts,
   Section extends ManifestSection = never
 >(
-  kind: Omit<Kind<Name, Spec, Status, Facts, Section>, "placement"> & Partial<Pick<Kind, "placement">>
+  kind: Omit<Kind<Name, Spec, Status, Facts, Section>, Usual> & Partial<Pick<Kind, Usual>>
 ): Kind<Name, Spec, Status, Facts, Section>
 export function defineKind<const Name extends string, Spec, Status, Section extends ManifestSection = never>(
   kind: Partly<Kind<Name, Spec, Status, unknown, Section>>
 ): Kind<Name, Spec, Status, NoFacts, Section>
 export function defineKind(kind: Partly<Kind>): Kind {
-  return { facts: NoFacts, placement: "any", ...kind }
+  return { facts: NoFacts, placement: "any", regional: kind.placement === "host", ...kind }
 }
 
 /** The pool of work that any process may take. */

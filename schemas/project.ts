@@ -1,6 +1,6 @@
 /** `Project`: a container of environments. It is ready as soon as it exists. */
 import * as Schema from "effect/Schema"
-import { Region, RegionName } from "./catalog.ts"
+import { Region } from "./catalog.ts"
 import { DisplayName, StoredName } from "./display-text.ts"
 import { inputOf } from "./input.ts"
 import { defineKind } from "./kind.ts"
@@ -56,6 +56,7 @@ export const Project = defineKind({
   generated: [],
   references: [],
   singleton: false,
+  regional: true,
   deleteRole: "owner",
   reasons: {},
   manifest: section({
@@ -64,11 +65,9 @@ export const Project = defineKind({
       ...ProjectInput.fields,
       name: DisplayName.annotateKey({ description: "What people call it" }),
       slug: Name.annotateKey({ description: "What names it in paths; it cannot change" }),
-      region: Schema.optionalKey(
-        RegionName.annotate({
-          description: "Where an always-on project computes; left out for one that scales to zero"
-        })
-      )
+      region: Schema.optionalKey(Region).annotateKey({
+        description: "Where an always-on project computes; left out for one that scales to zero"
+      })
     },
     entries: ({ name, slug, runtimeClass, region, git, previewData }) => [
       {

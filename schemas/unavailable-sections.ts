@@ -4,7 +4,7 @@
  * goes from here.
  */
 import * as Schema from "effect/Schema"
-import { RegionName } from "./catalog.ts"
+import { Region } from "./catalog.ts"
 import { EnvironmentSlug, Name } from "./names.ts"
 
 const optional = Schema.optionalKey
@@ -150,7 +150,7 @@ const Hostname = Schema.String.check(
 
 export const unavailableFields = {
   domains: optional(list(Hostname, 1_000)),
-  storage: optional(list(Schema.Struct({ name: Name, region: optional(RegionName) }), 1_000)),
+  storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
   aiGateways: optional(list(AiGateway)),
   customerPayments: optional(list(CustomerPayments, 100)),

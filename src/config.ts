@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { localRegion, Region } from "#schemas/catalog.ts"
 import { isRange } from "./address-ranges.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import { atLeastOne, optional } from "./settings.ts"
@@ -31,6 +32,8 @@ export interface Settings {
   readonly billing: "open" | "required"
   readonly outboundAllow: ReadonlyArray<string>
   readonly roles: ReadonlySet<"api" | "engine">
+  /** The region of the machine that this process runs on: what is placed there is this process's to work on. */
+  readonly region: string
   /** Host that connection strings of managed servers name, and the address they listen on. */
   readonly managedHost: string
   /** Ports that managed servers get, both ends included. */
@@ -197,6 +200,7 @@ const settings: Config.Config<Settings> = Config.all({
           )
     })
   ),
+  region: Config.schema(Region, "SVC_REGION").pipe(Config.withDefault(localRegion)),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),
   // Below the range that systems hand out to clients.
   managedPorts: Config.String("SVC_MANAGED_PORTS").pipe(

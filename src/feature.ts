@@ -19,6 +19,7 @@ import type { Cursors } from "./api/cursor.ts"
 import type { PublicAccess } from "./api/definition/public-access.ts"
 import type { Authorize } from "./api/definition/scope.ts"
 import type { ReconcileNow } from "./api/ReconcileNow.ts"
+import type { Regions } from "./api/Regions.ts"
 import type { CliFailure } from "./cli/failure.ts"
 import type { AppConfig } from "./config.ts"
 import type { Registry } from "./engine/Reconciler.ts"
@@ -69,6 +70,7 @@ export type ApiCore =
   | PublicAccess
   | Authorize
   | RateLimits
+  | Regions
 
 /** Reconcilers register themselves. `Engine` needs them, and so they cannot need it. */
 export type ReconcilerCore = Exclude<Core, ReconcileNow | WorkStore> | Registry

@@ -9,7 +9,9 @@ import { MinimumLogLevel } from "effect/References"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import { ReconcileNow } from "./api/ReconcileNow.ts"
 import * as server from "./api/server.ts"
+import { checkServedRegion } from "./catalog/regions.ts"
 import { AppConfig } from "./config.ts"
+import { ServedRegion } from "./engine/options.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
 import { mergeLayers } from "./feature.ts"
@@ -70,10 +72,15 @@ const worker = Layer.unwrap(
   Effect.map(loadServers, (parts) =>
     Worker.layer.pipe(
       Layer.provide(mergeLayers(parts.flatMap(({ reconcilers }) => reconcilers ?? []))),
-      Layer.provide(Registry.layer),
-      Layer.provide(Work.signal)
+      Layer.provide([Registry.layer, Work.signal, checkServedRegion])
     )
   )
+)
+
+/** The region of this machine, for everything in this process that works on what is there. */
+const servedRegion = Layer.effect(
+  ServedRegion,
+  Effect.map(AppConfig, ({ region }) => region)
 )
 
 /** What goes on beside the engine. */
@@ -108,7 +115,8 @@ export const controlPlane = Layer.unwrap(
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(Work.layer),
       Layer.provide(store),
-      Layer.provide(machine)
+      Layer.provide(machine),
+      Layer.provide(servedRegion)
     )
   })
 )

@@ -21,6 +21,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_ENCRYPTION_KEYS: "not set",
   SVC_BILLING: "not set",
   SVC_ROLES: "refused",
+  SVC_REGION: "not set",
   SVC_MANAGED_HOST: "not set",
   SVC_MANAGED_PORTS: "not set",
   SVC_SERVER_LIMITS: "not set",
@@ -87,6 +88,15 @@ it.effect("what only some roles are is refused, and both are taken in any order"
   Effect.gen(function* () {
     assert.include(String(yield* Effect.flip(read({ SVC_ROLES: "api,worker" }))), "SVC_ROLES")
     assert.deepStrictEqual((yield* read({ SVC_ROLES: "engine, api" })).roles, new Set(["api", "engine"]))
+  })
+)
+
+it.effect("the served region is an id, and local unless something else is said", () =>
+  Effect.gen(function* () {
+    assert.strictEqual((yield* read({})).region, "local")
+    assert.strictEqual((yield* read({ SVC_REGION: "oslo-2" })).region, "oslo-2")
+    for (const wrong of ["Oslo", "-oslo", "oslo_2", "o".repeat(65)])
+      assert.include(String(yield* Effect.flip(read({ SVC_REGION: wrong }))), "SVC_REGION")
   })
 )
 

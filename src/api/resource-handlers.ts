@@ -8,6 +8,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { Json, Kind } from "#schemas/kind.ts"
+import { placed, regionFault } from "#schemas/placement.ts"
 import type { CreateChange, SecretValues, Written } from "#src/store/change.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
@@ -16,6 +17,7 @@ import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
 import { billedLate, billing } from "./handler.ts"
 import { fromStore, invalid, type Problem, unreadable } from "./problem.ts"
+import { Regions } from "./Regions.ts"
 import { targetEnvironment, targetProject, targetRecord } from "./target.ts"
 import { viewAll } from "./views.ts"
 import { amend, createdBefore, remove, stored } from "./writing.ts"
@@ -69,10 +71,17 @@ export const resourceHandlers = Effect.fnUntraced(function* <
   Request = unknown
 >(kind: Kind<string, Spec>, { view, viewer, target = () => targetRecord, taken }: Options<View, Request>) {
   const resources = yield* Resources
+  const regions = yield* Regions
   const decode = Schema.decodeUnknownEffect(kind.spec, { errors: "all" })
-  /** Names also what the fields of a body do not tell each by itself. */
-  const complete = (spec: unknown) =>
-    Effect.mapError(decode(spec), ({ issue }) => invalid(faultsOf("", issue)))
+  /** Names also what the fields of a body do not tell each by itself. `before` is what is there already. */
+  const complete = Effect.fnUntraced(function* (asked: unknown, before?: Spec) {
+    const spec = yield* Effect.mapError(decode(placed(kind, asked, regions, before)), ({ issue }) =>
+      invalid(faultsOf("", issue))
+    )
+    const fault = regionFault(kind, spec, regions, before)
+    if (fault !== undefined) return yield* invalid([{ pointer: `/${fault.field}`, message: fault.message }])
+    return spec
+  })
 
   const all = Schema.Array(view)
   const viewsOf = (records: ReadonlyArray<ResourceRecord>) =>
@@ -169,7 +178,7 @@ export const resourceHandlers = Effect.fnUntraced(function* <
               const current = yield* Effect.orDie(decode(base.spec))
               // Where somebody else was faster it is another record, of which something else may have to hold.
               const next = base === record ? change : yield* describe(request, base)
-              const wanted = { spec: yield* complete(next(current)) }
+              const wanted = { spec: yield* complete(next(current), current) }
               return keepsManager ? wanted : { ...wanted, managedBy: "api" as const }
             })
           )

@@ -14,6 +14,7 @@ import { Access } from "#src/access/Access.ts"
 import { AccessRecords } from "#src/access/AccessRecords.ts"
 import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
+import { layerRegions } from "#src/catalog/regions.ts"
 import { AppConfig } from "#src/config.ts"
 import * as metrics from "#src/engine/metrics.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
@@ -39,6 +40,7 @@ const services = Layer.mergeAll(authorize.layer, publicHandler.layer).pipe(
       AuditWriter.layer,
       Cursors.layer,
       RateLimits.layer,
+      layerRegions,
       Replay.layer.pipe(Layer.provide(Idempotency.layer))
     )
   )

@@ -7,12 +7,14 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { ServedRegion } from "#src/engine/options.ts"
 import { storableText } from "#src/storable.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import { type Reservation, reservedAt } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
+import { isElsewhere } from "./Databases.ts"
 import { channel } from "./Ledger.ts"
 
 export interface JobRecord {
@@ -99,7 +101,7 @@ export class Jobs extends Context.Service<
       actor?: Actor,
       reservation?: Reservation
     ) => Effect.Effect<JobRecord, StoreUnavailable>
-    /** `held`: how many jobs of each organization the asking process has; those with the fewest come first. */
+    /** Of databases of this process's region. `held`: how many jobs of each organization the asking process has; those with the fewest come first. */
     readonly claim: (
       most: number,
       seconds: number,
@@ -158,6 +160,7 @@ export class Jobs extends Context.Service<
     Jobs,
     Effect.gen(function* () {
       const { api, engine: sql } = yield* Db
+      const region = yield* ServedRegion
       const mine = (job: ClaimedJob) =>
         sql`org_id = ${job.orgId}::uuid and id = ${job.id}::uuid and lease_token = ${job.token}::bigint
           and finished_at is null`
@@ -210,7 +213,8 @@ export class Jobs extends Context.Service<
         claim: Effect.fn("Jobs.claim")(function* (most, seconds, held = new Map<string, number>()) {
           return yield* repeatable(sql<ClaimedJob>`
             with due as (
-              select org_id, id from backup_job where finished_at is null and due_at <= now()
+              select org_id, id from backup_job j where finished_at is null and due_at <= now()
+                and not ${isElsewhere(sql, "j", region)}
               order by coalesce((${sql.json(Object.fromEntries(held))}::jsonb ->> org_id::text)::int, 0), due_at
               limit ${most}::int for update skip locked
             ), given_up as (
@@ -232,7 +236,7 @@ export class Jobs extends Context.Service<
         nextIn: Effect.map(
           repeatable(sql<{ readonly next: number | null }>`
             select (extract(epoch from min(due_at) - now()) * 1000)::float8 as next
-            from backup_job where finished_at is null`),
+            from backup_job j where finished_at is null and not ${isElsewhere(sql, "j", region)}`),
           ([row]) => row?.next ?? undefined
         ),
         extend: Effect.fn("Jobs.extend")(function* (job, { step, done, total }, seconds) {

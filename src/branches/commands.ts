@@ -5,13 +5,14 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { DatabaseSku, regions } from "#schemas/catalog.ts"
+import { DatabaseSku } from "#schemas/catalog.ts"
 import { DatabaseBranchSpec } from "#schemas/database-branch.ts"
 import { following, theDatabase } from "#src/backups/commands.ts"
 import { Client, call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { confirmName, waiting, yes } from "#src/cli/flags.ts"
 import { json, paint, say } from "#src/cli/output.ts"
+import { region, regionOr } from "#src/cli/region.ts"
 import { inEnvironment, resourceCommands } from "#src/cli/resource-commands.ts"
 import { showConnection } from "#src/cli/service.ts"
 import { type Waiting, waitForOne } from "#src/cli/wait.ts"
@@ -91,9 +92,7 @@ const days = Flag.Int("expires-in-days").pipe(
 )
 const expiry = (days: number | undefined) =>
   days === undefined ? {} : { expiresInDays: days === 0 ? null : days }
-const defaults = Schema.decodeUnknownSync(
-  Schema.Struct({ sku: DatabaseBranchSpec.fields.sku, region: DatabaseBranchSpec.fields.region })
-)({})
+const defaults = Schema.decodeUnknownSync(Schema.Struct({ sku: DatabaseBranchSpec.fields.sku }))({})
 
 const create = command(
   "create",
@@ -113,7 +112,7 @@ const create = command(
       Flag.optional
     ),
     sku: Flag.Literals("sku", DatabaseSku.literals).pipe(Flag.withDefault(defaults.sku)),
-    region: Flag.Literals("region", regions).pipe(Flag.withDefault(defaults.region)),
+    region,
     days,
     deleteOnPreviewClose: Flag.Boolean("delete-on-preview-close").pipe(Flag.withDefault(false))
   },
@@ -129,13 +128,13 @@ const create = command(
           : backupId !== undefined
             ? ({ kind: "backup", backupId } as const)
             : ({ kind: "current" } as const)
-      const { name, into, sku, region, deleteOnPreviewClose } = flags
+      const { name, into, sku, deleteOnPreviewClose } = flags
       const database = yield* at
       const payload = {
         name,
         environment: Option.getOrElse(into, () => where.environment),
         sku,
-        region,
+        region: yield* regionOr(flags.region, database.params),
         source,
         deleteOnPreviewClose,
         ...expiry(Option.getOrUndefined(flags.days))

@@ -5,7 +5,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { DatabaseSku, Region } from "#schemas/catalog.ts"
+import { DatabaseSku } from "#schemas/catalog.ts"
 import { DatabaseSpec } from "#schemas/database.ts"
 import {
   type BranchSource,
@@ -21,6 +21,7 @@ import { RequestScope } from "#src/api/definition/scope.ts"
 import { billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
 import { ReconcileNow } from "#src/api/ReconcileNow.ts"
+import { Regions } from "#src/api/Regions.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
@@ -38,7 +39,6 @@ const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(Da
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
 const decodeDatabase = Schema.decodeUnknownEffect(DatabaseSpec)
 const decodeProject = Schema.decodeUnknownEffect(Project.spec)
-const isRegion = Schema.is(Region)
 const isSku = Schema.is(DatabaseSku)
 
 /** The branch in the path, if it is one of the database there. */
@@ -56,6 +56,7 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const promotions = yield* Promotions
     const repository = yield* Repository
+    const regions = yield* Regions
     yield* ReconcileNow
     yield* AppConfig
 
@@ -84,7 +85,7 @@ export const layer = HttpApiBuilder.group(
       )
       const environmentUid = Option.getOrUndefined(place)?.environmentUid ?? null
       if (environmentUid === null) return yield* notFound("environment in this project")
-      if (!isRegion(region)) return yield* notFound("region")
+      if (!regions.includes(region)) return yield* notFound("region")
       if (!isSku(sku)) return yield* notFound("database size (sku)")
       // Previews come with deployments, which there are none of yet.
       if (typeof previewId === "string") return yield* notFound("preview")
@@ -94,6 +95,12 @@ export const layer = HttpApiBuilder.group(
       const { previewData } = yield* Effect.orDie(
         decodeProject(Option.isSome(project) ? project.value.spec : undefined)
       )
+      const home = (yield* Effect.orDie(decodeDatabase(database.spec))).region
+      // It is made of files that are on the machine of the database.
+      if (region !== home)
+        return yield* invalid([
+          { pointer: "/region", message: `must be the region of its database, which is ${home}` }
+        ])
       const from = { environment: database.environment ?? "", previewData: previewData === "allowed" }
       if (forbiddenInPreview(environment, from)) {
         return yield* problem(

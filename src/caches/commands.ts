@@ -5,9 +5,10 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { CacheEvictionPolicy, CachePersistence, CacheSpec } from "#schemas/cache.ts"
-import { CacheSku, defaultRegion, regions } from "#schemas/catalog.ts"
+import { CacheSku } from "#schemas/catalog.ts"
 import { call } from "#src/cli/client.ts"
 import { waiting } from "#src/cli/flags.ts"
+import { region, regionOr } from "#src/cli/region.ts"
 import { inEnvironment, resourceCommands } from "#src/cli/resource-commands.ts"
 import { showConnection } from "#src/cli/service.ts"
 import { given } from "#src/cli/settings-flags.ts"
@@ -73,15 +74,21 @@ const create = command(
     ...waiting,
     name,
     sku: sku.pipe(Flag.withDefault(defaults.sku)),
-    region: Flag.Literals("region", regions).pipe(Flag.withDefault(defaultRegion)),
+    region,
     optional
   },
   ({ client, at, where, json, flags }) =>
     Effect.gen(function* () {
-      const { name, sku, region } = flags
-      const payload = { name, sku, region, ...given(flags.optional) }
+      const { name, sku } = flags
+      const environment = yield* at
+      const payload = {
+        name,
+        sku,
+        region: yield* regionOr(flags.region, environment.params),
+        ...given(flags.optional)
+      }
       const made = yield* whileShowing(
-        call(client.asMember.caches.create({ ...(yield* at), headers: {}, payload })),
+        call(client.asMember.caches.create({ ...environment, headers: {}, payload })),
         isCache(where, name),
         flags
       )

@@ -3,19 +3,29 @@
  * for an operator who says nothing; a file replaces parts of it.
  */
 import * as Schema from "effect/Schema"
-import { CpuKind, cpuKinds, Region, regions } from "#schemas/catalog.ts"
+import { CpuKind, cpuKinds, localRegion, Region } from "#schemas/catalog.ts"
+import { anyPool } from "#schemas/kind.ts"
+import type { RegionIds } from "#schemas/placement.ts"
 
 /** US dollars. So fine that a byte and a second have a price. */
 const Price = Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))
 
 export const RegionEntry = Schema.Struct({
-  id: Region,
+  // Work of a region is in the pool of that name.
+  id: Region.check(
+    Schema.makeFilter((id: string) => (id === anyPool ? `"${anyPool}" is reserved` : undefined))
+  ),
   name: Schema.NonEmptyString,
   city: Schema.String,
   country: Schema.String,
   continent: Schema.String
 }).annotate({ identifier: "CatalogRegion" })
 export type RegionEntry = typeof RegionEntry.Type
+
+export const idsOf = ({ regions: [first, ...others] }: CatalogContent): RegionIds => [
+  first.id,
+  ...others.map(({ id }) => id)
+]
 
 const bounds = (lowest: number, highest: number, whole: boolean) => {
   const number = whole ? Schema.Int : Schema.Finite
@@ -68,7 +78,8 @@ export const CatalogFile = Schema.Struct({
 export type CatalogFile = typeof CatalogFile.Type
 
 export interface CatalogContent {
-  readonly regions: ReadonlyArray<RegionEntry>
+  /** New resources are placed in the first one unless something else is said. */
+  readonly regions: readonly [RegionEntry, ...ReadonlyArray<RegionEntry>]
   readonly executions: {
     readonly architectures: ReadonlyArray<string>
     readonly cpuKinds: ReadonlyArray<CpuKind>
@@ -81,7 +92,7 @@ export interface CatalogContent {
 const architecture = process.arch === "x64" ? "amd64" : process.arch
 
 export const builtIn: CatalogContent = {
-  regions: regions.map((id) => ({ id, name: "This machine", city: "", country: "", continent: "" })),
+  regions: [{ id: localRegion, name: "This machine", city: "", country: "", continent: "" }],
   executions: {
     architectures: [architecture],
     cpuKinds,

@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { defaultRegion } from "#schemas/catalog.ts"
 import { Database, DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#schemas/database.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
 import { Api } from "#src/api/definition/api.ts"
@@ -71,7 +70,7 @@ export const layer = HttpApiBuilder.group(
             }
             return {
               name: defaultDatabaseName,
-              spec: { region: defaultRegion, ...payload },
+              spec: { ...payload },
               secrets: { [passwordField]: passwordOf(reservation) }
             }
           }),

@@ -1,6 +1,6 @@
 /** The engine's times and bounds. Each says which trouble it prevents. */
 import * as Context from "effect/Context"
-import { defaultRegion } from "#schemas/catalog.ts"
+import { localRegion } from "#schemas/catalog.ts"
 
 export interface EngineOptions {
   /** How many reconciles run at once in this process: bounds memory and open connections. */
@@ -46,7 +46,7 @@ export const defaults: EngineOptions = {
 
 /** The region that this process serves: work on what lies on a machine of another region is left to processes there. */
 export const ServedRegion = Context.Reference<string>("svc/engine/ServedRegion", {
-  defaultValue: () => defaultRegion
+  defaultValue: () => localRegion
 })
 
 export const EngineOptions = Context.Reference<EngineOptions>("svc/engine/EngineOptions", {

@@ -1,9 +1,9 @@
 /** What a request for an execution comes to, and everything about it that cannot be had here. */
-import { defaultRegion, regions } from "#schemas/catalog.ts"
-import type { ExecutionSpec } from "#schemas/execution.ts"
+import { Execution, type ExecutionSpec } from "#schemas/execution.ts"
+import { regionFault } from "#schemas/placement.ts"
 import type { Fault } from "#src/api/definition/problem.ts"
 import { pointerTo } from "#src/api/failure.ts"
-import type { CatalogContent } from "#src/catalog/content.ts"
+import { type CatalogContent, idsOf } from "#src/catalog/content.ts"
 import type { ExecutionRequest } from "./api.ts"
 import { isListed, parseImage, registryOf } from "./image.ts"
 
@@ -13,7 +13,7 @@ const longestEnv = 128 * 1024
 export const specOf = (request: ExecutionRequest): ExecutionSpec => ({
   image: request.image,
   command: request.command,
-  region: defaultRegion,
+  region: request.region,
   resources: { cpuKind: "shared", cpus: 1, memoryMb: 512, ...request.resources },
   runtime: { nestedContainers: false, ...request.runtime },
   timeoutSeconds: request.timeoutSeconds ?? 3_600,
@@ -45,11 +45,8 @@ export const executionFaults = (
   if (image === undefined)
     fault("/image", "must be the name of an image, such as docker.io/library/alpine:3 or name@sha256:...")
   if (request.command[0] === "") fault("/command/0", "must name a program")
-  if (
-    !regions.some((id) => id === request.region) ||
-    !catalog.regions.some(({ id }) => id === request.region)
-  )
-    fault("/region", `must be one of: ${regions.join(", ")}`)
+  const region = regionFault(Execution, spec, idsOf(catalog))
+  if (region !== undefined) fault(`/${region.field}`, region.message)
   if (!cpuKinds.includes(spec.resources.cpuKind))
     fault("/resources/cpuKind", `must be one of: ${cpuKinds.join(", ")}`)
   bounded("/resources/cpus", spec.resources.cpus, limits.cpus)

@@ -10,6 +10,7 @@ import { exitCodes, failure } from "#src/cli/failure.ts"
 import { readStdin, waiting } from "#src/cli/flags.ts"
 import { Invocation, readTextFile, variable } from "#src/cli/invocation.ts"
 import { json, out, say } from "#src/cli/output.ts"
+import { region, regionOr } from "#src/cli/region.ts"
 import { commandIn, inProject } from "#src/cli/resource-commands.ts"
 import { given } from "#src/cli/settings-flags.ts"
 import { follow, outcome } from "./follow-command.ts"
@@ -72,7 +73,7 @@ export const run = commandIn(inProject)(
       Argument.withDescription("Program and arguments, after --"),
       Argument.variadic({ min: 1 })
     ),
-    region: Flag.String("region").pipe(Flag.withDefault("local")),
+    region,
     resources: {
       cpus: number("cpus", "Processors (default 1)"),
       memoryMb: number("memory", "MiB (default 512)")
@@ -102,14 +103,15 @@ export const run = commandIn(inProject)(
         ...(flags.performance ? { cpuKind: "performance" as const } : {})
       }
       const [program = "", ...rest] = flags.command
+      const project = yield* at
       const made = yield* call(
         client.asMember.executions.create({
-          ...(yield* at),
+          ...project,
           headers: {},
           payload: {
             image: flags.image,
             command: [program, ...rest],
-            region: flags.region,
+            region: yield* regionOr(flags.region, project.params),
             resources,
             ...(Option.isSome(flags.runTimeout) ? { timeoutSeconds: flags.runTimeout.value } : {}),
             ...(yield* variables(flags.envFile, flags.env)),

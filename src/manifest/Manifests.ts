@@ -10,6 +10,7 @@ import * as Schema from "effect/Schema"
 import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Role } from "#schemas/kind.ts"
 import type { Manifest } from "#schemas/manifest.ts"
+import { Regions } from "#src/api/Regions.ts"
 import type { ManifestFault, Position } from "#src/api/source-location.ts"
 import type { Written } from "#src/store/change.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict } from "#src/store/errors.ts"
@@ -120,6 +121,7 @@ export class Manifests extends Context.Service<
       const resources = yield* Resources
       const plans = yield* Plans
       const fingerprint = yield* Fingerprint
+      const regions = yield* Regions
       const reader = yield* Reader
 
       const current = (orgId: string) =>
@@ -165,7 +167,9 @@ export class Manifests extends Context.Service<
           })
         }
         const state = yield* current(orgId)
-        const plan = yield* inTurns(planInSteps(document, state.current, { ...request, fingerprint }))
+        const plan = yield* inTurns(
+          planInSteps(document, state.current, { ...request, fingerprint, regions })
+        )
         const blockers = yield* placed(source, plan.blockers)
         const warnings = yield* placed(source, plan.warnings)
         return { ...state, plan: { ...plan, blockers, warnings } }

@@ -1,6 +1,7 @@
 /** What a plan is made of. */
 import type { Role } from "#schemas/kind.ts"
 import type { JsonObject } from "#schemas/manifest-mapping.ts"
+import type { RegionIds } from "#schemas/placement.ts"
 import type { Position } from "#src/api/source-location.ts"
 import type { PatchOperation } from "./patch.ts"
 
@@ -77,4 +78,6 @@ export interface PlanOptions {
   /** Projects whose mass deletion is meant. */
   readonly confirm: ReadonlyArray<string>
   readonly fingerprint: (value: string) => string
+  /** Where new resources may be placed. */
+  readonly regions: RegionIds
 }

@@ -7,6 +7,7 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { completeSpec } from "#schemas/complete-spec.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
 import { type JsonObject, type ManifestEntry, masked } from "#schemas/manifest-mapping.ts"
+import { placed, type RegionIds, regionFault } from "#schemas/placement.ts"
 import type { Path } from "#src/api/source-location.ts"
 import { asObject } from "./patch.ts"
 
@@ -28,6 +29,7 @@ export interface Obstacle {
 export interface DesiredOptions {
   readonly prune: boolean
   readonly fingerprint: (value: string) => string
+  readonly regions: RegionIds
 }
 
 export const desiredOf = (
@@ -79,7 +81,10 @@ export const desiredOf = (
     }
     spec[field] = fingerprints
   }
-  const decoded = completeSpec(kind, spec)
+  const regional = regionFault(kind, spec, options.regions, current)
+  if (regional !== undefined)
+    obstacles.push({ path: [regional.field], code: "invalid_spec", message: regional.message })
+  const decoded = completeSpec(kind, placed(kind, spec, options.regions, current))
   if (Result.isFailure(decoded)) {
     for (const { path = [], message } of format(decoded.failure.issue).issues) {
       const keys = path.map((part) => String(typeof part === "object" ? part.key : part))

@@ -12,6 +12,7 @@ import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
 import type { ManifestEntry, ManifestSection } from "#schemas/manifest-mapping.ts"
+import { regionFault } from "#schemas/placement.ts"
 import { storedSpec } from "#schemas/public-spec.ts"
 import { unavailableSections } from "#schemas/unavailable-sections.ts"
 import type { Path } from "#src/api/source-location.ts"
@@ -206,6 +207,13 @@ const planEntry = (
       const message = `${kind.name} "${name}" is protected against deletion, and so against being replaced`
       draft.block(path, "protected", message)
     }
+    const nowhere = regionFault(kind, after, draft.options.regions)
+    if (nowhere !== undefined)
+      draft.block(
+        path,
+        "invalid_spec",
+        `${kind.name} "${name}" would be made again, and its ${nowhere.field} ${nowhere.message}`
+      )
     blockUnreadable(draft, draft.state.insideOf(current), path)
     draft.doomed.set(current.uid, current)
     draft.changes.push({

@@ -71,7 +71,15 @@ it.live("a file that cannot be used stops the start with one line that names eve
         /\/executions\/prices\/shared\/perVcpuSecondUsd /
       ],
       ["executions: { limits: { cpus: { min: 2, max: 1 } } }", /\/executions\/limits\/cpus min is more/],
-      ["regions: [{ id: moon, name: M, city: '', country: '', continent: '' }]", /\/regions\/0\/id /],
+      ["regions: []", /\/regions/],
+      [
+        "regions: [{ id: Moon!, name: M, city: '', country: '', continent: '' }]",
+        /\/regions\/0\/id .*lowercase letters/
+      ],
+      [
+        "regions: [{ id: any, name: M, city: '', country: '', continent: '' }]",
+        /\/regions\/0\/id "any" is reserved/
+      ],
       [
         `regions: [${Array(2).fill("{ id: local, name: M, city: '', country: '', continent: '' }").join()}]`,
         /"local" is there twice/

@@ -7,7 +7,7 @@ import * as Logger from "effect/Logger"
 import * as Queue from "effect/Queue"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { defaults, EngineOptions } from "#src/engine/options.ts"
+import { defaults, EngineOptions, ServedRegion } from "#src/engine/options.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
 import { WorkStore } from "#src/engine/WorkStore.ts"
@@ -104,6 +104,37 @@ for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
       }).pipe(Effect.scoped)
     )
 }
+
+it.live("a process works on its own region only, and on what is anybody's", () =>
+  Effect.gen(function* () {
+    const { store } = makeStore()
+    const create = (uid: string, region: string) =>
+      store.create({
+        orgId: "org",
+        uid,
+        kind: "Cache",
+        projectId: null,
+        name: uid,
+        parentUid: null,
+        spec: { size: 3, region },
+        secrets: []
+      })
+    const [east, west] = [makeWorld(), makeWorld()]
+    const serve = (world: World, region: string) =>
+      Effect.provideService(start(world, workStore(store)), ServedRegion, region)
+    const phase = (uid: string) => store.resources.get(uid)?.phase
+    yield* serve(east, "east")
+    create("far", "west")
+    create("near", "east")
+    yield* happens("the first has made its own", () => phase("near") === "ready")
+    assert.strictEqual(phase("far"), "pending")
+    yield* serve(west, "west")
+    yield* happens("the second has made the other", () => phase("far") === "ready")
+    assert.deepStrictEqual([...east.things.keys(), ...west.things.keys()], ["near", "far"])
+    assert.isFalse(east.log.some(({ uid }) => uid === "far"))
+    assert.isFalse(west.log.some(({ uid }) => uid === "near"))
+  }).pipe(Effect.scoped)
+)
 
 it.live(
   "a run that cannot be interrupted loses its lease, and another process goes on; stopping does not wait",

@@ -208,7 +208,8 @@ describe("the manifest document", () => {
     const { blockers } = makePlan(manifest, [], {
       prune: false,
       confirm: [],
-      fingerprint: (text) => text
+      fingerprint: (text) => text,
+      regions: ["local"]
     })
     const sections = blockers.filter(({ pointer }) => pointer.split("/").length === 4)
     assert.sameMembers(
@@ -232,7 +233,12 @@ describe("the manifest document", () => {
     )
     if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
     const { manifest } = parsed.success
-    const plan = makePlan(manifest, [], { prune: false, confirm: [], fingerprint: (text) => text })
+    const plan = makePlan(manifest, [], {
+      prune: false,
+      confirm: [],
+      fingerprint: (text) => text,
+      regions: ["local"]
+    })
     assert.deepStrictEqual(plan.blockers, [])
     assert.includeMembers(
       plan.changes.map(({ kind }) => kind),

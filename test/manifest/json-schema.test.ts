@@ -62,7 +62,12 @@ describe("the JSON Schema of the manifest", () => {
     for (let seed = 1; seed <= 200; seed++) {
       const manifest = randomManifest(randomFrom(seed))
       assert.isTrue(agree(manifest), `seed ${seed}`)
-      const options = { prune: true, confirm: [], fingerprint: (text: string) => text }
+      const options = {
+        prune: true,
+        confirm: [],
+        fingerprint: (text: string) => text,
+        regions: ["local"]
+      } as const
       const state = applySteps([], makePlan(manifest, [], options).steps)
       assert.isTrue(agree(exportManifest("main", state)), `seed ${seed}`)
     }

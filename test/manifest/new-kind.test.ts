@@ -43,7 +43,7 @@ vi.mock(import("#schemas/index.ts"), async (load) => {
   }
 })
 
-const options = { prune: true, confirm: [], fingerprint: (text: string) => text }
+const options = { prune: true, confirm: [], fingerprint: (text: string) => text, regions: ["local"] } as const
 const source = `version: 1
 organization: main
 projects:

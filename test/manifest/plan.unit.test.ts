@@ -16,7 +16,13 @@ import { applySteps, type Randomness, randomFrom, randomManifest } from "./state
 const fingerprint = (value: string) => `fp(${value})`
 const everywhere = ["alpha", "beta", "gamma"]
 const plan = (manifest: Manifest, current: ReadonlyArray<Current>, options: Partial<PlanOptions> = {}) =>
-  makePlan(manifest, current, { prune: true, confirm: everywhere, fingerprint, ...options })
+  makePlan(manifest, current, {
+    prune: true,
+    confirm: everywhere,
+    fingerprint,
+    regions: ["local"],
+    ...options
+  })
 const properties: Array<(random: Randomness) => void> = []
 const seeds = Array.from({ length: 40 }, (_, i) => i + 1)
 /** Registers a test of something that holds for any states and manifests. */
@@ -305,6 +311,35 @@ describe("plans", () => {
     )
   })
 
+  it("where no region is named, the first one is meant; what is there already stays where it is", () => {
+    const branch = { sourceEnvironment: "staging", sourceDatabase: "main" }
+    const project = { name: "A", slug: "alpha", runtimeClass: "always-on" as const, databaseBranch: branch }
+    const manifest: Manifest = { version: 1, organization: "main", projects: [project] }
+    const regions = ["north", "south"] as const
+    const made = plan(manifest, [], { regions })
+    const specOf = ({ steps }: ReturnType<typeof plan>) =>
+      steps.find(({ kind }) => kind === "DatabaseBranch")?.spec
+    assert.strictEqual(specOf(made)?.["region"], "north")
+    const state = applySteps([], made.steps)
+    const changed = { ...project, databaseBranch: { ...branch, expiresInDays: 3 } }
+    const later = plan({ ...manifest, projects: [changed] }, state, { regions: ["south", "north"] })
+    assert.deepInclude(specOf(later), { region: "north", expiresInDays: 3 })
+    // Made again, it would be in a region that there is not any more.
+    const again = { ...project, databaseBranch: { ...branch, sourceEnvironment: "production" } }
+    const moved = plan({ ...manifest, projects: [{ ...again, previewData: "allowed" }] }, state, {
+      regions: ["south"]
+    })
+    assert.deepStrictEqual(
+      moved.blockers.map(({ pointer, message }) => [pointer, message]),
+      [
+        [
+          "/projects/0/databaseBranch",
+          'DatabaseBranch "preview" would be made again, and its region must be one of: south'
+        ]
+      ]
+    )
+  })
+
   it("a large one is made in many steps, each of which lets others have their turn", () => {
     const manifest: Manifest = {
       version: 1,
@@ -318,7 +353,7 @@ describe("plans", () => {
         }
       ]
     }
-    const options = { prune: true, confirm: ["large"], fingerprint }
+    const options = { prune: true, confirm: ["large"], fingerprint, regions: ["local"] } as const
     const full = applySteps([], plan(manifest, []).steps)
     const empty: Manifest = {
       ...manifest,

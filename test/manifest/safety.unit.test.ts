@@ -10,7 +10,7 @@ import { applySteps } from "./state.ts"
 
 const fingerprint = (value: string) => `fp(${value})`
 const plan = (manifest: Manifest, current: ReadonlyArray<Current>, options: Partial<PlanOptions> = {}) =>
-  makePlan(manifest, current, { prune: true, confirm: [], fingerprint, ...options })
+  makePlan(manifest, current, { prune: true, confirm: [], fingerprint, regions: ["local"], ...options })
 const project = (slug: string, more: Partial<ManifestProject> = {}): ManifestProject => ({
   name: "A",
   slug,

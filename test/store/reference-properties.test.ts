@@ -72,7 +72,12 @@ const manifestOf = ({ queues, crons }: Model): Manifest => ({
   ]
 })
 const plan = (manifest: Manifest, current: ReadonlyArray<Current>) =>
-  makePlan(manifest, current, { prune: true, confirm: ["shop"], fingerprint: (text) => text })
+  makePlan(manifest, current, {
+    prune: true,
+    confirm: ["shop"],
+    fingerprint: (text) => text,
+    regions: ["local"]
+  })
 const address = (kind: string, name: string) => `shop/production/${kind}/${name}`
 /** What names what, by address. */
 const edges = ({ queues, crons }: Model) => [

@@ -117,7 +117,7 @@ it.live("svc_tenant_table keeps the rows of an organization from the requests of
 )
 
 /** A value that a column of the type takes. */
-const valueOf: Readonly<Record<string, string>> = {
+const valueFor: Readonly<Record<string, string>> = {
   uuid: "gen_random_uuid()",
   text: "gen_random_uuid()::text",
   int2: "1",
@@ -164,7 +164,7 @@ it.live("what is drained is gone with its organization, from every such table, a
         const own = columns.filter(({ table }) => table === name)
         const values = own.map(({ column, type }) => {
           if (column === "org_id") return `'${org}'`
-          const value = valueOf[type]
+          const value = valueFor[type]
           if (value === undefined) assert.fail(`${name}.${column} is of the type ${type}`)
           return value
         })

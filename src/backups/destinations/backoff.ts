@@ -5,8 +5,10 @@
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
 import { answered } from "#src/engine/answered.ts"
+import { ServedRegion } from "#src/engine/options.ts"
 import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { isHistoryElsewhere } from "../Databases.ts"
 
 /** One of the two things that are done at a destination. */
 export interface Way {
@@ -27,6 +29,7 @@ const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
 
 export const makeDestinationBackoff = Effect.gen(function* () {
   const { engine: sql } = yield* Db
+  const region = yield* ServedRegion
   const of = ({ orgId, destinationId, removing }: Way) =>
     sql`org_id = ${orgId}::uuid and destination_id = ${destinationId}::uuid and removing = ${removing}::boolean`
   const after = (failures: Fragment) =>
@@ -47,9 +50,12 @@ export const makeDestinationBackoff = Effect.gen(function* () {
       )
       select w.org_id as "orgId", w.destination_id as "destinationId", w.removing, p.due_at is not null as paused
       from way w left join backup_destination_pause p using (org_id, destination_id, removing)
-      where (p.due_at is null or p.due_at <= now()) and exists (
+      -- A join by the index: of an exists the planner would make one that reads the whole table.
+      cross join lateral (
         select from backup_copy c where c.org_id = w.org_id and c.destination_id = w.destination_id
-          and c.removing = w.removing and c.due_at <= now())`),
+          and c.removing = w.removing and c.due_at <= now() and not ${isHistoryElsewhere(sql, "c", region)}
+        order by c.due_at limit 1) as due
+      where p.due_at is null or p.due_at <= now()`),
     /** To be the one that tries. */
     take: (way: Way) =>
       Effect.map(

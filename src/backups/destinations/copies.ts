@@ -9,8 +9,10 @@ import * as Metric from "effect/Metric"
 import * as PartitionedSemaphore from "effect/PartitionedSemaphore"
 import * as Stream from "effect/Stream"
 import { answered } from "#src/engine/answered.ts"
+import { ServedRegion } from "#src/engine/options.ts"
 import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { isHistoryElsewhere } from "../Databases.ts"
 import { BackupOptions } from "../options.ts"
 import { type Place, PlaceError } from "../repository/Place.ts"
 import { Repository } from "../repository/Repository.ts"
@@ -52,6 +54,7 @@ const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
 
 export const makeCopies = Effect.gen(function* () {
   const { engine: sql } = yield* Db
+  const region = yield* ServedRegion
   const remotes = yield* Remotes
   const repository = yield* Repository
   const options = yield* BackupOptions
@@ -63,9 +66,10 @@ export const makeCopies = Effect.gen(function* () {
   const claim = ({ orgId, destinationId, removing }: Way, most: number) =>
     asked(sql<Due>`
       with due as (
-        select org_id, lineage, name, destination_id from backup_copy
+        select org_id, lineage, name, destination_id from backup_copy c
         where org_id = ${orgId}::uuid and destination_id = ${destinationId}::uuid
           and removing = ${removing}::boolean and due_at <= now()
+          and not ${isHistoryElsewhere(sql, "c", region)}
         order by due_at limit ${most}::int for update skip locked
       )
       update backup_copy c set due_at = now() + ${leaseSeconds}::int * interval '1 second',
