@@ -48,6 +48,7 @@ export const layer = Layer.effectDiscard(
     const work = yield* leased(
       yield* jobsLoop({ base, drill, afterSuccess: Effect.asVoid(Queue.offer(toPlan, undefined)) })
     )
+    const carrying = yield* leased(copies.loop)
 
     /** What is wrong with each history is told when it begins and when it ends. */
     const tell = Effect.fnUntraced(function* (
@@ -89,7 +90,8 @@ export const layer = Layer.effectDiscard(
       seen = now
       const archiving = yield* shipping.all(databases)
       yield* tell(databases, archiving)
-      yield* copies.round
+      // What was archived goes on to destinations.
+      yield* carrying.look
       return archiving.more
     }).pipe(
       answered("archive the logs of databases", roundMs),
@@ -109,7 +111,7 @@ export const layer = Layer.effectDiscard(
     yield* Effect.forkScoped(
       Stream.runForEach(notifications(db.engine, channel), () => {
         Queue.offerUnsafe(woken, undefined)
-        return work.look
+        return Effect.andThen(work.look, carrying.look)
       })
     )
     yield* Effect.forkScoped(Effect.forever(supervise("archive the logs of databases", look)))

@@ -13,6 +13,7 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
+import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
@@ -39,6 +40,11 @@ const fullLookMs = 5_000
 const workersOfAQueue = 64
 const crowdedMs = 200
 const answerTimeoutMs = 60_000
+/** A result that the store does not take is offered again, under the lease, for so long. */
+const settleWithinMs = 60_000
+const settleAgain = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
+  Schedule.jittered
+)
 /** A process that stops waits no longer for the store: the lease ends by itself. */
 const giveBackMs = 5_000
 /** Answers name every message of a batch of a thousand. */
@@ -59,12 +65,15 @@ const answering = (deliveries: QueueDeliveries["Service"]): QueueDeliveries["Ser
   claim: (queue) => answered("claim messages")(deliveries.claim(queue)),
   // In time for another try before the lease ends.
   renew: (batch) => answered("renew the lease of messages", leaseSeconds * 500)(deliveries.renew(batch)),
-  settle: (batch, outcomes) => answered("settle messages")(deliveries.settle(batch, outcomes)),
+  // Short of what all tries have together.
+  settle: (batch, outcomes) =>
+    answered("settle messages", settleWithinMs / 2)(deliveries.settle(batch, outcomes)),
   giveBack: (batch, toOthers) =>
     answered("take messages back", giveBackMs)(deliveries.giveBack(batch, toOthers))
 })
 
-const loops = Layer.effectDiscard(
+/** Over the queues as `QueueDeliveries` tells of them. */
+export const loops = Layer.effectDiscard(
   Effect.gen(function* () {
     const deliveries = answering(yield* QueueDeliveries)
     const invocations = yield* Invocations
@@ -153,6 +162,12 @@ const loops = Layer.effectDiscard(
     const keepLease = (batch: Batch) =>
       deliveries.renew(batch).pipe(Effect.ignore, Effect.delay((leaseSeconds * 1000) / 3), Effect.forever)
 
+    /** Offered again for a while: left alone, the batch would be delivered once more. */
+    const settle = (batch: Batch, outcomes: ReadonlyArray<Outcome>) =>
+      deliveries
+        .settle(batch, outcomes)
+        .pipe(Effect.retry({ schedule: settleAgain }), answered("settle messages", settleWithinMs))
+
     const deliver = Effect.fnUntraced(function* (batch: Batch) {
       const target = yield* answered("tell where the app answers")(
         invocations.recentTarget(batch.orgId, batch.environmentUid)
@@ -166,7 +181,7 @@ const loops = Layer.effectDiscard(
         post(batch, target.origin, target.secrets),
         keepLease(batch)
       )
-      const { retryIn, givenUp } = yield* deliveries.settle(batch, outcomes)
+      const { retryIn, givenUp } = yield* Effect.raceFirst(settle(batch, outcomes), keepLease(batch))
       const acked = outcomes.filter(({ outcome }) => outcome === "ack").length
       yield* count("acknowledged", acked)
       yield* count("given_up", givenUp)

@@ -6,13 +6,13 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 
 import * as Layer from "effect/Layer"
-import * as Scope from "effect/Scope"
 import { makeCopies } from "#src/backups/destinations/copies.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import type { BackupOptions } from "#src/backups/options.ts"
 import { type Place, PlaceError } from "#src/backups/repository/Place.ts"
 import { Repository } from "#src/backups/repository/Repository.ts"
 import { putSealed } from "#src/backups/repository/transfer.ts"
+import { leased } from "#src/loops/leased.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { destination, onStore, type StoreWorld, services, storeWorld } from "./world.ts"
@@ -53,9 +53,16 @@ const given = Effect.fnUntraced(function* (
     )
   )
   yield* ledger.add(ref, made, destinationIds)
+  /** Another process, which looks for what is due when it is told to, or has done something. */
   const start = Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    return yield* Effect.provideContext(Scope.provide(makeCopies, scope), context)
+    const { loop, ...copies } = yield* Effect.provideContext(makeCopies, context)
+    const { look } = yield* leased({
+      ...loop,
+      nextIn: Effect.succeed(undefined),
+      lookMs: 3_600_000,
+      heartbeatMs: 3_600_000
+    })
+    return { ...copies, look }
   })
   return { ref, ledger, names, copies: yield* start, start }
 })
@@ -115,7 +122,7 @@ describe("copies", { timeout: 600_000 }, () => {
         yield* eventually(
           "everything is there",
           Effect.andThen(
-            copies.round,
+            copies.look,
             Effect.map(copiesWhere(world, "stored_at is null"), (n) => n === 0)
           )
         )
@@ -153,7 +160,7 @@ describe("copies", { timeout: 600_000 }, () => {
               held: Number(row?.["held"])
             })
           )
-          yield* copies.round
+          yield* copies.look
           // One of each turn that was on its way.
           yield* eventually(
             "all that had begun have failed, and it is left alone",
@@ -168,7 +175,7 @@ describe("copies", { timeout: 600_000 }, () => {
               Effect.gen(function* () {
                 const now = yield* pause
                 if (now.failures >= n) return now
-                yield* copies.round
+                yield* copies.look
                 return undefined
               })
             )
@@ -188,7 +195,7 @@ describe("copies", { timeout: 600_000 }, () => {
           yield* eventually(
             "everything is there",
             Effect.andThen(
-              Effect.andThen(now, copies.round),
+              Effect.andThen(now, copies.look),
               Effect.map(copiesWhere(world, "stored_at is null"), (n) => n === 0)
             )
           )
@@ -213,7 +220,7 @@ describe("copies", { timeout: 600_000 }, () => {
           }
         }))
         const { copies, ref } = yield* given(world, [gone.id, stays.id], 5)
-        yield* copies.round
+        yield* copies.look
         yield* eventually(
           "one has all, and the other has failed with what was begun there",
           Effect.gen(function* () {
@@ -237,7 +244,7 @@ describe("copies", { timeout: 600_000 }, () => {
         yield* eventually(
           "what had been begun is removed",
           Effect.andThen(
-            copies.round,
+            copies.look,
             Effect.map(copiesWhere(world, `destination_id = '${gone.id}'`), (n) => n === 0)
           )
         )
@@ -253,17 +260,24 @@ describe("copies", { timeout: 600_000 }, () => {
         Effect.gen(function* () {
           const world = yield* storeWorld
           const { id, dir } = destination(world)
-          const [reached, goOn] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+          const [reached, goOn, arrived] = [
+            yield* Deferred.make<void>(),
+            yield* Deferred.make<void>(),
+            yield* Deferred.make<void>()
+          ]
           const real = replaced(world, id, (place) => ({
             put: (key, content) =>
               Effect.gen(function* () {
                 yield* Deferred.succeed(reached, undefined)
                 yield* Deferred.await(goOn)
-                return yield* place.put(key, content)
+                const put = yield* place.put(key, content)
+                assert.strictEqual(keysIn(dir), 1)
+                yield* Deferred.succeed(arrived, undefined)
+                return put
               })
           }))
           const { copies, ref, ledger, names, start } = yield* given(world, [id], 1)
-          yield* copies.round
+          yield* copies.look
           yield* Deferred.await(reached)
           // Where it may be is known before it is.
           assert.strictEqual(yield* copiesWhere(world, "version = 1 and stored_at is null"), 1)
@@ -274,25 +288,69 @@ describe("copies", { timeout: 600_000 }, () => {
           yield* eventually(
             "it is removed",
             Effect.andThen(
-              other.round,
-              Effect.map(copiesWhere(world, "true"), (n) => n === 0)
-            )
-          )
-          yield* Deferred.succeed(goOn, undefined)
-          yield* eventually(
-            "the upload ended, and is to be removed again",
-            Effect.map(copiesWhere(world, "removing"), (n) => n === 1)
-          )
-          assert.strictEqual(keysIn(dir), 1)
-          yield* eventually(
-            "it is removed again",
-            Effect.andThen(
-              other.round,
+              other.look,
               Effect.map(copiesWhere(world, "true"), (n) => n === 0)
             )
           )
           assert.strictEqual(keysIn(dir), 0)
+          yield* Deferred.succeed(goOn, undefined)
+          yield* Deferred.await(arrived)
+          yield* eventually(
+            "what has arrived is removed again",
+            Effect.andThen(
+              other.look,
+              Effect.map(copiesWhere(world, "true"), (n) => n === 0 && keysIn(dir) === 0)
+            )
+          )
         })
       )
+  )
+
+  it.live("that arrive although they were interrupted, after they were removed, do not stay", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const world = yield* storeWorld
+        const { id, dir } = destination(world)
+        const [reached, removed, arrived] = [
+          yield* Deferred.make<void>(),
+          yield* Deferred.make<void>(),
+          yield* Deferred.make<void>()
+        ]
+        const real = replaced(world, id, (place) => ({
+          put: (key, content) =>
+            Effect.andThen(Deferred.succeed(reached, undefined), Effect.never).pipe(
+              Effect.onInterrupt(() =>
+                Effect.gen(function* () {
+                  yield* Deferred.await(removed)
+                  yield* place.put(key, content)
+                  assert.strictEqual(keysIn(dir), 1)
+                  yield* Deferred.succeed(arrived, undefined)
+                })
+              )
+            )
+        }))
+        const { copies, ref, ledger, names } = yield* given(world, [id], 1)
+        yield* copies.look
+        yield* Deferred.await(reached)
+        // The same process removes it, and so ends the upload.
+        yield* ledger.removeObjects(ref, names)
+        world.destinations.set(id, real)
+        yield* copies.look
+        yield* eventually(
+          "it is removed",
+          Effect.map(copiesWhere(world, "true"), (n) => n === 0)
+        )
+        assert.strictEqual(keysIn(dir), 0)
+        yield* Deferred.succeed(removed, undefined)
+        yield* Deferred.await(arrived)
+        yield* eventually(
+          "what has arrived is removed again",
+          Effect.andThen(
+            copies.look,
+            Effect.map(copiesWhere(world, "true"), (n) => n === 0 && keysIn(dir) === 0)
+          )
+        )
+      })
+    )
   )
 })

@@ -8,6 +8,7 @@ import { makeHousekeeping } from "#src/backups/housekeeping.ts"
 import { Jobs } from "#src/backups/Jobs.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { makeSchedule } from "#src/backups/schedule.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { onStore, services, storeWorld } from "./world.ts"
@@ -75,7 +76,9 @@ describe("what backups ask the store again and again", { timeout: 600_000 }, () 
               assert.lengthOf(databases, 300)
               assert.strictEqual((yield* ledger.troubled).size, 3)
               assert.lengthOf(yield* copies.failing, 300)
-              yield* copies.round
+              const { loop } = copies
+              yield* loop.claim({ most: 8, orgs: makeFairShare(8).rooms(), running: [] })
+              yield* loop.nextIn
               yield* jobs.halfMade
               yield* ledger.flushWanted
               yield* (yield* makeSchedule)(databases)

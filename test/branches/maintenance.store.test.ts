@@ -3,9 +3,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
-import { callOffLost, collect, promoteReady } from "#src/branches/maintenance.ts"
+import { maintenanceLoop } from "#src/branches/maintenance.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
 import { branchView, decodeBranch } from "#src/branches/view.ts"
+import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Db } from "#src/store/Db.ts"
 import { Refused } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -13,7 +14,11 @@ import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 
-const stack = Resources.layer.pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
+const stack = Promotions.layer.pipe(
+  Layer.provideMerge(Resources.layer),
+  Layer.provide(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb())
+)
 
 const spec: typeof DatabaseBranchSpec.Type = {
   sourceEnvironment: "production",
@@ -61,6 +66,13 @@ const makeRestores = Effect.fnUntraced(function* (count: number, state = "ready"
   return { orgId, uids, database: restore.sourceDatabaseId }
 })
 
+/** Everything that is due, up to so many, in one process. */
+const round = Effect.gen(function* () {
+  const { claim, run, settle } = yield* maintenanceLoop
+  const claimed = yield* claim({ most: 50, orgs: makeFairShare(50).rooms(), running: [] })
+  yield* Effect.forEach(claimed, (one) => Effect.flatMap(run(one), (result) => settle(one, result)))
+})
+
 const triesOf = (orgId: string) =>
   Effect.flatMap(
     Db,
@@ -93,13 +105,13 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
       yield* branch("on-its-way", "hydrating", 30)
       const doomed = sql<{ readonly name: string }>`select name from resource
         where org_id = ${orgId} and deletion_requested_at is not null order by name`
-      yield* collect
+      yield* round
       assert.deepStrictEqual(
         (yield* doomed).map(({ name }) => name),
         due
       )
       // Another look finds nothing more.
-      yield* collect
+      yield* round
       assert.lengthOf(yield* doomed, 2)
     })
   )
@@ -155,18 +167,18 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
             select spec from resource where org_id = ${orgId} and uid = ${uid}`
             return row?.spec ?? {}
           })
-          yield* callOffLost
+          yield* round
           assert.strictEqual((yield* now(branch))["promotedTo"], database, "as long as it may still come")
           const lost = { ...branchStatus, failure: { code: "data_lost", step: "ready", detail: "gone" } }
           yield* sql`update resource set status = ${JSON.stringify(lost)}::text::jsonb
           where org_id = ${orgId} and uid = ${branch}`
-          yield* callOffLost
+          yield* round
           assert.notProperty(yield* now(branch), "promotedTo")
           const after = yield* now(database)
           assert.strictEqual(after["lineage"], own)
           assert.notProperty(after, "keptAs")
         }
-      }).pipe(Effect.provide(Promotions.layer))
+      })
   )
 
   it.effect(
@@ -176,6 +188,12 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
         const { engine: sql } = yield* Db
         const { orgId, uids } = yield* makeRestores(52)
         const tried: Array<string> = []
+        const promoted = (uid: string) =>
+          Effect.asVoid(
+            Effect.orDie(
+              sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${uid}`
+            )
+          )
         const [broken, youngest] = [uids[1], uids[51]]
         const refusing = Layer.mock(Promotions, {
           promote: ({ uid }) =>
@@ -183,30 +201,29 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
               if (!uids.includes(uid)) return Effect.void
               tried.push(uid)
               return uid === youngest
-                ? Effect.void
+                ? promoted(uid)
                 : uid === broken
                   ? Effect.die(new Error("a fault of the program"))
                   : Effect.fail(new Refused({ code: "not_ready", message: "It is not ready" }))
             })
         })
-        const round = Effect.provide(promoteReady, refusing, { local: true })
-        yield* round
+        const look = Effect.provide(round, refusing, { local: true })
+        yield* look
         assert.notInclude(tried, youngest)
         assert.lengthOf(tried, 50)
-        yield* round
+        yield* look
         assert.include(tried, youngest)
         // As long as none is due nothing is tried, and it is told once.
         yield* sql`update branch_try set due_at = now() + interval '1 hour' where org_id = ${orgId}`
-        yield* sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${youngest}`
         const before = tried.length
-        yield* round
+        yield* look
         assert.strictEqual(tried.length, before)
         const first = uids[0]
         for (let n = 1; n <= 4; n++) {
           const [due] = yield* sql<{ readonly at: Date; readonly tries: number }>`
             update branch_try set due_at = now() where org_id = ${orgId} and uid = ${first}
             returning due_at as at, tries`
-          yield* round
+          yield* look
           const now = (yield* triesOf(orgId)).find(({ uid }) => uid === first)
           const before = due?.tries ?? 0
           assert.isAtLeast(before, n)
@@ -222,14 +239,9 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
         // What has come to its end leaves no record.
         yield* sql`update branch_try set due_at = now() where org_id = ${orgId}`
         const fine = Layer.mock(Promotions, {
-          promote: ({ uid }) =>
-            Effect.asVoid(
-              Effect.orDie(
-                sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${uid}`
-              )
-            )
+          promote: ({ uid }) => promoted(uid)
         })
-        yield* Effect.repeat(Effect.provide(promoteReady, fine, { local: true }), { times: 1 })
+        yield* Effect.repeat(Effect.provide(round, fine, { local: true }), { times: 1 })
         assert.deepStrictEqual(yield* triesOf(orgId), [])
       })
   )
@@ -238,7 +250,7 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
     Effect.gen(function* () {
       const resources = yield* Resources
       const { orgId, uids } = yield* makeRestores(1)
-      yield* promoteReady
+      yield* round
       const branch = Option.getOrThrow(yield* resources.get(orgId, uids[0]!))
       assert.strictEqual(decodeBranch(branch).spec.promoteWhenReady, false)
       const { failure, connectionReady, status } = branchView(branch)
@@ -248,9 +260,9 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
       )
       assert.deepStrictEqual(yield* triesOf(orgId), [])
       const { generation } = branch
-      yield* promoteReady
+      yield* round
       assert.strictEqual(Option.getOrThrow(yield* resources.get(orgId, uids[0]!)).generation, generation)
-    }).pipe(Effect.provide(Promotions.layer))
+    })
   )
 
   it.effect("a restore that has expired is not tried", () =>
@@ -260,7 +272,7 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
       const watching = Layer.mock(Promotions, {
         promote: ({ uid }) => Effect.sync(() => void tried.push(uid))
       })
-      yield* Effect.provide(promoteReady, watching, { local: true })
+      yield* Effect.provide(round, watching, { local: true })
       assert.notInclude(tried, uids[0])
       assert.deepStrictEqual(yield* triesOf(orgId), [])
     })
@@ -272,14 +284,32 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
       const { orgId, uids } = yield* makeRestores(51, "expired")
       yield* sql`update resource set updated_at = now() - interval '30 days',
         protected = uid <> ${uids[50]}::uuid where org_id = ${orgId} and kind = 'DatabaseBranch'`
-      yield* collect
-      yield* collect
+      yield* round
+      yield* round
       const gone = yield* sql<{ readonly uid: string }>`
         select uid from resource where org_id = ${orgId} and deletion_requested_at is not null`
       assert.deepStrictEqual(
         gone.map(({ uid }) => uid),
         [uids[50]]
       )
+    })
+  )
+
+  it.effect("a branch of which something is still to be done after its turn rests before the next", () =>
+    Effect.gen(function* () {
+      const { orgId, uids } = yield* makeRestores(1)
+      let turns = 0
+      const idle = Layer.mock(Promotions, {
+        promote: ({ uid }) =>
+          Effect.sync(() => {
+            if (uids.includes(uid)) turns++
+          })
+      })
+      yield* Effect.repeat(Effect.provide(round, idle, { local: true }), { times: 2 })
+      assert.strictEqual(turns, 1)
+      const [row] = yield* triesOf(orgId)
+      assert.strictEqual(row?.tries, 0)
+      assert.isAbove(+(row?.dueAt ?? 0), Date.now() + 60_000)
     })
   )
 })

@@ -11,11 +11,13 @@ import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import * as consume from "#src/queues/consume.ts"
 import { Messages } from "#src/queues/Messages.ts"
+import { QueueDeliveries } from "#src/queues/QueueDeliveries.ts"
 import { QueueTables } from "#src/queues/QueueTables.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -89,6 +91,38 @@ it.live("a process that is stopped gives back what it was delivering, for others
       from queue_message where queue_uid = ${uid}::uuid`
     assert.deepStrictEqual(left, { attempt: 0, lease_token: null, due: true, held: 0 })
   }).pipe(Effect.provide(services))
+)
+
+it.live(
+  "what a batch came to is offered again to a store that does not take it, and the app is not asked again",
+  () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const { app, uid } = yield* oneMessage
+      let refused = 0
+      const failing = Layer.effect(
+        QueueDeliveries,
+        Effect.map(QueueDeliveries, (real) => ({
+          ...real,
+          settle: (...args: Parameters<typeof real.settle>) =>
+            Effect.suspend(() =>
+              refused++ < 2
+                ? Effect.fail(new StoreUnavailable({ message: "It takes nothing" }))
+                : real.settle(...args)
+            )
+        }))
+      ).pipe(Layer.provide(QueueDeliveries.layer))
+      yield* Layer.build(Layer.fresh(consume.loops.pipe(Layer.provide(failing))))
+      yield* eventually(
+        "the message is gone",
+        Effect.map(
+          sql`select id from queue_message where queue_uid = ${uid}::uuid`,
+          (rows) => rows.length === 0
+        )
+      )
+      assert.isAtLeast(refused, 3)
+      assert.lengthOf(app.batches, 1)
+    }).pipe(Effect.scoped, Effect.provide(services))
 )
 
 it.live("a process whose clock is an hour off signs by the clock of the store", () =>

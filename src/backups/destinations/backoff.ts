@@ -1,6 +1,6 @@
 /**
  * Which destinations have something to do, and which of those are left alone for now: one that fails is not tried for
- * a while, longer each time, and then by one copy alone. Kept in the store, so that all processes leave it alone.
+ * a while, longer each time, and then with one copy alone. Kept in the store, so that all processes leave it alone.
  */
 import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
@@ -15,6 +15,14 @@ export interface Way {
   readonly orgId: string
   readonly destinationId: string
   readonly removing: boolean
+}
+
+/** One at which something waits. */
+export interface WaitingWay extends Way {
+  /** It failed, and is to be tried with one copy. */
+  readonly paused: boolean
+  /** Milliseconds until its first copy is due and its pause is over; none or less: now. */
+  readonly dueIn: number
 }
 
 /** Whoever tries has so long before somebody else may as well: one that was killed is not waited for much longer. */
@@ -36,8 +44,8 @@ export const makeDestinationBackoff = Effect.gen(function* () {
     sql`now() + least(${mostSeconds}::int, 2 ^ least(${failures}, 10)) * (0.5 + random()) * interval '1 second'`
 
   return {
-    /** From one destination to the next in the index of what is due. */
-    ways: asked(sql<Way & { readonly paused: boolean }>`
+    /** From one destination to the next in the index of what is due, to the first copy of each. */
+    ways: asked(sql<WaitingWay>`
       with recursive way as (
         (select org_id, destination_id, removing from backup_copy where due_at is not null
           order by org_id, destination_id, removing limit 1)
@@ -48,14 +56,14 @@ export const makeDestinationBackoff = Effect.gen(function* () {
             and (c.org_id, c.destination_id, c.removing) > (w.org_id, w.destination_id, w.removing)
           order by org_id, destination_id, removing limit 1) n
       )
-      select w.org_id as "orgId", w.destination_id as "destinationId", w.removing, p.due_at is not null as paused
+      select w.org_id as "orgId", w.destination_id as "destinationId", w.removing, p.due_at is not null as paused,
+        (extract(epoch from greatest(first.due_at, p.due_at) - now()) * 1000)::float8 as "dueIn"
       from way w left join backup_destination_pause p using (org_id, destination_id, removing)
-      -- A join by the index: of an exists the planner would make one that reads the whole table.
+      -- What lies on a machine of another region is for processes there.
       cross join lateral (
-        select from backup_copy c where c.org_id = w.org_id and c.destination_id = w.destination_id
-          and c.removing = w.removing and c.due_at <= now() and not ${isHistoryElsewhere(sql, "c", region)}
-        order by c.due_at limit 1) as due
-      where p.due_at is null or p.due_at <= now()`),
+        select c.due_at from backup_copy c where c.org_id = w.org_id and c.destination_id = w.destination_id
+          and c.removing = w.removing and c.due_at is not null and not ${isHistoryElsewhere(sql, "c", region)}
+        order by c.due_at limit 1) as first`),
     /** To be the one that tries. */
     take: (way: Way) =>
       Effect.map(
