@@ -144,7 +144,8 @@ layer(fixture, { excludeTestServices: true, timeout: "3 minutes" })("deliveries"
           currentTimeMillisUnsafe: () => real.currentTimeMillisUnsafe() + offset,
           currentTimeMillis: Effect.sync(() => real.currentTimeMillisUnsafe() + offset),
           currentTimeNanosUnsafe: () => real.currentTimeNanosUnsafe(),
-          currentTimeNanos: real.currentTimeNanos
+          currentTimeNanos: real.currentTimeNanos,
+          monotonicTimeNanosUnsafe: () => real.monotonicTimeNanosUnsafe()
         })
         yield* Layer.build(Layer.fresh(deliver.layer)).pipe(Effect.provide(wrong))
         let answers = 0
