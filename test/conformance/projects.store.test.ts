@@ -137,8 +137,13 @@ layer(testPlane(), { excludeTestServices: true })("projects and environments", (
   it.effect("the name of a project that is being deleted is free at once", () =>
     Effect.gen(function* () {
       const { call, session } = yield* Plane
-      const first = yield* call("POST", base, { body: { name: "A", slug: "again" } })
-      yield* call("POST", `${base}/again/caches`, { body: { name: "one", sku: "cache-n1", region: "local" } })
+      // With something that is not gone at once. Applied: whoever creates a cache by a request waits for its password.
+      const caches = [{ name: "one", sku: "cache-n1", region: "local" }]
+      const projects = [{ name: "A", slug: "again", runtimeClass: "scale-to-zero", caches }]
+      const manifest = { version: 1, organization: "main", projects }
+      const applied = yield* call("POST", "/v1/orgs/main/manifest/apply", { body: { manifest } })
+      assert.strictEqual(applied.status, 202, JSON.stringify(applied.body))
+      const first = yield* call("GET", `${base}/again`)
       yield* call("DELETE", `${base}/again`, { token: session })
       const second = yield* call("POST", base, { body: { name: "B", slug: "again" } })
       assert.strictEqual(second.status, 201)

@@ -129,24 +129,20 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("runs", (it) =
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const app = yield* makeApp(undefined)
-      const queue = uuid()
-      yield* (yield* Resources).write(
-        app.orgId,
-        [
-          {
-            action: "create",
-            uid: queue,
-            kind: "Queue",
-            projectId: app.projectId,
-            environment: "production",
-            name: "jobs",
-            parentUid: app.production,
-            spec: {},
-            managedBy: "api"
-          }
-        ],
-        actor
-      )
+      const [queue, gone] = [uuid(), uuid()]
+      const makeQueue = (uid: string, name: string) =>
+        ({
+          action: "create",
+          uid,
+          kind: "Queue",
+          projectId: app.projectId,
+          environment: "production",
+          name,
+          parentUid: app.production,
+          spec: {},
+          managedBy: "api"
+        }) as const
+      yield* (yield* Resources).write(app.orgId, [makeQueue(queue, "jobs"), makeQueue(gone, "gone")], actor)
       const job = yield* makeJob(app, {
         retry: thrice,
         target: { kind: "queue", queue: "jobs", body: { n: 7 } }
@@ -178,10 +174,12 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("runs", (it) =
       const taken = yield* ended(full, refused)
       assert.strictEqual(taken.status, "succeeded")
       assert.include(taken.attempts[0]?.error ?? "", "The queue may hold 1000000 messages")
-      const lost = yield* makeJob(app, { target: { kind: "queue", queue: "nope" } })
+      const lost = yield* makeJob(app, { target: { kind: "queue", queue: "gone" } })
+      // As when the queue and the job go together, with their project, and the job is the later one.
+      yield* Effect.orDie(sql`update resource set deleted_at = now() where uid = ${gone}`)
       const failed = yield* ended(lost, yield* trigger(lost))
       assert.deepStrictEqual([failed.status, failed.attempts.length], ["failed", 1])
-      assert.include(failed.reason ?? "", 'no queue "nope"')
+      assert.include(failed.reason ?? "", 'no queue "gone"')
     })
   )
 

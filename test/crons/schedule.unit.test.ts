@@ -106,7 +106,7 @@ const between = (text: string, zone: string, from: number, to: number) => {
 const iso = (times: ReadonlyArray<number>) => times.map((at) => new Date(at).toISOString())
 
 /** Clocks are changed by the same rules each year, on other days of the month. */
-const years = 3
+const years = 2
 
 describe("schedules", () => {
   for (const zone of zones) {
@@ -182,7 +182,7 @@ describe("schedules", () => {
         const start = Date.UTC(2026, 0, 1)
         const other = CronExpressionParser.parse(text, { tz: zone, currentDate: new Date(start) })
         let at = start
-        for (let run = 0; run < 60; run++) {
+        for (let run = 0; run < 20; run++) {
           at = nextRun(text, zone, at) ?? 0
           assert.strictEqual(
             new Date(at).toISOString(),

@@ -29,14 +29,17 @@ it("what a kind does on its normal way is no warning, and what it cannot do is o
 it("every reason that a reconciler gives is declared by a kind or by the engine", () => {
   const declared = new Set([engineReasons, ...kinds.map(({ reasons }) => reasons)].flatMap(Object.keys))
   const folder = new URL("../../reconcilers/", import.meta.url)
-  const given = fs.readdirSync(folder).flatMap((file) =>
-    // A reason, or the two of a choice.
-    [
-      ...fs
-        .readFileSync(new URL(file, folder), "utf8")
-        .matchAll(/\breason:[^"\n,}]*"([A-Z]\w+)"(?:[^"\n,}]*"([A-Z]\w+)")?/g)
-    ].flatMap(([, one, other]) => [one, other].filter((reason) => reason !== undefined))
-  )
+  const files = fs.readdirSync(folder, { recursive: true, encoding: "utf8" })
+  const given = files
+    .filter((file) => file.endsWith(".ts"))
+    .flatMap((file) =>
+      // A reason, or the two of a choice.
+      [
+        ...fs
+          .readFileSync(new URL(file, folder), "utf8")
+          .matchAll(/\breason:[^"\n,}]*"([A-Z]\w+)"(?:[^"\n,}]*"([A-Z]\w+)")?/g)
+      ].flatMap(([, one, other]) => [one, other].filter((reason) => reason !== undefined))
+    )
   assert.isAbove(given.length, 20)
   assert.deepStrictEqual(
     given.filter((reason) => !declared.has(reason)),

@@ -73,35 +73,39 @@ const faults = { ...faultsOfTheProgram, silence: Effect.never }
 
 for (const call of ["claim", "heartbeat", "record", "nextDueIn"] as const) {
   for (const [name, fault] of Object.entries(faults))
-    it.live(`${name} in ${call} is told and ends nothing`, () =>
-      Effect.gen(function* () {
-        const world = makeWorld()
-        const { store, create } = makeStore()
-        const logs: Array<string> = []
-        let faults = 0
-        const sound = workStore(store)
-        const strike = <A, E>(name: string, self: Effect.Effect<A, E>) =>
-          Effect.suspend(() =>
-            // Not before there is something to lose.
-            name === call && store.work.size > 0 && faults++ < 2 ? fault : self
+    it.live(
+      `${name} in ${call} is told and ends nothing`,
+      () =>
+        Effect.gen(function* () {
+          const world = makeWorld()
+          const { store, create } = makeStore()
+          const logs: Array<string> = []
+          let faults = 0
+          const sound = workStore(store)
+          const strike = <A, E>(name: string, self: Effect.Effect<A, E>) =>
+            Effect.suspend(() =>
+              // Not before there is something to lose.
+              name === call && store.work.size > 0 && faults++ < 2 ? fault : self
+            )
+          const faulty: WorkStore["Service"] = {
+            ...sound,
+            claim: (rooms, leaseMs) => strike("claim", sound.claim(rooms, leaseMs)),
+            heartbeat: (leases, leaseMs) => strike("heartbeat", sound.heartbeat(leases, leaseMs)),
+            record: (results) => strike("record", sound.record(results)),
+            nextDueIn: (kinds) => strike("nextDueIn", sound.nextDueIn(kinds))
+          }
+          yield* start(world, faulty, logs)
+          create("one")
+          yield* happens("the faults have struck", () => faults >= 3)
+          create("two")
+          yield* happens("both are ready", () =>
+            ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
           )
-        const faulty: WorkStore["Service"] = {
-          ...sound,
-          claim: (rooms, leaseMs) => strike("claim", sound.claim(rooms, leaseMs)),
-          heartbeat: (leases, leaseMs) => strike("heartbeat", sound.heartbeat(leases, leaseMs)),
-          record: (results) => strike("record", sound.record(results)),
-          nextDueIn: (kinds) => strike("nextDueIn", sound.nextDueIn(kinds))
-        }
-        yield* start(world, faulty, logs)
-        create("one")
-        yield* happens("the faults have struck", () => faults >= 3)
-        create("two")
-        yield* happens("both are ready", () =>
-          ["one", "two"].every((uid) => store.resources.get(uid)?.phase === "ready")
-        )
-        const level = name === "silence" ? "Warn" : "Error"
-        assert.isNotEmpty(logs.filter((line) => line.startsWith(level) && line.includes("trying again")))
-      }).pipe(Effect.scoped)
+          const level = name === "silence" ? "Warn" : "Error"
+          assert.isNotEmpty(logs.filter((line) => line.startsWith(level) && line.includes("trying again")))
+        }).pipe(Effect.scoped),
+      // Each waits for timeouts most of its time.
+      { concurrent: true }
     )
 }
 

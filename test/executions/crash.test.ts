@@ -21,7 +21,7 @@ it.live(
         world.planes.push(plane)
         await plane.start()
         const again = async () => {
-          await plane.kill("SIGKILL")
+          await plane.crash()
           await plane.start()
         }
         await plane.call("POST", "/v1/orgs/main/projects", { name: "Jobs", slug: "jobs" })

@@ -52,7 +52,7 @@ campaign(
       assert.strictEqual(applied.status, 202)
       for (let kill = 0; kill < kills; kill++) {
         await sleep(random.between(0, 400))
-        await plane.kill("SIGKILL")
+        await (full ? plane.kill("SIGKILL") : plane.crash())
         await plane.start()
       }
       await allReady(plane, count + 4)
@@ -122,7 +122,7 @@ it.live(
           fs.readdirSync(appended).some((name) => fs.readFileSync(path.join(appended, name)).includes("kept"))
         )
 
-        await plane.kill("SIGKILL")
+        await plane.crash()
         assert.strictEqual(await redis((client) => client.get("kept")), "yes")
         assert.strictEqual((await query("select * from ledger")).length, 2)
         await plane.start()

@@ -75,7 +75,7 @@ campaign(
   "data-kills",
   "whatever is killed while data is backed up, copied, promoted and restored: nothing is lost, doubled or left behind",
   { roundMs: 1_800_000 },
-  Effect.fnUntraced(function* ({ seed }) {
+  Effect.fnUntraced(function* ({ seed, full }) {
     const random = new Seeded(seed)
     const { far, world } = yield* planeWithObjectStore
     yield* Effect.promise(async () => {
@@ -94,7 +94,7 @@ campaign(
       const killed = () =>
         Promise.all([
           soon().then(async () => {
-            await plane.kill("SIGKILL")
+            await (full ? plane.kill("SIGKILL") : plane.crash())
             await plane.start()
           }),
           soon().then(() => {

@@ -6,6 +6,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import postgres from "postgres"
 import { freePort, startPostgres } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 import { until } from "#test/setup/wait.ts"
@@ -15,6 +16,11 @@ const current = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 export interface Plane {
   readonly start: () => Promise<void>
   readonly kill: (signal: NodeJS.Signals) => Promise<void>
+  /**
+   * Kills it without warning, and lets its leases end now instead of half a minute later. Only for the one process of
+   * a store: the leases of others would end as well.
+   */
+  readonly crash: () => Promise<void>
   /** Sends a signal that ends nothing. */
   readonly signal: (signal: NodeJS.Signals) => void
   readonly call: (
@@ -38,6 +44,18 @@ const ownLoopback = (base: string): string => {
   return `127.${1 + (a % 250)}.${b}.${1 + (c % 250)}`
 }
 
+const endLeases = async (databaseUrl: string): Promise<void> => {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} })
+  try {
+    await sql.unsafe(`
+      update work set due_at = now(), rank = now(), lease_until = now() where lease_until > now();
+      update backup_job set due_at = now() where lease_token is not null;
+      update backup_copy set due_at = now() where lease is not null`)
+  } finally {
+    await sql.end({ timeout: 1 })
+  }
+}
+
 /** Several programs may share a folder and a store; each has ports of its own. */
 export const makePlane = async (
   base: string,
@@ -56,6 +74,12 @@ export const makePlane = async (
         session: string
       }
     ).session
+  const kill = (signal: NodeJS.Signals) =>
+    new Promise<void>((resolve) => {
+      if (child === undefined || child.exitCode !== null || child.signalCode !== null) return resolve()
+      child.once("exit", () => resolve())
+      child.kill(signal)
+    })
   return {
     start: async () => {
       child = spawn(process.execPath, [program, "up", "--no-apply"], {
@@ -87,12 +111,11 @@ export const makePlane = async (
       if (!alive()) throw new Error(`the control plane ended:\n${log.slice(-3_000)}`)
       await until("signed in", async () => token() !== "")
     },
-    kill: (signal) =>
-      new Promise((resolve) => {
-        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return resolve()
-        child.once("exit", () => resolve())
-        child.kill(signal)
-      }),
+    kill,
+    crash: async () => {
+      await kill("SIGKILL")
+      await endLeases(databaseUrl)
+    },
     signal: (signal) => void child?.kill(signal),
     call: async (method, target, body, timeoutMs = 60_000) => {
       const response = await fetch(`http://127.0.0.1:${port}${target}`, {

@@ -11,6 +11,7 @@ import type * as Scope from "effect/Scope"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { cacheLimits } from "#src/infra/host/server-limits.ts"
+import { RedisPatience } from "#src/infra/redis/RedisControl.ts"
 import {
   type RedisServerError,
   RedisServers,
@@ -314,20 +315,25 @@ test("a port that another program holds is named in the error", (world) =>
     )
   }))
 
+/** For looks at a server that will not answer. */
+const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000 })
+/** For a server that will not end by itself. */
+const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500 })
+
 test("a server that hangs is neither taken for stopped nor for healthy, and can be ended", (world) =>
   Effect.gen(function* () {
     const servers = yield* RedisServers
     const target = newTarget()
     const pid = pidOf(yield* provision(target))
     process.kill(pid, "SIGSTOP")
-    const { process: hanging } = yield* found(target.uid)
+    const { process: hanging } = yield* givenUpSoon(found(target.uid))
     assert.deepInclude(hanging, { _tag: "Uncontrolled", state: "silent", pid })
     process.kill(pid, "SIGCONT")
     assert.strictEqual(pidOf(yield* found(target.uid)), pid)
     process.kill(pid, "SIGSTOP")
     yield* servers.stop(target)
     assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
-  }))
+  }).pipe(endedSoon))
 
 /** Begins a script that never ends by itself, and waits until the server says so. */
 const loop = Effect.fn(function* (target: RedisTarget, script: string) {

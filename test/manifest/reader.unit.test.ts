@@ -33,21 +33,21 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
     Effect.gen(function* () {
       const reader = yield* Reader
       const sources = [
-        yaml(manifest(2_000)),
-        json(manifest(2_000)),
-        json({ manifest: manifest(2_000), prune: true }, "manifest"),
-        yaml({ manifest: manifest(2_000, { sku: "cache-x1" }) }, "manifest"),
-        yaml(manifest(2_000, { colour: "red" })),
+        yaml(manifest(700)),
+        json(manifest(700)),
+        json({ manifest: manifest(700), prune: true }, "manifest"),
+        yaml({ manifest: manifest(700, { sku: "cache-x1" }) }, "manifest"),
+        yaml(manifest(700, { colour: "red" })),
         json({ manifest: "x".repeat(50_000) }, "manifest"),
         json({ planId: "x".repeat(50_000) }, "manifest"),
         { text: `${"x: &a [".repeat(4_000)}`, language: "yaml", inside: undefined },
-        { text: JSON.stringify(manifest(2_000)).slice(0, -3), language: "json", inside: undefined }
+        { text: JSON.stringify(manifest(700)).slice(0, -3), language: "json", inside: undefined }
       ] as const satisfies ReadonlyArray<Source>
       for (const source of sources) {
         assert.isAbove(source.text.length, shortSource)
         assert.deepStrictEqual(yield* reader.read(source), read(source))
       }
-      const pointers = ["/projects/0/caches/1500/name", "/organization", "/projects/0/caches/1", ""]
+      const pointers = ["/projects/0/caches/600/name", "/organization", "/projects/0/caches/1", ""]
       for (const source of sources.slice(0, 3)) {
         const places = yield* reader.locate(source, pointers)
         assert.deepStrictEqual(places, locateAll(source, pointers))
@@ -66,14 +66,14 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
         if (reading) setImmediate(turn)
       }
       setImmediate(turn)
-      const source = yaml(manifest(4_000, { sku: "cache-n1" }))
+      const source = yaml(manifest(2_000, { sku: "cache-n1" }))
       const answers = yield* Effect.all([reader.read(source), reader.read(source)], { concurrency: 2 })
       reading = false
       // Read here, it would have been a handful.
       assert.isAbove(turns, 100)
       for (const answer of answers) {
         if (answer._tag !== "Read") throw new Error(answer._tag)
-        assert.strictEqual(answer.document?.projects?.[0]?.caches?.length, 4_000)
+        assert.strictEqual(answer.document?.projects?.[0]?.caches?.length, 2_000)
       }
     })
   )
@@ -81,7 +81,7 @@ layer(Reader.layer, { excludeTestServices: true })("the reader of requests", (it
   it.effect("goes on after a reading was given up", () =>
     Effect.gen(function* () {
       const reader = yield* Reader
-      const given = yield* Effect.timeoutOption(reader.read(yaml(manifest(4_000))), "20 millis")
+      const given = yield* Effect.timeoutOption(reader.read(yaml(manifest(2_000))), "20 millis")
       assert.strictEqual(given._tag, "None")
       assert.strictEqual((yield* reader.read(yaml(manifest(1_000))))._tag, "Read")
     })

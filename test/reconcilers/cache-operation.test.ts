@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { CacheStatus } from "#schemas/cache.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
+import { RedisPatience } from "#src/infra/redis/RedisControl.ts"
 import {
   appClient,
   authorityOf,
@@ -142,7 +143,9 @@ test("without a server program the cache says what to install, and nothing is ma
         world,
         resource,
         (target, current) =>
-          Effect.flatMap(look(target, current), (observation) => target.converge(current, observation)),
+          Effect.flatMap(givenUpSoon(look(target, current)), (observation) =>
+            target.converge(current, observation)
+          ),
         cacheReconciler(world, bareHost)
       )
     )
@@ -174,13 +177,18 @@ const lookAt = (world: CacheWorld, resource: CacheResource, ageMs = 0) =>
     }
   })
 
+/** For looks at a server that will not answer. */
+const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000 })
+/** For a server that will not end by itself. */
+const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500 })
+
 test("a server that hangs is waited for and not ready, and started again when that lasts", (world) =>
   Effect.gen(function* () {
     const made = makeCache(world)
     yield* settle(world, made)
     const [pid = 0] = pidOf(world, made)
     process.kill(pid, "SIGSTOP")
-    const hanging = yield* lookAt(world, made, 121_000)
+    const hanging = yield* givenUpSoon(lookAt(world, made, 121_000))
     assert.deepInclude(hanging.observation, { ready: false, reason: "NotAnswering", differences: [] })
     process.kill(pid, "SIGCONT")
     assert.notProperty((yield* lookAt(world, hanging.resource)).resource.status, "unansweredSince")
@@ -193,7 +201,7 @@ test("a server that hangs is waited for and not ready, and started again when th
       unansweredSince: tenMinutesAgo,
       unansweredSeenAt: tenMinutesAgo
     } as CacheStatus
-    const anew = yield* lookAt(world, { ...hanging.resource, status })
+    const anew = yield* givenUpSoon(lookAt(world, { ...hanging.resource, status }))
     assert.deepInclude(anew.observation, { reason: "NotAnswering", differences: [] })
     assert.isAbove(Date.parse(anew.resource.status?.unansweredSince ?? ""), Date.parse(tenMinutesAgo))
     yield* run(world, hanging.resource, (target, current) =>
@@ -201,7 +209,7 @@ test("a server that hangs is waited for and not ready, and started again when th
     )
     yield* settle(world, hanging.resource)
     assert.notInclude(pidOf(world, made), pid)
-  }))
+  }).pipe(endedSoon))
 
 test("a cache that a script keeps busy is not ready, says why, and is ready again when its time is over", (world) =>
   Effect.gen(function* () {

@@ -114,7 +114,7 @@ it.live(
           await plane.start()
           await plane.call("POST", `/v1/orgs/main/resources/${databaseId}/retry`).catch(() => {})
           await sleep(alive)
-          await plane.kill("SIGKILL")
+          await plane.crash()
         }
         await plane.start()
         await plane.call("POST", `/v1/orgs/main/resources/${databaseId}/retry`)

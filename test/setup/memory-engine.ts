@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { anyPool, type Json } from "#schemas/kind.ts"
+import { type Json, poolOf } from "#schemas/kind.ts"
 import { defaults } from "#src/engine/options.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { reconcile } from "#src/engine/reconcile.ts"
@@ -27,6 +27,7 @@ export const memoryEngine = Effect.fnUntraced(function* (resource: Resource) {
     spec: asJson(resource.spec),
     secrets: []
   })
+  const pool = poolOf(registration.kind, asJson(resource.spec))
   const pause = { scope: "resource", target: uid } as const
 
   const row = () => {
@@ -36,7 +37,7 @@ export const memoryEngine = Effect.fnUntraced(function* (resource: Resource) {
   }
   const condition = (type: string) => row().conditions.find((one) => one.type === type)
   const run = Effect.gen(function* () {
-    const claimed = Option.getOrThrow(store.claimOne(orgId, uid, 600_000, anyPool))
+    const claimed = Option.getOrThrow(store.claimOne(orgId, uid, 600_000, pool))
     const { recorded } = yield* reconcile(registration, claimed, defaults)
     store.record([recorded])
     return recorded

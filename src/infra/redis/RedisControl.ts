@@ -4,6 +4,7 @@
  * Connections are short: one for each look or change, with a time limit over everything said on it. A look is
  * one pipelined round trip; changes to users are one transaction.
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -136,11 +137,21 @@ export const shutDown = (endpoint: RedisEndpoint): Effect.Effect<void> =>
 
 type Send = (...words: ReadonlyArray<string>) => Promise<unknown>
 
-/**
- * Over everything, from connecting on. Longer than a server that a script keeps busy takes to say so
- * (`busy-reply-threshold`); and this process may stand still for a moment itself, on a machine that is busy.
- */
-const timeLimit = "8 seconds"
+/** How long a server is waited for, in milliseconds. Tests of servers that hang need not wait so long. */
+export interface RedisPatience {
+  /**
+   * Over everything that is said on a connection, from connecting on. Longer than a server that a script keeps busy
+   * takes to say so (`busy-reply-threshold`); and this process may stand still for a moment itself, on a machine that
+   * is busy.
+   */
+  readonly answerMs: number
+  /** For its end: it has to write what is left of its append-only file before. */
+  readonly stopMs: number
+}
+
+export const RedisPatience = Context.Reference<RedisPatience>("svc/infra/RedisPatience", {
+  defaultValue: () => ({ answerMs: 8_000, stopMs: 10_000 })
+})
 
 /** Opens a connection, says what `body` says and closes it. The client is loaded on first use: it is large. */
 const ask = <A>(
@@ -164,24 +175,27 @@ const ask = <A>(
       return client
     }),
     (client) =>
-      Effect.tryPromise({
-        try: async () => {
-          await client.connect()
-          return await body((...words) => client.sendCommand(words))
-        },
-        catch: failure
-      }).pipe(
-        Effect.timeoutOrElse({
-          duration: timeLimit,
-          orElse: () =>
-            Effect.fail(
-              new RedisControlError({
-                reason: "silent",
-                message: `The server did not answer within ${timeLimit}`
-              })
-            )
-        })
-      ),
+      Effect.gen(function* () {
+        const { answerMs } = yield* RedisPatience
+        return yield* Effect.tryPromise({
+          try: async () => {
+            await client.connect()
+            return await body((...words) => client.sendCommand(words))
+          },
+          catch: failure
+        }).pipe(
+          Effect.timeoutOrElse({
+            duration: answerMs,
+            orElse: () =>
+              Effect.fail(
+                new RedisControlError({
+                  reason: "silent",
+                  message: `The server did not answer within ${answerMs / 1000} seconds`
+                })
+              )
+          })
+        )
+      }),
     (client) =>
       Effect.sync(() => {
         if (client.isOpen) client.destroy()

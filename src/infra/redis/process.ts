@@ -7,7 +7,7 @@ import type { Host, SpawnOptions } from "../host/Host.ts"
 import { oomScores } from "../host/server-limits.ts"
 import { failed, RedisServerError } from "./errors.ts"
 import { exists } from "./files.ts"
-import { type LiveServer, type RedisEndpoint, readLive } from "./RedisControl.ts"
+import { type LiveServer, type RedisEndpoint, RedisPatience, readLive } from "./RedisControl.ts"
 import { configName, logName, pidName } from "./settings.ts"
 
 export type RedisProcess =
@@ -44,8 +44,6 @@ const oldestMajor = 7
 const maxLogBytes = 1024 * 1024
 /** A server listens within milliseconds; this is for machines that are busy. */
 const startMs = 10_000
-/** It has to write what is left of its append-only file before it ends. */
-const stopMs = 10_000
 
 export const makeProcesses = (host: Host["Service"]) => {
   /** The process is known by its command line, which names the configuration file in its own folder. */
@@ -153,6 +151,7 @@ export const makeProcesses = (host: Host["Service"]) => {
     stop: Effect.fnUntraced(function* (place: RedisPlace) {
       const pid = yield* pidOf(place)
       if (pid === undefined) return
+      const { stopMs } = yield* RedisPatience
       const gone = Effect.map(isRunning(place, pid), (running) => !running)
       yield* host.kill(pid, "SIGTERM")
       yield* until(gone, stopMs, () => host.kill(pid, "SIGKILL"))

@@ -1,18 +1,43 @@
 /** A kind that states its section needs nothing else to be read, planned, exported and described. */
-import { assert, it } from "@effect/vitest"
+import { afterAll, assert, beforeAll, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { vi } from "vitest"
 import { inputOf, withDefault } from "#schemas/input.ts"
 import { defineKind, type Kind } from "#schemas/kind.ts"
 import { listSection, usualEnvironment } from "#schemas/manifest-mapping.ts"
-import { exportManifest, toYaml } from "#src/manifest/export.ts"
-import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
-import { parseManifest } from "#src/manifest/parse.ts"
-import { makePlan } from "#src/manifest/plan.ts"
-import { applySteps } from "./state.ts"
 
-vi.mock(import("#schemas/index.ts"), async (load) => {
+/** The program with one more kind, loaded anew: modules that this worker has loaded before know the kinds without it. */
+const withToaster = async () => {
+  vi.resetModules()
+  vi.doMock(import("#schemas/index.ts"), addToaster)
+  const [
+    { exportManifest, toYaml },
+    { manifestJsonSchema },
+    { parseManifest },
+    { makePlan },
+    { applySteps }
+  ] = await Promise.all([
+    import("#src/manifest/export.ts"),
+    import("#src/manifest/json-schema.ts"),
+    import("#src/manifest/parse.ts"),
+    import("#src/manifest/plan.ts"),
+    import("./state.ts")
+  ])
+  return { exportManifest, toYaml, manifestJsonSchema, parseManifest, makePlan, applySteps }
+}
+let program: Awaited<ReturnType<typeof withToaster>>
+
+beforeAll(async () => {
+  program = await withToaster()
+})
+// The files that this worker runs next get the program as it is.
+afterAll(() => {
+  vi.doUnmock(import("#schemas/index.ts"))
+  vi.resetModules()
+})
+
+const addToaster = async (load: () => Promise<typeof import("#schemas/index.ts")>) => {
   const original = await load()
   const ToasterSpec = Schema.Struct({
     slots: withDefault(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 4 })), 2, "Slices at once"),
@@ -39,9 +64,9 @@ vi.mock(import("#schemas/index.ts"), async (load) => {
     ...original,
     // To the compiler the list stays the one that it knows.
     kinds: kinds as unknown as typeof original.kinds,
-    findKind: (name) => kinds.find((kind) => kind.name === name)
+    findKind: (name: string) => kinds.find((kind) => kind.name === name)
   }
-})
+}
 
 const options = { prune: true, confirm: [], fingerprint: (text: string) => text, regions: ["local"] } as const
 const source = `version: 1
@@ -59,11 +84,12 @@ projects:
         colour: blue
 `
 const read = (text: string) => {
-  const parsed = parseManifest(text)
+  const parsed = program.parseManifest(text)
   return Result.isSuccess(parsed) ? parsed.success.manifest : assert.fail(JSON.stringify(parsed.failure))
 }
 
 it("a new kind is read, planned, exported and described without further code", () => {
+  const { makePlan, applySteps, exportManifest, toYaml } = program
   const { steps, changes, blockers } = makePlan(read(source), [], options)
   assert.deepStrictEqual(blockers, [])
   assert.includeMembers(
@@ -84,14 +110,14 @@ it("a new kind is read, planned, exported and described without further code", (
 })
 
 it("what is wrong with its entries is refused at its place, by the parser as by the JSON Schema", () => {
-  const parsed = parseManifest(source.replace("slots: 3", "slots: 5"))
+  const parsed = program.parseManifest(source.replace("slots: 3", "slots: 5"))
   const faults = Result.isFailure(parsed) ? parsed.failure : assert.fail("it was taken")
   assert.deepStrictEqual(
     faults.map(({ pointer, line, column }) => [pointer, line, column]),
     [["/projects/0/toasters/1/slots", 12, 9]]
   )
   assert.include(
-    JSON.stringify(manifestJsonSchema()),
+    JSON.stringify(program.manifestJsonSchema()),
     '"slots":{"type":"integer","minimum":1,"maximum":4,"description":"Slices at once","default":2}'
   )
 })
