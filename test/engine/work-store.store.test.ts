@@ -12,7 +12,6 @@ import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts
 import { Db, type Sql } from "#src/store/Db.ts"
 import { Interventions } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { recordChanged } from "#src/store/work-recording.ts"
 import { actor, uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { memory, postgres } from "./work-store/implementations.ts"
@@ -294,43 +293,6 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       assert.deepStrictEqual(second.status, status)
       assert.isTrue(second.settled)
       assert.deepStrictEqual(yield* second.reported, { conditions, differences })
-    })
-  )
-
-  it.effect("the cost of storing many results grows with their number and not with its square", () =>
-    Effect.gen(function* () {
-      const many = 100
-      const { work, orgId } = yield* makeOne
-      const { create } = yield* StoreUnderTest
-      const kind = `Kind${uuid().slice(-12)}`
-      for (let n = 0; n < many; n++) {
-        const plain = { kind, projectId: null, parentUid: null, secrets: [], spec: {} }
-        yield* create(orgId, { ...plain, uid: uuid(), name: `r-${n}` })
-      }
-      const claimed = yield* work.claim([{ kind, pool: anyPool, room: many, fullOrgs: [] }], 600_000)
-      assert.lengthOf(claimed, many)
-      const { engine: sql } = yield* Db
-      // Counted for the connection, also of transactions before this one.
-      const looks = Effect.map(
-        sql<{ readonly count: number }>`
-          select (seq_tup_read + idx_tup_fetch)::int as count from pg_stat_xact_user_tables
-          where relname = 'resource'`,
-        ([row]) => row?.count ?? 0
-      )
-      const cost = yield* sql.withTransaction(
-        Effect.gen(function* () {
-          // A table of so few rows would be read as a whole instead.
-          yield* sql`set local enable_seqscan = off`
-          const before = yield* looks
-          yield* recordChanged(
-            sql,
-            claimed.map((one) => waiting(one, uuid()))
-          )
-          return (yield* looks) - before
-        })
-      )
-      assert.isAbove(cost, many)
-      assert.isBelow(cost, 20 * many)
     })
   )
 })
