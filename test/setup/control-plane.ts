@@ -141,10 +141,14 @@ export const testPlane = (
             const sessions = { owner: newSessionToken(), admin: newSessionToken(), member: newSessionToken() }
             const [adminKey, memberKey] = [newApiKey(), newApiKey()]
             yield* admin`insert into organization (id, name, slug, billing_status) values (${id}, ${slug}, ${slug}, ${billing})`
-            for (const [role, token] of Object.entries(sessions)) {
+            // The owner came first, also where all of them come within the same millisecond.
+            const members = Object.keys(sessions)
+              .map(() => randomUUIDv7())
+              .sort()
+            for (const [index, [role, token]] of Object.entries(sessions).entries()) {
               const user = randomUUIDv7()
               yield* admin`insert into account (id, email, name) values (${user}, ${`${role}-${slug}@example.test`}, ${role})`
-              yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${randomUUIDv7()}, ${user}, ${role})`
+              yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${members[index]!}, ${user}, ${role})`
               yield* admin`insert into session (id, digest, user_id, expires_at)
                 values (${randomUUIDv7()}, ${digestOf(token)}, ${user}, now() + interval '1 day')`
             }
