@@ -24,6 +24,7 @@ leasedLoopSuite(
     const loop = yield* maintenanceLoop
     const channel = "test_branch_ready"
     const table: Table<ClaimedBranch, MaintenanceResult> = {
+      mayRepeat: true,
       port: {
         ...loop,
         // Branches become ready untold: the program looks every second.
