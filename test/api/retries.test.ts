@@ -125,7 +125,16 @@ const others = new Set([
 /** What two tries of one request may tell differently: how far it has come. */
 const moving = new Set([
   ...["status", "state", "step", "error", "reason", "progressPercent", "attempts", "nextAttemptAt"],
-  ...["startedAt", "finishedAt", "updatedAt", "expiresAt", "createdAt", "revision", "cleanupStatus"]
+  ...[
+    "startedAt",
+    "finishedAt",
+    "updatedAt",
+    "expiresAt",
+    "createdAt",
+    "revision",
+    "cleanupStatus",
+    "baseRevision"
+  ]
 ])
 const lasting = (body: any): any =>
   typeof body === "object" && body !== null
