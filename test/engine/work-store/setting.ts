@@ -3,7 +3,8 @@ import { assert, type Vitest } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { anyPool, type Json } from "#schemas/kind.ts"
+import type { Json } from "#schemas/kind.ts"
+import { anyPool } from "#schemas/placement.ts"
 import {
   type Claimed,
   type KindRoom,
