@@ -46,7 +46,7 @@ export interface BackupWorld extends DatabaseWorld {
   readonly databases: Map<string, DatabaseResource>
 }
 
-export const quick = (values: Partial<BackupOptions> = {}) =>
+const quick = (values: Partial<BackupOptions> = {}) =>
   Effect.map(
     BackupOptions,
     (defaults): BackupOptions => ({
