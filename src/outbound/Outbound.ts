@@ -39,12 +39,12 @@ export interface OutboundAnswer {
 }
 
 /** The address may not be reached: trying again helps only when it changes. */
-class OutboundRefused extends Schema.TaggedError<OutboundRefused>()("OutboundRefused", {
+export class OutboundRefused extends Schema.TaggedError<OutboundRefused>()("OutboundRefused", {
   message: Schema.String
 }) {}
 
 /** No answer came. The request may have arrived all the same, unless the connection was never made. */
-class OutboundFailed extends Schema.TaggedError<OutboundFailed>()("OutboundFailed", {
+export class OutboundFailed extends Schema.TaggedError<OutboundFailed>()("OutboundFailed", {
   message: Schema.String,
   reason: Schema.Literals(["name", "connection", "timeout"])
 }) {}
