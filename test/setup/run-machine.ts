@@ -4,6 +4,7 @@ import { setUpBrowser } from "./browser.ts"
 import { setUpContainers } from "./containers.ts"
 import { keepTemplates } from "./new-data.ts"
 import { setUpObjectStore } from "./s3.ts"
+import { removeOrphanedSegments } from "./shared-memory.ts"
 
 const say = (line: string): void => void process.stderr.write(`${line}\n`)
 
@@ -12,5 +13,10 @@ export default async function setup(): Promise<() => void> {
   setUpBrowser(say)
   setUpContainers(say)
   setUpObjectStore(say)
-  return keepTemplates()
+  const began = Date.now()
+  const removeTemplates = keepTemplates()
+  return () => {
+    removeTemplates()
+    removeOrphanedSegments(began)
+  }
 }
