@@ -9,6 +9,7 @@ import type * as HttpMethod from "effect/http/HttpMethod"
 import type * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as Option from "effect/Option"
+import { CurrentAudience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 
 export interface Request {
@@ -40,6 +41,7 @@ export const makeDispatch = (router: HttpRouter.HttpRouter): Dispatch =>
     ).modify({ url, remoteAddress: Option.fromNullOr(address) })
     const response = yield* Effect.scoped(router.asHttpEffect()).pipe(
       Effect.provideService(HttpServerRequest.HttpServerRequest, request),
+      Effect.provideService(CurrentAudience, "mcp"),
       Effect.orDie
     )
     return { status: response.status, headers: response.headers, text: textOf(response.body) }

@@ -47,29 +47,25 @@ export const Order = Schema.Struct({
 })
 export type Order = typeof Order.Type
 
-/** `accept` is the media type of the answer, where there is a choice. */
-export const execute = (catalogue: Catalogue, dispatch: Dispatch) =>
-  Effect.fnUntraced(function* (order: Order & { readonly accept?: string }, caller: Caller) {
+/** Carries an order out and answers for a model. Asking the person is done before. */
+export const execute =
+  (catalogue: Catalogue, dispatch: Dispatch) =>
+  (order: Order, caller: Caller): Effect.Effect<Answered> => {
     const entry = catalogue.get(order.operation)
     if (entry === undefined)
-      return refused(
-        404,
-        "not_found",
-        `There is no operation ${order.operation}; the tool search finds their ids`
+      return Effect.succeed(
+        refused(404, "not_found", `There is no operation ${order.operation}; the tool search finds their ids`)
       )
     const request = requestOf(entry, order, caller)
-    if ("refused" in request) return request.refused
-    return answered(catalogue, entry, order, yield* dispatch(request))
-  })
+    return "refused" in request
+      ? Effect.succeed(request.refused)
+      : Effect.map(dispatch(request), (answer) => answered(catalogue, entry, order, answer))
+  }
 
 /** What no segment of a path may be: it would name another path (RFC 3986, section 3.3). */
 const dots: ReadonlySet<string> = new Set(["", ".", ".."])
 
-const requestOf = (
-  entry: Entry,
-  order: Order & { readonly accept?: string },
-  caller: Caller
-): Request | { readonly refused: Answered } => {
+const requestOf = (entry: Entry, order: Order, caller: Caller): Request | { readonly refused: Answered } => {
   const invalid = (detail: string) => ({ refused: refused(422, "invalid", detail) })
   const given = { ...order.path }
   const { organization } = caller
@@ -104,7 +100,6 @@ const requestOf = (
     method: entry.method,
     url: query.size === 0 ? path : `${path}?${query}`,
     headers: {
-      ...(order.accept === undefined ? {} : { accept: order.accept }),
       ...(order.ifMatch === undefined ? {} : { "if-match": order.ifMatch }),
       ...(order.idempotencyKey === undefined ? {} : { "idempotency-key": order.idempotencyKey })
     },

@@ -9,21 +9,12 @@ import type * as HttpServerRequest from "effect/http/HttpServerRequest"
 import type * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import { type Access, credentialOf } from "#src/access/Access.ts"
+import { baseline, grantable } from "#src/agents/scopes.ts"
 import { isObject } from "#src/api/definition/json-schema.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Caller } from "./caller.ts"
-import type { Catalogue } from "./catalogue.ts"
 import { rpcError } from "./refusal.ts"
 import { readingOf, subscribing } from "./resources.ts"
-
-/** To look and not to touch: what nearly everybody needs. */
-const baseline: ReadonlyArray<string> = [
-  "me.get",
-  "orgs.get",
-  "projects.list",
-  "resources.list",
-  "resources.get"
-]
 
 export class Challenge extends Data.TaggedError("Challenge")<{
   readonly status: 401 | 403
@@ -34,6 +25,8 @@ export class Challenge extends Data.TaggedError("Challenge")<{
   readonly id?: unknown
   /** What a client should ask for next, all of it. */
   readonly scopes: ReadonlyArray<string>
+  /** Which of it was not granted. */
+  readonly lacking?: ReadonlyArray<string>
 }> {}
 
 /** Whose credential came with the request; undefined: none came. */
@@ -46,9 +39,10 @@ export const identify = Effect.fnUntraced(function* (
   const credential = Option.getOrUndefined(credentialOf(authorization, undefined))
   // A session is a person's, who needs no tools.
   if (credential === undefined || credential.kind === "session") return yield* dead
-  const found = Option.getOrUndefined(yield* access.identify(credential, null))
+  const found = Option.getOrUndefined(yield* access.identify(credential, null, "mcp"))
   if (found === undefined || found.organization === null) return yield* dead
-  return { credential, credentialId: found.credentialId, organization: found.organization }
+  const { credentialId, grant, organization } = found
+  return { credential, credentialId, grant, organization }
 })
 
 /** Also where none is needed: a client that sent one wants to know that it has ended. */
@@ -59,22 +53,30 @@ const dead = new Challenge({
   scopes: baseline
 })
 
-/** Fails where a message needs a credential that did not come, or a scope that was not granted. */
-export const admit = (
-  message: unknown,
-  caller: Caller | undefined,
-  catalogue: Catalogue
-): Effect.Effect<void, Challenge> => {
-  const wanted = operationsOf(message)
-  if (wanted === undefined || caller !== undefined) return Effect.void
-  return Effect.fail(
-    new Challenge({
+/** What a message lacks: a credential that did not come, or a scope that was not granted. Undefined: nothing. */
+export const admit = (message: unknown, caller: Caller | undefined): Challenge | undefined => {
+  const wanted = operationsOf(message)?.filter((id) => grantable.has(id))
+  if (wanted === undefined) return undefined
+  const id = isObject(message) ? message["id"] : undefined
+  if (caller === undefined)
+    return new Challenge({
       status: 401,
       message: "Sign in, or send an API key; tools/list and search need neither",
-      id: isObject(message) ? message["id"] : undefined,
-      scopes: [...new Set([...baseline, ...wanted.filter((id) => catalogue.has(id))])]
+      id,
+      scopes: [...new Set([...baseline, ...wanted])]
     })
-  )
+  const held = caller.grant?.scopes
+  const lacking = held === undefined ? [] : wanted.filter((one) => !held.includes(one))
+  if (held === undefined || lacking.length === 0) return undefined
+  return new Challenge({
+    status: 403,
+    error: "insufficient_scope",
+    message: `${lacking.join(" ")} was not granted`,
+    id,
+    // What it has too: a client asks for exactly what is said here.
+    scopes: [...held, ...lacking],
+    lacking
+  })
 }
 
 /** Ids of the operations that a message asks for; undefined: it asks for nothing that needs a credential. */
@@ -92,28 +94,28 @@ const operationsOf = (message: unknown): ReadonlyArray<string> | undefined => {
       return reading === undefined ? [] : [reading.operation]
     }
     case "subscriptions/listen":
-      return isFollowing(message) ? [subscribing] : undefined
+      return followedBy(message) === undefined ? undefined : [subscribing]
     default:
       return undefined
   }
 }
 
-/** Whether a message asks to be told of changes of resources. */
-export const isFollowing = (message: unknown): boolean =>
-  isObject(message) &&
-  message["method"] === "subscriptions/listen" &&
-  isObject(message["params"]) &&
-  isObject(message["params"]["notifications"]) &&
-  message["params"]["notifications"]["resourceSubscriptions"] !== undefined
+/** The URIs that a message asks to follow; undefined: it asks for no such thing. */
+export const followedBy = (message: unknown): ReadonlyArray<unknown> | undefined => {
+  if (!isObject(message) || message["method"] !== "subscriptions/listen") return undefined
+  const wanted = isObject(message["params"]) ? message["params"]["notifications"] : undefined
+  const uris = isObject(wanted) ? wanted["resourceSubscriptions"] : undefined
+  return Array.isArray(uris) && uris.length > 0 ? uris : undefined
+}
 
 export const toResponse = (
   { status, error, message, scopes, id }: Challenge,
-  publicUrl: string
+  origin: string
 ): HttpServerResponse.HttpServerResponse => {
   const fields = [
     ...(error === undefined ? [] : [`error="${error}"`, `error_description="${message}"`]),
     `scope="${scopes.join(" ")}"`,
-    `resource_metadata="${publicUrl}/.well-known/oauth-protected-resource/mcp"`
+    `resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`
   ]
   return rpcError(
     {

@@ -18,10 +18,10 @@ import { isObject, type JsonObject, plainSchemas } from "#src/api/definition/jso
 import { type Answered, isRefusal, refused } from "./answer.ts"
 import { type Caller, refusal } from "./caller.ts"
 import { confirmation } from "./confirm.ts"
-import type { Dispatch } from "./dispatch.ts"
+import type { Answer, Dispatch } from "./dispatch.ts"
 import { execute, Order } from "./execute.ts"
 import { prompts } from "./prompts.ts"
-import { fixedResources, listed, readingOf, resourceTemplates } from "./resources.ts"
+import { fixedResources, listed, listPath, readingOf, resourceTemplates } from "./resources.ts"
 import { type Index, Search, search } from "./search.ts"
 
 export interface Exchange {
@@ -35,16 +35,20 @@ export interface Exchange {
 
 const identity = { name: "svc", title: "svc control plane", version: "1" }
 
-const instructions = [
-  "A control plane for databases, caches, queues, cron jobs and containers.",
-  "Find operations with search, then run them with execute.",
-  "What is changed is carried out after the answer: look again until it is ready."
-].join(" ")
+const instructionsFor = (caller: Caller | undefined): string =>
+  [
+    "A control plane for databases, caches, queues, cron jobs and containers.",
+    "Find operations with search, then run them with execute.",
+    "What is changed is carried out after the answer: look again until it is ready.",
+    caller === undefined
+      ? "Nobody is signed in: search works, execute has the client sign in."
+      : `You act in the organization ${caller.organization.slug} as ${caller.organization.role}.`
+  ].join(" ")
 
 export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Server => {
   const { index, caller, dispatch, run } = exchange
   const server = new Server(identity, {
-    instructions,
+    instructions: instructionsFor(caller),
     capabilities: {
       tools: {},
       prompts: {},
@@ -53,6 +57,8 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
     }
   })
   const call = execute(index.catalogue, dispatch)
+  const get = ({ organization }: Caller, path: string, accept: string) =>
+    dispatch({ method: "GET", url: `/v1/orgs/${organization.id}${path}`, headers: { accept } })
 
   server.setRequestHandler("tools/list", () => ({ tools: toolsOf(index, caller) }))
 
@@ -65,7 +71,7 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
       case "execute": {
         const input = decoded(Order, params.arguments)
         if ("refused" in input) return toolAnswer(input.refused)
-        if (caller === undefined) return toolAnswer(noCredential)
+        if (caller === undefined) return toolAnswer(refused(401, "unauthenticated", signIn))
         const order = input.value
         const entry = index.catalogue.get(order.operation)
         const pending =
@@ -85,13 +91,10 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
     if (caller === undefined || listing === undefined || refusal(listing.operation, caller) !== undefined)
       return { resources: fixedResources }
     const cursor = params?.cursor
-    const query = cursor === undefined ? {} : { cursor }
-    const page = await run(
-      call({ operation: "resources.list", query: { ...query, limit: 100 } }, caller),
-      context.mcpReq
-    )
-    if (isRefusal(page)) throw failed(page)
-    const { items, nextCursor } = isObject(page.content["body"]) ? page.content["body"] : {}
+    const answer = await run(get(caller, listPath(cursor), "application/json"), context.mcpReq)
+    const page = bodyOf(answer)
+    if (answer.status !== 200) throw failed(page)
+    const { items, nextCursor } = page
     return {
       resources: [
         ...(cursor === undefined ? fixedResources : []),
@@ -106,15 +109,11 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
   server.setRequestHandler("resources/read", async ({ params: { uri } }, context) => {
     const reading = readingOf(uri)
     if (reading === undefined) throw new ResourceNotFoundError(uri)
-    if (caller === undefined) throw failed(noCredential)
-    const { operation, path, type } = reading
-    const answer = await run(call({ operation, path, accept: type }, caller), context.mcpReq)
+    if (caller === undefined) throw failed({ detail: signIn })
+    const answer = await run(get(caller, reading.path, reading.type), context.mcpReq)
     if (answer.status === 404) throw new ResourceNotFoundError(uri)
-    if (isRefusal(answer)) throw failed(answer)
-    const { body } = answer.content
-    return {
-      contents: [{ uri, mimeType: type, text: typeof body === "string" ? body : JSON.stringify(body) }]
-    }
+    if (answer.status !== 200) throw failed(bodyOf(answer))
+    return { contents: [{ uri, mimeType: reading.type, text: answer.text ?? "" }] }
   })
 
   server.setRequestHandler("prompts/list", () => ({
@@ -140,7 +139,7 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
   return server
 }
 
-const noCredential = refused(401, "unauthenticated", "Sign in, or send an API key; search needs neither")
+const signIn = "Sign in, or send an API key; search needs neither"
 
 /** The answer as one piece of text: models read that, and a secret in it is there once. */
 const said = (content: JsonObject): CallToolResult => ({
@@ -150,11 +149,14 @@ const said = (content: JsonObject): CallToolResult => ({
 const toolAnswer = (answer: Answered): CallToolResult =>
   isRefusal(answer) ? { ...said(answer.content), isError: true } : said(answer.content)
 
-/** For methods that have no refusals of their own. */
-const failed = ({ content }: Answered): ProtocolError => {
-  const { detail } = isObject(content["error"]) ? content["error"] : {}
-  return new ProtocolError(ProtocolErrorCode.InvalidParams, String(detail), content)
+const bodyOf = ({ text = "" }: Answer): JsonObject => {
+  const body: unknown = text === "" ? {} : JSON.parse(text)
+  return isObject(body) ? body : {}
 }
+
+/** A problem of the API, for methods that have no refusals of their own. */
+const failed = ({ code, detail }: JsonObject): ProtocolError =>
+  new ProtocolError(ProtocolErrorCode.InvalidParams, String(detail), { code })
 
 /** What a model sends, or what is wrong with it, every fault at once. */
 const decoded = <A>(

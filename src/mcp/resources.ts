@@ -15,18 +15,23 @@ export const subscribing = "resources.watch"
 
 export interface Reading {
   readonly operation: "manifest.get" | "resources.get" | "resources.events"
-  readonly path: Readonly<Record<string, string>>
+  /** Of the request, below the organization. */
+  readonly path: string
   readonly type: "application/json" | "application/yaml"
 }
 
+/** The page of the list of resources that MCP's cursor names; it is the API's own. */
+export const listPath = (cursor: string | undefined): string =>
+  `/resources?limit=100${cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`}`
+
 /** How a resource is read; undefined: the URI names none. */
 export const readingOf = (uri: unknown): Reading | undefined => {
-  if (uri === manifestUri) return { operation: "manifest.get", path: {}, type: "application/yaml" }
+  if (uri === manifestUri) return { operation: "manifest.get", path: "/manifest", type: "application/yaml" }
   const [, uid, events] = typeof uri === "string" ? (resourceForm.exec(uri) ?? []) : []
   if (uid === undefined || !looksLikeUid(uid)) return undefined
   return {
     operation: events === undefined ? "resources.get" : "resources.events",
-    path: { uid },
+    path: `/resources/${uid}${events ?? ""}`,
     type: "application/json"
   }
 }

@@ -11,6 +11,7 @@ import {
   type ServerEventBus
 } from "@modelcontextprotocol/server"
 import * as ByteSize from "effect/ByteSize"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as FiberSet from "effect/FiberSet"
 import * as HttpIncomingMessage from "effect/http/HttpIncomingMessage"
@@ -21,10 +22,12 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import { Access } from "#src/access/Access.ts"
+import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import { networkOf } from "#src/access/caller-address.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { otherOrigin } from "#src/access/same-origin.ts"
+import { originOf } from "#src/agents/resource-identifiers.ts"
 import { checkBody } from "#src/api/body.ts"
 import { malformed } from "#src/api/failure.ts"
 import { readJson } from "#src/api/json.ts"
@@ -39,7 +42,7 @@ import * as gate from "./gate.ts"
 import { type Exchange, serverOf } from "./protocol.ts"
 import { rpcError } from "./refusal.ts"
 import { makeIndex } from "./search.ts"
-import { makeFollow } from "./subscriptions.ts"
+import { makeFollow, mostFollowed } from "./subscriptions.ts"
 
 /** What the longest operation takes and what stands around it; strangers only search. */
 const longestBody = ByteSize.bytes(5 * 1024 * 1024)
@@ -53,6 +56,11 @@ const otherSite = problem(
   "Other sites' pages may not call this; programs send no Origin"
 )
 const batchTooLong = problem(413, "payload_too_large", `A batch has ${longestBatch} messages at most`)
+const tooManyFollowed = problem(
+  413,
+  "payload_too_large",
+  `A stream follows ${mostFollowed} resources at most`
+)
 const internal = new ProtocolError(
   ProtocolErrorCode.InternalError,
   "Something went wrong on our side; the request id leads to the cause in the log"
@@ -64,6 +72,7 @@ export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const { publicUrl, rateLimit } = yield* AppConfig
     const access = yield* Access
+    const audit = yield* AuditWriter
     const limits = yield* RateLimits
     const follow = yield* makeFollow
     const streams = yield* makeStreams
@@ -72,7 +81,7 @@ export const layer = HttpRouter.use(
     const dispatch = makeDispatch(router)
 
     /** The handler of one request. It ends with it. */
-    const handlerOf = (exchange: Exchange, bus: ServerEventBus) =>
+    const handlerOf = (exchange: Exchange, bus: ServerEventBus = new InMemoryServerEventBus()) =>
       Effect.acquireRelease(
         Effect.sync(() => createMcpHandler(({ era }) => serverOf(exchange, era), { bus })),
         (handler) => Effect.promise(() => handler.close())
@@ -87,9 +96,12 @@ export const layer = HttpRouter.use(
       const taken = yield* limits.take(`mcp:${bucket}`, rateLimit)
       if (!taken.allowed) return yield* tooMany("mcp", taken)
       const body = yield* read(request, caller)
-      for (const message of Array.isArray(body) ? body : [body])
-        yield* gate.admit(message, caller, index.catalogue)
-
+      for (const message of Array.isArray(body) ? body : [body]) {
+        const challenge = gate.admit(message, caller)
+        if (challenge === undefined) continue
+        if (caller !== undefined) yield* auditRefusal(challenge, caller)
+        return yield* challenge
+      }
       const fork = yield* FiberSet.makeRuntimePromise()
       const { authorization = "" } = request.headers
       const exchange: Exchange = {
@@ -97,32 +109,59 @@ export const layer = HttpRouter.use(
         caller,
         dispatch: (order) => dispatch({ ...order, headers: { ...order.headers, authorization } }),
         run: (effect, options) =>
-          fork(
-            Effect.tapCause(effect, (cause) => Effect.logError("a tool failed unexpectedly", cause)),
-            options
-          ).catch(() => Promise.reject(internal))
+          fork(Effect.tapCause(effect, logFailure), options).catch(() => Promise.reject(internal))
       }
-      const web = new Request(`${publicUrl}/mcp`, { method: "POST", headers: protocolHeaders(request) })
-      const bus = new InMemoryServerEventBus()
-      if (caller === undefined || !gate.isFollowing(body))
-        return yield* whole(yield* handlerOf(exchange, bus), web, body)
+      const followed = gate.followedBy(body)
+      return caller === undefined || followed === undefined
+        ? yield* buffered(yield* asked(yield* handlerOf(exchange), request, body))
+        : yield* following(exchange, caller, followed, request, body)
+    })
 
+    /** What an agent was refused is told in the audit log, as the API does it. */
+    const auditRefusal = (
+      { lacking = [] }: gate.Challenge,
+      { credential, credentialId, organization }: Caller
+    ) =>
+      Effect.map(CurrentRequest, ({ id, address }) => {
+        for (const operation of lacking) {
+          audit.denied({
+            principal: `${credential.kind}:${credentialId}`,
+            credential: credential.kind,
+            operation,
+            requestId: id,
+            address,
+            outcome: 403,
+            orgId: organization.id,
+            resource: null
+          })
+        }
+      })
+
+    /** Answers with a stream of what changes, which goes on while the credential holds. */
+    const following = Effect.fnUntraced(function* (
+      exchange: Exchange,
+      caller: Caller,
+      uris: ReadonlyArray<unknown>,
+      request: HttpRequest,
+      body: unknown
+    ) {
+      if (uris.length > mostFollowed) return yield* tooManyFollowed
       const { credential, organization } = caller
       const counted = yield* streams({ orgId: organization.id, caller })
-      const tell = yield* follow(organization.id)
+      const { tellOn, taken } = yield* follow(organization.id, uris)
+      const bus = new InMemoryServerEventBus()
       const handler = yield* handlerOf(exchange, bus)
-      const response = yield* asked(handler, web, body)
+      const response = yield* asked(handler, request, body)
       const { body: events } = response
       if (events === null || !isEvents(response)) return yield* buffered(response)
       // Where the store is away the stream ends; a client that wants to go on listens again.
-      yield* Effect.forkScoped(
-        Effect.andThen(
-          Effect.ignore(tell(bus)),
-          Effect.promise(() => handler.close())
-        )
+      const tell = Effect.andThen(
+        Effect.ignore(tellOn(bus)),
+        Effect.promise(() => handler.close())
       )
+      yield* Effect.forkScoped(tell)
       // Nothing is told to a credential that does not hold any more. A store that is away just now decides nothing.
-      const holds = access.identify(credential, organization.id).pipe(
+      const holds = access.identify(credential, organization.id, "mcp").pipe(
         Effect.map(Option.exists((found) => found.organization !== null)),
         Effect.orElseSucceed(() => true)
       )
@@ -130,6 +169,7 @@ export const layer = HttpRouter.use(
         Stream.fromReadableStream({ evaluate: () => events, onError: () => undefined }).pipe(
           Stream.mapEffect((part) => Effect.map(holds, (held) => (held ? part : undefined))),
           Stream.takeWhile((part) => part !== undefined),
+          Stream.tap(() => taken),
           counted
         ),
         {
@@ -142,7 +182,8 @@ export const layer = HttpRouter.use(
     yield* router.add("POST", "/mcp", (request) =>
       answer(request).pipe(
         Effect.catchTags({
-          Challenge: (challenge) => Effect.succeed(gate.toResponse(challenge, publicUrl)),
+          Challenge: (challenge) =>
+            Effect.succeed(gate.toResponse(challenge, originOf(publicUrl, request.headers["host"]))),
           Problem: (failure) => Effect.succeed(rpcError(failure)),
           StoreUnavailable: (error) => Effect.succeed(rpcError(fromStore(error)))
         })
@@ -167,6 +208,9 @@ const read = Effect.fnUntraced(function* (request: HttpRequest, caller: Caller |
   return value
 })
 
+const logFailure = (cause: Cause.Cause<never>) =>
+  Cause.hasInterruptsOnly(cause) ? Effect.void : Effect.logError("a tool failed unexpectedly", cause)
+
 /** The header fields that mean something to the protocol. Credentials are none of its business. */
 const protocolHeaders = ({ headers }: HttpRequest): Record<string, string> =>
   Object.fromEntries(
@@ -175,8 +219,14 @@ const protocolHeaders = ({ headers }: HttpRequest): Record<string, string> =>
     )
   )
 
-const asked = (handler: McpHttpHandler, request: Request, parsedBody: unknown) =>
-  Effect.promise((signal) => handler.fetch(new Request(request, { signal }), { parsedBody }))
+/** The protocol looks at no address, and reads no body itself. */
+const asked = (handler: McpHttpHandler, request: HttpRequest, parsedBody: unknown) =>
+  Effect.promise((signal) =>
+    handler.fetch(
+      new Request("http://localhost/mcp", { method: "POST", headers: protocolHeaders(request), signal }),
+      { parsedBody }
+    )
+  )
 
 const isEvents = (response: Response): boolean =>
   response.headers.get("content-type")?.startsWith("text/event-stream") === true
@@ -194,6 +244,3 @@ const buffered = (response: Response) =>
             headers: { "cache-control": "no-store" }
           })
   )
-
-const whole = (handler: McpHttpHandler, request: Request, parsedBody: unknown) =>
-  Effect.flatMap(asked(handler, request, parsedBody), buffered)

@@ -4,23 +4,46 @@
  */
 import type { ServerEventBus } from "@modelcontextprotocol/server"
 import * as Effect from "effect/Effect"
+import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { Feed } from "#src/store/Feed.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { changedUris } from "./resources.ts"
 
-/** Two steps: what happens after the first is told by the second, which goes on until the store is away. */
-export const makeFollow = Effect.map(
-  Feed,
-  (feed) => (orgId: string) =>
-    Effect.map(
-      feed.head,
-      (head) =>
-        (bus: ServerEventBus): Effect.Effect<void, StoreUnavailable> =>
-          Stream.runForEach(feed.follow(orgId, head), (change) =>
-            Effect.sync(() => {
-              for (const uri of changedUris(change)) bus.publish({ kind: "resource_updated", uri })
-            })
+/** URIs that one stream may follow. */
+export const mostFollowed = 1_000
+/** Messages that wait for a client that reads slowly; then the feed waits, too. */
+const mostUnread = 64
+
+export interface Following {
+  /** Tells changes from the moment on at which this was made, until the store is away. */
+  readonly tellOn: (bus: ServerEventBus) => Effect.Effect<void, StoreUnavailable>
+  /** To be run for each message that the client has taken. */
+  readonly taken: Effect.Effect<void>
+}
+
+export const makeFollow = Effect.map(Feed, (feed) =>
+  Effect.fnUntraced(function* (
+    orgId: string,
+    uris: ReadonlyArray<unknown>
+  ): Effect.fn.Return<Following, StoreUnavailable> {
+    const wanted = new Set(uris)
+    const head = yield* feed.head
+    const unread = yield* Queue.bounded<void>(mostUnread)
+    return {
+      tellOn: (bus) =>
+        Stream.runForEach(feed.follow(orgId, head), (change) =>
+          Effect.forEach(
+            changedUris(change).filter((uri) => wanted.has(uri)),
+            (uri) =>
+              Effect.andThen(
+                Queue.offer(unread, undefined),
+                Effect.sync(() => bus.publish({ kind: "resource_updated", uri }))
+              ),
+            { discard: true }
           )
-    )
+        ),
+      taken: Effect.asVoid(Queue.poll(unread))
+    }
+  })
 )

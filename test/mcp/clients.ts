@@ -1,8 +1,12 @@
 /** Clients of both lines of the official SDK, as agents have them, and what their tools answer. */
+
+import { randomBytes } from "node:crypto"
 import * as v2 from "@modelcontextprotocol/client"
 import { Client as ClientV1 } from "@modelcontextprotocol/sdk/client/index.js"
 import { StreamableHTTPClientTransport as TransportV1 } from "@modelcontextprotocol/sdk/client/streamableHttp.js"
 import * as Effect from "effect/Effect"
+import { digestOf } from "#src/access/Access.ts"
+import { Plane, type Tenant } from "#test/setup/control-plane.ts"
 
 export interface ToolAnswer {
   readonly isError: boolean
@@ -105,4 +109,34 @@ export const post = (url: string, body: unknown, headers: Record<string, string>
     // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
     const answer: any = data === "" ? undefined : JSON.parse(data)
     return { status: response.status, headers: response.headers, text, answer }
+  })
+
+/** The credential of an agent that was let in, as the way of signing in leaves it in the store. */
+export const makeGrant = (
+  tenant: Tenant,
+  {
+    scopes,
+    role = "admin",
+    audience = "mcp"
+  }: {
+    readonly scopes: ReadonlyArray<string>
+    readonly role?: "admin" | "member"
+    readonly audience?: "api" | "mcp"
+  }
+) =>
+  Effect.gen(function* () {
+    const { sql } = yield* Plane
+    const token = `svca_${randomBytes(32).toString("hex")}`
+    const [row] = yield* sql(`
+      with g as (
+        insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
+        select '${tenant.id}', gen_random_uuid(), user_id, 'client', 'Test agent', '${audience}', '${role}',
+          '{${scopes.join(",")}}'
+        from member where org_id = '${tenant.id}' and role = '${role}' returning org_id, id
+      ), t as (
+        insert into agent_access_token (org_id, grant_id, digest, expires_at)
+        select org_id, id, '\\x${digestOf(token).toString("hex")}', now() + interval '1 hour' from g
+      )
+      select id from g`)
+    return { token, id: String(row?.["id"]) }
   })
