@@ -16,7 +16,7 @@ import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
-import { pagePaths } from "./page-paths.ts"
+import { pagePaths, protocolPaths } from "./page-paths.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 
 const unknownHost = problem(
@@ -35,7 +35,8 @@ const mediaType = problem(
 const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/docs", "GET"],
   ["/mcp", "POST"],
-  ...pagePaths
+  ...pagePaths,
+  ...protocolPaths
 ]
 
 /** For each path, as a pattern, the methods it has. */

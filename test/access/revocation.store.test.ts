@@ -109,7 +109,7 @@ layer(testPlane(), { excludeTestServices: true })("revocation", (it) => {
       Effect.scoped(
         Effect.gen(function* () {
           const plane = yield* Plane
-          const urls = [plane.url, yield* anotherApi]
+          const urls = [plane.url, yield* anotherApi()]
           const { path, token, revoke } = yield* make(plane)
           let stop = false
           const seen: Array<Seen> = []

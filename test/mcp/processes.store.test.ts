@@ -9,7 +9,7 @@ layer(testPlane(), { excludeTestServices: true })("MCP over two processes", (it)
   it.effect("clients of both lines never notice which one answers", () =>
     Effect.gen(function* () {
       const { url, apiKey } = yield* Plane
-      const other = yield* anotherApi
+      const other = yield* anotherApi()
       for (const line of lines) {
         const asked = { [url]: 0, [other]: 0 }
         let turn = 0
