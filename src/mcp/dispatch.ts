@@ -11,6 +11,8 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as Option from "effect/Option"
 import { CurrentAudience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
+import { Identified } from "#src/access/Identified.ts"
+import type { Caller } from "./caller.ts"
 
 export interface Request {
   readonly method: string
@@ -29,7 +31,8 @@ export interface Answer {
 
 export type Dispatch = (request: Request) => Effect.Effect<Answer>
 
-export const makeDispatch = (router: HttpRouter.HttpRouter): Dispatch =>
+/** As whom it is for, who was identified already. */
+export const makeDispatch = (router: HttpRouter.HttpRouter, caller: Caller | undefined): Dispatch =>
   Effect.fnUntraced(function* ({ method, url, headers, body }) {
     const { id, address } = yield* CurrentRequest
     const request = HttpServerRequest.fromClientRequest(
@@ -42,6 +45,7 @@ export const makeDispatch = (router: HttpRouter.HttpRouter): Dispatch =>
     const response = yield* Effect.scoped(router.asHttpEffect()).pipe(
       Effect.provideService(HttpServerRequest.HttpServerRequest, request),
       Effect.provideService(CurrentAudience, "mcp"),
+      Effect.provideService(Identified, caller),
       Effect.orDie
     )
     return { status: response.status, headers: response.headers, text: textOf(response.body) }

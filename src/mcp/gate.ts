@@ -41,8 +41,7 @@ export const identify = Effect.fnUntraced(function* (
   if (credential === undefined || credential.kind === "session") return yield* dead
   const found = Option.getOrUndefined(yield* access.identify(credential, null, "mcp"))
   if (found === undefined || found.organization === null) return yield* dead
-  const { credentialId, grant, organization } = found
-  return { credential, credentialId, grant, organization }
+  return { credential, identity: found, organization: found.organization }
 })
 
 /** Also where none is needed: a client that sent one wants to know that it has ended. */
@@ -65,7 +64,7 @@ export const admit = (message: unknown, caller: Caller | undefined): Challenge |
       id,
       scopes: [...new Set([...baseline, ...wanted])]
     })
-  const held = caller.grant?.scopes
+  const held = caller.identity.grant?.scopes
   const lacking = held === undefined ? [] : wanted.filter((one) => !held.includes(one))
   if (held === undefined || lacking.length === 0) return undefined
   return new Challenge({

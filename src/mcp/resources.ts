@@ -79,16 +79,5 @@ export const listed = (
       ]
     : []
 
-/** URIs whose content a change of a resource changes. */
-export const changedUris = ({
-  deleted,
-  record
-}: {
-  readonly deleted: boolean
-  readonly record: { readonly uid: string; readonly generation: number; readonly observedGeneration: number }
-}): ReadonlyArray<string> => [
-  resourceUri(record.uid),
-  `${resourceUri(record.uid)}/events`,
-  // Until a change is acted on it is told more than once, but never too seldom.
-  ...(deleted || record.generation > record.observedGeneration ? [manifestUri] : [])
-]
+/** URIs of what shows the resource itself. */
+export const urisOf = (uid: string): ReadonlyArray<string> => [resourceUri(uid), `${resourceUri(uid)}/events`]

@@ -78,7 +78,6 @@ export const layer = HttpRouter.use(
     const streams = yield* makeStreams
     // It takes a moment to make, and many a process is never asked for it.
     const indexed = yield* Effect.cached(Effect.sync(() => makeIndex(makeCatalogue())))
-    const dispatch = makeDispatch(router)
 
     /** The handler of one request. It ends with it. */
     const handlerOf = (exchange: Exchange, bus: ServerEventBus = new InMemoryServerEventBus()) =>
@@ -92,7 +91,7 @@ export const layer = HttpRouter.use(
       const index = yield* indexed
       const caller = yield* gate.identify(access, request)
       const { address } = yield* CurrentRequest
-      const bucket = caller?.credentialId ?? networkOf(address ?? "unknown")
+      const bucket = caller?.identity.credentialId ?? networkOf(address ?? "unknown")
       const taken = yield* limits.take(`mcp:${bucket}`, rateLimit)
       if (!taken.allowed) return yield* tooMany("mcp", taken)
       const body = yield* read(request, caller)
@@ -103,11 +102,10 @@ export const layer = HttpRouter.use(
         return yield* challenge
       }
       const fork = yield* FiberSet.makeRuntimePromise()
-      const { authorization = "" } = request.headers
       const exchange: Exchange = {
         index,
         caller,
-        dispatch: (order) => dispatch({ ...order, headers: { ...order.headers, authorization } }),
+        dispatch: makeDispatch(router, caller),
         run: (effect, options) =>
           fork(Effect.tapCause(effect, logFailure), options).catch(() => Promise.reject(internal))
       }
@@ -118,14 +116,11 @@ export const layer = HttpRouter.use(
     })
 
     /** What an agent was refused is told in the audit log, as the API does it. */
-    const auditRefusal = (
-      { lacking = [] }: gate.Challenge,
-      { credential, credentialId, organization }: Caller
-    ) =>
+    const auditRefusal = ({ lacking = [] }: gate.Challenge, { credential, identity, organization }: Caller) =>
       Effect.map(CurrentRequest, ({ id, address }) => {
         for (const operation of lacking) {
           audit.denied({
-            principal: `${credential.kind}:${credentialId}`,
+            principal: `${credential.kind}:${identity.credentialId}`,
             credential: credential.kind,
             operation,
             requestId: id,
@@ -147,7 +142,7 @@ export const layer = HttpRouter.use(
     ) {
       if (uris.length > mostFollowed) return yield* tooManyFollowed
       const { credential, organization } = caller
-      const counted = yield* streams({ orgId: organization.id, caller })
+      const counted = yield* streams({ orgId: organization.id, caller: caller.identity })
       const { tellOn, taken } = yield* follow(organization.id, uris)
       const bus = new InMemoryServerEventBus()
       const handler = yield* handlerOf(exchange, bus)
@@ -219,12 +214,14 @@ const protocolHeaders = ({ headers }: HttpRequest): Record<string, string> =>
     )
   )
 
-/** The protocol looks at no address, and reads no body itself. */
+/** The protocol looks at no address and reads no body itself. What it runs ends with the scope of the request. */
 const asked = (handler: McpHttpHandler, request: HttpRequest, parsedBody: unknown) =>
-  Effect.promise((signal) =>
+  Effect.promise(() =>
     handler.fetch(
-      new Request("http://localhost/mcp", { method: "POST", headers: protocolHeaders(request), signal }),
-      { parsedBody }
+      new Request("http://localhost/mcp", { method: "POST", headers: protocolHeaders(request) }),
+      {
+        parsedBody
+      }
     )
   )
 

@@ -6,9 +6,9 @@ import type { ServerEventBus } from "@modelcontextprotocol/server"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
-import { Feed } from "#src/store/Feed.ts"
+import { type Change, Feed } from "#src/store/Feed.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { changedUris } from "./resources.ts"
+import { manifestUri, urisOf } from "./resources.ts"
 
 /** URIs that one stream may follow. */
 export const mostFollowed = 1_000
@@ -28,13 +28,14 @@ export const makeFollow = Effect.map(Feed, (feed) =>
     uris: ReadonlyArray<unknown>
   ): Effect.fn.Return<Following, StoreUnavailable> {
     const wanted = new Set(uris)
+    const changed = makeChanged()
     const head = yield* feed.head
     const unread = yield* Queue.bounded<void>(mostUnread)
     return {
       tellOn: (bus) =>
         Stream.runForEach(feed.follow(orgId, head), (change) =>
           Effect.forEach(
-            changedUris(change).filter((uri) => wanted.has(uri)),
+            changed(change).filter((uri) => wanted.has(uri)),
             (uri) =>
               Effect.andThen(
                 Queue.offer(unread, undefined),
@@ -47,3 +48,21 @@ export const makeFollow = Effect.map(Feed, (feed) =>
     }
   })
 )
+
+/** Generations that are remembered; forgetting them only tells more often than needed. */
+const mostRemembered = 10_000
+
+/**
+ * URIs whose content a change changes. The feed shows how things are, not what was done: the manifest has changed where a
+ * resource is of another generation than the last time.
+ */
+const makeChanged = () => {
+  const generations = new Map<string, number>()
+  return ({ deleted, record: { uid, generation } }: Change): ReadonlyArray<string> => {
+    const isSpecified = deleted || generations.get(uid) !== generation
+    if (generations.size >= mostRemembered) generations.clear()
+    if (deleted) generations.delete(uid)
+    else generations.set(uid, generation)
+    return isSpecified ? [...urisOf(uid), manifestUri] : urisOf(uid)
+  }
+}

@@ -175,7 +175,7 @@ layer(testPlane(), { excludeTestServices: true })("following resources", (it) =>
       yield* change("one")
       yield* eventually(
         "it is told",
-        Effect.sync(() => mine.heard.includes(String(one)))
+        Effect.sync(() => mine.heard.includes(String(one)) && mine.heard.includes("svc://manifest"))
       )
       assert.includeMembers([...new Set(mine.heard)], ["svc://manifest", String(one)])
       assert.notInclude(mine.heard, two)

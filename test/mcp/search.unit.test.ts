@@ -8,16 +8,31 @@ import { makeIndex, search } from "#src/mcp/search.ts"
 const catalogue = makeCatalogue()
 const index = makeIndex(catalogue)
 
-const key = (role: "admin" | "member"): Caller => ({
-  credential: { kind: "key", digest: Buffer.alloc(32) },
-  credentialId: "key",
-  grant: undefined,
-  organization: { id: "org", slug: "org", role }
-})
+const caller = (role: "admin" | "member", scopes?: ReadonlyArray<string>): Caller => {
+  const organization = { id: "org", slug: "org", role, billingStatus: "active" }
+  const grant =
+    scopes === undefined
+      ? undefined
+      : {
+          kind: "grant" as const,
+          grantId: "grant",
+          userId: "user",
+          clientId: "client",
+          clientName: "Agent",
+          audience: "mcp" as const,
+          role,
+          scopes
+        }
+  return {
+    credential: { kind: scopes === undefined ? "key" : "grant", digest: Buffer.alloc(32) },
+    identity: { credentialId: "id", userId: null, lastUsedAt: null, provedAt: null, grant, organization },
+    organization
+  }
+}
 
 /** Operations as `search` answers them. */
-const found = (query: string, more: { limit?: number; offset?: number } = {}, caller?: Caller) => {
-  const { operations, next } = search(index, caller, { query, ...more })
+const found = (query: string, more: { limit?: number; offset?: number } = {}, by?: Caller) => {
+  const { operations, next } = search(index, by, { query, ...more })
   assert.isArray(operations)
   return {
     operations: (operations as ReadonlyArray<unknown>).filter(isObject),
@@ -71,7 +86,7 @@ describe("search", () => {
   })
 
   it("says what each takes, what it risks, and whether this caller may", () => {
-    const [create] = found("caches.create", {}, key("admin")).operations
+    const [create] = found("caches.create", {}, caller("admin")).operations
     assert.deepInclude(create, { risk: "write", allowed: true, role: "admin", needsActiveBilling: true })
     assert.deepInclude(create, {
       takesIdempotencyKey: true,
@@ -80,31 +95,18 @@ describe("search", () => {
     })
     assert.deepStrictEqual(Object.keys(Object(create?.["path"])), ["projectId"])
     assert.deepStrictEqual(Object.keys(Object(create?.["query"])), ["environment"])
-    const may = (id: string, caller?: Caller) => {
-      const [one] = found(id, {}, caller).operations
+    const may = (id: string, by?: Caller) => {
+      const [one] = found(id, {}, by).operations
       return one?.["allowed"] === true ? true : one?.["because"]
     }
     assert.strictEqual(may("caches.create"), "Sign in, or send an API key")
-    assert.include(may("caches.create", key("member")), "needs the role admin")
-    assert.include(may("apikeys.create", key("admin")), "Only a person")
-    const agent: Caller = {
-      ...key("admin"),
-      credential: { kind: "grant", digest: Buffer.alloc(32) },
-      grant: {
-        kind: "grant",
-        grantId: "grant",
-        userId: "user",
-        clientId: "client",
-        clientName: "Agent",
-        audience: "mcp",
-        role: "admin",
-        scopes: ["caches.create"]
-      }
-    }
+    assert.include(may("caches.create", caller("member")), "needs the role admin")
+    assert.include(may("apikeys.create", caller("admin")), "Only a person")
+    const agent = caller("admin", ["caches.create"])
     assert.isTrue(may("caches.create", agent))
     assert.include(may("caches.update", agent), "not granted")
     assert.strictEqual(may("caches.delete", agent), "No agent can be granted this")
-    const [remove] = found("caches.delete", {}, key("admin")).operations
+    const [remove] = found("caches.delete", {}, caller("admin")).operations
     assert.strictEqual(remove?.["confirm"], "caches.delete")
   })
 
