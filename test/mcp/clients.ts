@@ -19,6 +19,10 @@ export interface McpClient {
   readonly version: string | undefined
   readonly client: v2.Client
   readonly call: (name: string, args: Record<string, unknown>) => Effect.Effect<ToolAnswer>
+  /** The same without looking at the answer: why it failed, or undefined. */
+  readonly failure: (name: string, args: Record<string, unknown>) => Effect.Effect<string | undefined>
+  /** Takes what the person was sent back with. */
+  readonly finishAuth: (callback: URL) => Effect.Effect<void>
 }
 
 export const lines = ["v1", "v2"] as const
@@ -29,20 +33,24 @@ export interface ConnectOptions {
   /** Answers questions of forms; a client without it cannot ask. */
   readonly ask?: (message: string) => { action: "accept" | "decline"; content?: { confirm: boolean } }
   readonly fetch?: typeof fetch
+  /** Signs in when it is asked to. */
+  readonly auth?: v2.OAuthClientProvider
 }
 
 const identity = { name: "test", version: "1" }
 
 /** Connected until the scope closes. */
-export const connect = (line: Line, url: string, { token, ask, fetch: send }: ConnectOptions = {}) =>
+export const connect = (line: Line, url: string, { token, ask, fetch: send, auth }: ConnectOptions = {}) =>
   Effect.acquireRelease(
     Effect.promise(async (): Promise<McpClient> => {
       const at = new URL(`${url}/mcp`)
       const options = {
         ...(token === undefined ? {} : { requestInit: { headers: { authorization: `Bearer ${token}` } } }),
-        ...(send === undefined ? {} : { fetch: send })
+        ...(send === undefined ? {} : { fetch: send }),
+        ...(auth === undefined ? {} : { authProvider: auth })
       }
-      const client = line === "v1" ? await connectV1(at, options) : await connectV2(at, options, ask)
+      const { client, finish } =
+        line === "v1" ? await connectV1(at, options) : await connectV2(at, options, ask)
       return {
         client,
         version: client.getNegotiatedProtocolVersion?.(),
@@ -52,29 +60,47 @@ export const connect = (line: Line, url: string, { token, ask, fetch: send }: Co
             const [first] = content
             if (first?.type !== "text") throw new Error("not text")
             return { isError: isError === true, content: JSON.parse(first.text) }
-          })
+          }),
+        failure: (name, args) =>
+          Effect.promise(() =>
+            client.callTool({ name, arguments: args }).then(
+              () => undefined,
+              (error: unknown) => String(error)
+            )
+          ),
+        finishAuth: (callback) => Effect.promise(() => finish(callback))
       }
     }),
     ({ client }) => Effect.promise(() => client.close())
   )
 
-type Options = ConstructorParameters<typeof v2.StreamableHTTPClientTransport>[1]
+type Options = NonNullable<ConstructorParameters<typeof v2.StreamableHTTPClientTransport>[1]>
 
-/** What is used of the older line has the same types in both. */
-const connectV1 = async (at: URL, options: Options): Promise<v2.Client> => {
-  const client = new ClientV1(identity)
-  await client.connect(new TransportV1(at, options as never) as never)
-  return client as unknown as v2.Client
+interface Connected {
+  readonly client: v2.Client
+  readonly finish: (callback: URL) => Promise<void>
 }
 
-const connectV2 = async (at: URL, options: Options, ask: ConnectOptions["ask"]): Promise<v2.Client> => {
+/** What is used of the older line has the same types in both. */
+const connectV1 = async (at: URL, options: Options): Promise<Connected> => {
+  const client = new ClientV1(identity)
+  const transport = new TransportV1(at, options as never)
+  await client.connect(transport as never)
+  return {
+    client: client as unknown as v2.Client,
+    finish: ({ searchParams }) => transport.finishAuth(searchParams.get("code") ?? "")
+  }
+}
+
+const connectV2 = async (at: URL, options: Options, ask: ConnectOptions["ask"]): Promise<Connected> => {
   const client = new v2.Client(identity, {
     versionNegotiation: { mode: "auto" },
     capabilities: ask === undefined ? {} : { elicitation: { form: {} } }
   })
   if (ask !== undefined) client.setRequestHandler("elicitation/create", ({ params }) => ask(params.message))
-  await client.connect(new v2.StreamableHTTPClientTransport(at, options))
-  return client
+  const transport = new v2.StreamableHTTPClientTransport(at, options)
+  await client.connect(transport)
+  return { client, finish: ({ searchParams }) => transport.finishAuth(searchParams) }
 }
 
 export const initialize = {

@@ -3,6 +3,8 @@
 import { assert, layer } from "@effect/vitest"
 import { ProtocolError } from "@modelcontextprotocol/client"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { StreamLimits } from "#src/api/streams.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { connect, lines, makeGrant, post } from "./clients.ts"
@@ -213,6 +215,31 @@ layer(testPlane(), { excludeTestServices: true })("following resources", (it) =>
       }
       assert.strictEqual((yield* post(url, message)).status, 401)
       assert.strictEqual((yield* post(url, message, { authorization: `Bearer ${token}` })).status, 403)
+    })
+  )
+})
+
+const narrow = testPlane().pipe(
+  Layer.provide(Layer.succeed(StreamLimits, { credential: 1, organization: 2 }))
+)
+
+layer(narrow, { excludeTestServices: true })("streams of changes", (it) => {
+  it.effect("are bound for each credential, and one that a client closes makes room", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Plane
+      const { adminKey, memberKey } = yield* makeProjects(["one"])
+      const first = yield* listening(adminKey, ["svc://manifest"])
+      const { client } = yield* connect("v2", url, { token: adminKey })
+      const again = Effect.promise(() =>
+        client.listen({ resourceSubscriptions: ["svc://manifest"] }).then(
+          () => "open",
+          (error: unknown) => String(error)
+        )
+      )
+      assert.include(yield* again, "Close some")
+      yield* listening(memberKey, ["svc://manifest"])
+      yield* Effect.promise(() => first.subscription.close())
+      yield* eventually("another may be opened", again, (answer) => answer === "open")
     })
   )
 })
