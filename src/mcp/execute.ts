@@ -64,6 +64,8 @@ export const execute =
 
 /** What no segment of a path may be: it would name another path (RFC 3986, section 3.3). */
 const dots: ReadonlySet<string> = new Set(["", ".", ".."])
+/** Lone surrogates have no UTF-8 that could be encoded. */
+const isSegment = (value: string): boolean => !dots.has(value) && value.isWellFormed()
 
 const requestOf = (entry: Entry, order: Order, caller: Caller): Request | { readonly refused: Answered } => {
   const invalid = (detail: string) => ({ refused: refused(422, "invalid", detail) })
@@ -85,7 +87,7 @@ const requestOf = (entry: Entry, order: Order, caller: Caller): Request | { read
     return invalid(
       `The path of ${order.operation} has ${names.length === 0 ? "no parameters" : names.join(", ")}, not ${unknown.join(", ")}`
     )
-  const bad = names.filter((name) => dots.has(String(given[name] ?? "")))
+  const bad = names.filter((name) => !isSegment(String(given[name] ?? "")))
   if (bad.length > 0) return invalid(`The path of ${order.operation} needs ${bad.join(", ")}`)
   const path = entry.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(name === "orgId" ? organization.id : String(given[name]))

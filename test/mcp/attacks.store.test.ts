@@ -125,7 +125,7 @@ layer(testPlane(), { excludeTestServices: true })("MCP under attack", (it) => {
       }
       for (const orgId of [one.slug, one.id])
         assert.strictEqual((yield* run({ operation: "projects.list", path: { orgId } })).status, 200)
-      for (const projectId of ["..", ".", ""]) {
+      for (const projectId of ["..", ".", "", "\ud800"]) {
         const answer = yield* run({ operation: "caches.list", path: { projectId } })
         assert.deepStrictEqual([projectId, answer.status], [projectId, 422])
       }
