@@ -23,7 +23,7 @@ import { limitsOfServers } from "./doctor-limits.ts"
 import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { refuseForeign } from "./local-store.ts"
-import { isLoopback, readLogin } from "./login.ts"
+import { isLoopback, memberCredential, readLogin } from "./login.ts"
 import { paint, say, sayText, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
 import { configured } from "./settings.ts"
@@ -173,7 +173,7 @@ const rightsOf = Effect.fnUntraced(function* (url: string, entry: Entry) {
 
 const summary = Effect.gen(function* () {
   const { login } = yield* Client
-  if (login.apiKey === undefined && login.session === undefined) return
+  if (memberCredential(login) === undefined) return
   const resources = yield* allResources
   const ready = resources.filter((resource) => readyCondition(resource)?.status === "true").length
   yield* say(
