@@ -8,9 +8,10 @@ import { amendEntry, changeEntries, credentialsFile, readEntries } from "#src/cl
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { asJson, connection, loginOf, online, readSecret } from "#src/cli/flags.ts"
 import { isLoopback, type Login } from "#src/cli/login.ts"
-import { json, out, say, table } from "#src/cli/output.ts"
+import { facts, json, out, say, table } from "#src/cli/output.ts"
 import { end } from "#src/cli/tokens.ts"
 import { visibleLine } from "#src/cli/visible.ts"
+import type { CallerView } from "#src/system/api.ts"
 import { wantedScopes } from "./wanted-scopes.ts"
 
 export const login = Command.make(
@@ -118,18 +119,39 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
       const { asMember, login } = yield* Client
       const me = yield* call(asMember.me.get())
       if (flags.json) return yield* json(me)
-      const person = me.user === null ? undefined : `${me.user.name} <${me.user.email}>`
-      const who =
-        me.credential === "session"
-          ? `${person}, signed in`
-          : `The API key "${me.keyName}"${person === undefined ? "" : `, made by ${person},`}`
-      yield* out(visibleLine(`${who} at ${login.apiUrl}`))
+      yield* out(visibleLine(`${whoseCredential(me)} at ${login.apiUrl}`))
       yield* out(
         table(
           ["ORGANIZATION", "ROLE", "NAME"],
           me.organizations.map(({ slug, role, name }) => [slug, role, name])
         )
       )
+      if (me.grant === null) return
+      const { expiresAt, scopes } = me.grant
+      yield* out(
+        facts([
+          ["Grant", me.credentialId],
+          ["Ends", `${expiresAt}, unless it is used before`],
+          ...inGroups(scopes).map(([group, names]) => [group, names.join(" ")] as const)
+        ])
+      )
     })
   )
 ).pipe(Command.withDescription("Show whose credential is used, and what it may do"))
+
+const whoseCredential = ({ credential, grant, keyName, user }: typeof CallerView.Type): string => {
+  const person = user === null ? undefined : `${user.name} <${user.email}>`
+  if (grant !== null) return `${person ?? "Somebody whose account is gone"}, through ${grant.clientName}`
+  if (credential === "session") return `${person}, signed in`
+  return `The API key "${keyName}"${person === undefined ? "" : `, made by ${person},`}`
+}
+
+/** Ids of operations by their first part, such as `caches`. */
+const inGroups = (scopes: ReadonlyArray<string>): ReadonlyArray<readonly [string, ReadonlyArray<string>]> => {
+  const groups = new Map<string, Array<string>>()
+  for (const scope of [...scopes].sort()) {
+    const [group = "", ...rest] = scope.split(".")
+    groups.set(group, [...(groups.get(group) ?? []), rest.join(".")])
+  }
+  return [...groups]
+}

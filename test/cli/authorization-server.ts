@@ -139,6 +139,8 @@ export const authorizationServer = Effect.gen(function* () {
       }
       const token = request.headers.authorization?.replace("Bearer ", "")
       const holds = families.some(({ access, revoked }) => access === token && !revoked)
+      const scopes = ["caches.list", "me.get"]
+      const grant = { clientId: "svc-cli", clientName: "svc", audience: "api", scopes, expiresAt: ends }
       if (request.url !== "/v1/me" || !(holds || token === key))
         return answer(response, 401, {
           type: `${url}/problems/unauthenticated`,
@@ -150,9 +152,10 @@ export const authorizationServer = Effect.gen(function* () {
         })
       const user = { id: randomUUID(), email: "ada@example.test", name: "Ada" }
       answer(response, 200, {
-        credential: "key",
+        credential: holds ? "grant" : "key",
         credentialId: randomUUID(),
-        keyName: "of the test",
+        keyName: holds ? null : "of the test",
+        grant: holds ? grant : null,
         userId: user.id,
         user,
         organizations: [{ id: randomUUID(), slug: "acme", name: "Acme", role: "admin" }]
@@ -164,5 +167,6 @@ export const authorizationServer = Effect.gen(function* () {
   return self
 })
 
+const ends = "2030-01-01T00:00:00.000Z"
 /** The server takes this one too. */
 export const key = `svc_${"ab".repeat(20)}`

@@ -110,8 +110,17 @@ it.live("a browser brings the code to a port of this machine; what is no answer 
     assert.deepStrictEqual(Object.keys(stored), ["apiUrl", "organization", "signIn"])
     assert.deepStrictEqual([stored.apiUrl, stored.organization], [server.url, "acme"])
 
-    const me = yield* user.svc(["whoami", "--json"])
-    assert.strictEqual(me.code, 0, me.stderr)
+    const [me, shown] = [yield* user.svc(["whoami", "--json"]), yield* user.svc(["whoami"])]
+    assert.deepStrictEqual([me.code, shown.code], [0, 0], me.stderr)
+    assert.deepInclude(JSON.parse(me.stdout), { credential: "grant", keyName: null })
+    assert.match(shown.stdout, /^Ada <ada@example.test>, through svc at http/)
+    for (const line of [
+      /^acme +admin +Acme$/m,
+      /^Grant +[0-9a-f-]{36}$/m,
+      /^Ends +2030-/m,
+      /^caches +list$/m
+    ])
+      assert.match(shown.stdout, line)
     assert.strictEqual(server.refreshes, 0)
     const out = yield* user.svc(["logout"])
     assert.strictEqual(out.code, 0, out.stderr)
