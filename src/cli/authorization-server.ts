@@ -30,7 +30,9 @@ const Answer = Schema.Struct({
   refresh_token: Schema.NonEmptyString,
   /** Seconds. */
   expires_in: Schema.Finite,
-  scope: Schema.optional(Schema.String)
+  scope: Schema.String,
+  /** Not of the RFC: the slug of the organization that the person chose. */
+  organization: Schema.NonEmptyString
 })
 const decodeAnswer = Schema.decodeUnknownEffect(Answer)
 
@@ -39,6 +41,7 @@ export interface TokenSet {
   readonly refreshToken: Redacted.Redacted
   readonly expiresInMs: number
   readonly scopes: ReadonlyArray<string>
+  readonly organization: string
 }
 
 /** Seconds that one request may take. */
@@ -108,15 +111,16 @@ export const discover = Effect.fnUntraced(function* (apiUrl: string, clientId: C
 const tokenSet = (answer: client.TokenEndpointResponse) =>
   decodeAnswer(answer).pipe(
     Effect.map(
-      ({ access_token, expires_in, refresh_token, scope = "" }): TokenSet => ({
+      ({ access_token, expires_in, organization, refresh_token, scope }): TokenSet => ({
         accessToken: Redacted.make(access_token),
         refreshToken: Redacted.make(refresh_token),
         expiresInMs: expires_in * 1_000,
-        scopes: scope.split(" ").filter((one) => one !== "")
+        scopes: scope.split(" ").filter((one) => one !== ""),
+        organization
       })
     ),
     // What it is about could be a token: only that it is wrong is said.
-    Effect.mapError(() => failed("its answer is not one with an access token and a refresh token", false))
+    Effect.mapError(() => failed("its answer lacks a token, or what the token is for", false))
   )
 
 /** Turns the code of a callback into tokens. Asked once: a code that comes twice is a stolen one to the server. */

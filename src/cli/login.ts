@@ -29,8 +29,9 @@ export interface Login {
   readonly organization: string
   readonly apiKey: Redacted.Redacted | undefined
   readonly session: Redacted.Redacted | undefined
-  /** Id of a sign-in by browser. */
+  /** Ids of sign-ins by browser: of this program, and of its bridge for MCP clients. */
   readonly signIn: string | undefined
+  readonly mcpSignIn: string | undefined
   /** Why there is no credential, for who needs one. */
   readonly missing: string
   /** Path of the manifest that `plan` and `apply` read when they are given none. */
@@ -106,6 +107,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
       apiKey: secret(token),
       session: token.startsWith("svcs_") ? secret(token) : undefined,
       signIn: undefined,
+      mcpSignIn: undefined,
       missing: ""
     }
     const may = named?.trusted === true || isLoopback(apiUrl) || here.length > 0 || isFromFolder("SVC_TOKEN")
@@ -113,7 +115,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     const missing = `SVC_TOKEN is not sent to ${apiUrl}, because only ${source} names it. Set SVC_API_URL or --api-url to the same to allow it`
     return { ...login, apiKey: undefined, session: undefined, missing }
   }
-  const { apiKey, session, signIn } = fitting(here, organization)
+  const { apiKey, mcpSignIn, session, signIn } = fitting(here, organization)
   const others = [...new Set(entries.map((entry) => entry.apiUrl))]
   const signing = [
     `Sign in with: svc login --api-url ${apiUrl}`,
@@ -126,6 +128,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     apiKey: secret(apiKey),
     session: secret(session),
     signIn,
+    mcpSignIn,
     missing: (here.length > 0
       ? [
           `There is no credential for the organization "${organization}" at ${apiUrl}: a sign-in or an API key opens its own organization only, and the stored ones are for ${here.map((entry) => `"${entry.organization}"`).join(", ")}.`,
@@ -153,7 +156,11 @@ export const memberCredential = ({ apiKey, session, signIn }: Tokens): Credentia
 export const ownerCredential = ({ apiKey, session, signIn }: Tokens): Credential | undefined =>
   tokenCredential(session) ?? signInCredential(signIn) ?? tokenCredential(apiKey)
 
-type Tokens = Pick<Login, "apiKey" | "session" | "signIn">
+/** Opens the MCP endpoint, which takes no session, and nothing that was granted for the API. */
+export const mcpCredential = ({ apiKey, mcpSignIn }: Tokens): Credential | undefined =>
+  signInCredential(mcpSignIn) ?? tokenCredential(apiKey)
+
+type Tokens = Pick<Login, "apiKey" | "mcpSignIn" | "session" | "signIn">
 const tokenCredential = (token: Redacted.Redacted | undefined): Credential | undefined =>
   token === undefined ? undefined : { _tag: "Token", token }
 const signInCredential = (id: string | undefined): Credential | undefined =>
@@ -167,11 +174,11 @@ const signInCredential = (id: string | undefined): Credential | undefined =>
 export const fitting = (
   entries: ReadonlyArray<Entry>,
   organization: string
-): { readonly [name in "apiKey" | "session" | "signIn"]: string | undefined } => {
+): { readonly [name in "apiKey" | "mcpSignIn" | "session" | "signIn"]: string | undefined } => {
   const [inUse] = entries
   const own = entries.find((entry) => (entry.organization ?? "main") === organization)
   const session = own?.session ?? entries.find((entry) => entry.session !== undefined)?.session
   const unknown = own === undefined && session === undefined && looksLikeUid(organization)
-  const { apiKey, signIn } = (unknown ? inUse : own) ?? {}
-  return { apiKey, session, signIn }
+  const { apiKey, mcpSignIn, signIn } = (unknown ? inUse : own) ?? {}
+  return { apiKey, mcpSignIn, session, signIn }
 }

@@ -29,16 +29,24 @@ const denied: Readonly<Record<string, string>> = {
   access_denied: "It was denied in the browser; nothing is stored"
 }
 
-/** Runs with the id of the new sign-in (`tokens.ts`), which does not outlast a failure. */
-export const signIn = <A, E, R>(wish: Wish, use: (id: string) => Effect.Effect<A, E, R>) =>
+export interface SignedIn {
+  /** Of the sign-in (`tokens.ts`). */
+  readonly id: string
+  readonly organization: string
+}
+
+/** Runs with the new sign-in, which does not outlast a failure. */
+export const signIn = <A, E, R>(wish: Wish, use: (made: SignedIn) => Effect.Effect<A, E, R>) =>
   Effect.flatMap(askFor(wish), ({ config, found, ...checks }) =>
     Effect.acquireUseRelease(
       redeem(config, found, checks).pipe(
         Effect.mapError(({ message }) => failure(`Not signed in: ${message}`, exitCodes.authentication)),
-        Effect.flatMap((tokens) => keep(wish, tokens))
+        Effect.flatMap((tokens) =>
+          Effect.map(keep(wish, tokens), (id): SignedIn => ({ id, organization: tokens.organization }))
+        )
       ),
       use,
-      (id, exit) => (Exit.isSuccess(exit) ? Effect.void : Effect.ignore(end(id)))
+      ({ id }, exit) => (Exit.isSuccess(exit) ? Effect.void : Effect.ignore(end(id)))
     )
   )
 

@@ -114,8 +114,7 @@ const renew = Effect.fnUntraced(function* (file: string, stored: Stored) {
   const put = yield* replaceFile(file, JSON.stringify(stored).length)
   const once = Effect.gen(function* () {
     const tokens = yield* refresh(config, Redacted.make(stored.refreshToken))
-    const scopes = tokens.scopes.length > 0 ? tokens.scopes : stored.scopes
-    yield* put(JSON.stringify(yield* storedOf(stored, { ...tokens, scopes })))
+    yield* put(JSON.stringify(yield* storedOf(stored, tokens)))
     return tokens.accessToken
   })
   // A lost answer is asked for again with the same token. If the server had given new ones, that ends the sign-in: but
@@ -129,14 +128,6 @@ const renew = Effect.fnUntraced(function* (file: string, stored: Stored) {
     )
   )
 }, Effect.scoped)
-
-/** What is known here of a sign-in; undefined if it is over. */
-export const describe = Effect.fnUntraced(function* (id: string) {
-  const stored = yield* Effect.flatMap(fileOf(id), read)
-  if (stored === undefined) return undefined
-  const { clientId, expiresAt, scopes } = stored
-  return { clientId, scopes, accessTokenEndsAt: new Date(expiresAt).toISOString() }
-})
 
 /**
  * Ends a sign-in: at the server, then here. Answers whether the server knows of it; here it ends in any case.

@@ -3,37 +3,22 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import { asking, inBrowser, warnOfListeners } from "#src/cli/browser-login.ts"
 import { Client, call } from "#src/cli/client.ts"
 import { amendEntry, changeEntries, credentialsFile, readEntries } from "#src/cli/credentials.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { asJson, connection, loginOf, online, readSecret } from "#src/cli/flags.ts"
-import { isLoopback, type Login } from "#src/cli/login.ts"
+import type { Login } from "#src/cli/login.ts"
 import { facts, json, out, say, table } from "#src/cli/output.ts"
 import { end } from "#src/cli/tokens.ts"
 import { visibleLine } from "#src/cli/visible.ts"
 import type { CallerView } from "#src/system/api.ts"
-import { wantedScopes } from "./wanted-scopes.ts"
 
 export const login = Command.make(
   "login",
   {
     ...connection,
-    browser: Flag.Boolean("browser").pipe(
-      Flag.withDescription("Open a browser (--no-browser: print the address, and take the one it ends at)"),
-      Flag.withDefault(true)
-    ),
-    role: Flag.Literals("role", ["member", "admin"]).pipe(
-      Flag.withDescription("Role to ask for"),
-      Flag.withDefault("admin")
-    ),
-    readOnly: Flag.Boolean("read-only").pipe(
-      Flag.withDescription("Ask for operations that only read"),
-      Flag.withDefault(false)
-    ),
-    scopes: Flag.String("scope").pipe(
-      Flag.withDescription("Operation to ask for, such as caches.get or caches.* (more than once; else all)"),
-      Flag.atLeast(0)
-    ),
+    ...asking,
     apiKey: Flag.Boolean("api-key").pipe(
       Flag.withDescription("Sign in with an API key instead, read from standard input"),
       Flag.withDefault(false)
@@ -42,53 +27,24 @@ export const login = Command.make(
   (flags) =>
     Effect.gen(function* () {
       const login = yield* loginOf(flags)
-      if (login.apiUrl.startsWith("http:") && !isLoopback(login.apiUrl))
-        yield* say(`Warning: ${login.apiUrl} is not encrypted; who listens on the way reads the credential`)
-      return yield* flags.apiKey ? withKey(login) : inBrowser(login, flags)
+      return yield* flags.apiKey ? withKey(login) : inBrowser(login, flags, "svc-cli")
     })
 ).pipe(Command.withDescription("Sign in at a control plane, in a browser or with an API key"))
 
-interface Asked {
-  readonly browser: boolean
-  readonly role: "admin" | "member"
-  readonly readOnly: boolean
-  readonly scopes: ReadonlyArray<string>
-}
-
-const inBrowser = Effect.fnUntraced(function* (login: Login, { browser, role, ...asked }: Asked) {
-  const { apiUrl } = login
-  const { signIn } = yield* Effect.promise(() => import("#src/cli/sign-in.ts"))
-  const scopes = (grantable: ReadonlyArray<string>) => wantedScopes({ role, ...asked }, grantable)
-  yield* signIn({ apiUrl, clientId: "svc-cli", again: "svc login", browser, role, scopes }, (id) =>
-    Effect.gen(function* () {
-      const organization = yield* organizationOf(login, { signIn: id })
-      yield* amendEntry(apiUrl, organization, (before) => ({ ...before, signIn: id }))
-      yield* say(`Signed in to "${organization}" at ${apiUrl}; svc whoami shows what was granted`)
-    })
-  )
-})
-
 const withKey = Effect.fnUntraced(function* (login: Login) {
+  yield* warnOfListeners(login)
   const { apiUrl } = login
   const apiKey = (yield* readSecret("API key")).trim()
   if (!/^svc_[0-9a-f]{40}$/.test(apiKey))
     return yield* failure("That is not an API key: svc_ and 40 hex digits", exitCodes.usage)
-  const organization = yield* organizationOf(login, { apiKey: Redacted.make(apiKey) })
+  const me = yield* Effect.provide(
+    Effect.flatMap(Client, ({ asMember }) => call(asMember.me.get())),
+    Client.layer({ ...login, apiKey: Redacted.make(apiKey), session: undefined, signIn: undefined })
+  )
+  const organization = me.organizations[0]?.slug ?? login.organization
   // A session for the same organization goes on: keys never hold the owner's role.
   yield* amendEntry(apiUrl, organization, ({ signIn: _, ...before }) => ({ ...before, apiKey }))
   yield* say(`Signed in to "${organization}" at ${apiUrl}; stored in ${yield* credentialsFile}`)
-})
-
-/** The organization that a new credential opens. It is asked for with this credential, which proves that it holds. */
-const organizationOf = Effect.fnUntraced(function* (
-  login: Login,
-  credential: Partial<Pick<Login, "apiKey" | "signIn">>
-) {
-  const me = yield* Effect.provide(
-    Effect.flatMap(Client, ({ asMember }) => call(asMember.me.get())),
-    Client.layer({ ...login, apiKey: undefined, session: undefined, signIn: undefined, ...credential })
-  )
-  return me.organizations[0]?.slug ?? login.organization
 })
 
 export const logout = Command.make("logout", connection, (flags) =>

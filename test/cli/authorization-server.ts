@@ -130,7 +130,9 @@ export const authorizationServer = Effect.gen(function* () {
           refresh_token: family.refresh,
           token_type: "Bearer",
           expires_in: self.lifetimeSeconds,
-          scope: "caches.list me.get"
+          scope: "caches.list me.get",
+          organization: "acme",
+          role: "admin"
         })
       }
       if (request.url === "/oauth/revoke") {

@@ -88,42 +88,24 @@ it.live(
     }).pipe(Effect.scoped)
 )
 
-it("a key goes to its own organization, and a session to every one of its person", () => {
+it("a key and a sign-in go to their own organization, and a session to every one of its person", () => {
+  const none = { apiKey: undefined, mcpSignIn: undefined, session: undefined, signIn: undefined }
   const main = { apiUrl: "u", organization: "main", apiKey: "key of main", session: "session" }
-  const other = { apiUrl: "u", organization: "other", apiKey: "key of other" }
+  const other = { apiUrl: "u", organization: "other", apiKey: "key of other", signIn: "a", mcpSignIn: "b" }
   const uid = "01a20151-0901-77a2-8c9b-6ea457682604"
+  const ofOther = { ...none, apiKey: "key of other", signIn: "a", mcpSignIn: "b" }
   assert.deepStrictEqual(fitting([main, other], "main"), {
+    ...none,
     apiKey: "key of main",
-    session: "session",
-    signIn: undefined
+    session: "session"
   })
-  assert.deepStrictEqual(fitting([main, other], "other"), {
-    apiKey: "key of other",
-    session: "session",
-    signIn: undefined
-  })
-  assert.deepStrictEqual(fitting([main], "made just now"), {
-    apiKey: undefined,
-    session: "session",
-    signIn: undefined
-  })
-  assert.deepStrictEqual(fitting([main], uid), { apiKey: undefined, session: "session", signIn: undefined })
-  assert.deepStrictEqual(fitting([other], "main"), {
-    apiKey: undefined,
-    session: undefined,
-    signIn: undefined
-  })
-  assert.deepStrictEqual(fitting([other], uid), {
-    apiKey: "key of other",
-    session: undefined,
-    signIn: undefined
-  })
-  assert.deepStrictEqual(fitting([{ apiUrl: "u", apiKey: "k" }], "main"), {
-    apiKey: "k",
-    session: undefined,
-    signIn: undefined
-  })
-  assert.deepStrictEqual(fitting([], "main"), { apiKey: undefined, session: undefined, signIn: undefined })
+  assert.deepStrictEqual(fitting([main, other], "other"), { ...ofOther, session: "session" })
+  assert.deepStrictEqual(fitting([main], "made just now"), { ...none, session: "session" })
+  assert.deepStrictEqual(fitting([main], uid), { ...none, session: "session" })
+  assert.deepStrictEqual(fitting([other], "main"), none)
+  assert.deepStrictEqual(fitting([other], uid), ofOther)
+  assert.deepStrictEqual(fitting([{ apiUrl: "u", apiKey: "k" }], "main"), { ...none, apiKey: "k" })
+  assert.deepStrictEqual(fitting([], "main"), none)
 })
 
 it.live("where no credential fits the organization, the command to run is named", () =>
