@@ -16,6 +16,7 @@ import type { Server } from "./feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { manifest } from "./manifest/feature.ts"
+import { mcp } from "./mcp/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
@@ -43,6 +44,7 @@ export const features = [
   webhooks,
   catalog,
   mail,
+  mcp,
   system
 ] as const
 

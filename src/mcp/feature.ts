@@ -1,0 +1,4 @@
+/** The API for agents: its operations as two tools of the Model Context Protocol, one to find them and one to run them. */
+import { defineFeature } from "#src/feature.ts"
+
+export const mcp = defineFeature({ server: async () => (await import("./server.ts")).server })
