@@ -10,8 +10,5 @@ export const agents = defineFeature({
   server: async () => (await import("./server.ts")).server,
   settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
-  commands: async (): Promise<Commands> => {
-    const { grants, mcp } = await import("./commands.ts")
-    return { commands: [grants, mcp] }
-  }
+  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).grants] })
 })
