@@ -2,16 +2,30 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { call } from "#src/cli/client.ts"
+import { Client, call } from "#src/cli/client.ts"
+import { exitCodes, failure } from "#src/cli/failure.ts"
 import { confirmName, yes } from "#src/cli/flags.ts"
 import { json, out, say, table } from "#src/cli/output.ts"
 import { commandIn, inOrganization } from "#src/cli/resource-commands.ts"
 
 const command = commandIn(inOrganization)
 
-const grantsLs = command("ls", {}, ({ client, at, json: asJson }) =>
+/** Who may take grants back is a person: an agent could otherwise end the others. */
+const asPerson = Effect.flatMap(Client, ({ asOwner, login }) =>
+  login.session === undefined
+    ? Effect.fail(
+        failure(
+          `This takes a person's session, which svc login does not give; in a browser it is at ${login.apiUrl}/account/agents`,
+          exitCodes.authentication
+        )
+      )
+    : Effect.succeed(asOwner)
+)
+
+const grantsLs = command("ls", {}, ({ at, json: asJson }) =>
   Effect.gen(function* () {
-    const grants = yield* call(client.asOwner.agentGrants.list(yield* at))
+    const { agentGrants } = yield* asPerson
+    const grants = yield* call(agentGrants.list(yield* at))
     if (asJson) return yield* json(grants)
     if (grants.length === 0) return yield* say("Nothing is granted to agents")
     yield* out(
@@ -34,11 +48,12 @@ const grantsLs = command("ls", {}, ({ client, at, json: asJson }) =>
 const grantsRevoke = command(
   "revoke",
   { grant: Argument.String("grant"), yes },
-  ({ client, at, json: asJson, flags: { grant, yes } }) =>
+  ({ at, json: asJson, flags: { grant, yes } }) =>
     Effect.gen(function* () {
+      const { agentGrants } = yield* asPerson
       yield* confirmName(`The agent of the grant ${grant} is let in no more.`, grant, yes)
       const { params } = yield* at
-      const done = yield* call(client.asOwner.agentGrants.revoke({ params: { ...params, grantId: grant } }))
+      const done = yield* call(agentGrants.revoke({ params: { ...params, grantId: grant } }))
       yield* asJson ? json(done) : say("Revoked")
     })
 ).pipe(Command.withDescription("Revoke a grant, by its id"))

@@ -3,6 +3,8 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import type { ClientId } from "./authorization-server.ts"
 import { amendEntry } from "./credentials.ts"
+import { type Connection, loginOf } from "./flags.ts"
+import { variable } from "./invocation.ts"
 import { isLoopback, type Login } from "./login.ts"
 import { say } from "./output.ts"
 import { wantedScopes } from "./wanted-scopes.ts"
@@ -26,7 +28,7 @@ export const asking = {
   )
 }
 
-interface Asked {
+interface Asked extends Connection {
   readonly browser: boolean
   readonly role: "admin" | "member"
   readonly readOnly: boolean
@@ -44,17 +46,23 @@ export const warnOfListeners = ({ apiUrl }: Login) =>
     : Effect.void
 
 /** Signs in for one of our clients. What is stored for the same organization besides stays. */
-export const inBrowser = Effect.fnUntraced(function* (login: Login, asked: Asked, clientId: ClientId) {
+export const inBrowser = Effect.fnUntraced(function* (asked: Asked, clientId: ClientId) {
+  const login = yield* loginOf(asked)
   const { apiUrl } = login
   const { again, field, next } = kinds[clientId]
   yield* warnOfListeners(login)
   const { signIn } = yield* Effect.promise(() => import("./sign-in.ts"))
   const { browser, role } = asked
   const scopes = (grantable: ReadonlyArray<string>) => wantedScopes(asked, grantable)
-  yield* signIn({ apiUrl, clientId, again, browser, role, scopes }, ({ id, organization }) =>
-    Effect.gen(function* () {
-      yield* amendEntry(apiUrl, organization, (before) => ({ ...before, [field]: id }))
-      yield* say(`Signed in to "${organization}" at ${apiUrl}; ${next}`)
-    })
+  const organization = yield* signIn({ apiUrl, clientId, again, browser, role, scopes }, (made) =>
+    Effect.as(
+      amendEntry(apiUrl, made.organization, (before) => ({ ...before, [field]: made.id })),
+      made.organization
+    )
   )
+  yield* say(`Signed in to "${organization}" at ${apiUrl}; ${next}`)
+  const now = yield* loginOf(asked)
+  if (now.organization !== organization)
+    yield* say(`Commands here are about "${now.organization}"; --org ${organization} makes them be about it`)
+  if ((yield* variable("SVC_TOKEN")) !== undefined) yield* say("SVC_TOKEN is set, and is used instead of it")
 })

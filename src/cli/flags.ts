@@ -61,7 +61,7 @@ export const address = Argument.String("address").pipe(
   Argument.withDescription("project/environment/kind/name as in svc status, or an id")
 )
 
-interface Connection {
+export interface Connection {
   readonly org: Option.Option<string>
   readonly apiUrl: Option.Option<string>
 }

@@ -34,6 +34,8 @@ const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(Stored))
 
 /** So long before its end a token is refreshed: a request takes its time, and clocks differ. */
 const earlyMs = 60_000
+/** A server that does not answer keeps nobody from signing out here. */
+const longestGoodbye = "15 seconds"
 
 const fileOf = (id: string) => Effect.map(configFolder, (folder) => path.join(folder, "tokens", `${id}.json`))
 
@@ -143,6 +145,7 @@ export const end = Effect.fnUntraced(function* (id: string) {
         stored === undefined ||
         (yield* discover(stored.apiUrl, stored.clientId).pipe(
           Effect.flatMap((config) => revoke(config, Redacted.make(stored.refreshToken))),
+          Effect.timeout(longestGoodbye),
           Effect.isSuccess
         ))
       for (const name of [file, `${file}.new`]) yield* Effect.promise(() => fs.rm(name, { force: true }))

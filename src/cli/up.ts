@@ -148,7 +148,10 @@ const adopt = Effect.fnUntraced(function* (url: string) {
   for (const entry of entries.sort((a, b) => Number(b.apiUrl === url) - Number(a.apiUrl === url))) {
     const rights = yield* rightsOf(url, entry)
     if (!rights.key && !rights.session) continue
-    if (entry !== entries[0] || entry.apiUrl !== url) yield* useEntry({ ...entry, apiUrl: url })
+    // Tokens of a sign-in are for the address where it was made.
+    const { mcpSignIn: _, signIn: __, ...issued } = entry
+    if (entry.apiUrl !== url) yield* useEntry({ ...issued, apiUrl: url })
+    else if (entry !== entries[0]) yield* useEntry(entry)
     if (!rights.session)
       yield* say("The owner's session has ended; svc admin credentials makes another, and another key")
     return

@@ -24,11 +24,7 @@ export const login = Command.make(
       Flag.withDefault(false)
     )
   },
-  (flags) =>
-    Effect.gen(function* () {
-      const login = yield* loginOf(flags)
-      return yield* flags.apiKey ? withKey(login) : inBrowser(login, flags, "svc-cli")
-    })
+  (flags) => (flags.apiKey ? Effect.flatMap(loginOf(flags), withKey) : inBrowser(flags, "svc-cli"))
 ).pipe(Command.withDescription("Sign in at a control plane, in a browser or with an API key"))
 
 const withKey = Effect.fnUntraced(function* (login: Login) {

@@ -11,7 +11,7 @@ import { out, paint } from "#src/cli/output.ts"
 import { clients, configurations } from "./client-configurations.ts"
 
 const mcpLogin = Command.make("login", { ...connection, ...asking }, (flags) =>
-  Effect.flatMap(loginOf(flags), (login) => inBrowser(login, flags, "svc-mcp"))
+  inBrowser(flags, "svc-mcp")
 ).pipe(Command.withDescription("Sign in for svc mcp serve (clients that speak HTTP sign in themselves)"))
 
 const mcpServe = Command.make("serve", connection, (flags) =>

@@ -74,8 +74,8 @@ layer(testPlane({}, { SVC_AGENT_RATE_LIMIT: "100000" }), { excludeTestServices: 
         )
         assert.strictEqual(refused.code, 1)
         assert.include(refused.stderr, "projects.delete")
-        assert.strictEqual(owners.code, 1)
-        assert.include(owners.stderr, "session")
+        assert.strictEqual(owners.code, 4)
+        assert.include(owners.stderr, "/account/agents")
 
         // Another process has refreshed a token that this one still thinks good.
         const { file, tokens } = tokensOf(user, "signIn")

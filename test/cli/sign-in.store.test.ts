@@ -196,7 +196,7 @@ it.live("an access token that ran out is refreshed once, however many commands w
     yield* signedIn(user, server)
     amend(user, { expiresAt: 0 })
     const all = yield* Effect.all(
-      Array.from({ length: 12 }, () => user.svc(["whoami"])),
+      Array.from({ length: 4 }, () => user.svc(["whoami"])),
       { concurrency: "unbounded" }
     )
     assert.deepStrictEqual(
