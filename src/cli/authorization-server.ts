@@ -5,6 +5,7 @@
 import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
@@ -46,6 +47,13 @@ export interface TokenSet {
 
 /** Seconds that one request may take. */
 const longestRequest = 10
+/** What the library says of metadata in which the server has another name than it was asked by (RFC 8414, 3.3). */
+const OtherIssuer = Schema.Struct({
+  attribute: Schema.Literal("issuer"),
+  body: Schema.Struct({ issuer: Schema.String })
+})
+const decodeOtherIssuer = Schema.decodeUnknownOption(OtherIssuer)
+
 const failed = (message: string, temporary: boolean) =>
   new AuthorizationServerFailed({ message: visibleLine(message), temporary })
 
@@ -58,6 +66,11 @@ const refusal = (error: unknown): AuthorizationServerFailed => {
   if (response instanceof Response)
     return failed(`it answers ${response.status}`, response.status >= 500 || response.status === 429)
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  const other = cause instanceof Error ? Option.getOrUndefined(decodeOtherIssuer(cause.cause)) : undefined
+  if (other !== undefined) {
+    const { issuer } = other.body
+    return failed(`it calls itself ${issuer} (SVC_PUBLIC_URL); use --api-url ${issuer}`, false)
+  }
   return failed(cause instanceof Error ? cause.message : String(cause), true)
 }
 

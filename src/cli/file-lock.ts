@@ -130,7 +130,7 @@ export const locked = <A, E, R>(
       const now = yield* Clock.currentTimeMillis
       if (yield* attempt(`Cannot lock ${lock}`, () => tryLock(lock, holder, now))) return holder
       if (now - startedAt > longestWaitMs)
-        return yield* failure(`${lock} is held for too long; if no svc runs, remove it`)
+        return yield* failure(`${lock} is held for too long; remove it if nothing of svc is running`)
       // Nothing is held here.
       yield* Effect.interruptible(Effect.sleep(yield* Random.nextBetween(pauseMs / 2, pauseMs)))
     }

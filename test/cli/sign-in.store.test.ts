@@ -183,10 +183,23 @@ it.live(
       server.issuer = "https://evil.example"
       const other = yield* login()
       assert.strictEqual(other.code, 1)
-      assert.include(other.stderr, "cannot sign anybody in")
+      assert.include(other.stderr, "cannot sign anybody in: it calls itself https://evil.example")
       assert.isFalse(fs.existsSync(path.dirname(user.credentialsFile)))
       assert.strictEqual(server.families.length, 0)
     }).pipe(Effect.scoped)
+)
+
+it.live("a control plane of this machine may call itself by its other name", () =>
+  Effect.gen(function* () {
+    const server = yield* authorizationServer
+    const user = yield* newUser
+    server.issuer = server.url.replace("127.0.0.1", "localhost")
+    const done = yield* signedIn(user, server)
+    assert.strictEqual(done.code, 0, done.stderr)
+    amend(user, { expiresAt: 0 })
+    assert.strictEqual((yield* user.svc(["whoami"])).code, 0)
+    assert.strictEqual(server.refreshes, 1)
+  }).pipe(Effect.scoped)
 )
 
 it.live("an access token that ran out is refreshed once, however many commands want it", () =>
