@@ -9,22 +9,28 @@ import { AuthorizationRequests } from "#src/agents/AuthorizationRequests.ts"
 import { Clients } from "#src/agents/Clients.ts"
 import type { GrantRole } from "#src/agents/scopes.ts"
 import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Mail } from "#src/mail/Mail.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { Plane, type Tenant } from "#test/setup/control-plane.ts"
 import { makeVerifier, queryOf } from "./world.ts"
 
-/** The service that the screen uses, on the store of the plane. */
-export const requestsOf = Effect.gen(function* () {
+/** The service that the screen uses, on the store of the plane, with so many requests a minute from one network. */
+export const requestsWithin = Effect.fnUntraced(function* (rateLimit: number) {
   const { databaseUrl, dataDir, url } = yield* Plane
   const context = yield* Layer.build(
     AuthorizationRequests.layer.pipe(
       Layer.provide([Clients.layer, Mail.layer, RateLimits.layer]),
+      Layer.provide(Outbound.layer),
+      Layer.provide(CertificateAuthority.layer),
       Layer.provide(PlatformSecrets.layer),
       Layer.provide([KeyRing.layer, Db.layer({ url: Redacted.make(databaseUrl) })]),
-      Layer.provide(AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: "100000" }))
+      Layer.provide(
+        AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: `${rateLimit}` })
+      )
     )
   )
   return Context.get(context, AuthorizationRequests)
@@ -37,6 +43,8 @@ export interface LetIn {
   readonly scope?: string
   readonly params?: Readonly<Record<string, string | undefined>>
 }
+
+export const requestsOf = requestsWithin(100_000)
 
 /** Asks and approves; answers the parameters that the client gets, and its verifier. */
 export const letIn = Effect.fnUntraced(function* (
