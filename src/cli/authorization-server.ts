@@ -13,11 +13,10 @@ import * as client from "openid-client"
 import { visibleLine } from "./visible.ts"
 
 /** Clients that every control plane knows: this program, and its bridge for MCP clients. */
-export const ClientId = Schema.Literals(["svc-cli", "svc-mcp"])
-export type ClientId = typeof ClientId.Type
+export type ClientId = "svc-cli" | "svc-mcp"
 
 /** The token does not hold any more, and no repetition will change that (RFC 6749, 5.2). */
-export class InvalidGrant extends Data.TaggedError("InvalidGrant")<{ readonly message: string }> {}
+class InvalidGrant extends Data.TaggedError("InvalidGrant")<{ readonly message: string }> {}
 
 /** Everything else that keeps the server from answering. It says nothing about the token. */
 export class AuthorizationServerFailed extends Data.TaggedError("AuthorizationServerFailed")<{

@@ -13,7 +13,7 @@ import { failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
 import { say } from "./output.ts"
 
-export interface Expected {
+interface Expected {
   readonly state: string
   readonly issuer: string
 }

@@ -7,7 +7,7 @@ import { helperEnvironment } from "#src/infra/host/helper-environment.ts"
 const program = process.platform === "darwin" ? "open" : "xdg-open"
 
 /** Whether a program took the address; it is not waited for. */
-export type OpenBrowser = (url: URL) => Effect.Effect<boolean>
+type OpenBrowser = (url: URL) => Effect.Effect<boolean>
 
 const inUsersBrowser: OpenBrowser = (url) =>
   Effect.callback<boolean>((resume) => {

@@ -13,7 +13,7 @@ import { say, sayText } from "./output.ts"
 import { end, keep } from "./tokens.ts"
 import { visibleLine } from "./visible.ts"
 
-export interface Wish {
+interface Wish {
   readonly apiUrl: string
   readonly clientId: ClientId
   /** The command that signs in, for whoever has to run it again. */
@@ -25,11 +25,7 @@ export interface Wish {
   readonly scopes: (grantable: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, CliFailure>
 }
 
-const denied: Readonly<Record<string, string>> = {
-  access_denied: "It was denied in the browser; nothing is stored"
-}
-
-export interface SignedIn {
+interface SignedIn {
   /** Of the sign-in (`tokens.ts`). */
   readonly id: string
   readonly organization: string
@@ -82,7 +78,10 @@ const askFor = (wish: Wish) =>
     const found = yield* answer({ state, issuer }, { pasted: !wish.browser })
     const error = found.searchParams.get("error")
     if (error !== null) {
-      const why = denied[error] ?? found.searchParams.get("error_description") ?? error
+      const why =
+        error === "access_denied"
+          ? "it was denied in the browser"
+          : (found.searchParams.get("error_description") ?? error)
       return yield* failure(visibleLine(`Not signed in: ${why}`), exitCodes.authentication)
     }
     return { config, found, pkceCodeVerifier: verifier, expectedState: state }

@@ -46,7 +46,7 @@ const following = "subscriptions/listen"
 const patience = "5 minutes"
 const lastAnswers = "10 seconds"
 
-export interface Bridged {
+interface Bridged {
   /** Of the endpoint. */
   readonly url: string
   readonly send: Effect.Effect<typeof fetch, CliFailure>

@@ -262,6 +262,28 @@ it.live("a server that is away, or answers nonsense, does not end the sign-in; a
   }).pipe(Effect.scoped)
 )
 
+it.live("new tokens that got lost end the sign-in, for the old one was used", () =>
+  Effect.gen(function* () {
+    const server = yield* authorizationServer
+    const user = yield* newUser
+    yield* signedIn(user, server)
+    amend(user, { expiresAt: 0 })
+    server.fault = "answer lost"
+    const lost = yield* user.svc(["whoami"])
+    // It said nothing of the token yet.
+    assert.strictEqual(lost.code, 1)
+    assert.include(lost.stderr, "It is kept")
+    server.fault = undefined
+    const over = yield* user.svc(["whoami"])
+    assert.strictEqual(over.code, 4)
+    assert.deepStrictEqual(fs.readdirSync(folderOf(user)), [])
+    assert.deepStrictEqual(
+      server.families.map(({ revoked }) => revoked),
+      [true]
+    )
+  }).pipe(Effect.scoped)
+)
+
 it.live("where the clock is wrong, the token that the server refuses is replaced once", () =>
   Effect.gen(function* () {
     const server = yield* authorizationServer
