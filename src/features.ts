@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import { aiGateways } from "./ai-gateways/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -32,6 +33,7 @@ export const features = [
   env,
   caches,
   queues,
+  aiGateways,
   crons,
   executions,
   backups,

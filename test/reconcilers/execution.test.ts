@@ -13,6 +13,7 @@ import { Logs } from "#src/executions/Logs.ts"
 import { Runs } from "#src/executions/Runs.ts"
 import * as services from "#src/executions/services.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -50,6 +51,7 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
       Layer.provide(services.layer),
       Layer.provide(Budgets.layer),
       Layer.provide(Catalog.layerBuiltIn),
+      Layer.provide(AppServiceTokens.layer.pipe(Layer.provide(KeyRing.layerEphemeral))),
       Layer.provide(Host.layer),
       Layer.provide(AppConfig.layerWith({ dataDir: engine.folder, containerSocket: engine.socket })),
       Layer.provide(secrets.layer),
