@@ -84,16 +84,16 @@ export class GatewayUsage extends Context.Service<
           // Index: the primary key of ai_gateway_usage, which holds a row for each day, model and key.
           const rows = yield* repeatable(sql<Part>`
             with used as materialized (
-              select u.day, u.model, u.key_id, u.requests, u.input_tokens, u.output_tokens, u.spent
+              select u.day, u.model, u.gateway_key, u.requests, u.input_tokens, u.output_tokens, u.spent
               from ai_gateway_usage u
               where u.org_id = ${orgId}::uuid and u.gateway_uid = ${gateway}::uuid and ${inOrg(sql, orgId)}
                 and u.day >= ${thisMonth(sql)} and u.day < ${thisMonth(sql)} + interval '1 month'
             )
-            select u.day::text as date, u.model, u.key_id as "keyId", ${sums(sql)},
-              case when u.key_id is not null then (select k.name from ai_gateway_key k
-                where k.org_id = ${orgId}::uuid and k.id = u.key_id and ${inOrg(sql, orgId)}) end as name
-            from used u group by grouping sets ((u.day), (u.model), (u.key_id))
-            order by u.day, sum(u.spent) desc, u.model, u.key_id`)
+            select u.day::text as date, u.model, u.gateway_key as "keyId", ${sums(sql)},
+              case when u.gateway_key is not null then (select k.name from ai_gateway_key k
+                where k.org_id = ${orgId}::uuid and k.id = u.gateway_key and ${inOrg(sql, orgId)}) end as name
+            from used u group by grouping sets ((u.day), (u.model), (u.gateway_key))
+            order by u.day, sum(u.spent) desc, u.model, u.gateway_key`)
           return {
             days: rows.flatMap(({ date, model: _, keyId: __, name: ___, ...sums }) =>
               date === null ? [] : [{ date, ...sums }]
@@ -109,7 +109,7 @@ export class GatewayUsage extends Context.Service<
         // Index: the primary key of ai_gateway_request.
         calls: Effect.fn("GatewayUsage.calls")(function* (orgId, gateway, limit, before) {
           return yield* repeatable(sql<CallRecord>`
-            select id, key_id as "keyId", model, upstream, status, input_tokens::float8 as "inputTokens",
+            select id, gateway_key as "keyId", model, upstream, status, input_tokens::float8 as "inputTokens",
               output_tokens::float8 as "outputTokens", estimated, cost::float8 as cost, latency_ms as "latencyMs",
               ended_at as "endedAt"
             from ai_gateway_request

@@ -58,7 +58,13 @@ export const reserve = (
   calls: ReadonlyArray<Asked>
 ) => {
   const gate = inOrg(sql, orgId)
-  const asked = calls.map(({ id, keyId, model, amount }, ord) => ({ id, key_id: keyId, model, amount, ord }))
+  const asked = calls.map(({ id, keyId, model, amount }, ord) => ({
+    id,
+    gateway_key: keyId,
+    model,
+    amount,
+    ord
+  }))
   return sql<ReservedRow>`
     with gateway as materialized (
       select r.uid, ${capOf(sql)} as cap from resource r
@@ -73,7 +79,7 @@ export const reserve = (
     ),
     input as materialized (
       select * from jsonb_to_recordset(${sql.json(asked)}::jsonb)
-        as i(id uuid, key_id uuid, model text, amount bigint, ord int)
+        as i(id uuid, gateway_key uuid, model text, amount bigint, ord int)
     ),
     known as materialized (
       select r.id from ai_gateway_reservation r join input i on i.id = r.id
@@ -84,8 +90,8 @@ export const reserve = (
       where i.id not in (select id from known)
     ),
     granted as (
-      insert into ai_gateway_reservation (org_id, id, gateway_uid, key_id, model, holder, day, amount)
-      select ${orgId}::uuid, f.id, ${gateway}::uuid, f.key_id, f.model, ${holder}::uuid, ${today(sql)}, f.amount
+      insert into ai_gateway_reservation (org_id, id, gateway_uid, gateway_key, model, holder, day, amount)
+      select ${orgId}::uuid, f.id, ${gateway}::uuid, f.gateway_key, f.model, ${holder}::uuid, ${today(sql)}, f.amount
       from fitting f cross join month m cross join gateway g
       where f.upto <= g.cap - m.spent - m.reserved and ${gate}
       on conflict do nothing
@@ -145,7 +151,7 @@ export const settle = (sql: Sql, orgId: string, gateway: string, calls: Readonly
     ended as (
       delete from ai_gateway_reservation r using input i
       where r.org_id = ${orgId}::uuid and r.id = i.id and r.gateway_uid = ${gateway}::uuid and ${gate}
-      returning r.id, r.key_id, r.model, r.day, r.amount, i.made, i.estimated, i.status, i.upstream, i.latency_ms,
+      returning r.id, r.gateway_key, r.model, r.day, r.amount, i.made, i.estimated, i.status, i.upstream, i.latency_ms,
         i.input_tokens, i.output_tokens, case when i.made then least(i.cost, r.amount) else 0 end as cost
     ),
     ${booked(sql, orgId, gateway)}
@@ -180,19 +186,19 @@ const booked = (sql: Sql, orgId: string, gateway: string) => {
     ),
     used as (
       insert into ai_gateway_usage as u
-        (org_id, gateway_uid, day, model, key_id, requests, input_tokens, output_tokens, spent)
-      select ${orgId}::uuid, ${gateway}::uuid, e.day, e.model, coalesce(e.key_id, ${noKey}::uuid), count(*),
+        (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
+      select ${orgId}::uuid, ${gateway}::uuid, e.day, e.model, coalesce(e.gateway_key, ${noKey}::uuid), count(*),
         sum(e.input_tokens), sum(e.output_tokens), sum(e.cost)
       from ended e join held h on h.month = date_trunc('month', e.day)::date
-      where e.made and ${gate} group by e.day, e.model, e.key_id order by e.day, e.model, e.key_id
-      on conflict (org_id, gateway_uid, day, model, key_id) do update set requests = u.requests + excluded.requests,
+      where e.made and ${gate} group by e.day, e.model, e.gateway_key order by e.day, e.model, e.gateway_key
+      on conflict (org_id, gateway_uid, day, model, gateway_key) do update set requests = u.requests + excluded.requests,
         input_tokens = u.input_tokens + excluded.input_tokens,
         output_tokens = u.output_tokens + excluded.output_tokens, spent = u.spent + excluded.spent
     ),
     logged as (
-      insert into ai_gateway_request (org_id, gateway_uid, id, key_id, model, upstream, status, input_tokens,
+      insert into ai_gateway_request (org_id, gateway_uid, id, gateway_key, model, upstream, status, input_tokens,
         output_tokens, estimated, cost, latency_ms)
-      select ${orgId}::uuid, ${gateway}::uuid, id, key_id, model, upstream, status, input_tokens, output_tokens,
+      select ${orgId}::uuid, ${gateway}::uuid, id, gateway_key, model, upstream, status, input_tokens, output_tokens,
         estimated, cost, latency_ms
       from ended where made and ${gate}
     )`

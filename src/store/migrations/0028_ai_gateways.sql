@@ -58,12 +58,12 @@ create table ai_gateway_usage (
   day date not null,
   model text not null,
   -- The zero id: apps with their token.
-  key_id uuid not null,
+  gateway_key uuid not null,
   requests bigint not null,
   input_tokens bigint not null,
   output_tokens bigint not null,
   spent bigint not null,
-  primary key (org_id, gateway_uid, day, model, key_id),
+  primary key (org_id, gateway_uid, day, model, gateway_key),
   foreign key (org_id, gateway_uid) references resource (org_id, uid) on delete cascade
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
@@ -72,7 +72,7 @@ create table ai_gateway_reservation (
   org_id uuid not null,
   id uuid not null,
   gateway_uid uuid not null,
-  key_id uuid,
+  gateway_key uuid,
   model text not null,
   -- The process that makes the call.
   holder uuid not null,
@@ -95,7 +95,7 @@ create table ai_gateway_request (
   org_id uuid not null,
   gateway_uid uuid not null,
   id uuid not null,
-  key_id uuid,
+  gateway_key uuid,
   model text not null,
   upstream text,
   -- The HTTP status of the answer; null: the process that made the call died.
