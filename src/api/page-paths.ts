@@ -1,5 +1,7 @@
 /** Where the pages are, and what each takes. The router and the answer to a wrong method read it from here. */
-export const pagePaths = [
+
+/** Signing in, and one's own account. */
+export const identityPaths = [
   ["/sign-in", "GET"],
   ["/sign-in", "POST"],
   ["/sign-in/by-mail", "GET"],
@@ -27,8 +29,10 @@ export const pagePaths = [
   ["/v1/auth/oidc/:provider/callback", "GET"]
 ] as const
 
+export const pagePaths = identityPaths
+
 type Named<Pair> = Pair extends readonly [infer Path extends string, infer Method extends string]
   ? `${Method} ${Path}`
   : never
 /** Such as `GET /sign-in`. */
-export type PageRoute = Named<(typeof pagePaths)[number]>
+export type PageRoute<Paths extends ReadonlyArray<readonly [string, string]>> = Named<Paths[number]>

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import { style } from "./style.ts"
 
 /** Text that is HTML already. Everything else is escaped where it is put in. */
 export class Html {
@@ -34,36 +35,18 @@ const render = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: ReadonlyArray<Part>): Html =>
   new Html(strings.map((text, index) => text + (index < parts.length ? render(parts[index]) : "")).join(""))
 
-const style = `
-:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
-body { margin: 0; background: Canvas; color: CanvasText }
-main { max-width: 26rem; margin: 8vh auto; padding: 0 1.25rem }
-h1 { font-size: 1.5rem; line-height: 1.2 }
-h2 { font-size: 1.1rem; margin-top: 2rem }
-label { display: block; margin-top: 1rem; font-weight: 600 }
-.hint { margin: 0; font-size: .875rem }
-input { box-sizing: border-box; width: 100%; padding: .6rem; font: inherit; border: 1px solid #767676; border-radius: .35rem }
-button, .button { display: inline-block; margin-top: 1rem; padding: .6rem 1rem; font: inherit; font-weight: 600; color: #fff; background: #0b57d0; border: 1px solid #0b57d0; border-radius: .35rem; text-decoration: none; cursor: pointer }
-button.plain { color: inherit; background: transparent; border-color: #767676 }
-:focus-visible { outline: 3px solid #0b57d0; outline-offset: 2px }
-@media (prefers-color-scheme: dark) { a { color: #8ab4f8 } :focus-visible { outline-color: #8ab4f8 } .problem { border-color: #f28b82 } }
-.problem { padding: .75rem 1rem; border: 2px solid #b3261e; border-radius: .35rem }
-.problem p { margin: 0 }
-ul { padding-left: 1.25rem }
-li form { display: inline }
-li button { margin: 0 0 0 .5rem; padding: .15rem .6rem }
-`
 const styleDigest = createHash("sha256").update(style).digest("base64")
 
-/** No script, nothing from elsewhere, in no frame; forms go nowhere but here. */
-const policy = [
-  "default-src 'none'",
-  `style-src 'sha256-${styleDigest}'`,
-  "img-src data:",
-  "form-action 'self'",
-  "frame-ancestors 'none'",
-  "base-uri 'none'"
-].join("; ")
+/** No script, nothing from elsewhere, in no frame; forms go nowhere but here, and to where `formTargets` says. */
+const policy = (formTargets: ReadonlyArray<string>) =>
+  [
+    "default-src 'none'",
+    `style-src 'sha256-${styleDigest}'`,
+    "img-src data:",
+    ["form-action 'self'", ...formTargets].join(" "),
+    "frame-ancestors 'none'",
+    "base-uri 'none'"
+  ].join("; ")
 
 export interface Page {
   readonly title: string
@@ -71,10 +54,25 @@ export interface Page {
   readonly status?: number
   /** Said first, and announced to whoever does not see it. */
   readonly problem?: string | undefined
+  /**
+   * Where the answer to a form of the page may redirect to besides our own pages, as sources of the policy (CSP3,
+   * section 6.4.2). Chromium holds redirects against `form-action` too.
+   */
+  readonly formTargets?: ReadonlyArray<string>
+  /** For more than a few fields. */
+  readonly wide?: boolean
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export const page = ({ title, body, status = 200, problem, headers = {} }: Page) =>
+export const page = ({
+  title,
+  body,
+  status = 200,
+  problem,
+  formTargets = [],
+  wide = false,
+  headers = {}
+}: Page) =>
   HttpServerResponse.text(
     html`<!doctype html>
 <html lang="en">
@@ -86,7 +84,7 @@ export const page = ({ title, body, status = 200, problem, headers = {} }: Page)
 <style>${new Html(style)}</style>
 </head>
 <body>
-<main>
+<main${wide && html` class="wide"`}>
 <h1>${title}</h1>
 ${problem !== undefined && html`<div class="problem" role="alert" id="problem"><p>${problem}</p></div>`}
 ${body}
@@ -99,7 +97,7 @@ ${body}
       contentType: "text/html; charset=utf-8",
       headers: {
         "cache-control": "no-store",
-        "content-security-policy": policy,
+        "content-security-policy": policy(formTargets),
         // Links hold tokens; the forms' own requests need to say where they come from.
         "referrer-policy": "same-origin",
         "x-frame-options": "DENY",

@@ -1,0 +1,126 @@
+/** The page on which somebody lets an agent in, or does not. */
+import type { Role } from "#schemas/kind.ts"
+import type { Risk } from "#src/api/definition/operation.ts"
+import { type Html, html, page } from "#src/identity/pages/html.ts"
+import { destinationOf } from "./destination.ts"
+import { nameOf } from "./names.ts"
+
+export interface AskedOperation {
+  readonly id: string
+  /** What it does, as a sentence. */
+  readonly summary: string
+  readonly risk: Risk
+}
+
+export interface Consent {
+  /** Of the pending request. */
+  readonly id: string
+  readonly clientName: string
+  /** The client comes with this service; any other one chose its name itself. */
+  readonly firstParty: boolean
+  readonly redirectUri: string
+  readonly role: Exclude<Role, "owner">
+  readonly operations: ReadonlyArray<AskedOperation>
+  readonly person: { readonly userId: string; readonly email: string }
+  /** Those in which the person's role suffices. */
+  readonly organizations: ReadonlyArray<{ readonly id: string; readonly slug: string; readonly name: string }>
+}
+
+/** What was sent and could not be taken. */
+export interface Refused {
+  readonly status: number
+  readonly problem: string
+  readonly organization: string
+  readonly ticked: ReadonlySet<string>
+}
+
+/** The riskiest first. Those of the first group are ticked one by one instead. */
+const groups: ReadonlyArray<{ readonly risk: Risk; readonly title: string }> = [
+  { risk: "destructive", title: "Delete and take away" },
+  { risk: "write", title: "Create and change" },
+  { risk: "read", title: "Read" }
+]
+
+const withArticle: Readonly<Record<Consent["role"], string>> = { admin: "an admin", member: "a member" }
+
+export const here = (id: string) => `/agent/authorize?request=${encodeURIComponent(id)}`
+
+export const consent = (asked: Consent, refused?: Refused) => {
+  const destination = destinationOf(asked.redirectUri)
+  const possible = asked.organizations.length > 0
+  return page({
+    title: "Authorize a program",
+    wide: true,
+    formTargets: [destination.source],
+    ...(refused === undefined ? {} : { status: refused.status, problem: refused.problem }),
+    body: html`${who(asked)}
+<p>The answer goes to <strong>${destination.words}</strong>. Go on only if you have just asked for this yourself.</p>
+<form class="inline" method="post" action="/account/sign-out"><input type="hidden" name="next" value="${here(asked.id)}">
+You are signed in as <strong>${asked.person.email}</strong>. <button type="submit" class="link">Sign in as somebody else</button></form>
+<form method="post" action="/agent/authorize">
+<input type="hidden" name="request" value="${asked.id}">
+<input type="hidden" name="user" value="${asked.person.userId}">
+${noDefault}
+${organizations(asked, refused)}
+${possible && operations(asked, refused)}
+<p class="actions">${
+      possible && html`<button type="submit" name="decision" value="approve">Approve</button>`
+    }<button type="submit" name="decision" value="deny" class="plain" formnovalidate>Deny</button></p>
+</form>
+`
+  })
+}
+
+/** Enter in a field presses a form's first button, and does nothing if that one is disabled. Nobody approves by it. */
+const noDefault = html`<button type="submit" disabled hidden>Choose below</button>`
+
+const who = ({ clientName, firstParty }: Consent): Html =>
+  firstParty
+    ? html`<p><strong>${nameOf(clientName)}</strong>, which comes with this service, asks to act for you.</p>`
+    : html`<p>A program that calls itself “<strong><bdi>${nameOf(clientName)}</bdi></strong>” asks to act for you.
+It chose this name itself; nobody has checked it.</p>`
+
+const organizations = (asked: Consent, refused: Refused | undefined): Html => {
+  const { organizations: choices, role } = asked
+  if (choices.length === 0) {
+    return html`<p>It asks to act as ${withArticle[role]}, and you are ${withArticle[role]} of no organization.
+Ask for that role in your organization, or deny the request.</p>`
+  }
+  const chosen = refused?.organization ?? (choices.length === 1 ? choices[0]?.id : undefined)
+  return html`<fieldset>
+<legend>In which organization, as ${withArticle[role]}?</legend>
+${choices.map(
+  ({ id, name, slug }) =>
+    html`<label class="choice"><input type="radio" name="organization" value="${id}" required${
+      id === chosen && html` checked`
+    }> <span>${name} <span class="quiet">${slug}</span></span></label>
+`
+)}</fieldset>`
+}
+
+const operations = (asked: Consent, refused: Refused | undefined): Html => {
+  const of = (risk: Risk) => asked.operations.filter((operation) => operation.risk === risk)
+  const dangerous = of("dangerous")
+  return html`<h2>What it may do there</h2>
+${
+  dangerous.length > 0 &&
+  html`<fieldset class="danger">
+<legend>Dangerous: only what you tick</legend>
+${dangerous.map(
+  ({ id, summary }) =>
+    html`<label class="choice"><input type="checkbox" name="scope" value="${id}"${
+      refused?.ticked.has(id) === true && html` checked`
+    }> <span>${summary} <code>${id}</code></span></label>
+`
+)}</fieldset>`
+}
+${groups.map(({ risk, title }) => {
+  const some = of(risk)
+  return some.length === 0
+    ? html``
+    : html`<h3>${title}</h3>
+<ul class="lines">${some.map(({ id, summary }) => html`<li>${summary} <code>${id}</code></li>\n`)}</ul>`
+})}
+<p>Nothing else, and never more than you may do there yourself. You can take this back at any time, on
+<a href="/account/agents">the page of your agents</a>.</p>`
+}

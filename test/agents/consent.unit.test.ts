@@ -1,0 +1,148 @@
+import { assert, describe, it } from "@effect/vitest"
+import type * as HttpServerResponse from "effect/http/HttpServerResponse"
+import { type Consent, consent, type Refused } from "#src/agents/pages/consent.ts"
+import { destinationOf } from "#src/agents/pages/destination.ts"
+import { nameOf } from "#src/agents/pages/names.ts"
+
+const asked = (over: Partial<Consent> = {}): Consent => ({
+  id: "0198c5a0-0000-7000-8000-000000000001",
+  clientName: "Some Agent",
+  firstParty: false,
+  redirectUri: "http://127.0.0.1:51123/callback",
+  role: "admin",
+  operations: [
+    { id: "caches.list", summary: "List caches", risk: "read" },
+    { id: "caches.create", summary: "Create a cache", risk: "write" },
+    { id: "resources.abandon", summary: "Forget a resource", risk: "dangerous" },
+    { id: "backups.restore", summary: "Put a database back", risk: "dangerous" },
+    { id: "env.delete", summary: "Remove a variable", risk: "destructive" }
+  ],
+  person: { userId: "0198c5a0-0000-7000-8000-000000000002", email: "ann@example.com" },
+  organizations: [
+    { id: "0198c5a0-0000-7000-8000-000000000003", slug: "acme", name: "Acme" },
+    { id: "0198c5a0-0000-7000-8000-000000000004", slug: "main", name: "Main" }
+  ],
+  ...over
+})
+
+const textOf = ({ body }: HttpServerResponse.HttpServerResponse): string =>
+  body._tag === "Uint8Array" ? new TextDecoder().decode(body.body) : assert.fail(body._tag)
+const shown = (over: Partial<Consent> = {}, refused?: Refused) => textOf(consent(asked(over), refused))
+const inputs = (text: string, type: string): ReadonlyArray<string> =>
+  text.match(new RegExp(`<input type="${type}"[^>]*>`, "g")) ?? []
+
+describe("the page that asks for consent", () => {
+  it("says that nobody checked a program's name, unless the program comes with the service", () => {
+    for (const clientName of ["Some Agent", "svc", "svc-cli", "The svc command line"]) {
+      assert.include(shown({ clientName }), "nobody has checked it")
+      assert.notInclude(shown({ clientName }), "comes with this service")
+    }
+    const own = shown({ clientName: "svc", firstParty: true })
+    assert.include(own, "comes with this service")
+    assert.notInclude(own, "nobody has checked it")
+  })
+
+  it("shows a name as text, without what nobody sees, and not for longer than a line", () => {
+    const marked = shown({ clientName: `</bdi><form action="https://evil.example"><b>svc` })
+    assert.notInclude(marked, `action="https://evil.example"`)
+    assert.include(marked, "&lt;/bdi&gt;&lt;form action=&quot;https://evil.example&quot;&gt;&lt;b&gt;svc")
+    assert.strictEqual(nameOf("a\u202Eb\u200B\u0000c\n d\t\te\u2066"), "abc d e")
+    assert.strictEqual([...nameOf("😀".repeat(1_000))].length, 61)
+    for (const empty of ["", " \n", "\u202E\u0007"])
+      assert.strictEqual(nameOf(empty), "a program without a name")
+  })
+
+  it("says who is signed in, where the answer goes, and as what the program would act", () => {
+    const text = shown()
+    assert.include(text, "<strong>ann@example.com</strong>")
+    assert.include(text, "<strong>a program on this computer (127.0.0.1:51123)</strong>")
+    assert.include(text, "as an admin?")
+    assert.include(shown({ role: "member" }), "as a member?")
+    assert.include(shown({ redirectUri: "https://agents.example/back" }), "<strong>agents.example</strong>")
+    assert.include(
+      shown({ redirectUri: "cursor://anysphere.cursor-mcp/oauth/callback" }),
+      "opens cursor: addresses"
+    )
+  })
+
+  it("lets a redirect follow the answer to the callback's origin alone, and no page frame it", () => {
+    const sources = {
+      "http://127.0.0.1:51123/callback?x=1": "http://127.0.0.1:51123",
+      "http://localhost:80/callback": "http://localhost",
+      "https://agents.example/back": "https://agents.example",
+      "https://agents.example:8443/back": "https://agents.example:8443",
+      "cursor://anysphere.cursor-mcp/oauth/callback": "cursor:",
+      // What no source can name is allowed by its scheme.
+      "http://[::1]:51123/callback": "http:",
+      // URLs allow these in hosts, and policies end at them.
+      "https://agents;script-src.example/back": "https:",
+      "https://agents,example.example/back": "https:"
+    }
+    for (const [redirectUri, source] of Object.entries(sources)) {
+      assert.strictEqual(destinationOf(redirectUri).source, source)
+      const { headers } = consent(asked({ redirectUri }))
+      const policy = headers["content-security-policy"]?.split("; ") ?? []
+      assert.include(policy, `form-action 'self' ${source}`)
+      assert.include(policy, "frame-ancestors 'none'")
+      assert.include(policy, "default-src 'none'")
+      assert.strictEqual(headers["x-frame-options"], "DENY")
+      assert.strictEqual(headers["cache-control"], "no-store")
+    }
+  })
+
+  it("chooses an organization only where there is one choice, and offers no approval where there is none", () => {
+    const several = inputs(shown(), "radio")
+    assert.strictEqual(several.length, 2)
+    for (const one of several) assert.notInclude(one, " checked")
+    const [only] = inputs(shown({ organizations: asked().organizations.slice(0, 1) }), "radio")
+    assert.include(only ?? "", " checked")
+    const none = shown({ organizations: [] })
+    assert.notInclude(none, 'value="approve"')
+    assert.include(none, 'value="deny"')
+    assert.include(none, "an admin of no organization")
+  })
+
+  it("says every operation in words, the riskiest first, and ticks no dangerous one", () => {
+    const text = shown()
+    const order = [
+      "Forget a resource",
+      "Put a database back",
+      "Remove a variable",
+      "Create a cache",
+      "List caches"
+    ]
+    const places = order.map((words) => text.indexOf(words))
+    assert.notInclude(places, -1)
+    assert.deepStrictEqual(
+      places.toSorted((one, other) => one - other),
+      places
+    )
+    for (const { id } of asked().operations) assert.include(text, `<code>${id}</code>`)
+    const boxes = inputs(text, "checkbox")
+    assert.strictEqual(boxes.length, 2)
+    for (const box of boxes) assert.notInclude(box, " checked")
+  })
+
+  it("keeps what was chosen when it has to be shown again", () => {
+    const again = shown(
+      {},
+      {
+        status: 422,
+        problem: "Choose an organization.",
+        organization: asked().organizations[1]?.id ?? "",
+        ticked: new Set(["backups.restore"])
+      }
+    )
+    assert.include(again, `<div class="problem" role="alert" id="problem"><p>Choose an organization.</p>`)
+    const checked = (type: string) => inputs(again, type).filter((one) => one.includes(" checked"))
+    assert.strictEqual(checked("radio").length, 1)
+    assert.include(checked("radio")[0] ?? "", "000000000004")
+    assert.strictEqual(checked("checkbox").length, 1)
+    assert.include(checked("checkbox")[0] ?? "", "backups.restore")
+  })
+
+  it("gives the Enter key nothing to press: the form's first button is disabled", () => {
+    const form = shown().split('action="/agent/authorize"')[1] ?? ""
+    assert.include(/<button[^>]*>/.exec(form)?.[0] ?? "", "disabled hidden")
+  })
+})
