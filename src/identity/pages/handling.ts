@@ -63,6 +63,9 @@ export const goTo = (path: string) =>
     headers: { "cache-control": "no-store", "referrer-policy": "same-origin" }
   })
 
+/** The page to sign in on, and where to go from there. */
+export const signInPath = (next: string) => `/sign-in?next=${encodeURIComponent(next)}`
+
 export const isAddress = Schema.is(Address)
 export const noAddress = "Enter an e-mail address, such as name@example.com."
 
@@ -91,7 +94,7 @@ export const somebody = Effect.map(
 export const failurePage = (failure: PageFailure): HttpServerResponse.HttpServerResponse => {
   switch (failure._tag) {
     case "SignInFirst":
-      return goTo(`/sign-in?next=${encodeURIComponent(failure.next)}`)
+      return goTo(signInPath(failure.next))
     case "FormRefused":
       return views.notice("That did not work", failure.message, failure.status)
     case "LinkDead":

@@ -55,7 +55,7 @@ export const signIn = (
       })}`,
       "Sign in"
     )}
-<p><a href="/reset-password">I forgot my password</a></p>
+<p><a href="${to("/reset-password", next)}">I forgot my password</a></p>
 <h2>Without a password</h2>
 <p><a href="${to("/sign-in/by-mail", next)}">Send me a link by mail</a></p>
 ${
@@ -110,13 +110,13 @@ ${form(
 <p>You have an account? <a href="${to("/sign-in", next)}">Sign in</a></p>`
   })
 
-export const requestReset = (tried?: Tried) =>
+export const requestReset = (next: string, tried?: Tried) =>
   page({
     title: "Choose a new password",
     ...(tried === undefined ? {} : tried),
     body: html`<p>We send a link to the address of your account.</p>
-${form("/reset-password", {}, emailField(tried), "Send the link")}
-<p><a href="/sign-in">Back to sign in</a></p>`
+${form("/reset-password", { next }, emailField(tried), "Send the link")}
+<p><a href="${to("/sign-in", next)}">Back to sign in</a></p>`
   })
 
 export const checkMail = () =>
