@@ -75,6 +75,21 @@ export const webhookDisabled = (
     `This was sent to the admins of the organization by ${publicUrl}`
   )
 
+export const agentLetIn = (
+  client: string,
+  organization: string,
+  role: string,
+  scopes: ReadonlyArray<string>,
+  publicUrl: string
+): Message =>
+  message(
+    "agent_let_in",
+    `${client} may now act for you in ${organization}`,
+    `You let "${oneLine(client)}" act for you in the organization "${oneLine(organization)}" as ${role}, with ${scopes.length === 1 ? "one operation" : `${scopes.length} operations`}. The program chose that name itself.`,
+    "If that was not you, revoke it with `svc grants ls` and `svc grants revoke`, and choose another password:",
+    `${publicUrl}/reset-password`
+  )
+
 /** Where the mail about an invitation leads. The token is a query parameter, which traces leave out. */
 export const invitationLink = (publicUrl: string, token: string): string =>
   `${publicUrl}/invitation?token=${token}`

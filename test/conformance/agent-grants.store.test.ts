@@ -1,7 +1,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { AgentGrantList } from "#src/organizations/api/agent-grants.ts"
+import { AgentGrantList } from "#src/agents/api.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
