@@ -21,6 +21,14 @@ export interface AgentGrant {
   readonly revokedAt: Date | null
 }
 
+/** A grant that holds, as its user sees it. */
+export interface OwnGrant
+  extends Pick<AgentGrant, "grantId" | "clientName" | "role" | "scopes" | "createdAt" | "lastUsedAt"> {
+  readonly orgId: string
+  readonly organization: string
+  readonly expiresAt: Date
+}
+
 export class AgentGrants extends Context.Service<
   AgentGrants,
   {
@@ -29,6 +37,8 @@ export class AgentGrants extends Context.Service<
       orgId: string,
       userId: string | null
     ) => Effect.Effect<ReadonlyArray<AgentGrant>, StoreUnavailable>
+    /** Those of one user that hold, in all organizations; the newest first. */
+    readonly ofUser: (userId: string) => Effect.Effect<ReadonlyArray<OwnGrant>, StoreUnavailable>
     /** When it was revoked, which repeating it does not change. None: there is no such grant of that user. */
     readonly revoke: (
       orgId: string,
@@ -41,7 +51,7 @@ export class AgentGrants extends Context.Service<
   static readonly layer = Layer.effect(
     AgentGrants,
     Effect.gen(function* () {
-      const { api: sql } = yield* Db
+      const { api: sql, engine } = yield* Db
       return AgentGrants.of({
         list: Effect.fn("AgentGrants.list")(function* (orgId, userId) {
           return yield* repeatable(sql<AgentGrant>`
@@ -51,6 +61,16 @@ export class AgentGrants extends Context.Service<
             where org_id = ${orgId}::uuid and (${userId}::uuid is null or user_id = ${userId}::uuid)
               and ${inOrg(sql, orgId)}
             order by created_at, id`)
+        }),
+        // Indexes: member_user_id_org_id_key, agent_grant_user.
+        ofUser: Effect.fn("AgentGrants.ofUser")(function* (userId) {
+          return yield* repeatable(engine<OwnGrant>`
+            select g.id as "grantId", g.org_id as "orgId", o.name as organization, g.client_name as "clientName", g.role,
+              g.scopes, g.created_at as "createdAt", g.last_used_at as "lastUsedAt", g.expires_at as "expiresAt"
+            from member m join organization o on o.id = m.org_id and o.deletion_requested_at is null
+            join agent_grant g on g.org_id = m.org_id and g.user_id = m.user_id
+            where m.user_id = ${userId}::uuid and g.revoked_at is null and g.expires_at > now()
+            order by g.created_at desc, g.id desc`)
         }),
         revoke: Effect.fn("AgentGrants.revoke")(function* (orgId, id, userId, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly revokedAt: Date }>`

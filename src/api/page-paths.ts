@@ -29,7 +29,15 @@ export const identityPaths = [
   ["/v1/auth/oidc/:provider/callback", "GET"]
 ] as const
 
-export const pagePaths = identityPaths
+/** Letting an agent in, and taking that back. */
+export const agentPaths = [
+  ["/agent/authorize", "GET"],
+  ["/agent/authorize", "POST"],
+  ["/account/agents", "GET"],
+  ["/account/agents/revoke", "POST"]
+] as const
+
+export const pagePaths = [...identityPaths, ...agentPaths] as const
 
 type Named<Pair> = Pair extends readonly [infer Path extends string, infer Method extends string]
   ? `${Method} ${Path}`

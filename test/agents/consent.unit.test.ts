@@ -2,12 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import type * as HttpServerResponse from "effect/http/HttpServerResponse"
 import { type Consent, consent, type Refused } from "#src/agents/pages/consent.ts"
 import { destinationOf } from "#src/agents/pages/destination.ts"
-import { nameOf } from "#src/agents/pages/names.ts"
 
 const asked = (over: Partial<Consent> = {}): Consent => ({
   id: "0198c5a0-0000-7000-8000-000000000001",
-  clientName: "Some Agent",
-  firstParty: false,
+  client: { name: "Some Agent", firstParty: false },
   redirectUri: "http://127.0.0.1:51123/callback",
   role: "admin",
   operations: [
@@ -33,23 +31,23 @@ const inputs = (text: string, type: string): ReadonlyArray<string> =>
 
 describe("the page that asks for consent", () => {
   it("says that nobody checked a program's name, unless the program comes with the service", () => {
-    for (const clientName of ["Some Agent", "svc", "svc-cli", "The svc command line"]) {
-      assert.include(shown({ clientName }), "nobody has checked it")
-      assert.notInclude(shown({ clientName }), "comes with this service")
+    for (const name of ["Some Agent", "svc", "svc-cli", "svc command line"]) {
+      const text = shown({ client: { name, firstParty: false } })
+      assert.include(text, "nobody has checked it")
+      assert.notInclude(text, "comes with this service")
     }
-    const own = shown({ clientName: "svc", firstParty: true })
+    const own = shown({ client: { name: "svc command line", firstParty: true } })
     assert.include(own, "comes with this service")
     assert.notInclude(own, "nobody has checked it")
   })
 
-  it("shows a name as text, without what nobody sees, and not for longer than a line", () => {
-    const marked = shown({ clientName: `</bdi><form action="https://evil.example"><b>svc` })
-    assert.notInclude(marked, `action="https://evil.example"`)
-    assert.include(marked, "&lt;/bdi&gt;&lt;form action=&quot;https://evil.example&quot;&gt;&lt;b&gt;svc")
-    assert.strictEqual(nameOf("a\u202Eb\u200B\u0000c\n d\t\te\u2066"), "abc d e")
-    assert.strictEqual([...nameOf("😀".repeat(1_000))].length, 61)
-    for (const empty of ["", " \n", "\u202E\u0007"])
-      assert.strictEqual(nameOf(empty), "a program without a name")
+  it("shows a name as text", () => {
+    const name = `</bdi><form action="https://evil.example"><b>svc`
+    for (const firstParty of [true, false]) {
+      const marked = shown({ client: { name, firstParty } })
+      assert.notInclude(marked, `action="https://evil.example"`)
+      assert.include(marked, "&lt;/bdi&gt;&lt;form action=&quot;https://evil.example&quot;&gt;&lt;b&gt;svc")
+    }
   })
 
   it("says who is signed in, where the answer goes, and as what the program would act", () => {

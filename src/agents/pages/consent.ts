@@ -1,9 +1,9 @@
 /** The page on which somebody lets an agent in, or does not. */
-import type { Role } from "#schemas/kind.ts"
 import type { Risk } from "#src/api/definition/operation.ts"
 import { type Html, html, page } from "#src/identity/pages/html.ts"
+import type { GrantRole } from "../scopes.ts"
 import { destinationOf } from "./destination.ts"
-import { nameOf } from "./names.ts"
+import { withArticle } from "./words.ts"
 
 export interface AskedOperation {
   readonly id: string
@@ -15,11 +15,13 @@ export interface AskedOperation {
 export interface Consent {
   /** Of the pending request. */
   readonly id: string
-  readonly clientName: string
-  /** The client comes with this service; any other one chose its name itself. */
-  readonly firstParty: boolean
+  readonly client: {
+    readonly name: string
+    /** It comes with this service. Any other chose its name itself. */
+    readonly firstParty: boolean
+  }
   readonly redirectUri: string
-  readonly role: Exclude<Role, "owner">
+  readonly role: GrantRole
   readonly operations: ReadonlyArray<AskedOperation>
   readonly person: { readonly userId: string; readonly email: string }
   /** Those in which the person's role suffices. */
@@ -41,9 +43,7 @@ const groups: ReadonlyArray<{ readonly risk: Risk; readonly title: string }> = [
   { risk: "read", title: "Read" }
 ]
 
-const withArticle: Readonly<Record<Consent["role"], string>> = { admin: "an admin", member: "a member" }
-
-export const here = (id: string) => `/agent/authorize?request=${encodeURIComponent(id)}`
+export const here = (id: string) => `/agent/authorize?pending=${encodeURIComponent(id)}`
 
 export const consent = (asked: Consent, refused?: Refused) => {
   const destination = destinationOf(asked.redirectUri)
@@ -58,7 +58,7 @@ export const consent = (asked: Consent, refused?: Refused) => {
 <form class="inline" method="post" action="/account/sign-out"><input type="hidden" name="next" value="${here(asked.id)}">
 You are signed in as <strong>${asked.person.email}</strong>. <button type="submit" class="link">Sign in as somebody else</button></form>
 <form method="post" action="/agent/authorize">
-<input type="hidden" name="request" value="${asked.id}">
+<input type="hidden" name="pending" value="${asked.id}">
 <input type="hidden" name="user" value="${asked.person.userId}">
 ${noDefault}
 ${organizations(asked, refused)}
@@ -74,10 +74,10 @@ ${possible && operations(asked, refused)}
 /** Enter in a field presses a form's first button, and does nothing if that one is disabled. Nobody approves by it. */
 const noDefault = html`<button type="submit" disabled hidden>Choose below</button>`
 
-const who = ({ clientName, firstParty }: Consent): Html =>
+const who = ({ client: { name, firstParty } }: Consent): Html =>
   firstParty
-    ? html`<p><strong>${nameOf(clientName)}</strong>, which comes with this service, asks to act for you.</p>`
-    : html`<p>A program that calls itself “<strong><bdi>${nameOf(clientName)}</bdi></strong>” asks to act for you.
+    ? html`<p><strong>${name}</strong>, which comes with this service, asks to act for you.</p>`
+    : html`<p>A program that calls itself “<strong><bdi>${name}</bdi></strong>” asks to act for you.
 It chose this name itself; nobody has checked it.</p>`
 
 const organizations = (asked: Consent, refused: Refused | undefined): Html => {

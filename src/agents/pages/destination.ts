@@ -9,14 +9,20 @@ export interface Destination {
 
 const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/
 
+/** Whether a program on the machine of the browser answers there. */
+export const isLoopback = (url: string): boolean => {
+  const { protocol, hostname } = new URL(url)
+  return protocol === "http:" && loopback.test(hostname)
+}
+
 /** `redirectUri` has been accepted already: it is an absolute URL. */
 export const destinationOf = (redirectUri: string): Destination => {
-  const { protocol, host, hostname, origin } = new URL(redirectUri)
+  const { protocol, host, origin } = new URL(redirectUri)
   if (protocol !== "http:" && protocol !== "https:") {
     return { words: `the program on this device that opens ${protocol} addresses`, source: protocol }
   }
   return {
-    words: loopback.test(hostname) ? `a program on this computer (${host})` : host,
+    words: isLoopback(redirectUri) ? `a program on this computer (${host})` : host,
     // A policy cannot name IPv6 addresses, and a host may hold a semicolon or comma, which would end the directive.
     source: /^https?:\/\/[a-z0-9.-]+(:\d+)?$/.test(origin) ? origin : protocol
   }

@@ -2,7 +2,7 @@
 import type { OidcProvider } from "#src/config.ts"
 import { shortestPassword } from "../passwords.ts"
 import type { ListedSession, Session } from "../Sessions.ts"
-import { field, form, html, page } from "./html.ts"
+import { field, form, type Html, html, page } from "./html.ts"
 
 const newPassword = (faulty: boolean, first: boolean) =>
   field({
@@ -196,6 +196,9 @@ ${form(
 <a href="${to("/sign-in/by-mail", next)}">sign in again</a>.</p>`
   })
 
+export const timeOf = (time: Date): Html =>
+  html`<time datetime="${time.toISOString()}">${time.toISOString().slice(0, 16).replace("T", " ")} UTC</time>`
+
 export const account = (
   session: Session,
   organizations: ReadonlyArray<{ readonly slug: string; readonly name: string; readonly role: string }>,
@@ -209,16 +212,17 @@ export const account = (
 <p><a href="/account/password">${session.hasPassword ? "Change the password" : "Choose a password"}</a></p>
 <h2>Organizations</h2>
 <ul>${organizations.map(({ name, slug, role }) => html`<li>${name} (${slug}): ${role}</li>`)}</ul>
+<p><a href="/account/agents">Your agents</a></p>
 <h2>Where you are signed in</h2>
 <ul>${sessions.map(
       (one) =>
         html`<li>${one.userAgent ?? "an unnamed program"}, ${one.address ?? "unknown address"}, last used
-<time datetime="${one.lastUsedAt.toISOString()}">${one.lastUsedAt.toISOString().slice(0, 16).replace("T", " ")} UTC</time>${
-          one.id === session.id
-            ? html` (here)`
-            : html`<form method="post" action="/account/sessions/end"><input type="hidden" name="id" value="${one.id}"><button
+${timeOf(one.lastUsedAt)}${
+  one.id === session.id
+    ? html` (here)`
+    : html`<form method="post" action="/account/sessions/end"><input type="hidden" name="id" value="${one.id}"><button
 type="submit" class="plain" aria-label="Sign out ${one.userAgent ?? "an unnamed program"}, ${one.address ?? ""}">Sign out</button></form>`
-        }</li>`
+}</li>`
     )}</ul>
 ${form("/account/sign-out", {}, html``, "Sign out")}
 ${form("/account/sign-out-everywhere", {}, html``, "Sign out everywhere", true)}`
