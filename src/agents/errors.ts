@@ -29,3 +29,18 @@ export class TooManyRequests extends Schema.TaggedError<TooManyRequests>()("TooM
   /** Seconds. */
   retryAfter: Schema.Number
 }) {}
+
+/** No token is issued (RFC 6749, section 5.2). */
+export class TokenRefused extends Schema.TaggedError<TokenRefused>()("TokenRefused", {
+  /** The error code of the RFC. */
+  error: Schema.Literals([
+    "invalid_request",
+    "invalid_grant",
+    "invalid_scope",
+    "invalid_target",
+    "invalid_redirect_uri",
+    "invalid_client_metadata",
+    "unsupported_grant_type"
+  ]),
+  message: Schema.String
+}) {}

@@ -8,7 +8,7 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Client, Clients } from "./Clients.ts"
 import { AuthorizationRefused } from "./errors.ts"
 import { isRegistered, withParams } from "./redirects.ts"
-import { resourceFault } from "./resource-identifiers.ts"
+import { audienceOf, resourceOf } from "./resource-identifiers.ts"
 import { baseline, type GrantRole, leastRole, parseScopes, reaches } from "./scopes.ts"
 
 export interface Asked {
@@ -52,6 +52,7 @@ export const parseRequest = (clients: Clients["Service"], issuer: string) =>
     }
 
     const state = once("state") ?? null
+    const stateHolds = state === null || (state.length <= longestState && /^[\x20-\x7e]*$/.test(state))
     const refuse = (error: string, message: string) =>
       new AuthorizationRefused({
         error,
@@ -59,12 +60,14 @@ export const parseRequest = (clients: Clients["Service"], issuer: string) =>
         redirect: withParams(redirectUri, {
           error,
           error_description: message,
-          state: (state ?? "").length > longestState ? null : state,
+          state: stateHolds ? state : null,
           iss: issuer
         })
       })
     if (repeated !== undefined) return yield* refuse("invalid_request", `${shown(repeated)} is given twice`)
-    if ((state ?? "").length > longestState) return yield* refuse("invalid_request", "state is too long")
+    if (!stateHolds) {
+      return yield* refuse("invalid_request", `state has at most ${longestState} characters of ASCII`)
+    }
     if (once("response_type") !== "code") {
       return yield* refuse("unsupported_response_type", "response_type must be code")
     }
@@ -81,8 +84,10 @@ export const parseRequest = (clients: Clients["Service"], issuer: string) =>
     ) {
       return yield* refuse("invalid_request", "PKCE with the method S256 is required")
     }
-    const misdirected = resourceFault(issuer, client.audience, query.getAll("resource"))
-    if (misdirected !== undefined) return yield* refuse("invalid_target", misdirected)
+    if (!query.getAll("resource").every((one) => audienceOf(issuer, one) === client.audience)) {
+      const only = resourceOf(issuer, client.audience)
+      return yield* refuse("invalid_target", `This program may ask for ${only} only`)
+    }
     const given = once("scope") ?? ""
     const scopes = given.trim() === "" ? baseline : parseScopes(given)
     if (scopes === undefined || scopes.length === 0) {

@@ -19,17 +19,13 @@ export const originOf = (issuer: string, host: string | undefined): string => {
 export const resourceOf = (origin: string, audience: Audience): string =>
   audience === "mcp" ? `${origin}/mcp` : origin
 
-/** What is wrong with the resources that a client of this audience names; undefined: nothing. */
-export const resourceFault = (
-  issuer: string,
-  audience: Audience,
-  named: ReadonlyArray<string>
-): string | undefined => {
+const audiences: ReadonlyArray<Audience> = ["api", "mcp"]
+
+/** The audience that a resource identifier stands for, under whichever of our names; null: none of ours. */
+export const audienceOf = (issuer: string, resource: string): Audience | null => {
   const { port } = new URL(issuer)
-  const ours = [issuer, ...loopbackNames.map((name) => originOf(issuer, `${name}:${port}`))].map((origin) =>
-    resourceOf(origin, audience)
-  )
-  return named.every((one) => ours.includes(one.replace(/\/$/, "")))
-    ? undefined
-    : `This program may ask for ${resourceOf(issuer, audience)} only`
+  const origins = [issuer, ...loopbackNames.map((name) => originOf(issuer, `${name}:${port}`))]
+  const named = resource.replace(/\/$/, "")
+  const found = audiences.find((audience) => origins.some((origin) => resourceOf(origin, audience) === named))
+  return found ?? null
 }

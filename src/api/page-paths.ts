@@ -1,4 +1,4 @@
-/** Where the pages are, and what each takes. The router and the answer to a wrong method read it from here. */
+/** Routes that are no operations. The router and the answer to a wrong method read it from here. */
 
 /** Signing in, and one's own account. */
 export const identityPaths = [
@@ -39,8 +39,20 @@ export const agentPaths = [
 
 export const pagePaths = [...identityPaths, ...agentPaths] as const
 
+/** What programs of agents call by the standards of OAuth, beside operations. Pages of any site may, so OPTIONS is theirs. */
+export const protocolPaths = [
+  ["/.well-known/oauth-authorization-server", "GET"],
+  ["/.well-known/oauth-protected-resource", "GET"],
+  ["/.well-known/oauth-protected-resource/mcp", "GET"],
+  ["/oauth/token", "POST"],
+  ["/oauth/revoke", "POST"],
+  ["/oauth/register", "POST"]
+] as const
+
 type Named<Pair> = Pair extends readonly [infer Path extends string, infer Method extends string]
   ? `${Method} ${Path}`
   : never
 /** Such as `GET /sign-in`. */
 export type PageRoute<Paths extends ReadonlyArray<readonly [string, string]>> = Named<Paths[number]>
+/** Such as `POST /oauth/token`. */
+export type ProtocolRoute = Named<(typeof protocolPaths)[number]>

@@ -16,7 +16,7 @@ import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
-import { pagePaths } from "./page-paths.ts"
+import { pagePaths, protocolPaths } from "./page-paths.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 
 const unknownHost = problem(
@@ -32,7 +32,11 @@ const mediaType = problem(
   "Send the body as application/json (manifests also as application/yaml)"
 )
 /** What routes of ours have, besides those of operations. */
-const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [["/docs", "GET"], ...pagePaths]
+const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
+  ["/docs", "GET"],
+  ...pagePaths,
+  ...protocolPaths
+]
 
 /** For each path, as a pattern, the methods it has. */
 const methodsByPath = (): ReadonlyArray<{

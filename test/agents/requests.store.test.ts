@@ -208,6 +208,7 @@ layer(world(), { excludeTestServices: true })("authorization requests", (it) => 
         ["invalid_request", { code_challenge_method: "plain" }],
         ["invalid_request", { code_challenge_method: undefined }],
         ["invalid_request", { state: "x".repeat(1_001) }],
+        ["invalid_request", { state: "\0" }],
         ["invalid_target", { resource: "https://evil.example" }],
         ["invalid_target", { resource: `${issuer}/mcp` }],
         ["invalid_scope", { scope: "nothing.known" }],
