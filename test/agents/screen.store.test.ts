@@ -94,7 +94,9 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
         const browser = yield* signedIn(mine.member)
         const page = yield* begin(browser)
         for (const decision of ["", "Approve", "yes"]) {
-          assert.strictEqual((yield* decide(browser, page, { decision, organization: mine.id })).status, 400)
+          const asked = yield* decide(browser, page, { decision, organization: mine.id })
+          assert.strictEqual(asked.status, 422)
+          assert.include(asked.text, "Press Approve or Deny.")
         }
         assert.isTrue(yield* waits(page))
         const denied = yield* decide(browser, page, { decision: "deny" })

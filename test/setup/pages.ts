@@ -81,8 +81,11 @@ export const inaccessible = async (page: Page): Promise<ReadonlyArray<string>> =
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`)
 }
 
+/** The name of the field, or the words of the button or link. */
 const focused = (page: Page): Promise<string> =>
-  page.evaluate("(document.activeElement?.name || document.activeElement?.textContent || '').trim()")
+  page.evaluate(
+    "((at) => ((at?.matches('button') ? '' : at?.name) || at?.textContent || '').trim())(document.activeElement)"
+  )
 /** The cursor waits in this field by itself, without a key or a click. */
 export const startsIn = async (page: Page, name: string): Promise<void> => {
   for (let looks = 0; looks < 2_000; looks++) {

@@ -9,7 +9,7 @@ import * as Option from "effect/Option"
 import { Access } from "#src/access/Access.ts"
 import type { agentPaths } from "#src/api/page-paths.ts"
 import { goTo, type HandlersOf, somebody } from "#src/identity/pages/handling.ts"
-import { FormRefused, posted } from "#src/identity/pages/posted.ts"
+import { posted } from "#src/identity/pages/posted.ts"
 import type { Session } from "#src/identity/Sessions.ts"
 import { AuthorizationRequests, type PendingRequest } from "../AuthorizationRequests.ts"
 import { RequestGone } from "../errors.ts"
@@ -116,7 +116,7 @@ export const authorizePages = Effect.gen(function* () {
             )
           }
           default:
-            return yield* new FormRefused({ status: 400, message: "This form cannot be read." })
+            return yield* again(422, "Press Approve or Deny.")
         }
       },
       Effect.catchTag("RequestGone", () => Effect.succeed(over))

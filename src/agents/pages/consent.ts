@@ -60,7 +60,7 @@ You are signed in as <strong>${asked.person.email}</strong>. <button type="submi
 <form method="post" action="/agent/authorize">
 <input type="hidden" name="pending" value="${asked.id}">
 <input type="hidden" name="user" value="${asked.person.userId}">
-${noDefault}
+${undecided}
 ${organizations(asked, refused)}
 ${possible && operations(asked, refused)}
 <p class="actions">${
@@ -71,8 +71,8 @@ ${possible && operations(asked, refused)}
   })
 }
 
-/** Enter in a field presses a form's first button, and does nothing if that one is disabled. Nobody approves by it. */
-const noDefault = html`<button type="submit" disabled hidden>Choose below</button>`
+/** Enter in a field presses a form's first button (HTML, section 4.10.21.2): this one, which decides nothing. */
+const undecided = html`<button type="submit" name="decision" value="" formnovalidate hidden>Look again</button>`
 
 const who = ({ client: { name, firstParty } }: Consent): Html =>
   firstParty
