@@ -182,6 +182,30 @@ layer(Layer.merge(fixture, OpenBrowser.layer), { excludeTestServices: true })(
         assert.deepStrictEqual(wrong, [[], []])
       }))
 
+    test("answers a program that is a page and waits beside the window, also after signing in", () =>
+      Effect.gen(function* () {
+        const { url } = yield* Plane
+        const email = "popup@example.com"
+        yield* newcomer(email, password)
+        const { answers, callback, origin } = yield* program("127.0.0.1", () => "<p>Waiting</p>")
+        const context = yield* window()
+        const page = yield* Effect.promise(() => context.newPage())
+        yield* Effect.promise(async () => {
+          await page.goto(origin)
+          const opened = page.waitForEvent("popup")
+          const target = new URL(asking({ redirect_uri: callback }), url).href
+          await page.evaluate(`void window.open(${JSON.stringify(target)}, "_blank", "popup")`)
+          const popup = await opened
+          await popup.getByLabel("E-mail address").fill(email)
+          await popup.getByLabel("Password", { exact: true }).fill(password)
+          await popup.keyboard.press("Enter")
+          await popup.getByRole("button", { name: "Approve" }).click()
+          await popup.waitForURL("**/callback?*")
+          assert.strictEqual(await popup.evaluate("window.opener?.location.origin"), origin)
+        })
+        assert.strictEqual(answers.length, 1)
+      }))
+
     test("sends the answer to an IPv6 address of this machine, too", () =>
       Effect.gen(function* () {
         const { session } = yield* Plane

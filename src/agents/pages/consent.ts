@@ -51,6 +51,7 @@ export const consent = (asked: Consent, refused?: Refused) => {
   return page({
     title: "Authorize a program",
     wide: true,
+    popup: true,
     formTargets: [destination.source],
     ...(refused === undefined ? {} : { status: refused.status, problem: refused.problem }),
     body: html`${who(asked)}

@@ -18,7 +18,7 @@ const line = (grant: OwnGrant): Html => html`<li><strong><bdi>${grant.clientName
 <strong>${grant.organization}</strong>, as ${withArticle[grant.role]}
 <p class="hint">Since ${timeOf(grant.createdAt)}, ${
   grant.lastUsedAt === null ? "not used yet" : html`last used ${timeOf(grant.lastUsedAt)}`
-}, ends ${timeOf(grant.expiresAt)} unless it is used</p>
+}. Ends on ${timeOf(grant.expiresAt)} if it is not used</p>
 <details><summary>${grant.scopes.length === 1 ? "1 operation" : `${grant.scopes.length} operations`}</summary>
 <p><code>${grant.scopes.join(", ")}</code></p></details>
 <form method="post" action="/account/agents/revoke"><input type="hidden" name="organization" value="${grant.orgId}"><input

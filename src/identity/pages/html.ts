@@ -59,6 +59,11 @@ export interface Page {
    * section 6.4.2). Chromium holds redirects against `form-action` too.
    */
   readonly formTargets?: ReadonlyArray<string>
+  /**
+   * Another site may have opened the window, and waits there for what comes after the page: programs that are pages
+   * let people sign in so. Our window and theirs stay connected then.
+   */
+  readonly popup?: boolean
   /** For more than a few fields. */
   readonly wide?: boolean
   readonly headers?: Readonly<Record<string, string>>
@@ -70,6 +75,7 @@ export const page = ({
   status = 200,
   problem,
   formTargets = [],
+  popup = false,
   wide = false,
   headers = {}
 }: Page) =>
@@ -101,7 +107,7 @@ ${body}
         // Links hold tokens; the forms' own requests need to say where they come from.
         "referrer-policy": "same-origin",
         "x-frame-options": "DENY",
-        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-opener-policy": popup ? "unsafe-none" : "same-origin",
         "permissions-policy": "camera=(), geolocation=(), microphone=()",
         ...headers
       }

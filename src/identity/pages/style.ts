@@ -28,6 +28,7 @@ legend { padding: 0; font-size: 1.1rem; font-weight: 600 }
 .quiet, code { color: #595959; font-size: .875rem }
 ul.lines { list-style: none; margin: 0; padding: 0 }
 ul.lines > li { padding: .4rem 0; border-top: 1px solid #76767666 }
+ul.lines li button { margin: .35rem 0 0 }
 .actions { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.5rem 0 0 }
 .actions button { margin: 0; min-width: 8rem }
 form.inline { display: inline }

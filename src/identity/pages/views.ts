@@ -34,6 +34,7 @@ export const signIn = (
   page({
     title: "Sign in",
     ...(tried === undefined ? {} : tried),
+    popup: next.startsWith("/agent/authorize?"),
     body: html`${form(
       "/sign-in",
       { next },
@@ -212,7 +213,8 @@ export const account = (
 <p><a href="/account/password">${session.hasPassword ? "Change the password" : "Choose a password"}</a></p>
 <h2>Organizations</h2>
 <ul>${organizations.map(({ name, slug, role }) => html`<li>${name} (${slug}): ${role}</li>`)}</ul>
-<p><a href="/account/agents">Your agents</a></p>
+<h2>Agents</h2>
+<p><a href="/account/agents">Programs that act for you</a></p>
 <h2>Where you are signed in</h2>
 <ul>${sessions.map(
       (one) =>
