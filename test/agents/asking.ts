@@ -22,6 +22,15 @@ export const asking = (over: Readonly<Record<string, string>> = {}): string =>
     ...over
   })}`
 
+/** A program that registers itself; answers its id. */
+export const register = (name: string, redirects: ReadonlyArray<string>) =>
+  Effect.flatMap(Plane, ({ call }) =>
+    Effect.map(
+      call("POST", "/oauth/register", { token: null, body: { client_name: name, redirect_uris: redirects } }),
+      ({ body }): string => body.client_id
+    )
+  )
+
 /** Sends a browser with a request; answers the address of the page. */
 export const begin = Effect.fn(function* (browser: Visitor, over?: Readonly<Record<string, string>>) {
   const begun = yield* browser.get(asking(over))

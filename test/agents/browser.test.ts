@@ -9,7 +9,7 @@ import { canLook, complaints, inaccessible, OpenBrowser, startsIn, tabTo, window
 import { freePort } from "#test/setup/postgres.ts"
 import { clientId, clientSecret, identityProvider } from "../identity/provider.ts"
 import { mailFor, newcomer } from "../identity/visitor.ts"
-import { asking, state, waits } from "./asking.ts"
+import { asking, register, state, waits } from "./asking.ts"
 
 const password = "three words together"
 const port = await freePort()
@@ -62,15 +62,6 @@ const signedInPage = Effect.fn(function* (session: string, options: BrowserConte
     return context.newPage()
   })
 })
-
-/** A program of somebody else; answers its id. */
-const register = (name: string, redirects: ReadonlyArray<string>) =>
-  Effect.flatMap(Plane, ({ call }) =>
-    Effect.map(
-      call("POST", "/oauth/register", { token: null, body: { client_name: name, redirect_uris: redirects } }),
-      ({ body }): string => body.client_id
-    )
-  )
 
 const at = (page: Page, path: string) => Effect.promise(() => page.waitForURL((url) => url.pathname === path))
 const pendingOf = (page: Page) => new URL(page.url()).searchParams.get("pending") ?? ""

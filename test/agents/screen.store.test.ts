@@ -2,8 +2,9 @@ import { randomUUID } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { mailFor, newcomer, type Visitor, visitor } from "../identity/visitor.ts"
-import { answerOf, asking, begin, callback, hiddenOf, state, waits } from "./asking.ts"
+import { answerOf, asking, begin, callback, hiddenOf, register, state, waits } from "./asking.ts"
 
 const password = "three words together"
 const everything = "caches.create caches.list env.delete projects.list resources.abandon"
@@ -352,6 +353,37 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
         })
     )
 
+    it.effect(
+      "a program that calls itself svc is one that nobody checked, and no link leads to it by itself",
+      () =>
+        Effect.gen(function* () {
+          const { tenant, url } = yield* Plane
+          const mine = yield* tenant()
+          const browser = yield* signedIn(mine.owner)
+          const back = "https://agents.example/back"
+          const other = { client_id: yield* register("svc <b>command line", [back]), redirect_uri: back }
+          const page = yield* begin(browser, other)
+          const shown = yield* browser.get(page)
+          assert.include(shown.text, "calls itself “<strong><bdi>svc &lt;b&gt;command line</bdi></strong>”")
+          assert.include(shown.text, "nobody has checked it")
+          assert.include(shown.text, "The answer goes to <strong>agents.example</strong>")
+          assert.notInclude(shown.text, "comes with this service")
+          assert.include(
+            shown.headers.get("content-security-policy") ?? "",
+            "form-action 'self' https://agents.example;"
+          )
+          const approved = yield* approve(browser, page, mine)
+          const { to, iss } = answerOf(approved.location)
+          assert.deepStrictEqual([to, iss], [back, url])
+
+          const wrong = yield* browser.get(asking({ ...other, code_challenge_method: "plain" }))
+          assert.deepStrictEqual([wrong.status, wrong.location], [400, null])
+          const link = /<a href="([^"]*)" rel="noreferrer">Tell agents.example</.exec(wrong.text)?.[1] ?? ""
+          const told = answerOf(link.replaceAll("&amp;", "&"))
+          assert.deepStrictEqual([told["to"], told["error"], told["state"]], [back, "invalid_request", state])
+        })
+    )
+
     it.effect("the account lists what its person let in, and takes it back: theirs, and nobody else's", () =>
       Effect.gen(function* () {
         const { sql, tenant } = yield* Plane
@@ -414,3 +446,20 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
     )
   }
 )
+
+layer(testPlane({ roles: new Set(["api"] as const) }, { SVC_AGENT_RATE_LIMIT: "2" }), {
+  excludeTestServices: true
+})("a network that asks too often", (it) => {
+  it.effect("is told when to come back, on a page; what waits already is shown", () =>
+    Effect.gen(function* () {
+      const browser = yield* visitor
+      const { session } = yield* Plane
+      browser.cookies.set("svc_session", session)
+      const page = yield* begin(browser)
+      const asked = yield* eventually("a refusal", browser.get(asking()), ({ status }) => status === 429)
+      assert.include(asked.text, "Too many requests")
+      assert.match(asked.headers.get("retry-after") ?? "", /^[1-9]\d?$/)
+      assert.strictEqual((yield* browser.get(page)).status, 200)
+    })
+  )
+})

@@ -16,7 +16,7 @@ import { RequestGone } from "../errors.ts"
 import { type GrantRole, grantable, reaches } from "../scopes.ts"
 import { consent, here, type Refused } from "./consent.ts"
 import { isLoopback } from "./destination.ts"
-import { notice, over, refused } from "./notice.ts"
+import { notice, over, refusal } from "./notice.ts"
 
 /** Where the client waits. Its address is no longer ours: what led there is nobody's business. */
 const leaveFor = (url: string) =>
@@ -72,7 +72,7 @@ export const authorizePages = Effect.gen(function* () {
       Effect.catchTags({
         AuthorizationRefused: ({ redirect, message }) =>
           Effect.succeed(
-            redirect !== null && isLoopback(redirect) ? leaveFor(redirect) : refused(message, redirect)
+            redirect !== null && isLoopback(redirect) ? leaveFor(redirect) : refusal(message, redirect)
           ),
         RequestGone: () => Effect.succeed(over),
         TooManyRequests: ({ message, retryAfter }) =>

@@ -15,7 +15,7 @@ export const over = notice(
  * A request that is wrong. `redirect` tells the program so, if it may be told. A person has to follow it: anybody can
  * register a program, and a link to us must not lead elsewhere by itself (RFC 9700, section 4.11.2).
  */
-export const refused = (message: string, redirect: string | null) =>
+export const refusal = (message: string, redirect: string | null) =>
   page({
     title: "This request cannot be answered",
     status: 400,
