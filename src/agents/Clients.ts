@@ -1,5 +1,6 @@
 /**
- * Programs that ask for access. None of them has a secret: what tells one from another is where its answers may go.
+ * Programs that ask for access. None of them has a secret: what tells one from another is where its answers may go. One is
+ * ours, registered itself, or is known by the address of a document about itself (`client-documents.ts`).
  *
  * A registration (RFC 7591) is not stored: the client id is its content and a MAC of it. A flood of them fills nothing,
  * and none is ever forgotten, which programs that keep theirs for ever count on.
@@ -14,7 +15,8 @@ import * as Schema from "effect/Schema"
 import { toDisplayName } from "#schemas/display-text.ts"
 import type { Audience } from "#src/access/CurrentAudience.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
-import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { clientDocuments, isDocumentAddress } from "./client-documents.ts"
+import { ClientUnknown } from "./errors.ts"
 import { mayRedirectTo } from "./redirects.ts"
 import { settings } from "./settings.ts"
 
@@ -47,11 +49,15 @@ const Registration = Schema.fromJsonString(
 const encodeRegistration = Schema.encodeSync(Registration)
 const decodeRegistration = Schema.decodeUnknownOption(Registration)
 
+const unknown = new ClientUnknown({
+  message:
+    "The program that sent you here is not known. Remove its sign-in there and begin anew, so that it registers again."
+})
+
 export class Clients extends Context.Service<
   Clients,
   {
-    /** None: nobody is known by that id. */
-    readonly find: (id: string) => Effect.Effect<Option.Option<Client>, StoreUnavailable>
+    readonly find: (id: string) => Effect.Effect<Client, ClientUnknown>
     /** Undefined: the answers of clients may not go to one of these addresses, or it is too much. */
     readonly register: (name: string, redirectUris: ReadonlyArray<string>) => Client | undefined
   }
@@ -68,35 +74,42 @@ export class Clients extends Context.Service<
       const mac = (content: string) =>
         createHmac("sha256", Redacted.value(key)).update(`client ${content}`).digest("base64url")
 
-      const registered = (id: string): Option.Option<Client> => {
+      const documents = yield* clientDocuments
+
+      /** The list of addresses that are let in may have become shorter since, and documents name what they like. */
+      const clientOf = (id: string, name: string, redirectUris: ReadonlyArray<string>): Client => ({
+        id,
+        name: toDisplayName(name) || "A program without a name",
+        redirectUris: redirectUris.filter((uri) => mayRedirectTo(uri, redirectSchemes)),
+        audience: "mcp"
+      })
+
+      const registered = (id: string): Client | undefined => {
         const [, content, given] = registeredForm.exec(id) ?? []
-        if (content === undefined || given === undefined) return Option.none()
-        if (!timingSafeEqual(Buffer.from(mac(content)), Buffer.from(given))) return Option.none()
-        return Option.map(
-          decodeRegistration(Buffer.from(content, "base64url").toString("utf8")),
-          ({ name, redirectUris }): Client => ({
-            id,
-            name,
-            // The list of what is let in may have become shorter since.
-            redirectUris: redirectUris.filter((uri) => mayRedirectTo(uri, redirectSchemes)),
-            audience: "mcp"
-          })
-        )
+        if (content === undefined || given === undefined) return undefined
+        if (!timingSafeEqual(Buffer.from(mac(content)), Buffer.from(given))) return undefined
+        const decoded = decodeRegistration(Buffer.from(content, "base64url").toString("utf8"))
+        return Option.isNone(decoded)
+          ? undefined
+          : clientOf(id, decoded.value.name, decoded.value.redirectUris)
       }
 
       return Clients.of({
         find: Effect.fn("Clients.find")(function* (id) {
-          if (id.length > longestId) return Option.none()
-          const own = firstParty.get(id)
-          return own === undefined ? registered(id) : Option.some(own)
+          if (id.length > longestId) return yield* unknown
+          const known = firstParty.get(id) ?? registered(id)
+          if (known !== undefined) return known
+          if (!isDocumentAddress(id)) return yield* unknown
+          const { client_name: name = new URL(id).host, redirect_uris } = yield* documents(id)
+          return clientOf(id, name, redirect_uris)
         }),
         register: (text, redirectUris) => {
           if (redirectUris.length === 0 || redirectUris.length > mostRedirects) return undefined
           if (!redirectUris.every((uri) => mayRedirectTo(uri, redirectSchemes))) return undefined
-          const name = toDisplayName(text) || "A program without a name"
+          const { name } = clientOf("", text, [])
           const content = Buffer.from(encodeRegistration({ name, redirectUris })).toString("base64url")
           const id = `svcd.${content}.${mac(content)}`
-          return id.length > longestId ? undefined : { id, name, redirectUris, audience: "mcp" }
+          return id.length > longestId ? undefined : clientOf(id, name, redirectUris)
         }
       })
     })

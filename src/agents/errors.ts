@@ -14,6 +14,11 @@ export class AuthorizationRefused extends Schema.TaggedError<AuthorizationRefuse
   redirect: Schema.NullOr(Schema.String)
 }) {}
 
+/** There is no such client, or what it says of itself cannot be read. */
+export class ClientUnknown extends Schema.TaggedError<ClientUnknown>()("ClientUnknown", {
+  message: Schema.String
+}) {}
+
 /** There is no such request that waits for a decision: it was decided, is too old, or never was. */
 export class RequestGone extends Schema.TaggedError<RequestGone>()("RequestGone", {
   message: Schema.String

@@ -30,6 +30,7 @@ export const layer = HttpApiBuilder.group(
               ...grant,
               createdAt: grant.createdAt.toISOString(),
               lastUsedAt: grant.lastUsedAt?.toISOString() ?? null,
+              expiresAt: grant.expiresAt.toISOString(),
               revokedAt: grant.revokedAt?.toISOString() ?? null
             }))
           )

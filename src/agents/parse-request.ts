@@ -3,8 +3,6 @@
  * first the client and where its answer may go, told on a page when wrong; then everything else, told to the client.
  */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Client, Clients } from "./Clients.ts"
 import { AuthorizationRefused } from "./errors.ts"
 import { isRegistered, withParams } from "./redirects.ts"
@@ -23,9 +21,7 @@ export interface Asked {
 const longestState = 1_000
 
 export const parseRequest = (clients: Clients["Service"], issuer: string) =>
-  Effect.fnUntraced(function* (
-    query: URLSearchParams
-  ): Effect.fn.Return<Asked, AuthorizationRefused | StoreUnavailable> {
+  Effect.fnUntraced(function* (query: URLSearchParams): Effect.fn.Return<Asked, AuthorizationRefused> {
     /** Parameters come once (RFC 6749, section 3.1). */
     const repeated = [...new Set(query.keys())].find(
       (name) => name !== "resource" && query.getAll(name).length > 1
@@ -35,14 +31,9 @@ export const parseRequest = (clients: Clients["Service"], issuer: string) =>
     const onPage = (error: string, message: string) =>
       new AuthorizationRefused({ error, message, redirect: null })
 
-    const found = yield* clients.find(once("client_id") ?? "")
-    if (Option.isNone(found)) {
-      return yield* onPage(
-        "invalid_client",
-        "The program that sent you here is not known. Remove its sign-in and begin anew, so that it registers again."
-      )
-    }
-    const client = found.value
+    const client = yield* Effect.mapError(clients.find(once("client_id") ?? ""), ({ message }) =>
+      onPage("invalid_client", message)
+    )
     const redirectUri = once("redirect_uri")
     if (redirectUri === undefined || !isRegistered(client.redirectUris, redirectUri)) {
       return yield* onPage(

@@ -6,10 +6,10 @@ export const tables: ReadonlyArray<TableRule> = [
     onOrganizationDeletion: "none",
     retention: { column: "expires_at", age: "0" }
   },
-  // A code that is redeemed again is told from nonsense for so long.
+  // A code that is redeemed again is told from nonsense for so long. One that was not ends with its user's membership.
   {
     name: "authorization_code",
-    onOrganizationDeletion: "delete",
+    onOrganizationDeletion: "cascade",
     retention: { column: "expires_at", age: "1 day" }
   },
   {

@@ -1,4 +1,5 @@
 import * as Layer from "effect/Layer"
+import { AgentGrants } from "#src/agents/AgentGrants.ts"
 import type { Server } from "#src/feature.ts"
 import { ApiKeys } from "./ApiKeys.ts"
 import { AuditReader } from "./AuditReader.ts"
@@ -28,6 +29,6 @@ export const server: Server<
     members.layer.pipe(Layer.provide(Members.layer)),
     invitations.layer.pipe(Layer.provide(invitationRecords)),
     apikeys.layer.pipe(Layer.provide(ApiKeys.layer)),
-    audit.layer.pipe(Layer.provide(AuditReader.layer))
+    audit.layer.pipe(Layer.provide([AuditReader.layer, AgentGrants.layer]))
   )
 }

@@ -9,7 +9,9 @@ import { AuthorizationRequests } from "#src/agents/AuthorizationRequests.ts"
 import { Clients } from "#src/agents/Clients.ts"
 import type { GrantRole } from "#src/agents/scopes.ts"
 import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Mail } from "#src/mail/Mail.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
@@ -22,6 +24,8 @@ export const requestsOf = Effect.gen(function* () {
   const context = yield* Layer.build(
     AuthorizationRequests.layer.pipe(
       Layer.provide([Clients.layer, Mail.layer, RateLimits.layer]),
+      Layer.provide(Outbound.layer),
+      Layer.provide(CertificateAuthority.layer),
       Layer.provide(PlatformSecrets.layer),
       Layer.provide([KeyRing.layer, Db.layer({ url: Redacted.make(databaseUrl) })]),
       Layer.provide(AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: "100000" }))

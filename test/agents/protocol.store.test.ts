@@ -134,6 +134,14 @@ layer(testPlane({}, variables), { excludeTestServices: true })("the authorizatio
           acts.map(({ operation }) => operation),
           ["agentGrants.redeem", "projects.create"]
         )
+        const audit = yield* call("GET", `/v1/orgs/${mine.slug}/audit?principal=grant:${grant?.["id"]}`, {
+          token: mine.owner
+        })
+        const { userId } = (yield* call("GET", "/v1/me", { token: mine.owner })).body
+        assert.isAbove(audit.body.items.length, 1)
+        for (const { agent } of audit.body.items) {
+          assert.deepStrictEqual(agent, { userId, clientId: "svc-cli", clientName: "svc command line" })
+        }
       })
   )
 

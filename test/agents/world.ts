@@ -8,7 +8,9 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { AuthorizationRequests } from "#src/agents/AuthorizationRequests.ts"
 import { Clients } from "#src/agents/Clients.ts"
 import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Mail } from "#src/mail/Mail.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
@@ -20,6 +22,7 @@ export const issuer = "http://127.0.0.1:8787"
 export const world = (variables: Readonly<Record<string, string>> = {}) =>
   AuthorizationRequests.layer.pipe(
     Layer.provideMerge(Layer.mergeAll(Clients.layer, Mail.layer, RateLimits.layer, Access.layer)),
+    Layer.provideMerge(Outbound.layer.pipe(Layer.provideMerge(CertificateAuthority.layer))),
     Layer.provideMerge(PlatformSecrets.layer),
     Layer.provideMerge(Layer.mergeAll(KeyRing.layerEphemeral, testDb())),
     Layer.provideMerge(
