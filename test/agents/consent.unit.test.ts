@@ -5,7 +5,7 @@ import { destinationOf } from "#src/agents/pages/destination.ts"
 
 const asked = (over: Partial<Consent> = {}): Consent => ({
   id: "0198c5a0-0000-7000-8000-000000000001",
-  client: { name: "Some Agent", firstParty: false },
+  client: { id: "svcd.x.y", name: "Some Agent", firstParty: false },
   redirectUri: "http://127.0.0.1:51123/callback",
   role: "admin",
   operations: [
@@ -32,11 +32,14 @@ const inputs = (text: string, type: string): ReadonlyArray<string> =>
 describe("the page that asks for consent", () => {
   it("says that nobody checked a program's name, unless the program comes with the service", () => {
     for (const name of ["Some Agent", "svc", "svc-cli", "svc command line"]) {
-      const text = shown({ client: { name, firstParty: false } })
+      const text = shown({ client: { id: "svcd.x.y", name, firstParty: false } })
       assert.include(text, "nobody has checked it")
       assert.notInclude(text, "comes with this service")
     }
-    const own = shown({ client: { name: "svc command line", firstParty: true } })
+    assert.notInclude(shown(), "describes itself")
+    const described = { id: "https://agents.example/client.json", name: "svc", firstParty: false }
+    assert.include(shown({ client: described }), "describes itself at <strong>agents.example</strong>")
+    const own = shown({ client: { id: "svcd.x.y", name: "svc command line", firstParty: true } })
     assert.include(own, "comes with this service")
     assert.notInclude(own, "nobody has checked it")
   })
@@ -44,7 +47,7 @@ describe("the page that asks for consent", () => {
   it("shows a name as text", () => {
     const name = `</bdi><form action="https://evil.example"><b>svc`
     for (const firstParty of [true, false]) {
-      const marked = shown({ client: { name, firstParty } })
+      const marked = shown({ client: { id: "svcd.x.y", name, firstParty } })
       assert.notInclude(marked, `action="https://evil.example"`)
       assert.include(marked, "&lt;/bdi&gt;&lt;form action=&quot;https://evil.example&quot;&gt;&lt;b&gt;svc")
     }

@@ -16,6 +16,8 @@ export interface Consent {
   /** Of the pending request. */
   readonly id: string
   readonly client: {
+    /** An address, where the program describes itself; else of no use to people. */
+    readonly id: string
     readonly name: string
     /** It comes with this service. Any other chose its name itself. */
     readonly firstParty: boolean
@@ -75,11 +77,15 @@ ${possible && operations(asked, refused)}
 /** Enter in a field presses a form's first button (HTML, section 4.10.21.2): this one, which decides nothing. */
 const undecided = html`<button type="submit" name="decision" value="" formnovalidate hidden>Look again</button>`
 
-const who = ({ client: { name, firstParty } }: Consent): Html =>
-  firstParty
-    ? html`<p><strong>${name}</strong>, which comes with this service, asks to act for you.</p>`
-    : html`<p>A program that calls itself “<strong><bdi>${name}</bdi></strong>” asks to act for you.
-It chose this name itself; nobody has checked it.</p>`
+const who = ({ client: { id, name, firstParty } }: Consent): Html => {
+  if (firstParty) {
+    return html`<p><strong>${name}</strong>, which comes with this service, asks to act for you.</p>`
+  }
+  const described =
+    id.startsWith("https://") && html` It describes itself at <strong>${new URL(id).host}</strong>.`
+  return html`<p>A program that calls itself “<strong><bdi>${name}</bdi></strong>” asks to act for you.
+It chose this name itself; nobody has checked it.${described}</p>`
+}
 
 const organizations = (asked: Consent, refused: Refused | undefined): Html => {
   const { organizations: choices, role } = asked
