@@ -5,6 +5,7 @@ import { Plane } from "#test/setup/control-plane.ts"
 import type { Visitor } from "../identity/visitor.ts"
 
 /** RFC 7636, appendix B. */
+export const verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 export const callback = "http://127.0.0.1:49152/callback"

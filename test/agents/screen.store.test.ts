@@ -4,7 +4,8 @@ import * as Effect from "effect/Effect"
 import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { mailFor, newcomer, type Visitor, visitor } from "../identity/visitor.ts"
-import { answerOf, asking, begin, callback, hiddenOf, register, state, waits } from "./asking.ts"
+import { answerOf, asking, begin, callback, hiddenOf, register, state, verifier, waits } from "./asking.ts"
+import { redeem } from "./plane.ts"
 
 const password = "three words together"
 const everything = "caches.create caches.list env.delete projects.list resources.abandon"
@@ -86,6 +87,36 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
             ])
           }
         })
+    )
+
+    it.effect("what was chosen is what the program may do then, in that organization", () =>
+      Effect.gen(function* () {
+        const { call, tenant, url } = yield* Plane
+        const mine = yield* tenant()
+        const other = yield* tenant()
+        const browser = yield* signedIn(mine.owner)
+        const tokenFor = Effect.fn(function* (ticked: Readonly<Record<string, string>>) {
+          const page = yield* begin(browser, { scope: "projects.list resources.abandon" })
+          const { code = "" } = answerOf((yield* approve(browser, page, mine, ticked)).location)
+          const { status, body } = yield* redeem(url, code, verifier, { redirect_uri: callback })
+          assert.deepStrictEqual([status, body.role, body.organization], [200, "admin", mine.slug])
+          return String(body.access_token)
+        })
+        const abandon = `/v1/orgs/${mine.slug}/resources/${randomUUID()}/abandon`
+        const without = yield* tokenFor({})
+        const statusOf = (method: string, path: string, token: string) =>
+          Effect.map(
+            call(method, path, { token, body: method === "POST" ? {} : undefined }),
+            ({ status }) => status
+          )
+        assert.strictEqual(yield* statusOf("GET", `/v1/orgs/${mine.slug}/projects`, without), 200)
+        assert.strictEqual(yield* statusOf("GET", `/v1/orgs/${other.slug}/projects`, without), 404)
+        assert.strictEqual(yield* statusOf("POST", `/v1/orgs/${mine.slug}/projects`, without), 403)
+        assert.strictEqual(yield* statusOf("POST", abandon, without), 403)
+        // There is no such resource: it got as far as that.
+        const ticked = yield* tokenFor({ scope: "resources.abandon" })
+        assert.strictEqual(yield* statusOf("POST", abandon, ticked), 404)
+      })
     )
 
     it.effect("denial goes there too, and nothing is granted; a form that says neither does nothing", () =>
