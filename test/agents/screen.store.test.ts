@@ -186,6 +186,7 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
             const page = yield* begin(browser)
             const sent = yield* browser.get(page)
             assert.strictEqual(sent.location, `/sign-in?next=${encodeURIComponent(page)}`, way)
+            assert.include((yield* browser.get(sent.location ?? "")).text, "what a program asks of you")
             assert.strictEqual(yield* signIn(browser, page), page, way)
             const shown = yield* browser.get(page)
             assert.strictEqual(shown.status, 200, way)

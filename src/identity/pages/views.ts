@@ -30,32 +30,34 @@ export const signIn = (
   providers: ReadonlyArray<Pick<OidcProvider, "id" | "name">>,
   next: string,
   tried?: Tried
-) =>
-  page({
+) => {
+  const forAgent = next.startsWith("/agent/authorize?")
+  return page({
     title: "Sign in",
     ...(tried === undefined ? {} : tried),
-    popup: next.startsWith("/agent/authorize?"),
-    body: html`${form(
-      "/sign-in",
-      { next },
-      html`${field({
-        name: "email",
-        label: "E-mail address",
-        type: "email",
-        autocomplete: "username",
-        value: tried?.email ?? "",
-        faulty: tried !== undefined,
-        first: tried === undefined
-      })}${field({
-        name: "password",
-        label: "Password",
-        type: "password",
-        autocomplete: "current-password",
-        faulty: tried !== undefined,
-        first: tried !== undefined
-      })}`,
-      "Sign in"
-    )}
+    popup: forAgent,
+    body: html`${forAgent && html`<p>Sign in to see what a program asks of you, and to answer it.</p>`}
+${form(
+  "/sign-in",
+  { next },
+  html`${field({
+    name: "email",
+    label: "E-mail address",
+    type: "email",
+    autocomplete: "username",
+    value: tried?.email ?? "",
+    faulty: tried !== undefined,
+    first: tried === undefined
+  })}${field({
+    name: "password",
+    label: "Password",
+    type: "password",
+    autocomplete: "current-password",
+    faulty: tried !== undefined,
+    first: tried !== undefined
+  })}`,
+  "Sign in"
+)}
 <p><a href="${to("/reset-password", next)}">I forgot my password</a></p>
 <h2>Without a password</h2>
 <p><a href="${to("/sign-in/by-mail", next)}">Send me a link by mail</a></p>
@@ -68,6 +70,7 @@ ${
 <h2>New here?</h2>
 <p><a href="${to("/sign-up", next)}">Create an account</a></p>`
   })
+}
 
 export const byMail = (next: string, tried?: Tried) =>
   page({
