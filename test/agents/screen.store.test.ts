@@ -321,16 +321,18 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
         const { tenant } = yield* Plane
         const mine = yield* tenant()
         const browser = yield* signedIn(mine.admin)
-        const page = yield* begin(browser)
+        const page = yield* begin(browser, { scope: "resources.abandon" })
         const fields = {
           ...hiddenOf((yield* browser.get(page)).text),
           decision: "approve",
-          organization: mine.id
+          organization: mine.id,
+          scope: "resources.abandon"
         }
         browser.cookies.set("svc_session", mine.owner)
         const stopped = yield* browser.post("/agent/authorize", fields)
         assert.strictEqual(stopped.status, 409)
         assert.include(stopped.text, `owner-${mine.slug}@example.test`)
+        assert.notInclude(stopped.text, " checked")
         browser.cookies.clear()
         const out = yield* browser.post("/agent/authorize", fields)
         assert.strictEqual(out.location, `/sign-in?next=${encodeURIComponent(page)}`)

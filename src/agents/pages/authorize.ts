@@ -87,12 +87,18 @@ export const authorizePages = Effect.gen(function* () {
         const session = yield* signedIn(here(id))
         const organization = form.text("organization")
         const ticked = new Set(form.all("scope"))
-        const again = (status: number, problem: string) =>
-          show(pending, session, { status, problem, organization, ticked })
         // The page may have been shown to somebody else, who has signed out in another window since.
         if (form.text("user") !== session.userId) {
-          return yield* again(409, "You are signed in as somebody else now. Look at the request again.")
+          return yield* show(pending, session, {
+            status: 409,
+            problem: "You are signed in as somebody else now. Look at the request again.",
+            // What the other one chose is nothing to this one.
+            organization: "",
+            ticked: new Set()
+          })
         }
+        const again = (status: number, problem: string) =>
+          show(pending, session, { status, problem, organization, ticked })
         switch (form.text("decision")) {
           case "deny":
             return leaveFor(yield* requests.deny(id))

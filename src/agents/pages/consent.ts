@@ -38,7 +38,7 @@ export interface Refused {
   readonly ticked: ReadonlySet<string>
 }
 
-/** The riskiest first. Those of the first group are ticked one by one instead. */
+/** The riskier first. What is dangerous comes before them, to be ticked one by one. */
 const groups: ReadonlyArray<{ readonly risk: Risk; readonly title: string }> = [
   { risk: "destructive", title: "Delete and take away" },
   { risk: "write", title: "Create and change" },
