@@ -18,8 +18,8 @@ import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { Plane, type Tenant } from "#test/setup/control-plane.ts"
 import { makeVerifier, queryOf } from "./world.ts"
 
-/** The service that the screen uses, on the store of the plane. */
-export const requestsOf = Effect.gen(function* () {
+/** The service that the screen uses, on the store of the plane, with so many requests a minute from one network. */
+export const requestsWithin = Effect.fnUntraced(function* (rateLimit: number) {
   const { databaseUrl, dataDir, url } = yield* Plane
   const context = yield* Layer.build(
     AuthorizationRequests.layer.pipe(
@@ -28,7 +28,9 @@ export const requestsOf = Effect.gen(function* () {
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(PlatformSecrets.layer),
       Layer.provide([KeyRing.layer, Db.layer({ url: Redacted.make(databaseUrl) })]),
-      Layer.provide(AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: "100000" }))
+      Layer.provide(
+        AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: `${rateLimit}` })
+      )
     )
   )
   return Context.get(context, AuthorizationRequests)
@@ -41,6 +43,8 @@ export interface LetIn {
   readonly scope?: string
   readonly params?: Readonly<Record<string, string | undefined>>
 }
+
+export const requestsOf = requestsWithin(100_000)
 
 /** Asks and approves; answers the parameters that the client gets, and its verifier. */
 export const letIn = Effect.fnUntraced(function* (
