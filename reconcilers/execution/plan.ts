@@ -3,10 +3,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { AppConfig } from "#src/config.ts"
 import { Terminal } from "#src/engine/Reconciler.ts"
 import { parseImage } from "#src/executions/image.ts"
 import type { Run } from "#src/executions/Runs.ts"
+import { settings } from "#src/executions/settings.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { type ExecutionResource, retryable } from "./observe.ts"
@@ -19,7 +19,7 @@ const Credentials = Schema.fromJsonString(
 export const makePlans = Effect.gen(function* () {
   const secrets = yield* Secrets
   const installation = yield* Installation
-  const { sandboxRuntime } = yield* AppConfig
+  const { sandboxRuntime } = yield* settings
 
   /** One that is configured no more is never replaced by another. */
   const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>

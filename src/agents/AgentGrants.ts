@@ -61,7 +61,7 @@ export class AgentGrants extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Option.Option<Date>, StoreUnavailable>
   }
->()("svc/store/AgentGrants") {
+>()("svc/agents/AgentGrants") {
   static readonly layer = Layer.effect(
     AgentGrants,
     Effect.gen(function* () {
