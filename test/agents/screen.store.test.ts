@@ -355,6 +355,53 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
       })
     )
 
+    it.effect("whatever is sent, nothing breaks, nothing is shown as it is, and nothing is decided", () =>
+      Effect.gen(function* () {
+        const { tenant } = yield* Plane
+        const mine = yield* tenant()
+        const browser = yield* signedIn(mine.owner)
+        const page = yield* begin(browser)
+        const usual = {
+          ...hiddenOf((yield* browser.get(page)).text),
+          decision: "approve",
+          organization: mine.id
+        }
+        const hostile = [
+          "\0",
+          "\ud800",
+          "' or 1=1 --",
+          "%00",
+          "<script>alert(1)</script>",
+          "x".repeat(9_000),
+          `${mine.id}\0x`
+        ]
+        for (const value of hostile) {
+          for (const name of ["pending", "user", "organization", "decision"]) {
+            const seen = yield* browser.post("/agent/authorize", { ...usual, [name]: value })
+            assert.include([403, 409, 410, 422], seen.status, `${name} ${value}`)
+            assert.notInclude(seen.text, "<script>")
+          }
+          for (const name of ["organization", "grant"])
+            assert.strictEqual(
+              (yield* browser.post("/account/agents/revoke", { ...usual, [name]: value })).status,
+              303
+            )
+          for (const path of [
+            `/agent/authorize?pending=${encodeURIComponent(value.toWellFormed())}`,
+            `/account/agents?done=${encodeURIComponent(value.toWellFormed())}`
+          ]) {
+            const seen = yield* browser.get(path)
+            assert.isBelow(seen.status, 500)
+            assert.notInclude(seen.text, "<script>")
+          }
+        }
+        const large = yield* browser.post("/agent/authorize", { ...usual, scope: "x".repeat(20_000) })
+        assert.strictEqual(large.status, 400)
+        assert.isTrue(yield* waits(page))
+        assert.deepStrictEqual(yield* codesOf(mine), [])
+      })
+    )
+
     it.effect(
       "a request whose client or address is wrong ends on a page; other faults are told to the program",
       () =>
