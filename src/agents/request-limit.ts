@@ -20,12 +20,11 @@ export const requestLimit = Effect.gen(function* () {
       retryAfter
     })
   })
-  const fromNetwork = Effect.flatMap(CurrentRequest, ({ address }) =>
-    take(networkOf(address ?? "unknown"), rateLimit)
-  )
   return {
-    fromNetwork,
-    /** Of a request that will wait for a decision. */
-    pending: Effect.andThen(fromNetwork, take("pending", pendingPerMinute))
+    fromNetwork: Effect.flatMap(CurrentRequest, ({ address }) =>
+      take(networkOf(address ?? "unknown"), rateLimit)
+    ),
+    /** Of requests that will wait for a decision, wherever they come from. */
+    pending: take("pending", pendingPerMinute)
   }
 })

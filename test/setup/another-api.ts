@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
+import { MinimumLogLevel } from "effect/References"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { controlPlane } from "#src/main.ts"
 import { Plane } from "./control-plane.ts"
@@ -11,7 +12,12 @@ import { freePort } from "./postgres.ts"
 /** Answers its URL. It ends with the scope. */
 export const anotherApi = Effect.fnUntraced(function* (
   settings: Partial<Settings> = {},
-  variables: Readonly<Record<string, string>> = {}
+  variables: Readonly<Record<string, string>> = {},
+  /** What it logs, of every level, and its traces. */
+  watched: {
+    readonly logger?: Logger.Logger<unknown, void>
+    readonly tracer?: Layer.Layer<never>
+  } = {}
 ) {
   const { dataDir, databaseUrl } = yield* Plane
   const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
@@ -32,7 +38,9 @@ export const anotherApi = Effect.fnUntraced(function* (
           variables
         )
       ),
-      Layer.provide(Logger.layer([]))
+      Layer.provide(Logger.layer(watched.logger === undefined ? [] : [watched.logger])),
+      Layer.provide(Layer.succeed(MinimumLogLevel, watched.logger === undefined ? "Info" : "Trace")),
+      Layer.provide(watched.tracer ?? Layer.empty)
     )
   )
   return `http://127.0.0.1:${port}`
