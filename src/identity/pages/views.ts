@@ -19,6 +19,9 @@ const newPassword = (faulty: boolean, first: boolean) =>
 const to = (path: string, next: string) =>
   next === "/account" ? path : `${path}?next=${encodeURIComponent(next)}`
 
+/** A program that is a page may have opened the window in which its person signs in. */
+const forAgent = (next: string) => next.startsWith("/agent/authorize?")
+
 export interface Tried {
   readonly status: number
   readonly problem: string
@@ -30,13 +33,12 @@ export const signIn = (
   providers: ReadonlyArray<Pick<OidcProvider, "id" | "name">>,
   next: string,
   tried?: Tried
-) => {
-  const forAgent = next.startsWith("/agent/authorize?")
-  return page({
+) =>
+  page({
     title: "Sign in",
     ...(tried === undefined ? {} : tried),
-    popup: forAgent,
-    body: html`${forAgent && html`<p>Sign in to see what a program asks of you, and to answer it.</p>`}
+    popup: forAgent(next),
+    body: html`${forAgent(next) && html`<p>Sign in to see what a program asks of you, and to answer it.</p>`}
 ${form(
   "/sign-in",
   { next },
@@ -70,12 +72,12 @@ ${
 <h2>New here?</h2>
 <p><a href="${to("/sign-up", next)}">Create an account</a></p>`
   })
-}
 
 export const byMail = (next: string, tried?: Tried) =>
   page({
     title: "Sign in by mail",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send you a link that signs you in, once.</p>
 ${form("/sign-in/by-mail", { next }, emailField(tried), "Send the link")}
 <p><a href="${to("/sign-in", next)}">Sign in with a password</a></p>`
@@ -96,6 +98,7 @@ export const signUp = (invitedOnly: boolean, next: string, tried?: Tried & { rea
   page({
     title: "Create an account",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send you a link, to see that the address is yours. After that you may choose a password.</p>
 ${invitedOnly && html`<p>Only addresses that were invited can have an account here.</p>`}
 ${form(
@@ -118,6 +121,7 @@ export const requestReset = (next: string, tried?: Tried) =>
   page({
     title: "Choose a new password",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send a link to the address of your account.</p>
 ${form("/reset-password", { next }, emailField(tried), "Send the link")}
 <p><a href="${to("/sign-in", next)}">Back to sign in</a></p>`
