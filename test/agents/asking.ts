@@ -50,6 +50,10 @@ export const hiddenOf = (page: string): Record<string, string> =>
     ].map(([, name = "", value = ""]) => [name, value])
   )
 
+/** Where the page after a decision sends the browser on. */
+export const onwardOf = (page: string): string | null =>
+  /<meta http-equiv="refresh" content="0;url=([^"]*)">/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? null
+
 /** The answer's address and what it tells the client. */
 export const answerOf = (location: string | null): Readonly<Record<string, string>> => {
   const { origin, pathname, searchParams } = new URL(location ?? "none:")

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import type * as HttpServerResponse from "effect/http/HttpServerResponse"
+import { answered } from "#src/agents/pages/answered.ts"
 import { type Consent, consent, type Refused } from "#src/agents/pages/consent.ts"
 import { destinationOf } from "#src/agents/pages/destination.ts"
 
@@ -30,18 +31,21 @@ const inputs = (text: string, type: string): ReadonlyArray<string> =>
   text.match(new RegExp(`<input type="${type}"[^>]*>`, "g")) ?? []
 
 describe("the page that asks for consent", () => {
-  it("says that nobody checked a program's name, unless the program comes with the service", () => {
+  it("vouches for no program: its name is what it calls itself, also where the name is ours", () => {
     for (const name of ["Some Agent", "svc", "svc-cli", "svc command line"]) {
       const text = shown({ client: { id: "svcd.x.y", name, firstParty: false } })
       assert.include(text, "nobody has checked it")
-      assert.notInclude(text, "comes with this service")
+      assert.include(text, "calls itself")
     }
     assert.notInclude(shown(), "describes itself")
     const described = { id: "https://agents.example/client.json", name: "svc", firstParty: false }
     assert.include(shown({ client: described }), "describes itself at <strong>agents.example</strong>")
     const own = shown({ client: { id: "svcd.x.y", name: "svc command line", firstParty: true } })
-    assert.include(own, "comes with this service")
-    assert.notInclude(own, "nobody has checked it")
+    assert.include(own, "calls itself <strong>svc command line</strong>")
+    assert.include(own, "Any program on your computer can")
+    // A link that somebody sent may ask for the address of the callback, which holds the code.
+    assert.include(own, "send it to nobody")
+    assert.notInclude(shown({ redirectUri: "https://agents.example/back" }), "send it to nobody")
   })
 
   it("shows a name as text", () => {
@@ -66,37 +70,28 @@ describe("the page that asks for consent", () => {
     )
   })
 
-  it("lets a redirect follow the answer to the callback's origin alone, and no page frame it", () => {
-    const sources = {
-      "http://127.0.0.1:51123/callback?x=1": "http://127.0.0.1:51123",
-      "http://localhost:80/callback": "http://localhost",
-      "https://agents.example/back": "https://agents.example",
-      "https://agents.example:8443/back": "https://agents.example:8443",
-      "cursor://anysphere.cursor-mcp/oauth/callback": "cursor:",
-      // What no source can name is allowed by its scheme.
-      "http://[::1]:51123/callback": "http:",
-      // URLs allow these in hosts, and policies end at them.
-      "https://agents;script-src.example/back": "https:",
-      "https://agents,example.example/back": "https:"
-    }
-    for (const [redirectUri, source] of Object.entries(sources)) {
-      assert.strictEqual(destinationOf(redirectUri).source, source)
-      const { headers } = consent(asked({ redirectUri }))
-      const policy = headers["content-security-policy"]?.split("; ") ?? []
-      assert.include(policy, `form-action 'self' ${source}`)
-      assert.include(policy, "frame-ancestors 'none'")
-      assert.include(policy, "default-src 'none'")
-      assert.strictEqual(headers["x-frame-options"], "DENY")
-      assert.strictEqual(headers["cache-control"], "no-store")
+  it("says where the answer goes, and goes there as it is written", () => {
+    for (const [url, words] of Object.entries({
+      "http://127.0.0.1:51123/callback?x=1&code=2": "a program on this computer (127.0.0.1:51123)",
+      "http://[::1]:51123/callback?code=2": "a program on this computer ([::1]:51123)",
+      "https://agents.example:8443/back?url='x';y&code=2": "agents.example:8443",
+      "https://127.0.0.1/back": "127.0.0.1",
+      "cursor://anysphere.cursor-mcp/oauth/callback?code=2":
+        "the program on this device that opens cursor: addresses"
+    })) {
+      assert.strictEqual(destinationOf(url), words)
+      const escaped = url.replaceAll("&", "&amp;").replaceAll("'", "&#39;")
+      assert.include(textOf(answered(url)), `content="0;url=${escaped}">`)
+      assert.include(textOf(answered(url)), `<a href="${escaped}"`)
     }
   })
 
-  it("chooses an organization only where there is one choice, and offers no approval where there is none", () => {
-    const several = inputs(shown(), "radio")
-    assert.strictEqual(several.length, 2)
-    for (const one of several) assert.notInclude(one, " checked")
-    const [only] = inputs(shown({ organizations: asked().organizations.slice(0, 1) }), "radio")
-    assert.include(only ?? "", " checked")
+  it("chooses no organization, not even the only one, and offers no approval where there is none", () => {
+    for (const organizations of [asked().organizations, asked().organizations.slice(0, 1)]) {
+      const choices = inputs(shown({ organizations }), "radio")
+      assert.strictEqual(choices.length, organizations.length)
+      for (const one of choices) assert.notInclude(one, " checked")
+    }
     const none = shown({ organizations: [] })
     assert.notInclude(none, 'value="approve"')
     assert.include(none, 'value="deny"')

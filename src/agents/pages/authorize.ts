@@ -14,11 +14,12 @@ import type { Session } from "#src/identity/Sessions.ts"
 import { AuthorizationRequests, type PendingRequest } from "../AuthorizationRequests.ts"
 import { RequestGone } from "../errors.ts"
 import { type GrantRole, grantable, reaches } from "../scopes.ts"
+import { answered } from "./answered.ts"
 import { consent, here, type Refused } from "./consent.ts"
 import { isLoopback } from "./destination.ts"
 import { notice, over, refusal } from "./notice.ts"
 
-/** Where the client waits. Its address is no longer ours: what led there is nobody's business. */
+/** Tells a client on the person's own machine what is wrong with its request, which no form has led to. */
 const leaveFor = (url: string) =>
   HttpServerResponse.redirect(url, {
     status: 303,
@@ -101,7 +102,7 @@ export const authorizePages = Effect.gen(function* () {
           show(pending, session, { status, problem, organization, ticked })
         switch (form.text("decision")) {
           case "deny":
-            return leaveFor(yield* requests.deny(id))
+            return answered(yield* requests.deny(id))
           case "approve": {
             const scopes = operationsOf(pending)
               .filter((operation) => operation.risk !== "dangerous" || ticked.has(operation.id))
@@ -117,7 +118,7 @@ export const authorizePages = Effect.gen(function* () {
               scopes
             }
             return yield* requests.approve(id, decision).pipe(
-              Effect.map(leaveFor),
+              Effect.map(answered),
               Effect.catchTag("NotPermitted", ({ message }) => again(403, message))
             )
           }

@@ -1,8 +1,11 @@
-/** The page on which somebody lets an agent in, or does not. */
+/**
+ * The page on which somebody lets an agent in, or does not. Nothing is chosen beforehand: approving takes a choice and then
+ * a press of the button, so that no single click lured onto the page (double-clickjacking) can do it.
+ */
 import type { Risk } from "#src/api/definition/operation.ts"
 import { type Html, html, page } from "#src/identity/pages/html.ts"
 import type { GrantRole } from "../scopes.ts"
-import { destinationOf } from "./destination.ts"
+import { destinationOf, isLoopback } from "./destination.ts"
 import { withArticle } from "./words.ts"
 
 export interface AskedOperation {
@@ -19,7 +22,7 @@ export interface Consent {
     /** An address, where the program describes itself; else of no use to people. */
     readonly id: string
     readonly name: string
-    /** It comes with this service. Any other chose its name itself. */
+    /** The id is that of a program of ours, which any program on the person's machine can give. */
     readonly firstParty: boolean
   }
   readonly redirectUri: string
@@ -48,16 +51,19 @@ const groups: ReadonlyArray<{ readonly risk: Risk; readonly title: string }> = [
 export const here = (id: string) => `/agent/authorize?pending=${encodeURIComponent(id)}`
 
 export const consent = (asked: Consent, refused?: Refused) => {
-  const destination = destinationOf(asked.redirectUri)
   const possible = asked.organizations.length > 0
+  const local = isLoopback(asked.redirectUri)
   return page({
     title: "Authorize a program",
     wide: true,
     popup: true,
-    formTargets: [destination.source],
     ...(refused === undefined ? {} : { status: refused.status, problem: refused.problem }),
     body: html`${who(asked)}
-<p>The answer goes to <strong>${destination.words}</strong>. Go on only if you have just asked for this yourself.</p>
+<p>The answer goes to <strong>${destinationOf(asked.redirectUri)}</strong>. Go on only if you have just asked for this yourself.${
+      local &&
+      html` Whoever has the address where your browser arrives then may act for you: send it to nobody, and paste it nowhere but
+into your own command line.`
+    }</p>
 <form class="inline" method="post" action="/account/sign-out"><input type="hidden" name="next" value="${here(asked.id)}">
 You are signed in as <strong>${asked.person.email}</strong>. <button type="submit" class="link">Sign in as somebody else</button></form>
 <form method="post" action="/agent/authorize">
@@ -79,7 +85,8 @@ const undecided = html`<button type="submit" name="decision" value="" formnovali
 
 const who = ({ client: { id, name, firstParty } }: Consent): Html => {
   if (firstParty) {
-    return html`<p><strong>${name}</strong>, which comes with this service, asks to act for you.</p>`
+    return html`<p>A program that calls itself <strong>${name}</strong> asks to act for you. Any program on your computer can
+call itself that.</p>`
   }
   const described =
     id.startsWith("https://") && html` It describes itself at <strong>${new URL(id).host}</strong>.`
@@ -93,13 +100,12 @@ const organizations = (asked: Consent, refused: Refused | undefined): Html => {
     return html`<p>It asks to act as ${withArticle[role]}, and you are ${withArticle[role]} of no organization.
 Ask for that role in your organization, or deny the request.</p>`
   }
-  const chosen = refused?.organization ?? (choices.length === 1 ? choices[0]?.id : undefined)
   return html`<fieldset>
 <legend>In which organization, as ${withArticle[role]}?</legend>
 ${choices.map(
   ({ id, name, slug }) =>
     html`<label class="choice"><input type="radio" name="organization" value="${id}" required${
-      id === chosen && html` checked`
+      id === refused?.organization && html` checked`
     }> <span>${name} <span class="quiet">${slug}</span></span></label>
 `
 )}</fieldset>`

@@ -1,11 +1,4 @@
-/** Where the answer to a request goes: in words, and as the source that the page's policy must allow. */
-
-export interface Destination {
-  /** Completes "The answer goes to ...". */
-  readonly words: string
-  /** An expression of `form-action` (CSP3, section 2.3.1). */
-  readonly source: string
-}
+/** Where the answer to a request goes, in words. */
 
 const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/
 
@@ -15,15 +8,11 @@ export const isLoopback = (url: string): boolean => {
   return protocol === "http:" && loopback.test(hostname)
 }
 
-/** `redirectUri` has been accepted already: it is an absolute URL. */
-export const destinationOf = (redirectUri: string): Destination => {
-  const { protocol, host, origin } = new URL(redirectUri)
+/** Completes "The answer goes to ...". `redirectUri` has been accepted already: it is an absolute URL. */
+export const destinationOf = (redirectUri: string): string => {
+  const { protocol, host } = new URL(redirectUri)
   if (protocol !== "http:" && protocol !== "https:") {
-    return { words: `the program on this device that opens ${protocol} addresses`, source: protocol }
+    return `the program on this device that opens ${protocol} addresses`
   }
-  return {
-    words: isLoopback(redirectUri) ? `a program on this computer (${host})` : host,
-    // A policy cannot name IPv6 addresses, and a host may hold a semicolon or comma, which would end the directive.
-    source: /^https?:\/\/[a-z0-9.-]+(:\d+)?$/.test(origin) ? origin : protocol
-  }
+  return isLoopback(redirectUri) ? `a program on this computer (${host})` : host
 }

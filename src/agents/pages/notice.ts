@@ -19,6 +19,7 @@ export const refusal = (message: string, redirect: string | null) =>
   page({
     title: "This request cannot be answered",
     status: 400,
+    popup: true,
     body: html`<p role="alert">${message.replace(/\.?$/, ".")}</p>
-${redirect !== null && html`<p><a href="${redirect}" rel="noreferrer">Tell ${destinationOf(redirect).words}</a></p>`}`
+${redirect !== null && html`<p><a href="${redirect}" rel="noreferrer">Tell ${destinationOf(redirect)}</a></p>`}`
   })

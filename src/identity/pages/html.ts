@@ -37,16 +37,15 @@ export const html = (strings: TemplateStringsArray, ...parts: ReadonlyArray<Part
 
 const styleDigest = createHash("sha256").update(style).digest("base64")
 
-/** No script, nothing from elsewhere, in no frame; forms go nowhere but here, and to where `formTargets` says. */
-const policy = (formTargets: ReadonlyArray<string>) =>
-  [
-    "default-src 'none'",
-    `style-src 'sha256-${styleDigest}'`,
-    "img-src data:",
-    ["form-action 'self'", ...formTargets].join(" "),
-    "frame-ancestors 'none'",
-    "base-uri 'none'"
-  ].join("; ")
+/** No script, nothing from elsewhere, in no frame; forms go nowhere but here. */
+const policy = [
+  "default-src 'none'",
+  `style-src 'sha256-${styleDigest}'`,
+  "img-src data:",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'"
+].join("; ")
 
 export interface Page {
   readonly title: string
@@ -54,11 +53,8 @@ export interface Page {
   readonly status?: number
   /** Said first, and announced to whoever does not see it. */
   readonly problem?: string | undefined
-  /**
-   * Where the answer to a form of the page may redirect to besides our own pages, as sources of the policy (CSP3,
-   * section 6.4.2). Chromium holds redirects against `form-action` too.
-   */
-  readonly formTargets?: ReadonlyArray<string>
+  /** Where the browser goes from the page by itself, at once; a URL without white space. */
+  readonly onward?: string
   /**
    * Another site may have opened the window, and waits there for what comes after the page: programs that are pages
    * let people sign in so. Our window and theirs stay connected then.
@@ -74,7 +70,7 @@ export const page = ({
   body,
   status = 200,
   problem,
-  formTargets = [],
+  onward,
   popup = false,
   wide = false,
   headers = {}
@@ -87,7 +83,7 @@ export const page = ({
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${problem === undefined ? "" : "Problem: "}${title}</title>
 <link rel="icon" href="data:,">
-<style>${new Html(style)}</style>
+${onward !== undefined && html`<meta http-equiv="refresh" content="0;url=${onward}">\n`}<style>${new Html(style)}</style>
 </head>
 <body>
 <main${wide && html` class="wide"`}>
@@ -103,7 +99,7 @@ ${body}
       contentType: "text/html; charset=utf-8",
       headers: {
         "cache-control": "no-store",
-        "content-security-policy": policy(formTargets),
+        "content-security-policy": policy,
         // Links hold tokens; the forms' own requests need to say where they come from.
         "referrer-policy": "same-origin",
         "x-frame-options": "DENY",
