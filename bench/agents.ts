@@ -16,10 +16,17 @@ import { grantable } from "#src/agents/scopes.ts"
 import { newAccessToken } from "#src/agents/tokens.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { ended, load, serving } from "./api.ts"
+import { cpuBelow, cpuOf, postmasterOf } from "./auth.ts"
 import { type Figure, median } from "./figures.ts"
 
 const rounds = 11
 const seconds = 1.5
+
+const measured = () => ({
+  rates: [] as Array<number>,
+  p99: [] as Array<number>,
+  cpu: [] as Array<number>
+})
 
 export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
@@ -43,8 +50,8 @@ export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const token = newAccessToken()
   const scopes = [...grantable.keys()]
   const callers = [
-    { token: key, rates: [] as Array<number>, p99: [] as Array<number> },
-    { token: Redacted.value(token.token), rates: [] as Array<number>, p99: [] as Array<number> }
+    { token: key, ...measured() },
+    { token: Redacted.value(token.token), ...measured() }
   ] as const
   try {
     await serving(port, "/v1/health", child)
@@ -63,10 +70,18 @@ export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
         'ready', 1, true, 'api'
       from generate_series(1, 20) i`
     await sql`analyze`
-    const get = () => ({ method: "GET", path: "/v1/orgs/bench/projects" })
+    const postmaster = await postmasterOf(sql)
+    const used = () => cpuOf(child.pid ?? 0) + cpuBelow(postmaster)
     for (let round = 0; round < rounds; round++) {
       for (const caller of callers) {
+        const before = used()
+        let sent = 0
+        const get = () => {
+          sent++
+          return { method: "GET", path: "/v1/orgs/bench/projects" }
+        }
         const { rate, p99 } = await load(port, get, { authorization: `Bearer ${caller.token}` }, seconds)
+        caller.cpu.push((used() - before) / sent)
         caller.rates.push(rate)
         caller.p99.push(p99)
       }
@@ -91,6 +106,14 @@ export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
       unit: "x",
       aim: ">= 0.95",
       note: `rounds ${ratios.map((ratio) => ratio.toFixed(2)).join(" ")}`
+    },
+    {
+      // What else runs on the machine does not disturb this one.
+      name: "CPU of a GET with a key / with a grant, store included",
+      value: median(byKey.cpu) / median(byGrant.cpu),
+      unit: "x",
+      aim: ">= 0.95",
+      note: `${(median(byKey.cpu) * 1e6).toFixed(0)} µs with a key, ${(median(byGrant.cpu) * 1e6).toFixed(0)} µs with a grant`
     }
   ]
 }

@@ -41,7 +41,7 @@ export type GrantNames = Pick<AgentGrant, "grantId" | "userId" | "clientId" | "c
 export class AgentGrants extends Context.Service<
   AgentGrants,
   {
-    /** Of one user, or of all (null); oldest first. */
+    /** Of one user, or of all (null); oldest first. What ended more than 30 days ago is left out. */
     readonly list: (
       orgId: string,
       userId: string | null
@@ -74,7 +74,7 @@ export class AgentGrants extends Context.Service<
               g.last_used_at as "lastUsedAt", g.expires_at as "expiresAt", g.revoked_at as "revokedAt"
             from agent_grant g left join svc_members() m on m.user_id = g.user_id
             where g.org_id = ${orgId}::uuid and (${userId}::uuid is null or g.user_id = ${userId}::uuid)
-              and ${inOrg(sql, orgId)}
+              and coalesce(g.revoked_at, g.expires_at) > now() - interval '30 days' and ${inOrg(sql, orgId)}
             order by g.created_at, g.id`)
         }),
         names: Effect.fn("AgentGrants.names")(function* (orgId, ids) {

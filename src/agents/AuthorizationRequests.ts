@@ -158,7 +158,7 @@ export class AuthorizationRequests extends Context.Service<
           const grantId = randomUUIDv7()
           const code = newCode(grantId)
           const notice = mail.prepare({
-            ...messages.agentLetIn(client.name, member.organization, decision.role, decision.scopes, issuer),
+            ...messages.agentLetIn(client, member.organization, decision.role, decision.scopes, issuer),
             to: member.email,
             orgId: decision.orgId,
             usefulSeconds: noticeSeconds

@@ -33,9 +33,15 @@ export const AgentGrants = group(
     success: AgentGrantList,
     error: problems()
   }).annotateMerge(
-    operation("agentGrants.list", "read", "member", "List your grants; admins see everybody's", {
-      credentials: sessionOnly
-    })
+    operation(
+      "agentGrants.list",
+      "read",
+      "member",
+      "List your grants, and those that ended within 30 days; admins see everybody's",
+      {
+        credentials: sessionOnly
+      }
+    )
   ),
   HttpApiEndpoint.delete("revoke", `${base}/:grantId`, {
     params: { ...orgParams, grantId: Id },

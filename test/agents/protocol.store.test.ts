@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as oauth from "oauth4webapi"
 import { digestOf } from "#src/access/Access.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { letIn, post, redeem, refresh, requestsOf, tokensFor } from "./plane.ts"
 
 const plain = { [oauth.allowInsecureRequests]: true } as const
@@ -126,7 +127,11 @@ layer(testPlane({}, variables), { excludeTestServices: true })("the authorizatio
           me.body.organizations.map(({ slug, role }: { slug: string; role: string }) => [slug, role]),
           [[mine.slug, "admin"]]
         )
-        const [grant] = yield* sql(`select id, last_used_at from agent_grant where org_id = '${mine.id}'`)
+        const [grant] = yield* eventually(
+          "the use is noted",
+          sql(`select id, last_used_at from agent_grant where org_id = '${mine.id}'`),
+          ([row]) => row?.["last_used_at"] !== null
+        )
         const acts = yield* sql(
           `select distinct operation from audit_log where principal = 'grant:${grant?.["id"]}' order by 1`
         )

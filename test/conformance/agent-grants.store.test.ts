@@ -50,6 +50,18 @@ layer(testPlane(), { excludeTestServices: true })("agent grants", (it) => {
         left.map(({ grantId }: { grantId: string }) => grantId),
         [grants["admin"]]
       )
+
+      // What is over for long is left to the audit log.
+      yield* sql(
+        `update agent_grant set revoked_at = now() - interval '31 days' where id = '${grants["owner"]}'`
+      )
+      yield* sql(
+        `update agent_grant set expires_at = now() - interval '31 days' where id = '${grants["admin"]}'`
+      )
+      assert.deepStrictEqual(
+        (yield* list(mine.owner)).body.map(({ grantId }: { grantId: string }) => grantId),
+        [grants["member"]]
+      )
     })
   )
 })
