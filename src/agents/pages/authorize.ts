@@ -8,7 +8,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import { Access } from "#src/access/Access.ts"
 import type { agentPaths } from "#src/api/page-paths.ts"
-import { goTo, type HandlersOf, somebody } from "#src/identity/pages/handling.ts"
+import { goTo, type HandlersOf, somebody, whoever } from "#src/identity/pages/handling.ts"
 import { posted } from "#src/identity/pages/posted.ts"
 import type { Session } from "#src/identity/Sessions.ts"
 import { AuthorizationRequests, type PendingRequest } from "../AuthorizationRequests.ts"
@@ -42,6 +42,7 @@ export const authorizePages = Effect.gen(function* () {
   const requests = yield* AuthorizationRequests
   const access = yield* Access
   const signedIn = yield* somebody
+  const visitor = yield* whoever
 
   const show = Effect.fnUntraced(function* (pending: PendingRequest, session: Session, refused?: Refused) {
     const organizations = yield* access.organizations("session", session.id, session.userId)
@@ -66,7 +67,10 @@ export const authorizePages = Effect.gen(function* () {
     "GET /agent/authorize": Effect.fnUntraced(
       function* (query) {
         const id = query.get("pending")
-        if (id === null) return goTo(here((yield* requests.begin(query)).id))
+        if (id === null) {
+          const session = Option.getOrUndefined(yield* visitor)
+          return goTo(here((yield* requests.begin(query, session?.userId)).id))
+        }
         const pending = yield* find(id)
         return yield* show(pending, yield* signedIn(here(id)))
       },
@@ -77,7 +81,14 @@ export const authorizePages = Effect.gen(function* () {
           ),
         RequestGone: () => Effect.succeed(over),
         TooManyRequests: ({ message, retryAfter }) =>
-          Effect.succeed(notice("Too many requests", message, 429, { "retry-after": String(retryAfter) }))
+          Effect.succeed(
+            notice(
+              "Too many requests",
+              `${message}. Or sign in, and begin again in the program: strangers do not hold up whoever is signed in.`,
+              429,
+              { "retry-after": String(retryAfter) }
+            )
+          )
       })
     ),
     "POST /agent/authorize": Effect.fnUntraced(
