@@ -103,6 +103,9 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })(
             assert.deepStrictEqual(yield* codesOf(mine), [
               { role: "admin", scopes, client_id: "svc-cli", email: `admin-${mine.slug}@example.test` }
             ])
+            const mail = yield* mailFor(`admin-${mine.slug}@example.test`)
+            assert.strictEqual(mail.link, "/account/agents")
+            assert.include(mail.text, "That is what the program calls itself; nobody checked it.")
           }
         })
     )
