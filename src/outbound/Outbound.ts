@@ -27,6 +27,8 @@ export interface OutboundRequest {
   readonly body: string
   /** For all of it: the name, the connection, the answer. */
   readonly timeoutMs: number
+  /** Whoever names the address is nobody to us: what `SVC_OUTBOUND_ALLOW` opens for users stays shut. */
+  readonly publicOnly?: boolean
   /** What comes after so many bytes is not read. */
   readonly maxAnswerBytes?: number
 }
@@ -130,8 +132,14 @@ export class Outbound extends Context.Service<
       })
 
       /** Those of the addresses that may be reached. */
-      const judge = Effect.fnUntraced(function* (url: URL, addresses: ReadonlyArray<string>) {
-        const judged = addresses.map((address) => [address, refusal(address, allowed)] as const)
+      const judge = Effect.fnUntraced(function* (
+        url: URL,
+        addresses: ReadonlyArray<string>,
+        publicOnly = false
+      ) {
+        const judged = addresses.map(
+          (address) => [address, refusal(address, publicOnly ? [] : allowed)] as const
+        )
         const good = judged.flatMap(([address, why]) => (why === undefined ? [address] : []))
         const [first] = judged
         if (first === undefined || good.length === 0) {
@@ -169,7 +177,7 @@ export class Outbound extends Context.Service<
             names(host),
             ({ message }) => new OutboundFailed({ message, reason: "name" })
           ))
-        const addresses = yield* judge(url, found)
+        const addresses = yield* judge(url, found, request.publicOnly)
         const secure = url.protocol === "https:"
         const options: https.RequestOptions = {
           method: request.method ?? "POST",
