@@ -32,7 +32,12 @@ const mediaType = problem(
   "Send the body as application/json (manifests also as application/yaml)"
 )
 /** What routes of ours have, besides those of operations. */
-const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [["/docs", "GET"], ...pagePaths]
+const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
+  ["/docs", "GET"],
+  ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
+  ["/v1/runtime/ai/:gatewayName/models", "GET"],
+  ...pagePaths
+]
 
 /** For each path, as a pattern, the methods it has. */
 const methodsByPath = (): ReadonlyArray<{

@@ -38,6 +38,13 @@ export interface OutboundAnswer {
   readonly durationMs: number
 }
 
+export interface Reached {
+  /** At least one; connections go to these, and the name is not asked for again. */
+  readonly addresses: ReadonlyArray<string>
+  /** Undefined: the connection is not encrypted, within this machine. */
+  readonly secureContext: tls.SecureContext | undefined
+}
+
 /** The address may not be reached: trying again helps only when it changes. */
 export class OutboundRefused extends Schema.TaggedError<OutboundRefused>()("OutboundRefused", {
   message: Schema.String
@@ -69,6 +76,8 @@ export class Outbound extends Context.Service<
      * later, and what it resolves to is judged at every request.
      */
     readonly checkAddress: (url: string) => Effect.Effect<URL, OutboundRefused>
+    /** For connections that somebody else makes: the addresses of a URL's host that may be reached now. */
+    readonly reach: (url: string) => Effect.Effect<Reached, OutboundRefused | OutboundFailed>
   }
 >()("svc/outbound/Outbound") {
   static readonly layer = Layer.effect(
@@ -157,8 +166,8 @@ export class Outbound extends Context.Service<
         return url
       })
 
-      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
-        const { url, host } = yield* parse(request.url)
+      const resolve = Effect.fnUntraced(function* (text: string) {
+        const { url, host } = yield* parse(text)
         const found =
           known(host) ??
           (yield* Effect.mapError(
@@ -167,6 +176,12 @@ export class Outbound extends Context.Service<
           ))
         const addresses = yield* judge(url, found)
         const secure = url.protocol === "https:"
+        return { url, host, addresses, secureContext: secure ? yield* secureContext : undefined }
+      })
+
+      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
+        const { url, host, addresses, secureContext } = yield* resolve(request.url)
+        const secure = secureContext !== undefined
         const options: https.RequestOptions = {
           method: request.method ?? "POST",
           path: `${url.pathname}${url.search}`,
@@ -180,7 +195,7 @@ export class Outbound extends Context.Service<
           ...(secure
             ? {
                 agent: agents.https,
-                secureContext: yield* secureContext,
+                secureContext,
                 servername: net.isIP(host) === 0 ? host : ""
               }
             : { agent: agents.http })
@@ -190,6 +205,7 @@ export class Outbound extends Context.Service<
 
       return Outbound.of({
         checkAddress,
+        reach: resolve,
         post: Effect.fnUntraced(
           function* (request) {
             const start = yield* Clock.currentTimeMillis
