@@ -60,7 +60,7 @@ const poll = async (done: () => Promise<boolean>): Promise<void> => {
   while (!(await done())) await new Promise((resolve) => setTimeout(resolve, 10))
 }
 
-export const engineRate = async (url: string, sql: postgres.Sql): Promise<number> => {
+const engineRate = async (url: string, sql: postgres.Sql): Promise<number> => {
   const world = makeWorld()
   const looksAtOnce = { ...world, log: { push: () => 0 } as unknown as typeof world.log }
   const [{ uids }] = await sql<

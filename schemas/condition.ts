@@ -57,7 +57,6 @@ export const engineReasons = {
   PausedByUser: progress("Reconciling is paused: the resource is observed and not touched"),
   NotPaused: progress("Reconciling is not paused")
 } satisfies Readonly<Record<string, Reason>>
-export type EngineReason = keyof typeof engineReasons
 
 export const Condition = Schema.Struct({
   type: ConditionType,

@@ -13,17 +13,17 @@ const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.is
 const day = 86_400
 
 /** Leases of runs are renewed, so the bound is only that nothing goes on for ever. */
-export const maxTimeoutSeconds = day
+const maxTimeoutSeconds = day
 
 /** Bytes of a body, so that it fits into the 128,000 bytes of the signed envelope. */
-export const longestBody = 122_880
+const longestBody = 122_880
 /** Levels of a body, so that a manifest that holds it is not too deep. */
-export const deepestBody = 48
+const deepestBody = 48
 
 const fiveFields = Schema.String.check(Schema.isMaxLength(200)).annotate({
   description: "Five fields: minute, hour, day of month, month, day of week. Days of both kinds mean either"
 })
-export const CronSchedule = fiveFields.pipe(
+const CronSchedule = fiveFields.pipe(
   Schema.decodeTo(
     Schema.String.check(
       Schema.isMaxLength(200),
@@ -37,7 +37,7 @@ export const CronSchedule = fiveFields.pipe(
 )
 
 const timezoneName = Schema.String.check(Schema.isMaxLength(64))
-export const Timezone = checkedWhenDecoded(
+const Timezone = checkedWhenDecoded(
   timezoneName,
   timezoneName.check(
     Schema.makeFilter((name: string) =>
@@ -47,14 +47,14 @@ export const Timezone = checkedWhenDecoded(
 )
 
 /** A path of the app: one slash at the start, not two (that would name a host). */
-export const AppPath = Schema.String.check(
+const AppPath = Schema.String.check(
   Schema.isPattern(/^\/(?!\/)[^\s#\\]*$/u, {
     expected: "a path that starts with exactly one slash, without spaces, # and backslashes"
   }),
   Schema.isMaxLength(2_048)
 )
 
-export const CronBody = checkedWhenDecoded(
+const CronBody = checkedWhenDecoded(
   Schema.Json,
   Schema.Json.check(
     Schema.makeFilter((body: Schema.Json) =>

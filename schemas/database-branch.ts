@@ -18,7 +18,7 @@ export type BranchSource = typeof BranchSource.Type
 
 /** Days until a branch expires; null: never. */
 export const ExpiresInDays = Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_650 })))
-export const defaultExpiryDays = 7
+const defaultExpiryDays = 7
 
 /** The branch that a manifest tells of: one for each project, in the environment `preview`. */
 export const manifestBranch = { environment: "preview", name: "preview" } as const
@@ -62,9 +62,9 @@ const internal = [
   "promotedTo"
 ] as const
 /** What a manifest says of a branch. */
-export const DatabaseBranchInput = inputOf(DatabaseBranchSpec, internal)
+const DatabaseBranchInput = inputOf(DatabaseBranchSpec, internal)
 
-export const BranchFailure = Schema.Struct({
+const BranchFailure = Schema.Struct({
   code: Schema.String,
   step: Schema.String,
   detail: Schema.String

@@ -31,7 +31,7 @@ export type DatabaseSpec = typeof DatabaseSpec.Type
 
 const internal = ["credentialVersion", "lineage", "keptAs"] as const
 /** What users may give of a database, besides its name. */
-export const DatabaseInput = inputOf(DatabaseSpec, internal)
+const DatabaseInput = inputOf(DatabaseSpec, internal)
 
 /** A standby: a server of its own that can be read from. */
 export const DatabaseReplica = Schema.Struct({

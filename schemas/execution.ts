@@ -29,14 +29,7 @@ export const ExecutionSpec = Schema.Struct({
 }).annotate({ identifier: "ExecutionSpec" })
 export type ExecutionSpec = typeof ExecutionSpec.Type
 
-export const executionStatuses = [
-  "starting",
-  "running",
-  "succeeded",
-  "failed",
-  "cancelled",
-  "timed_out"
-] as const
+const executionStatuses = ["starting", "running", "succeeded", "failed", "cancelled", "timed_out"] as const
 export const ExecutionState = Schema.Literals(executionStatuses)
 export type ExecutionState = typeof ExecutionState.Type
 

@@ -108,15 +108,5 @@ export function defineKind(kind: Partly<Kind>): Kind {
   return { facts: NoFacts, placement: "any", regional: kind.placement === "host", ...kind }
 }
 
-/** The pool of work that any process may take. */
-export const anyPool = "any"
-
-/** The pool that work on a resource belongs to: that of a region, or the one that is everybody's. */
-export const poolOf = (kind: Pick<Kind, "placement"> | undefined, spec: Json): string => {
-  if (kind?.placement !== "host" || typeof spec !== "object" || spec === null || !("region" in spec))
-    return anyPool
-  return typeof spec.region === "string" ? spec.region : anyPool
-}
-
 /** The name of a kind within a sentence: `backup destination`. */
 export const kindInWords = (name: string): string => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()

@@ -1,6 +1,6 @@
 /**
  * In which region a resource is placed: the one that its specification names, and else the first that is offered. Everything
- * that makes a resource goes through here, so that no kind has to know which regions there are.
+ * that makes a resource goes through here, so that no kind has to know which regions there are. And whose work it is then.
  */
 import type { Kind } from "./kind.ts"
 
@@ -35,6 +35,15 @@ export const regionFault = (
   return region === undefined || region === regionOf(before) || regions.some((id) => id === region)
     ? undefined
     : { field: "region", message: `must be one of: ${regions.join(", ")}` }
+}
+
+/** The pool of work that any process may take. */
+export const anyPool = "any"
+
+/** The pool that work on a resource belongs to: that of a region, or the one that is everybody's. */
+export const poolOf = (kind: Pick<Kind, "placement"> | undefined, spec: unknown): string => {
+  const region = kind?.placement === "host" ? regionOf(spec) : undefined
+  return typeof region === "string" ? region : anyPool
 }
 
 const regionOf = (spec: unknown): unknown =>

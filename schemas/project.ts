@@ -38,7 +38,7 @@ export const ProjectSpec = Schema.Struct({
 }).annotate({ identifier: "ProjectSpec" })
 export type ProjectSpec = typeof ProjectSpec.Type
 /** What users may give of a project, besides its slug. */
-export const ProjectInput = inputOf(ProjectSpec)
+const ProjectInput = inputOf(ProjectSpec)
 
 /** A container has nothing of its own to report: its phase and conditions say it all. */
 export const ContainerStatus = Schema.Struct({}).annotate({ identifier: "ContainerStatus" })

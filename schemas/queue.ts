@@ -12,7 +12,7 @@ const day = 86_400
 /** Batches of one queue that may be under way when `maxConcurrency` does not say. */
 export const usualConcurrency = 16
 
-export const ConsumerPath = Schema.String.check(
+const ConsumerPath = Schema.String.check(
   Schema.isPattern(/^\/(?!\/)/u, { expected: "a path that starts with exactly one slash" }),
   Schema.isMaxLength(2_048)
 )
@@ -37,7 +37,7 @@ export const QueueConsumer = Schema.Struct({
 }).annotate({ identifier: "QueueConsumer" })
 export type QueueConsumer = typeof QueueConsumer.Type
 
-export const RetentionSeconds = integer(60, 30 * day)
+const RetentionSeconds = integer(60, 30 * day)
 export const DeliveryDelaySeconds = integer(0, day)
 
 export const QueueSpec = Schema.Struct({

@@ -2,7 +2,6 @@
  * The settings of a process that several of its parts share, read once from the environment; those of one feature are
  * in its folder. `docs/operating/settings.md` explains each of them.
  */
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
@@ -15,7 +14,7 @@ import * as Schema from "effect/Schema"
 import { localRegion, Region } from "#schemas/catalog.ts"
 import { isRange } from "./address-ranges.ts"
 import { defaultDataDir } from "./data-dir.ts"
-import { atLeastOne, optional } from "./settings.ts"
+import { list, optional } from "./settings.ts"
 
 export interface Settings {
   /** Absolute path: embedded Postgres, managed servers, certificates. */
@@ -60,18 +59,6 @@ export interface Settings {
   readonly containerSocket: string | undefined
   /** Whether containers need firewall rules that this process sets; off: whoever operates it keeps them away himself. */
   readonly executionFirewall: "required" | "off"
-  /** Registries that may be given credentials; `*` stands for (a part of) one label. */
-  readonly registries: ReadonlyArray<string>
-  /** Runtime of the engine in which containers may hold containers. Absent: none may. */
-  readonly sandboxRuntime: string | undefined
-  /** Days that executions are kept once they have ended. */
-  readonly executionDays: number
-  /** Days that an image fetched for executions is kept once none has asked for it. */
-  readonly executionImageDays: number
-  /** Memory of this host that all executions may have together. */
-  readonly executionMemoryMb: number
-  /** Executions of one organization that may not have ended at once. */
-  readonly orgExecutions: number
 }
 
 /** An OpenID Connect provider. */
@@ -101,12 +88,6 @@ const provider = (env: Readonly<Record<string, string | undefined>>) =>
     ),
     preserveEmptyStrings: true
   })
-
-const list = (text: string) =>
-  text
-    .split(",")
-    .map((item) => item.trim())
-    .filter((item) => item !== "")
 
 const isRole = Schema.is(Schema.Literals(["api", "engine"]))
 
@@ -142,19 +123,10 @@ const oidcProviders = Config.Redacted("SVC_OIDC_PROVIDERS").pipe(
   }),
   Config.withDefault([])
 )
-/** Those that most people use. */
-const defaultRegistries =
-  "docker.io,ghcr.io,quay.io,gcr.io,registry.gitlab.com,public.ecr.aws,*.dkr.ecr.*.amazonaws.com,*.pkg.dev,*.azurecr.io"
 
 const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", trace: "Trace" } as const
 
 const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 10 }))
-
-/** At least one: what was fetched a moment ago may be about to be used. */
-const Days = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 3650 }))
-
-/** What executions may have of the machine: a quarter is left to everything else. */
-const mostMemoryMb = Math.max(512, Math.floor((os.totalmem() / 1024 / 1024) * 0.75))
 
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
 const secret = (name: string) => Config.Redacted(name).pipe(Config.withDefault(undefined))
@@ -241,13 +213,7 @@ const settings: Config.Config<Settings> = Config.all({
   ),
   executionFirewall: Config.schema(Schema.Literals(["required", "off"]), "SVC_EXECUTION_FIREWALL").pipe(
     Config.withDefault("required" as const)
-  ),
-  registries: Config.String("SVC_REGISTRIES").pipe(Config.withDefault(defaultRegistries), Config.map(list)),
-  sandboxRuntime: optional("SVC_SANDBOX_RUNTIME"),
-  executionDays: Config.Int("SVC_EXECUTION_RETENTION_DAYS").pipe(Config.withDefault(30)),
-  executionImageDays: Config.schema(Days, "SVC_EXECUTION_IMAGE_DAYS").pipe(Config.withDefault(7)),
-  executionMemoryMb: atLeastOne("SVC_EXECUTION_MEMORY_MB", mostMemoryMb),
-  orgExecutions: atLeastOne("SVC_ORG_EXECUTIONS", 100)
+  )
 }).pipe(
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()

@@ -10,3 +10,10 @@ export const optional = (name: string) => Config.String(name).pipe(Config.withDe
 const AtLeastOne = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1))
 export const atLeastOne = (name: string, fallback: number) =>
   Config.schema(AtLeastOne, name).pipe(Config.withDefault(fallback))
+
+/** Commas between them; spaces around them count for nothing. */
+export const list = (text: string) =>
+  text
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== "")

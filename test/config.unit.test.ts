@@ -7,7 +7,9 @@ import { checkSettings, features } from "#src/features.ts"
 const read = (env: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     const own = yield* Effect.promise(() => Promise.all(features.map((feature) => feature.settings())))
-    return { ...(yield* AppConfig), features: yield* Effect.forEach(own, (config) => config) }
+    const ofFeatures = yield* Effect.forEach(own, (config) => config)
+    const all: Readonly<Record<string, unknown>> = Object.assign({}, yield* AppConfig, ...ofFeatures)
+    return all
   }).pipe(Effect.provide(AppConfig.layerFrom(env)))
 
 /** What `VAR=` comes to. */
@@ -73,7 +75,7 @@ it.effect.each(Object.entries(emptyMeans))("%s set to nothing means: %s", ([name
     if (meaning === "not set") return assert.deepStrictEqual(settings, defaults)
     const field = Object.entries(fieldOf).find(([variable]) => variable === name)?.[1]
     assert.isDefined(field)
-    assert.isNotEmpty(defaults[field!])
+    assert.notDeepEqual(defaults[field!], [])
     assert.deepStrictEqual(settings, { ...defaults, [field!]: [] })
   })
 )

@@ -3,13 +3,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
-import { AppConfig } from "#src/config.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Followers } from "#src/executions/Followers.ts"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { Pulls } from "#src/executions/Pulls.ts"
 import { type Ending, type Run, Runs } from "#src/executions/Runs.ts"
+import { settings } from "#src/executions/settings.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { type ExecutionResource, retryable } from "./observe.ts"
@@ -48,7 +48,7 @@ export const makeActions = Effect.gen(function* () {
   const catalog = yield* Catalog
   const installation = yield* Installation
   const options = yield* ExecutionOptions
-  const { executionMemoryMb } = yield* AppConfig
+  const { memoryMb: mostMemoryMb } = yield* settings
   const { pullRequest, planOf, runtimeOf } = yield* makePlans
 
   const settle = (
@@ -82,10 +82,10 @@ export const makeActions = Effect.gen(function* () {
         return yield* soon(engine.start)
       case "room": {
         const { memoryMb } = resource.spec.resources
-        const room = runs.room(ref, memoryMb, executionMemoryMb)
+        const room = runs.room(ref, memoryMb, mostMemoryMb)
         if (yield* retryable(externalCall("executions.room", "write")(room))) return
         return yield* new Retryable({
-          message: `Executions may have ${executionMemoryMb} MB of this host, and others have too much of it for ${memoryMb} MB more`,
+          message: `Executions may have ${mostMemoryMb} MB of this host, and others have too much of it for ${memoryMb} MB more`,
           reason: "WaitingForRoom",
           againAfterMs: 3_000
         })

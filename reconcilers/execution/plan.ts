@@ -11,6 +11,7 @@ import { AppConfig } from "#src/config.ts"
 import { Terminal } from "#src/engine/Reconciler.ts"
 import { parseImage } from "#src/executions/image.ts"
 import type { Run } from "#src/executions/Runs.ts"
+import { settings } from "#src/executions/settings.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -24,7 +25,8 @@ const Credentials = Schema.fromJsonString(
 export const makePlans = Effect.gen(function* () {
   const secrets = yield* Secrets
   const installation = yield* Installation
-  const { sandboxRuntime, publicUrl } = yield* AppConfig
+  const { sandboxRuntime } = yield* settings
+  const { publicUrl } = yield* AppConfig
   const appTokens = yield* AppServiceTokens
 
   /** One that is configured no more is never replaced by another. */

@@ -15,7 +15,7 @@ export class AccessRecords extends Context.Service<
       id: string
     ) => Effect.Effect<boolean, StoreUnavailable>
   }
->()("svc/store/AccessRecords") {
+>()("svc/access/AccessRecords") {
   static readonly layer = Layer.effect(
     AccessRecords,
     Effect.gen(function* () {

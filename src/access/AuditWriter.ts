@@ -20,7 +20,7 @@ export class AuditWriter extends Context.Service<
     /** Never fails and never waits; under a flood the oldest are dropped and counted in the log. */
     readonly denied: (entry: Denied) => void
   }
->()("svc/store/Audit") {
+>()("svc/access/AuditWriter") {
   static readonly layer = Layer.effect(
     AuditWriter,
     Effect.gen(function* () {

@@ -8,7 +8,7 @@ export interface RequestInfo {
   readonly address: string | null
 }
 
-export const CurrentRequest = Context.Reference<RequestInfo>("svc/api/CurrentRequest", {
+export const CurrentRequest = Context.Reference<RequestInfo>("svc/access/CurrentRequest", {
   defaultValue: () => ({ id: "none", address: null })
 })
 

@@ -134,7 +134,10 @@ export class Ledger extends Context.Service<
       )
       const settling = yield* batched(
         ({ id }: Question<statements.Settled>) => id,
-        (calls) => settleAll(sql, calls),
+        (calls) =>
+          Effect.tapError(settleAll(sql, calls), (error) =>
+            Effect.logWarning(`could not settle ${calls.length} calls; trying again`, error)
+          ),
         laneOf
       )
       const background = yield* FiberSet.make()
@@ -145,9 +148,10 @@ export class Ledger extends Context.Service<
       /** Comes back when it is written, or after a while: it is tried again until it is. */
       const write = Effect.fnUntraced(function* (settled: Question<statements.Settled>) {
         const writing = settling(settled).pipe(
-          Effect.tapError((error) => Effect.logWarning("could not settle a call; trying again", error)),
           Effect.retry(backoff),
-          Effect.ensuring(Effect.sync(() => open--))
+          Effect.ensuring(Effect.sync(() => open--)),
+          // Whoever settles may not be interrupted; what goes on after it may.
+          Effect.interruptible
         )
         const written = yield* FiberSet.run(background, writing)
         yield* Effect.timeoutOption(Fiber.await(written), settlePatience)
@@ -161,7 +165,7 @@ export class Ledger extends Context.Service<
         open++
         const of = { id: randomUUIDv7(), orgId, projectId, gateway }
         const notMade = { ...of, ...nothing }
-        const verdict = yield* Effect.tapError(
+        const verdict = yield* Effect.onError(
           reserving({ ...of, keyId, model, amount: whole(mostNanoUsd) }),
           // The store may have taken it all the same.
           () => FiberSet.run(background, write(notMade))

@@ -31,7 +31,7 @@ export class ReconcileNow extends Context.Service<
       timeout: Duration.Input
     ) => Effect.Effect<Settled, StoreUnavailable>
   }
->()("svc/engine/Engine") {
+>()("svc/api/ReconcileNow") {
   static readonly layer = Layer.effect(
     ReconcileNow,
     Effect.gen(function* () {

@@ -6,8 +6,8 @@
  *
  * The first four are decided here, before the body is read; the body is read and validated by the framework and by
  * `handlersOf`, which then looks at billing; conflicts are found by the handler. That is also why what a path names is
- * looked up here and handed on in `RequestScope`. What only the write can find comes last: a name that is taken, and a
- * reference to something that is not there (422 then too).
+ * looked up here and handed on in `RequestScope`. References to something that is not there (422) are found by the write,
+ * and looked up before it where the request is refused for something that comes later (`resource-handlers.ts`).
  */
 
 import * as ByteSize from "effect/ByteSize"

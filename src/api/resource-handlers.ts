@@ -12,6 +12,7 @@ import { placed, regionFault } from "#schemas/placement.ts"
 import type { CreateChange, SecretValues, Written } from "#src/store/change.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import type { Referring } from "#src/store/reference-checks.ts"
 import { answer } from "./answer.ts"
 import { RequestScope } from "./definition/scope.ts"
 import { faultsOf } from "./failure.ts"
@@ -83,6 +84,13 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     return spec
   })
 
+  /** Fails with what `spec` begins to name and is not there. */
+  const missing = Effect.fnUntraced(function* (resource: Referring, spec: Spec) {
+    const { orgId } = yield* RequestScope
+    const refused = yield* Effect.mapError(resources.missing(orgId, resource, spec), fromStore)
+    if (refused !== undefined) return yield* fromStore(refused)
+  })
+
   const all = Schema.Array(view)
   const viewsOf = (records: ReadonlyArray<ResourceRecord>) =>
     Effect.flatMap(viewer(records), (one) => viewAll(records, one))
@@ -108,7 +116,6 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     const { name, secrets, parts = [], outcome = 201, undo = Effect.void } = creation
     const place = creation.place ?? (yield* placeOf(kind.scope))
     const spec = yield* complete(creation.spec)
-    yield* billing
     const change = {
       action: "create",
       uid: reservation.uid,
@@ -121,9 +128,9 @@ export const resourceHandlers = Effect.fnUntraced(function* <
       managedBy: "api",
       ...(secrets === undefined ? {} : { secrets })
     } as const
-    const [written] = yield* stored(
-      resources.write(orgId, [change, ...parts], { ...caller.actor, outcome })
-    ).pipe(
+    const [written] = yield* billing.pipe(
+      Effect.andThen(stored(resources.write(orgId, [change, ...parts], { ...caller.actor, outcome }))),
+      validFirst(missing(change, spec)),
       Effect.mapError((failure) => taken?.(name)(failure) ?? failure),
       Effect.onError(() => undo)
     )
@@ -171,16 +178,19 @@ export const resourceHandlers = Effect.fnUntraced(function* <
         Effect.fnUntraced(function* (request: Req) {
           const record = yield* target(request)
           const change = yield* describe(request, record)
-          yield* billing
-          const after = yield* amend(
-            record,
-            Effect.fnUntraced(function* (base: ResourceRecord) {
-              const current = yield* Effect.orDie(decode(base.spec))
-              // Where somebody else was faster it is another record, of which something else may have to hold.
-              const next = base === record ? change : yield* describe(request, base)
-              const wanted = { spec: yield* complete(next(current), current) }
-              return keepsManager ? wanted : { ...wanted, managedBy: "api" as const }
-            })
+          const wanted = Effect.fnUntraced(function* (base: ResourceRecord) {
+            const current = yield* Effect.orDie(decode(base.spec))
+            // Where somebody else was faster it is another record, of which something else may have to hold.
+            const next = base === record ? change : yield* describe(request, base)
+            return yield* complete(next(current), current)
+          })
+          const changed = amend(record, (base) =>
+            Effect.map(wanted(base), (spec) =>
+              keepsManager ? { spec } : { spec, managedBy: "api" as const }
+            )
+          )
+          const after = yield* Effect.andThen(billing, changed).pipe(
+            validFirst(Effect.flatMap(wanted(record), (spec) => missing(record, spec)))
           )
           return yield* answered(after)
         })
@@ -194,6 +204,22 @@ export const resourceHandlers = Effect.fnUntraced(function* <
       })
   }
 })
+
+/** Refusals that come after faults of the content in the order of checks (authorize.ts). */
+const afterValidity: ReadonlySet<number> = new Set([402, 409, 412])
+
+/**
+ * What a request is refused for, unless `check` finds a fault of its content: that is told first. A request that is not
+ * refused is not checked twice, since its write checks the same.
+ */
+const validFirst =
+  <R2>(check: Effect.Effect<void, Problem, R2>) =>
+  <A, R>(self: Effect.Effect<A, Problem, R>): Effect.Effect<A, Problem, R | R2> =>
+    Effect.catchIf(
+      self,
+      ({ status }) => afterValidity.has(status),
+      (refusal) => Effect.andThen(check, Effect.fail(refusal))
+    )
 
 const noProject = { projectId: null, environment: undefined }
 

@@ -1,16 +1,13 @@
-/** How records look in answers. Secrets are not in records; the fingerprints of variables are masked all the same. */
+/**
+ * How records look in answers, of whatever kind they are; the views of one kind are in its feature. Secrets are not in
+ * records; the fingerprints of variables are masked all the same.
+ */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { Cache } from "#schemas/cache.ts"
-import { cacheSizes } from "#schemas/catalog.ts"
 import { isReadableSpec } from "#schemas/complete-spec.ts"
-import { Database } from "#schemas/database.ts"
-import { Environment } from "#schemas/environment.ts"
 import { findKind } from "#schemas/index.ts"
 import { isTooDeep } from "#schemas/json-depth.ts"
 import type { Json, Kind } from "#schemas/kind.ts"
-import { implicitEnvironments } from "#schemas/names.ts"
-import { Project } from "#schemas/project.ts"
 import { publicSpec } from "#schemas/public-spec.ts"
 import { addressOf, isReady, type ResourceRecord } from "#src/store/records.ts"
 
@@ -30,7 +27,7 @@ export const serviceStatus = ({
  * Specification and status of a record by its kind's schemas. What does not decode is a fault of the program: it
  * throws, which is a defect wherever a view is made.
  */
-const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
+export const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
   const decode = Schema.decodeUnknownSync(
     Schema.Struct({ spec: kind.spec, status: Schema.NullOr(kind.status) })
   )
@@ -68,71 +65,6 @@ export const viewAll = <R extends { readonly spec: unknown }, A>(
           views
         )
   })
-
-const decodeCache = decodeWith(Cache)
-const decodeDatabase = decodeWith(Database)
-const decodeProject = decodeWith(Project)
-
-export const cacheView = (record: ResourceRecord) => {
-  const { spec, status } = decodeCache(record)
-  return {
-    id: record.uid,
-    name: record.name,
-    environment: record.environment ?? "",
-    status: serviceStatus(record),
-    region: spec.region,
-    sku: spec.sku,
-    memoryMb: cacheSizes[spec.sku].memoryMb,
-    persistence: spec.persistence,
-    evictionPolicy: spec.evictionPolicy,
-    host: status?.host ?? null,
-    port: status?.port ?? null,
-    tls: true,
-    createdAt: record.createdAt.toISOString()
-  }
-}
-
-export const databaseView = (record: ResourceRecord) => {
-  const { spec, status } = decodeDatabase(record)
-  return {
-    id: record.uid,
-    status: serviceStatus(record),
-    region: spec.region,
-    host: status?.host ?? null,
-    port: status?.port ?? null,
-    dbName: status?.dbName ?? null,
-    user: status?.user ?? null,
-    replicas: status?.replicas ?? [],
-    failover: status?.failover ?? null
-  }
-}
-
-export const projectView = (record: ResourceRecord) => {
-  const { spec } = decodeProject(record)
-  return {
-    id: record.uid,
-    name: spec.name,
-    slug: record.name,
-    runtimeClass: spec.runtimeClass,
-    region: spec.region ?? null,
-    git: spec.git ?? null,
-    previewData: spec.previewData ?? ("forbidden" as const),
-    createdAt: record.createdAt.toISOString(),
-    updatedAt: record.updatedAt.toISOString()
-  }
-}
-
-const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
-/** Every project has it. */
-export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
-const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
-export const environmentView = (record: ResourceRecord) => ({
-  id: record.uid,
-  slug: record.name,
-  implicit: isImplicit(record),
-  origin: decodeEnvironmentSpec(record.spec).origin ?? null,
-  createdAt: record.createdAt.toISOString()
-})
 
 export const resourceSummary = (record: ResourceRecord) => ({
   uid: record.uid,

@@ -79,7 +79,7 @@ const deadlineHours = 24
 /** Ended jobs that are kept to be looked at, besides the backups that are still there. */
 const keepDays = 30
 
-export const jobColumns = (sql: Sql) =>
+const jobColumns = (sql: Sql) =>
   sql.literal(`j.org_id as "orgId", j.id, j.kind, j.database_uid as "databaseUid", j.lineage,
     j.backup_id as "backupId", j.reason, j.status, j.created_at as "createdAt", j.started_at as "startedAt",
     j.finished_at as "finishedAt", j.bytes_done::float8 as "bytesDone", j.bytes_total::float8 as "bytesTotal",

@@ -62,7 +62,11 @@ export const makeMaintenanceRows = Effect.gen(function* () {
     sql`org_id = ${orgId}::uuid and uid = ${uid}::uuid and lease = ${lease}::bigint`
 
   return {
-    /** Those that have been due the longest. */
+    /**
+     * Those that have been due the longest. What is done leaves no row of `branch_try` to lock: the branch itself is
+     * locked, which makes Postgres look again at one that has changed since the statement began (READ COMMITTED,
+     * manual section 13.2.1). So none is begun that another process has done meanwhile.
+     */
     claim: (most: number) =>
       repeatable(sql<ClaimedBranch>`
         with due as materialized (${all(
@@ -76,16 +80,23 @@ export const makeMaintenanceRows = Effect.gen(function* () {
         )}), chosen as materialized (
           select * from (select distinct on (org_id, uid) * from due order by org_id, uid, task) d
           order by since limit ${most}::int
+        ), locked as materialized (
+          select c.* from chosen c join resource r on r.org_id = c.org_id and r.uid = c.uid
+          where ${there} and case c.task ${sql.join(
+            " ",
+            false
+          )(tasks.map(({ task, condition }) => sql`when ${task}::text then ${condition}`))} end
+          for no key update of r skip locked
         ), claimed as (
           insert into branch_try as t (org_id, uid, tries, due_at, lease)
           select org_id, uid, 0, now() + make_interval(secs => ${leaseSeconds}::int), nextval('lease_token')
-          from chosen order by org_id, uid
+          from locked order by org_id, uid
           on conflict (org_id, uid) do update set due_at = excluded.due_at, lease = excluded.lease
             where t.due_at <= now()
           returning org_id, uid, lease
         )
         select org_id as "orgId", uid, task, lease::text as lease
-        from claimed join chosen using (org_id, uid) order by since`),
+        from claimed join locked using (org_id, uid) order by since`),
 
     /** Answers the ids of those that hold. */
     renew: (held: ReadonlyArray<ClaimedBranch>) =>

@@ -20,7 +20,7 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { announcement } from "./announcement.ts"
 
 /** The budget does not allow it. Trying again helps once something has ended, the month is over or the cap is raised. */
-export class BudgetExhausted extends Schema.TaggedError<BudgetExhausted>()("BudgetExhausted", {
+class BudgetExhausted extends Schema.TaggedError<BudgetExhausted>()("BudgetExhausted", {
   message: Schema.String
 }) {}
 
@@ -119,7 +119,7 @@ export class Budgets extends Context.Service<
 /** Of a project whose budget nobody has set. */
 export const defaults: BudgetSettings = { monthlyCap: null, alertPercent: 80, hardStop: false }
 
-export const thisMonth = (sql: Sql): Fragment => sql`date_trunc('month', now() at time zone 'UTC')::date`
+const thisMonth = (sql: Sql): Fragment => sql`date_trunc('month', now() at time zone 'UTC')::date`
 
 /** Held until the statement's end: no other budget is in force before what was begun under this one is counted. */
 const inForce = (sql: Sql, { orgId, projectId }: Charge) => sql`

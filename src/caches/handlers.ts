@@ -11,10 +11,11 @@ import { handlersOf } from "#src/api/handler.ts"
 import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
-import { cacheView, serviceStatus } from "#src/api/views.ts"
+import { serviceStatus } from "#src/api/views.ts"
 import { AppConfig } from "#src/config.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { CacheView } from "./api.ts"
+import { cacheView } from "./view.ts"
 
 const decoder = Schema.decodeUnknownEffect(CacheSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */

@@ -11,7 +11,7 @@ import { builtIn, type CatalogContent, CatalogFile, replaced } from "./content.t
 import { settings } from "./settings.ts"
 
 /** The file cannot be used. */
-export class CatalogError extends Schema.TaggedError<CatalogError>()("CatalogError", {
+class CatalogError extends Schema.TaggedError<CatalogError>()("CatalogError", {
   message: Schema.String
 }) {}
 

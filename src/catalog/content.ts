@@ -4,8 +4,8 @@
  */
 import * as Schema from "effect/Schema"
 import { CpuKind, cpuKinds, localRegion, Region } from "#schemas/catalog.ts"
-import { anyPool } from "#schemas/kind.ts"
 import type { RegionIds } from "#schemas/placement.ts"
+import { anyPool } from "#schemas/placement.ts"
 
 /** US dollars. So fine that a byte and a second have a price. */
 const Price = Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))

@@ -8,7 +8,7 @@ import { Catalog } from "./Catalog.ts"
 import { idsOf } from "./content.ts"
 
 /** `SVC_REGION` names a region that there is not. */
-export class UnknownServedRegion extends Schema.TaggedError<UnknownServedRegion>()("UnknownServedRegion", {
+class UnknownServedRegion extends Schema.TaggedError<UnknownServedRegion>()("UnknownServedRegion", {
   message: Schema.String
 }) {}
 

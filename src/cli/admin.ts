@@ -6,9 +6,9 @@ import { AppConfig } from "#src/config.ts"
 import { rotateKeys } from "#src/store/sealed.ts"
 import { credentialsFile, replaceEntry } from "./credentials.ts"
 import { CliFailure, exitCodes, failure } from "./failure.ts"
+import { localConfig } from "./local-config.ts"
 import { dataIsIn, machine, store } from "./local-store.ts"
 import { json, say } from "./output.ts"
-import { configured } from "./settings.ts"
 
 /** Where the control plane of this machine is reached from this machine. */
 export const localUrl = Effect.map(AppConfig, ({ host, port }) => {
@@ -39,7 +39,7 @@ export const onStore = <A, E extends { readonly _tag: string; readonly message: 
     }
     return yield* self.pipe(Effect.provide(store), Effect.provide(machine))
   }).pipe(
-    Effect.provide(configured),
+    Effect.provide(localConfig),
     Effect.mapError((error) => (error instanceof CliFailure ? error : failure(error.message)))
   )
 

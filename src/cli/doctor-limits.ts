@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import { AppConfig } from "#src/config.ts"
 import { placeGroups } from "#src/infra/host/control-group-place.ts"
 import { failure } from "./failure.ts"
-import { configured } from "./settings.ts"
+import { localConfig } from "./local-config.ts"
 
 export const limitsOfServers = Effect.gen(function* () {
   const { serverLimits } = yield* AppConfig
@@ -14,6 +14,6 @@ export const limitsOfServers = Effect.gen(function* () {
   const { version, folders } = placed.place
   return { required, found: `cgroup v${version}: ${[...folders.keys()].join(", ")}` }
 }).pipe(
-  Effect.provide(configured),
+  Effect.provide(localConfig),
   Effect.mapError(({ message }) => failure(message))
 )

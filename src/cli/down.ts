@@ -15,10 +15,10 @@ import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { changeEntries, readEntries } from "./credentials.ts"
 import { type CliFailure, exitCodes, failure } from "./failure.ts"
 import { confirmName } from "./flags.ts"
+import { localConfig } from "./local-config.ts"
 import { dataIsIn, machine, store } from "./local-store.ts"
 import { say } from "./output.ts"
 import { type ControlPlane, isRunning, running } from "./pid-file.ts"
-import { configured } from "./settings.ts"
 
 export const down = (flags: { readonly delete: boolean; readonly yes: boolean }) =>
   Effect.gen(function* () {
@@ -44,7 +44,7 @@ export const down = (flags: { readonly delete: boolean; readonly yes: boolean })
       yield* say(`${dataDir} is gone`)
     }
   }).pipe(
-    Effect.provide(configured),
+    Effect.provide(localConfig),
     Effect.mapError((error): CliFailure => (error._tag === "CliFailure" ? error : failure(error.message)))
   )
 

@@ -12,6 +12,7 @@ import { type CliFailure, cancelled, exitCodes, failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
 import { readLogin } from "./login.ts"
 import { say } from "./output.ts"
+import { itemsOf } from "./pages.ts"
 import type { Summary } from "./watch.ts"
 
 export const connection = {
@@ -83,18 +84,9 @@ type Filter = { readonly kind?: string; readonly project?: string; readonly envi
 /** Every resource of the organization, or of a part of it. */
 export const resourcesOf = Effect.fnUntraced(function* (filter: Filter) {
   const { asMember, org } = yield* Client
-  const found: Array<Summary> = []
-  let cursor: string | null = null
-  do {
-    const query: Filter & { limit: number; cursor?: string } =
-      cursor === null ? { ...filter, limit: 100 } : { ...filter, limit: 100, cursor }
-    const page: { readonly items: ReadonlyArray<Summary>; readonly nextCursor: string | null } = yield* call(
-      asMember.resources.list({ params: { orgId: org }, query })
-    )
-    found.push(...page.items)
-    cursor = page.nextCursor
-  } while (cursor !== null)
-  return found
+  return yield* itemsOf((page) =>
+    call(asMember.resources.list({ params: { orgId: org }, query: { ...filter, ...page } }))
+  )
 })
 export const allResources = resourcesOf({})
 

@@ -19,14 +19,14 @@ const ControlPlane = Schema.Struct({
 })
 export type ControlPlane = typeof ControlPlane.Type
 
-export const folderOf = (dataDir: string) => path.join(dataDir, "control-planes")
+const folderOf = (dataDir: string) => path.join(dataDir, "control-planes")
 const fileOf = (dataDir: string, pid: number) => path.join(folderOf(dataDir), `${pid}.json`)
 
 /**
  * When a process began, in a form that no other process of this machine ever has. Undefined: there is none.
  * (proc(5): field 22 of stat, in clock ticks since the boot; field 2 may hold spaces and brackets.)
  */
-export const beganAt = async (pid: number): Promise<string | undefined> => {
+const beganAt = async (pid: number): Promise<string | undefined> => {
   if (process.platform === "linux") {
     try {
       const [stat, boot] = await Promise.all([

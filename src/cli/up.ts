@@ -22,11 +22,11 @@ import { credentialsFile, type Entry, readEntries, useEntry } from "./credential
 import { limitsOfServers } from "./doctor-limits.ts"
 import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
+import { localConfig } from "./local-config.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, readLogin } from "./login.ts"
 import { paint, say, sayText, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
-import { configured } from "./settings.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
 
@@ -64,7 +64,7 @@ export const up = (flags: UpFlags) =>
       controlPlane.pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
     )
   }).pipe(
-    Effect.provide(configured),
+    Effect.provide(localConfig),
     Effect.mapError((error): CliFailure => {
       if (error instanceof CliFailure) return error
       return failure(

@@ -46,7 +46,7 @@ export const invoke = Effect.fnUntraced(function* (claimed: Claimed) {
 })
 
 /** The body of an invocation. `id` is the same for all attempts of a run. */
-export const envelopeOf = ({ id, cronUid, cronName, scheduledAt, attempt, spec }: Claimed, now: number) =>
+const envelopeOf = ({ id, cronUid, cronName, scheduledAt, attempt, spec }: Claimed, now: number) =>
   JSON.stringify({
     id,
     type: "cron.invocation",

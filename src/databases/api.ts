@@ -39,7 +39,7 @@ const connectionString = Schema.NullOr(Schema.String.annotate({ format: "uri" })
   description:
     "`postgres://` URL with the password, shown this once; null when the server is not ready yet: rotate then"
 })
-export const DatabaseProvisioned = Schema.Struct({
+const DatabaseProvisioned = Schema.Struct({
   status: ServiceStatus,
   connectionString,
   caCertificateUrl

@@ -12,11 +12,12 @@ import { fromStore, notFound, problem } from "#src/api/problem.ts"
 import { ReconcileNow } from "#src/api/ReconcileNow.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetEnvironment } from "#src/api/target.ts"
-import { databaseView, serviceStatus } from "#src/api/views.ts"
+import { serviceStatus } from "#src/api/views.ts"
 import { AppConfig } from "#src/config.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { DatabaseView } from "./api.ts"
+import { databaseView } from "./view.ts"
 
 const decoder = Schema.decodeUnknownEffect(DatabaseSpec)
 /** What was stored was valid; what a request asks for has passed the schema of its body. */

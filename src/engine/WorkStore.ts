@@ -97,7 +97,7 @@ export interface EngineEvent {
 }
 
 /** A resource by the name that it has in its place, whether or not it exists yet. */
-export const NamedResource = Schema.Struct({
+const NamedResource = Schema.Struct({
   kind: Schema.String,
   projectId: Schema.NullOr(Schema.String),
   environment: Schema.NullOr(Schema.String),

@@ -30,22 +30,28 @@ export interface ExternalCallHook {
 }
 
 /** Fault injection: does nothing unless a test or a drill provides another. */
-export const ExternalCallHook = Context.Reference<ExternalCallHook | undefined>("svc/engine/OutsideHook", {
-  defaultValue: () => undefined
-})
+export const ExternalCallHook = Context.Reference<ExternalCallHook | undefined>(
+  "svc/engine/ExternalCallHook",
+  {
+    defaultValue: () => undefined
+  }
+)
 
 /**
  * Passes while the run still holds its lease, and interrupts it otherwise. A process that slept through its lease has
  * looked at a world that others have changed since: what it would make now might belong to something deleted.
  */
-export const LeaseGuard = Context.Reference<Effect.Effect<void>>("svc/engine/WriteGate", {
+export const LeaseGuard = Context.Reference<Effect.Effect<void>>("svc/engine/LeaseGuard", {
   defaultValue: () => Effect.void
 })
 
 /** Collects the calls of one reconcile. */
-export const ExternalCallLog = Context.Reference<Array<ExternalCall> | undefined>("svc/engine/OutsideLog", {
-  defaultValue: () => undefined
-})
+export const ExternalCallLog = Context.Reference<Array<ExternalCall> | undefined>(
+  "svc/engine/ExternalCallLog",
+  {
+    defaultValue: () => undefined
+  }
+)
 
 const calls = Metric.counter("svc_outside_calls_total", {
   description: "Calls to the outside world by name, effect and outcome",

@@ -19,6 +19,7 @@ import {
   type PullRequest
 } from "#src/infra/containers/ContainerEngine.ts"
 import { parseImage } from "./image.ts"
+import { settings } from "./settings.ts"
 
 /** Images that one pass lets go of at most, so that an engine is never kept busy with it. */
 const mostAtOnce = 20
@@ -42,7 +43,8 @@ export class Images extends Context.Service<
     Images,
     Effect.gen(function* () {
       const engine = yield* ContainerEngine
-      const { dataDir, executionImageDays } = yield* AppConfig
+      const { dataDir } = yield* AppConfig
+      const { imageDays } = yield* settings
       const folder = path.join(dataDir, "images")
       const fileOf = (id: string) => path.join(folder, createHash("sha256").update(bare(id)).digest("hex"))
       const file = <A>(body: () => Promise<A>) => Effect.option(Effect.tryPromise(body))
@@ -101,7 +103,7 @@ export class Images extends Context.Service<
           return image
         }),
         prune: Effect.gen(function* () {
-          const oldest = (yield* Clock.currentTimeMillis) - executionImageDays * dayMs
+          const oldest = (yield* Clock.currentTimeMillis) - imageDays * dayMs
           const files = yield* Effect.orElseSucceed(
             Effect.tryPromise(() => fs.readdir(folder)),
             (): Array<string> => []

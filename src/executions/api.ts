@@ -65,7 +65,7 @@ export const ExecutionAvailability = Schema.Struct({
   })
 }).annotate({ identifier: "ExecutionAvailability" })
 
-export const ExecutionLogEntry = Schema.Struct({
+const ExecutionLogEntry = Schema.Struct({
   id: Schema.String.annotate({ description: "Where it begins; where a stream goes on after it" }),
   stream: Schema.Literals(["stdout", "stderr", "system"]).annotate({
     description: "`system`: what the platform has to say about the log"

@@ -18,7 +18,6 @@ import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
-import { AppConfig } from "#src/config.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { ExecutionAvailability, ExecutionList, ExecutionLogPage, ExecutionView } from "./api.ts"
@@ -27,6 +26,7 @@ import { Logs } from "./Logs.ts"
 import { entriesOf, followed } from "./log-answers.ts"
 import { ExecutionOptions } from "./options.ts"
 import { executionFaults, specOf } from "./request.ts"
+import { settings } from "./settings.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
 const defaultLogPage = 100
@@ -42,7 +42,7 @@ export const layer = HttpApiBuilder.group(
     const catalog = yield* Catalog
     const engine = yield* ContainerEngine
     const cursors = yield* Cursors
-    const { registries, sandboxRuntime, orgExecutions } = yield* AppConfig
+    const { registries, sandboxRuntime, orgExecutions } = yield* settings
     const { graceMs } = yield* ExecutionOptions
     const { limits } = catalog.executions
     const streams = yield* makeStreams

@@ -4,7 +4,6 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { AppConfig } from "#src/config.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -14,6 +13,7 @@ import type { Actor } from "#src/store/records.ts"
 import { Images } from "./Images.ts"
 import { Pulls } from "./Pulls.ts"
 import { Runs } from "./Runs.ts"
+import { settings } from "./settings.ts"
 
 const batch = 500
 
@@ -29,13 +29,13 @@ const actor: Actor = {
 /** Asks for deletion; the reconciler removes what is left. Answers how many. */
 export const retire = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  const { executionDays } = yield* AppConfig
+  const { keptDays } = yield* settings
   const resources = yield* Resources
   // Index: execution_age.
   const old = yield* repeatable(sql<{ readonly orgId: string; readonly uid: string }>`
     select e.org_id as "orgId", e.uid from execution e
     join resource r on r.org_id = e.org_id and r.uid = e.uid
-    where e.finished_at < now() - make_interval(days => ${executionDays}::int)
+    where e.finished_at < now() - make_interval(days => ${keptDays}::int)
       and r.deletion_requested_at is null and not r.protected
     order by e.finished_at limit ${batch}::int`)
   for (const { orgId, uid } of old) {

@@ -16,7 +16,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 
-export class CertificateError extends Schema.TaggedError<CertificateError>()("CertificateError", {
+class CertificateError extends Schema.TaggedError<CertificateError>()("CertificateError", {
   message: Schema.String,
   cause: Schema.optionalKey(Schema.Defect())
 }) {}

@@ -12,7 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { createTransport, type SendMailOptions } from "nodemailer"
+import type { SendMailOptions } from "nodemailer"
 import { AppConfig } from "#src/config.ts"
 import { settings } from "./settings.ts"
 
@@ -60,6 +60,9 @@ const domainOf = (publicUrl: string) =>
     ? new URL(publicUrl).hostname
     : "localhost"
 
+/** Loaded with the first mail, so that a start does not wait for it. */
+const loadMailer = () => import("nodemailer")
+
 const optionsOf = (parcel: Parcel, from: string): SendMailOptions => ({
   from,
   // As an object, an address is one address, whatever is in it.
@@ -78,6 +81,7 @@ const isLoopback = (host: string) => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(
 const toServer = Effect.fnUntraced(function* (url: Redacted.Redacted, from: string) {
   const { protocol, hostname, port, username, password } = new URL(Redacted.value(url))
   const secure = protocol === "smtps:"
+  const { createTransport } = yield* Effect.promise(loadMailer)
   const transporter = yield* Effect.acquireRelease(
     Effect.sync(() =>
       createTransport({
@@ -136,15 +140,16 @@ const failureOf = (cause: unknown): TransportError => {
     : new Deferred({ message: `The mail server did not take the mail: ${said}` })
 }
 
-const toFolder = (folder: string, from: string) => {
-  const composer = createTransport({ streamTransport: true, buffer: true, newline: "windows" })
-  return Transport.of({
+const toFolder = (folder: string, from: string) =>
+  Transport.of({
     send: Effect.fnUntraced(function* (parcel) {
       // The time first, so that a listing is in order.
       const stamp = parcel.createdAt.toISOString().replaceAll(/[:.]/g, "-")
       const file = path.join(folder, `${stamp}-${parcel.id}.eml`)
       yield* Effect.tryPromise({
         try: async () => {
+          const { createTransport } = await loadMailer()
+          const composer = createTransport({ streamTransport: true, buffer: true, newline: "windows" })
           const { message } = await composer.sendMail(optionsOf(parcel, from))
           await fs.mkdir(folder, { recursive: true, mode: 0o700 })
           // It holds what signs its reader in: for this user alone, and there only once it is whole.
@@ -159,4 +164,3 @@ const toFolder = (folder: string, from: string) => {
       yield* Effect.logInfo(`mail for ${parcel.to}, "${parcel.subject}", is in ${file}`)
     })
   })
-}

@@ -35,7 +35,7 @@ export class Plans extends Context.Service<
     /** Marks it as applied. False: somebody else was first. */
     readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
   }
->()("svc/store/Plans") {
+>()("svc/manifest/Plans") {
   static readonly layer = Layer.effect(
     Plans,
     Effect.gen(function* () {

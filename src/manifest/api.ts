@@ -17,7 +17,7 @@ const PatchOperation = Schema.Struct({
   value: Schema.optionalKey(Schema.Json)
 }).annotate({ identifier: "PatchOperation", description: "RFC 6902; secret values are masked" })
 
-export const PlannedChange = Schema.Struct({
+const PlannedChange = Schema.Struct({
   address: Schema.String,
   kind: Schema.String,
   project: Schema.String,
@@ -63,7 +63,7 @@ export const PlanView = Schema.Struct({
   warnings: Schema.Array(Schema.Struct(Located))
 }).annotate({ identifier: "Plan" })
 
-export const Applied = Schema.Struct({
+const Applied = Schema.Struct({
   changes: Schema.Array(PlannedChange),
   revision: Schema.String.annotate({ description: "Position in the change feed to watch from" }),
   resources: Schema.Array(

@@ -8,7 +8,7 @@ import type { Current } from "./change.ts"
 import type { State } from "./state.ts"
 
 /** A plan that deletes more than this, replacements included, wants to be confirmed. */
-export const manyDeletions = 10
+const manyDeletions = 10
 
 /** They hold nothing of their own: what counts is what is in them. */
 const containers: ReadonlySet<string> = new Set(["Project", "Environment"])

@@ -20,8 +20,8 @@ import {
 import { referenceFaults } from "./references.ts"
 import { parseSource } from "./source.ts"
 
-export { type Locate, type ManifestFault, type Path, toPointer } from "#src/api/source-location.ts"
-export { longestSource, parseSource } from "./source.ts"
+export type { Locate, ManifestFault, Path } from "#src/api/source-location.ts"
+export { parseSource } from "./source.ts"
 
 export interface Parsed {
   readonly manifest: Manifest

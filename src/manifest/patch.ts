@@ -1,10 +1,10 @@
 /** What users may see of changes of specifications: no internal fields, sealed values masked. */
 import jsonPatch from "fast-json-patch"
 import type { Json, Kind } from "#schemas/kind.ts"
-import { asObject, isObject, type JsonObject, masked } from "#schemas/manifest-mapping.ts"
+import { asObject, type JsonObject, masked } from "#schemas/manifest-mapping.ts"
 import { mask, shownFields } from "#schemas/public-spec.ts"
 
-export { asObject, isObject }
+export { asObject }
 
 /** RFC 6902. */
 export interface PatchOperation {

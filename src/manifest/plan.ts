@@ -29,7 +29,7 @@ import { baseOf, stateOf } from "./state.ts"
 
 export type { Blocker, Current, Plan, PlannedChange, PlanOptions, Step, Warning } from "./change.ts"
 export type { PatchOperation } from "./patch.ts"
-export { baseOf, movedSince } from "./state.ts"
+export { movedSince } from "./state.ts"
 
 interface Mapped {
   readonly kind: Kind

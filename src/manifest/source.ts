@@ -10,9 +10,9 @@ import { type Path, type PathFault, type ReadResult, refused } from "#src/api/so
 import { readYaml } from "./yaml.ts"
 
 /** Characters of a text that is read at all. */
-export const longestSource = 4 * 1024 * 1024
+const longestSource = 4 * 1024 * 1024
 /** Entries of one list or map. */
-export const mostEntries = 20_000
+const mostEntries = 20_000
 /** Values in a document, lists and maps included. */
 const mostValues = 200_000
 

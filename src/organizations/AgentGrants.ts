@@ -37,7 +37,7 @@ export class AgentGrants extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Option.Option<Date>, StoreUnavailable>
   }
->()("svc/store/AgentGrants") {
+>()("svc/organizations/AgentGrants") {
   static readonly layer = Layer.effect(
     AgentGrants,
     Effect.gen(function* () {

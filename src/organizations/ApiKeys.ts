@@ -49,7 +49,7 @@ export class ApiKeys extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Option.Option<Date>, StoreUnavailable>
   }
->()("svc/store/ApiKeys") {
+>()("svc/organizations/ApiKeys") {
   static readonly layer = Layer.effect(
     ApiKeys,
     Effect.gen(function* () {

@@ -34,7 +34,7 @@ export class AuditReader extends Context.Service<
       before?: string
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StoreUnavailable>
   }
->()("svc/store/AuditLog") {
+>()("svc/organizations/AuditReader") {
   static readonly layer = Layer.effect(
     AuditReader,
     Effect.gen(function* () {

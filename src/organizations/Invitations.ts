@@ -76,7 +76,7 @@ export class Invitations extends Context.Service<
       again: boolean
     ) => Effect.Effect<Joined | Declined, StoreUnavailable>
   }
->()("svc/store/Invitations") {
+>()("svc/organizations/Invitations") {
   static readonly layer = Layer.effect(
     Invitations,
     Effect.gen(function* () {

@@ -55,7 +55,7 @@ export class Members extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Objection | undefined, StoreUnavailable>
   }
->()("svc/store/Members") {
+>()("svc/organizations/Members") {
   static readonly layer = Layer.effect(
     Members,
     Effect.gen(function* () {

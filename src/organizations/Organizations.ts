@@ -54,7 +54,7 @@ export class Organizations extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Deletion, StoreUnavailable>
   }
->()("svc/store/Organizations") {
+>()("svc/organizations/Organizations") {
   static readonly layer = Layer.effect(
     Organizations,
     Effect.gen(function* () {

@@ -45,7 +45,7 @@ export class Invocations extends Context.Service<
       environmentUid: string
     ) => Effect.Effect<InvocationTarget, StoreUnavailable>
   }
->()("svc/store/Invocations") {
+>()("svc/outbound/Invocations") {
   static readonly layer = Layer.effect(
     Invocations,
     Effect.gen(function* () {

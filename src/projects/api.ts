@@ -154,7 +154,7 @@ export const EnvironmentView = Schema.Struct({
   createdAt: Timestamp
 }).annotate({ identifier: "Environment" })
 
-export const SigningSecret = Schema.Struct({
+const SigningSecret = Schema.Struct({
   signingSecret: Schema.String.annotate({
     description: "whsec_ and 40 hex digits, shown this once; the one before it is used beside it for 24 hours"
   })

@@ -14,7 +14,6 @@ import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetProject } from "#src/api/target.ts"
-import { environmentView, isImplicit, projectView } from "#src/api/views.ts"
 import { amend, mismatch, precondition } from "#src/api/writing.ts"
 import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
 import { microUsdOf, usdOf } from "#src/budgets/money.ts"
@@ -26,6 +25,7 @@ import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { AppServiceTokens } from "./AppServiceTokens.ts"
 import { BudgetView, EnvironmentView, ProjectView } from "./api.ts"
+import { environmentView, isImplicit, projectView } from "./views.ts"
 
 /** The environments that every project has. */
 const environmentsOf = (reservation: Reservation): ReadonlyArray<CreateChange> => {

@@ -78,7 +78,7 @@ export class QueueDeliveries extends Context.Service<
     /** It was not delivered, or nobody will know: all of it is due again, for somebody else at once. */
     readonly giveBack: (batch: Batch, toOthers: boolean) => Effect.Effect<void, StoreUnavailable>
   }
->()("svc/queues/Deliveries") {
+>()("svc/queues/QueueDeliveries") {
   static readonly layer = Layer.effect(
     QueueDeliveries,
     Effect.gen(function* () {

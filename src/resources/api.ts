@@ -26,7 +26,7 @@ export const ResourceDetail = Schema.Struct({
   parentUid: Schema.NullOr(Id)
 }).annotate({ identifier: "Resource" })
 
-export const ResourceEvent = Schema.Struct({
+const ResourceEvent = Schema.Struct({
   id: Schema.String,
   type: Schema.String,
   reason: Schema.String,
@@ -42,7 +42,7 @@ export const ResourcePage = page(ResourceSummary)
 export const EventPage = page(ResourceEvent)
 
 const Accepted = Schema.Struct({ ok: Schema.Literal(true) }).pipe(HttpApiSchema.status(202))
-export const PauseRequest = Schema.Struct({
+const PauseRequest = Schema.Struct({
   reason: lineOf(500),
   until: Schema.optionalKey(
     Schema.String.annotate({ format: "date-time", description: "When it ends by itself" }).pipe(
@@ -51,7 +51,7 @@ export const PauseRequest = Schema.Struct({
   )
 }).annotate({ identifier: "PauseRequest" })
 /** What else than one resource can be paused. */
-export const PauseScope = Schema.Literals(["organization", "project", "kind"])
+const PauseScope = Schema.Literals(["organization", "project", "kind"])
 
 const base = "/v1/orgs/:orgId/resources"
 const one = `${base}/:uid` as const

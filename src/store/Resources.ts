@@ -14,6 +14,7 @@ import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict } from "./errors.ts"
 import { KeyRing } from "./KeyRing.ts"
 import type { Actor, ResourceRecord } from "./records.ts"
+import { missingIn, type Referring } from "./reference-checks.ts"
 import { conditionsIn, differencesIn, phaseIn } from "./status-columns.ts"
 
 export interface ListFilter {
@@ -62,6 +63,15 @@ export class Resources extends Context.Service<
       ReadonlyArray<Written>,
       NameTaken | NotFound | RevisionConflict | Refused | StoreUnavailable
     >
+    /**
+     * Why a write of the specification would be refused for what it begins to name: nothing of it is there. For requests
+     * that come to no write.
+     */
+    readonly missing: (
+      orgId: string,
+      resource: Referring,
+      spec: unknown
+    ) => Effect.Effect<Refused | undefined, StoreUnavailable>
     readonly get: (
       orgId: string,
       uid: string
@@ -119,6 +129,7 @@ export class Resources extends Context.Service<
       const ring = yield* KeyRing
       return Resources.of({
         write: (orgId, changes, actor) => writeChanges(sql, ring, orgId, changes, actor),
+        missing: (orgId, resource, spec) => repeatable(missingIn(sql, orgId, resource, spec)),
         get: Effect.fn("Resources.get")(function* (orgId, uid) {
           const [row] = yield* repeatable(sql<Row>`
             select ${columns(sql)} from ${source(sql)}

@@ -7,7 +7,7 @@
  */
 import type { Fragment } from "effect/sql/Statement"
 import { findKind } from "#schemas/index.ts"
-import { poolOf } from "#schemas/kind.ts"
+import { poolOf } from "#schemas/placement.ts"
 import { auditOf } from "./audit-cte.ts"
 import type { CreateChange, DeleteChange, UpdateChange, Written } from "./change.ts"
 import type { Sql } from "./Db.ts"

@@ -11,7 +11,8 @@ import { circleMessage, missingCode, missingMessage } from "#schemas/missing-ref
 import { circularIn } from "#schemas/reference-graph.ts"
 import { inOrg, type Sql } from "./Db.ts"
 import { Refused } from "./errors.ts"
-import { addressOf } from "./records.ts"
+import { addressOf, type ResourceRecord } from "./records.ts"
+import { namedBy, referenceRows } from "./reference-rows.ts"
 
 /** Users and faults that are told. */
 const mostTold = 100
@@ -40,13 +41,7 @@ export const refuseMissing = Effect.fnUntraced(function* (
   orgId: string,
   uids: ReadonlyArray<string>
 ) {
-  const missing = yield* sql<{
-    readonly of: string
-    readonly path: string
-    readonly kind: string
-    readonly target: string
-    readonly environment: string | null
-  }>`
+  const missing = yield* sql<Missing>`
     with begun as materialized (
       select f.uid, f.path, f.kind, f.target, f.environment, ${resolved(sql, orgId)} as found
       from resource_reference f
@@ -64,6 +59,47 @@ export const refuseMissing = Effect.fnUntraced(function* (
     from begun b join resource r on r.org_id = ${orgId}::uuid and r.uid = b.uid
     where ${inOrg(sql, orgId)} and (b.found is null or not exists (select from kept k where k.uid = b.found))
     order by b.uid, b.path limit ${mostTold}::int`
+  const refused = missingRefused(missing)
+  if (refused !== undefined) return yield* refused
+})
+
+/**
+ * What a specification of the resource would begin to name and is not there, as a write would refuse it. Nothing is
+ * held: for requests that come to no write.
+ */
+export const missingIn = (sql: Sql, orgId: string, resource: Referring, spec: unknown) => {
+  const { uid, kind, projectId, environment } = resource
+  const rows = referenceRows(uid, spec, kind).filter(({ required }) => required)
+  if (rows.length === 0) return Effect.succeed(undefined)
+  const missing = sql<Missing>`
+    with done as (
+      select ${uid}::uuid as uid, ${kind}::text as kind, ${projectId}::uuid as project_id,
+        ${environment}::text as environment
+    ),
+    f as materialized (${namedBy(sql, rows)})
+    select f.of, f.path, f.kind, f.target, f.environment from f
+    where ${inOrg(sql, orgId)} and ${resolved(sql, orgId)} is null and not exists (
+      select from resource_reference o
+      where o.org_id = ${orgId}::uuid and o.uid = f.uid and o.path = f.path
+        and (o.kind, o.by_uid, o.target, o.project_id, o.environment)
+          is not distinct from (f.kind, f.by_uid, f.target, f.project_id, f.environment))
+    order by f.path limit ${mostTold}::int`
+  return Effect.map(missing, missingRefused)
+}
+
+/** A resource that names others, which need not be stored yet. */
+export type Referring = Pick<ResourceRecord, "uid" | "kind" | "projectId" | "environment">
+
+/** A reference that leads nowhere. */
+interface Missing {
+  readonly of: string
+  readonly path: string
+  readonly kind: string
+  readonly target: string
+  readonly environment: string | null
+}
+
+const missingRefused = (missing: ReadonlyArray<Missing>): Refused | undefined => {
   const faults = missing.flatMap(({ of, path, target, environment, ...named }) => {
     const reference = findKind(of)?.references.find(({ kind }) => kind === named.kind)
     return reference === undefined
@@ -71,13 +107,14 @@ export const refuseMissing = Effect.fnUntraced(function* (
       : [{ reference, pointer: path, message: missingMessage({ reference, target }, environment) }]
   })
   const [first] = faults
-  if (first === undefined) return
-  return yield* new Refused({
-    code: missingCode(first.reference),
-    message: `${first.pointer} ${first.message}`,
-    faults: faults.map(({ pointer, message }) => ({ pointer, message }))
-  })
-})
+  return first === undefined
+    ? undefined
+    : new Refused({
+        code: missingCode(first.reference),
+        message: `${first.pointer} ${first.message}`,
+        faults: faults.map(({ pointer, message }) => ({ pointer, message }))
+      })
+}
 
 /** What this transaction began to name leads back to none of `uids` where it must not. */
 export const refuseCircles = Effect.fnUntraced(function* (

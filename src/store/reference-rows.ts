@@ -47,6 +47,16 @@ export const referenceRows = (uid: string, spec: unknown, kind?: string): Readon
       )
     )
 
+/** The references of the CTE `done`, which has uid, kind, project_id and environment of resources. */
+export const namedBy = (sql: Sql, rows: ReadonlyArray<ReferenceRow>): Fragment => sql`
+  select d.uid, d.kind as of, n.path, n.kind, n.by_uid, n.target, n.required, n.acyclic,
+    case when not n.by_uid and n.scope <> 'organization' then d.project_id end as project_id,
+    case when not n.by_uid and n.scope = 'environment' then coalesce(n.environment, d.environment) end as environment
+  from jsonb_to_recordset(${sql.json(rows)}::jsonb) as n(
+    uid uuid, of_kind text, path text, kind text, by_uid boolean, target text, scope text, environment text,
+    required boolean, acyclic boolean)
+  join done d on d.uid = n.uid and d.kind = n.of_kind`
+
 /** CTEs that replace the references of the CTE `done`, which has uid, kind, project_id and environment of resources. */
 export const recordReferences = (
   sql: Sql,
@@ -54,15 +64,7 @@ export const recordReferences = (
   rows: ReadonlyArray<ReferenceRow>,
   txid: Fragment = sql`pg_current_xact_id()`
 ): Fragment => sql`
-  named as materialized (
-    select d.uid, n.path, n.kind, n.by_uid, n.target, n.required, n.acyclic,
-      case when not n.by_uid and n.scope <> 'organization' then d.project_id end as project_id,
-      case when not n.by_uid and n.scope = 'environment' then coalesce(n.environment, d.environment) end as environment
-    from jsonb_to_recordset(${sql.json(rows)}::jsonb) as n(
-      uid uuid, of_kind text, path text, kind text, by_uid boolean, target text, scope text, environment text,
-      required boolean, acyclic boolean)
-    join done d on d.uid = n.uid and d.kind = n.of_kind
-  ),
+  named as materialized (${namedBy(sql, rows)}),
   unnamed as (
     delete from resource_reference f using done d
     where f.org_id = ${orgId}::uuid and f.uid = d.uid and ${inOrg(sql, orgId)}

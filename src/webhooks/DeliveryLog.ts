@@ -70,7 +70,7 @@ export class DeliveryLog extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Option.Option<Delivery>, Refused | StoreUnavailable>
   }
->()("svc/store/WebhookDeliveries") {
+>()("svc/webhooks/DeliveryLog") {
   static readonly layer = Layer.effect(
     DeliveryLog,
     Effect.gen(function* () {

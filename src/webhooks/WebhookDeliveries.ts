@@ -66,7 +66,7 @@ export class WebhookDeliveries extends Context.Service<
     /** How many wait for a try, or for the next one. */
     readonly waiting: Effect.Effect<number, StoreUnavailable>
   }
->()("svc/webhooks/Deliveries") {
+>()("svc/webhooks/WebhookDeliveries") {
   static readonly layer = Layer.effect(
     WebhookDeliveries,
     Effect.gen(function* () {

@@ -74,7 +74,7 @@ export class Webhooks extends Context.Service<
       reservation: Reservation
     ) => Effect.Effect<Option.Option<Rotated>, Refused | StoreUnavailable>
   }
->()("svc/store/Webhooks") {
+>()("svc/webhooks/Webhooks") {
   static readonly layer = Layer.effect(
     Webhooks,
     Effect.gen(function* () {

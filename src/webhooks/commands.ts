@@ -8,6 +8,7 @@ import { call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { confirmName, yes } from "#src/cli/flags.ts"
 import { json, out, paint, say, table } from "#src/cli/output.ts"
+import { itemsOf } from "#src/cli/pages.ts"
 import { inOrganization, resourceCommands } from "#src/cli/resource-commands.ts"
 import { eventTypes } from "./event-types.ts"
 
@@ -113,19 +114,10 @@ const deliveries = on(
   ({ one: { params } }, { client: { asMember }, json: asJson, flags }) =>
     Effect.gen(function* () {
       const filter = Option.isSome(flags.state) ? { state: flags.state.value } : {}
-      const read = (limit: number, cursor: string | null) =>
-        call(
-          asMember.webhooks.listDeliveries({
-            params,
-            query: { ...filter, limit: Math.min(limit, 100), ...(cursor === null ? {} : { cursor }) }
-          })
-        )
-      let page = yield* read(flags.limit, null)
-      const items = [...page.items]
-      while (items.length < flags.limit && page.nextCursor !== null) {
-        page = yield* read(flags.limit - items.length, page.nextCursor)
-        items.push(...page.items)
-      }
+      const items = yield* itemsOf(
+        (page) => call(asMember.webhooks.listDeliveries({ params, query: { ...filter, ...page } })),
+        flags.limit
+      )
       if (asJson) return yield* json(items)
       yield* out(
         table(

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
 import { Ledger, sweep } from "#src/ai-gateways/Ledger.ts"
 import { Db } from "#src/store/Db.ts"
@@ -14,6 +15,7 @@ import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { booksOf, callOf, type Gateway, listening, newGateway, outcomeOf, usd } from "./world.ts"
 
 const stack = Layer.mergeAll(Ledger.layer, Resources.layer).pipe(
@@ -251,6 +253,38 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
         yield* Scope.close(scope, Exit.void)
         assert.deepInclude(yield* booksOf(gateway), { spent: 300, reserved: 0, requests: 1 })
       })
+  )
+
+  it.effect("a settlement that the store does not take is tried again until it does", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const gateway = yield* newGateway(1)
+      const told: Array<string> = []
+      const logger = Logger.layer([Logger.make(({ message }) => void told.push(String(message)))])
+      const { reserve } = Context.get(
+        yield* Layer.build(Layer.fresh(Ledger.layer).pipe(Layer.provide(logger))),
+        Ledger
+      )
+      const hold = (reserved: number) =>
+        sql`update ai_gateway_month set reserved = ${reserved}::bigint where gateway_uid = ${gateway.gateway}`
+      // Less than nothing cannot be held: the settlement is refused as long as this stands.
+      const call = Effect.flatMap(reserve(callOf(gateway, 300)), ({ sent }) =>
+        Effect.andThen(
+          sent(() => outcomeOf(44)),
+          hold(0)
+        )
+      )
+      const ending = yield* Effect.forkChild(Effect.scoped(call))
+      yield* eventually(
+        "it was refused",
+        Effect.sync(() => told),
+        (lines) => lines.some((line) => line.includes("could not settle"))
+      )
+      yield* hold(300)
+      yield* Fiber.join(ending)
+      const books = yield* eventually("it is written", booksOf(gateway), ({ spent }) => spent > 0)
+      assert.deepInclude(books, { spent: 44, reserved: 0, requests: 1 })
+    })
   )
 
   it.effect("a process that stops settles what it holds first", () =>

@@ -62,34 +62,36 @@ export const outcomeOf = (costNanoUsd: number, more: Partial<CallOutcome> = {}):
 /** What is spent, held and counted in all months; the sums of the tables agree, or this fails. */
 export const booksOf = Effect.fnUntraced(function* ({ orgId, gateway }: Gateway) {
   const { engine: sql } = yield* Db
-  const [books] = yield* sql<{
+  interface Sums {
     readonly spent: number
-    readonly reserved: number
     readonly requests: number
     readonly inputTokens: number
     readonly outputTokens: number
+  }
+  const of = (table: string, spent: string, requests: string) => sql`
+    (select jsonb_build_object('spent', coalesce(sum(${sql(spent)}), 0), 'requests', coalesce(${sql.literal(requests)}, 0),
+      'inputTokens', coalesce(sum(input_tokens), 0), 'outputTokens', coalesce(sum(output_tokens), 0))
+    from ${sql(table)} where org_id = ${orgId}::uuid and gateway_uid = ${gateway}::uuid)`
+  // In one statement: calls may be going on.
+  const [books] = yield* sql<{
+    readonly counted: Sums
+    readonly used: Sums
+    readonly logged: Sums
+    readonly reserved: number
+    readonly held: number
   }>`
-    select coalesce(sum(spent), 0)::float8 as spent, coalesce(sum(reserved), 0)::float8 as reserved,
-      coalesce(sum(requests), 0)::int as requests, coalesce(sum(input_tokens), 0)::int as "inputTokens",
-      coalesce(sum(output_tokens), 0)::int as "outputTokens"
-    from ai_gateway_month where org_id = ${orgId} and gateway_uid = ${gateway}`
-  const [held] = yield* sql`
-    select coalesce(sum(amount), 0)::float8 as reserved from ai_gateway_reservation
-    where org_id = ${orgId} and gateway_uid = ${gateway}`
-  const [used] = yield* sql`
-    select coalesce(sum(spent), 0)::float8 as spent, coalesce(sum(requests), 0)::int as requests,
-      coalesce(sum(input_tokens), 0)::int as "inputTokens", coalesce(sum(output_tokens), 0)::int as "outputTokens"
-    from ai_gateway_usage where org_id = ${orgId} and gateway_uid = ${gateway}`
-  const [logged] = yield* sql`
-    select coalesce(sum(cost), 0)::float8 as spent, count(*)::int as requests,
-      coalesce(sum(input_tokens), 0)::int as "inputTokens", coalesce(sum(output_tokens), 0)::int as "outputTokens"
-    from ai_gateway_request where org_id = ${orgId} and gateway_uid = ${gateway}`
-  if (books === undefined) return yield* Effect.die(new Error("a sum answers one row"))
-  const { reserved, ...counted } = books
-  assert.deepStrictEqual(held, { reserved })
-  assert.deepStrictEqual(used, counted)
-  assert.deepStrictEqual(logged, counted)
-  return books
+    select ${of("ai_gateway_month", "spent", "sum(requests)")} as counted,
+      ${of("ai_gateway_usage", "spent", "sum(requests)")} as used,
+      ${of("ai_gateway_request", "cost", "count(*)")} as logged,
+      (select coalesce(sum(reserved), 0)::float8 from ai_gateway_month
+        where org_id = ${orgId}::uuid and gateway_uid = ${gateway}::uuid) as reserved,
+      (select coalesce(sum(amount), 0)::float8 from ai_gateway_reservation
+        where org_id = ${orgId}::uuid and gateway_uid = ${gateway}::uuid) as held`
+  if (books === undefined) return yield* Effect.die(new Error("sums answer one row"))
+  assert.strictEqual(books.held, books.reserved)
+  assert.deepStrictEqual(books.used, books.counted)
+  assert.deepStrictEqual(books.logged, books.counted)
+  return { ...books.counted, reserved: books.reserved }
 })
 
 /** The events of an organization that some endpoint wants to hear of, in order. */

@@ -45,6 +45,46 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("the ord
     })
   )
 
+  it.effect("what is named and is not there is told before billing, taken names and conditions", () =>
+    Effect.gen(function* () {
+      const { call, tenant, sql } = yield* Plane
+      const { id, slug, adminKey: token } = yield* tenant("active")
+      const billing = (status: string) =>
+        sql(`update organization set billing_status = '${status}' where id = '${id}'`)
+      const projects = `/v1/orgs/${slug}/projects`
+      yield* call("POST", projects, { token, body: { name: "P", slug: "there" } })
+      const queues = `${projects}/there/queues`
+      const lost = { deadLetterQueue: "nope" }
+      const dead = yield* call("POST", queues, { token, body: { name: "dead" } })
+      const one = `${queues}/${dead.body.id}`
+      const refused = (method: string, path: string, body: object, headers: Record<string, string> = {}) =>
+        Effect.map(call(method, path, { token, body, headers }), ({ status, body }) =>
+          status === 422 ? body.errors.map(({ pointer }: { pointer: string }) => pointer) : body.code
+        )
+      const stale = { "if-match": '"1"' }
+
+      assert.strictEqual(yield* refused("POST", queues, { name: "dead" }), "name_taken")
+      assert.deepStrictEqual(yield* refused("POST", queues, { name: "dead", ...lost }), ["/deadLetterQueue"])
+      assert.strictEqual(yield* refused("PATCH", one, { paused: true }, stale), "revision_mismatch")
+      assert.deepStrictEqual(yield* refused("PATCH", one, lost, stale), ["/deadLetterQueue"])
+
+      yield* billing("past_due")
+      const named = { name: "other", deadLetterQueue: "dead" }
+      assert.strictEqual(yield* refused("POST", queues, named), "billing_inactive")
+      assert.deepStrictEqual(yield* refused("POST", queues, { ...named, ...lost }), ["/deadLetterQueue"])
+      assert.strictEqual(yield* refused("PATCH", one, { paused: true }), "billing_inactive")
+      assert.deepStrictEqual(yield* refused("PATCH", one, lost), ["/deadLetterQueue"])
+
+      // What it named before is no fault of a change of something else.
+      yield* billing("active")
+      const naming = yield* call("POST", queues, { token, body: named })
+      yield* sql(`update resource set name = 'renamed' where uid = '${dead.body.id}'`)
+      yield* billing("past_due")
+      const change = refused("PATCH", `${queues}/${naming.body.id}`, { paused: true })
+      assert.strictEqual(yield* change, "billing_inactive")
+    })
+  )
+
   it.effect("a role that is too low is told before anything about the path or the body", () =>
     Effect.gen(function* () {
       const { call, tenant } = yield* Plane

@@ -9,10 +9,11 @@ import { channel } from "#src/backups/Ledger.ts"
 import type { Place } from "#src/backups/repository/Place.ts"
 import { Repository } from "#src/backups/repository/Repository.ts"
 import { Db, notifications } from "#src/store/Db.ts"
+import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { testDb } from "#test/setup/database.ts"
-import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 
 /** The suite runs jobs of its own. */
 const unused = Effect.die(new Error("no copy is really made"))
@@ -36,15 +37,18 @@ leasedLoopSuite(
     const { loop } = yield* makeCopies
     /** Of each organization. */
     const destinations = new Map<string, string>()
+    const rows = rowsOf(db, {
+      table: "backup_copy",
+      lease: "lease",
+      done: sql`stored_at is not null and due_at is null`,
+      is: (id) => sql`org_id || '/' || lineage || '/' || name || '/' || destination_id = ${id}`
+    })
     const table: Table<ClaimedCopy, CopyResult> = {
+      ...rows,
       // The layer listens for it.
       port: { ...loop, wake: notifications(sql, channel) },
-      makeOrganization: makeOrganization().pipe(
-        Effect.map(({ id }) => {
-          destinations.set(id, uuid())
-          return id
-        }),
-        Effect.provideService(Db, db)
+      makeOrganization: Effect.tap(rows.makeOrganization, (id) =>
+        Effect.sync(() => destinations.set(id, uuid()))
       ),
       add: (orgId, dueIn = 0) => {
         const copy = {
@@ -61,19 +65,6 @@ leasedLoopSuite(
           )
           select pg_notify(${channel}, '')`.pipe(Effect.as(copyId(copy)), Effect.orDie)
       },
-      stored: (id) =>
-        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number | null }>`
-          select lease is not null as leased, stored_at is not null and due_at is null as done,
-            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
-          from backup_copy where org_id || '/' || lineage || '/' || name || '/' || destination_id = ${id}`.pipe(
-          Effect.map(([row]) => ({ ...row!, dueIn: row?.dueIn ?? 0 })),
-          Effect.orDie
-        ),
-      advance: (ms) =>
-        Effect.asVoid(
-          Effect.orDie(sql`update backup_copy set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`)
-        ),
-      clear: Effect.asVoid(Effect.orDie(sql`delete from backup_copy`)),
       succeeded: () => ({ _tag: "Stored", place, version: 1 })
     }
     return table

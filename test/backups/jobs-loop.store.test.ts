@@ -4,10 +4,11 @@ import { type ClaimedJob, Jobs } from "#src/backups/Jobs.ts"
 import { jobsLoop, type Outcome } from "#src/backups/jobs-loop.ts"
 import { channel } from "#src/backups/Ledger.ts"
 import { Db, notifications } from "#src/store/Db.ts"
+import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { testDb } from "#test/setup/database.ts"
-import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 
 /** The suite runs jobs of its own. */
 const unused = () => Effect.die(new Error("no job is really run"))
@@ -24,12 +25,9 @@ leasedLoopSuite(
       afterSuccess: Effect.void
     })
     const table: Table<ClaimedJob, Outcome> = {
+      ...rowsOf(db, { table: "backup_job", done: sql`status = 'succeeded'` }),
       // The layer listens for it.
       port: { ...loop, wake: notifications(sql, channel) },
-      makeOrganization: makeOrganization().pipe(
-        Effect.map(({ id }) => id),
-        Effect.provideService(Db, db)
-      ),
       add: (orgId, dueIn = 0) => {
         const id = uuid()
         return sql`
@@ -40,19 +38,6 @@ leasedLoopSuite(
           )
           select pg_notify(${channel}, '')`.pipe(Effect.as(id), Effect.orDie)
       },
-      stored: (id) =>
-        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number | null }>`
-          select lease_token is not null as leased, status = 'succeeded' as done,
-            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
-          from backup_job where id = ${id}::uuid`.pipe(
-          Effect.map(([row]) => ({ ...row!, dueIn: row?.dueIn ?? 0 })),
-          Effect.orDie
-        ),
-      advance: (ms) =>
-        Effect.asVoid(
-          Effect.orDie(sql`update backup_job set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`)
-        ),
-      clear: Effect.asVoid(Effect.orDie(sql`delete from backup_job`)),
       succeeded: () => ({ _tag: "Succeeded", result: undefined })
     }
     return table

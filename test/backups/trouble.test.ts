@@ -307,10 +307,10 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
           Effect.map(count(world, "backup_job where status = 'running'"), (n) => n === 1)
         )
         yield* first.stop
-        yield* Effect.all([startLoops(world), startLoops(world)])
+        const others = yield* Effect.all([startLoops(world), startLoops(world)])
         yield* succeeded(world)
         assert.strictEqual(yield* count(world, "backup_job"), 1)
-        yield* Effect.sleep("1 second")
+        yield* Effect.forEach(others, ({ stop }) => stop)
         assert.strictEqual(
           yield* count(world, "(select distinct backup_id from backup_object where backup_id is not null) b"),
           1

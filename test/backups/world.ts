@@ -21,7 +21,6 @@ import { Repository } from "#src/backups/repository/Repository.ts"
 import * as runner from "#src/backups/runner.ts"
 import { AppConfig } from "#src/config.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
-import { Host } from "#src/infra/host/Host.ts"
 import { PostgresBinaries } from "#src/infra/postgres/PostgresBinaries.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import { appDatabase, controlUser } from "#src/infra/postgres/settings.ts"
@@ -38,6 +37,7 @@ import {
   makeDatabase
 } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { copyingHost } from "#test/setup/new-data.ts"
 
 export interface BackupWorld extends DatabaseWorld {
   readonly storeUrl: Redacted.Redacted
@@ -46,7 +46,7 @@ export interface BackupWorld extends DatabaseWorld {
   readonly databases: Map<string, DatabaseResource>
 }
 
-export const quick = (values: Partial<BackupOptions> = {}) =>
+const quick = (values: Partial<BackupOptions> = {}) =>
   Effect.map(
     BackupOptions,
     (defaults): BackupOptions => ({
@@ -82,7 +82,7 @@ export const services = (world: StoreWorld, values: Partial<BackupOptions> = {})
     ),
     Layer.provideMerge(PostgresServers.layer),
     Layer.provideMerge(Layer.mergeAll(PostgresBinaries.layer, KeyRing.layer)),
-    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(copyingHost),
     Layer.provideMerge(AppConfig.layerWith({ dataDir: world.dataDir })),
     Layer.provideMerge(Db.layer({ url: world.storeUrl, engineConnections: 6, apiConnections: 2 })),
     Layer.provideMerge(Layer.effect(BackupOptions, quick(values)))

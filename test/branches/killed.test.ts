@@ -31,7 +31,7 @@ campaign(
       const rows = megabytes * 1_000
       const killed = async (after: number) => {
         await sleep(after)
-        await plane.kill("SIGKILL")
+        await (full ? plane.kill("SIGKILL") : plane.crash())
         await plane.start()
       }
       // While it is copied and replayed, at moments that are spread over it.

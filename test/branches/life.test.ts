@@ -398,21 +398,6 @@ it.live(
   600_000
 )
 
-/** Dies right after the first outside write of that name. */
-const crashUpon = (name: string | undefined) => {
-  let hit: string | undefined
-  const hook: ExternalCallHook = {
-    before: () => Effect.void,
-    after: (written, effect) =>
-      Effect.suspend(() => {
-        if (effect !== "write" || written !== name || hit !== undefined) return Effect.void
-        hit = written
-        return Effect.die(new Error(`died after ${written}`))
-      })
-  }
-  return { hook, hit: () => hit }
-}
-
 /** The writes of a promotion that nothing else does. */
 const acts = ["takeIn", "setAside", "putInPlace", "recordLineage"].map((act) => `postgres.${act}`)
 
@@ -441,7 +426,7 @@ campaign(
         ...world.source,
         spec: { ...world.source.spec, lineage: branch.uid, keptAs: kept.uid }
       }
-      const crash = full ? crashAfter(n) : crashUpon(acts[n - 1])
+      const crash = full ? crashAfter(n) : crashAfter(1, acts[n - 1] ?? "none of them")
       yield* Effect.exit(
         settleDatabase(world, { ...database, fence: ++fence }).pipe(
           Effect.provideService(ExternalCallHook, crash.hook)

@@ -24,7 +24,6 @@ leasedLoopSuite(
     const loop = yield* maintenanceLoop
     const channel = "test_branch_ready"
     const table: Table<ClaimedBranch, MaintenanceResult> = {
-      mayRepeat: true,
       port: {
         ...loop,
         // Branches become ready untold: the program looks every second.

@@ -1,9 +1,12 @@
 import { assert, layer } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type { DatabaseBranchSpec } from "#schemas/database-branch.ts"
 import { maintenanceLoop } from "#src/branches/maintenance.ts"
+import { makeMaintenanceRows } from "#src/branches/maintenance-rows.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
 import { branchView, decodeBranch } from "#src/branches/view.ts"
 import { makeFairShare } from "#src/loops/fair-share.ts"
@@ -13,6 +16,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const stack = Promotions.layer.pipe(
   Layer.provideMerge(Resources.layer),
@@ -291,6 +295,46 @@ layer(stack, { excludeTestServices: true, timeout: "5 minutes" })("records of br
       assert.deepStrictEqual(
         gone.map(({ uid }) => uid),
         [uids[50]]
+      )
+    })
+  )
+
+  it.effect("what one process has done is begun by no other, however long ago that one looked", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const rows = yield* makeMaintenanceRows
+      const { orgId, uids } = yield* makeRestores(2)
+      const [first, second] = uids.toSorted()
+      // The one that is looked at last is due the longest.
+      yield* sql`update resource set created_at = now() - interval '1 year' where uid = ${second}`
+      const [held, looked] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()]
+      const holder = yield* sql<{ readonly pid: number }>`
+        insert into branch_try (org_id, uid, tries, due_at) values (${orgId}, ${first}, 0, now())
+        returning pg_backend_pid() as pid`.pipe(
+        Effect.tap(([row]) => Deferred.succeed(held, row!.pid)),
+        Effect.andThen(Deferred.await(looked)),
+        Effect.andThen(sql`delete from branch_try where uid = ${first}`),
+        sql.withTransaction,
+        Effect.forkChild
+      )
+      const pid = yield* Deferred.await(held)
+      const slow = yield* Effect.forkChild(rows.claim(50))
+      yield* eventually(
+        "it has looked, and waits",
+        sql`select from pg_stat_activity where ${pid}::int = any (pg_blocking_pids(pid))`,
+        (locks) => locks.length > 0
+      )
+      const quick = yield* rows.claim(1)
+      for (const one of quick) {
+        yield* sql`update resource set spec = spec || '{"promoteWhenReady": false}' where uid = ${one.uid}`
+        yield* rows.succeeded(one)
+      }
+      yield* Deferred.succeed(looked, undefined)
+      yield* Fiber.join(holder)
+      const begun = [...quick, ...(yield* Fiber.join(slow))].filter((one) => one.orgId === orgId)
+      assert.sameMembers(
+        begun.map(({ uid }) => uid),
+        uids
       )
     })
   )

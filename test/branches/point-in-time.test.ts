@@ -36,6 +36,7 @@ campaign(
           const sent = Date.now()
           await sql`insert into ledger values (${commits.length + 1})`
           commits.push({ sent, known: Date.now() })
+          await sleep(5)
         }
         await sql.end()
       })()

@@ -16,7 +16,10 @@ export class Operator extends Context.Service<
   }
 >()("test/Operator") {}
 
-export const signedIn = (settings: Partial<Settings> = {}) =>
+export const signedIn = (
+  settings: Partial<Settings> = {},
+  variables: Readonly<Record<string, string>> = {}
+) =>
   Layer.effect(
     Operator,
     Effect.gen(function* () {
@@ -33,4 +36,4 @@ export const signedIn = (settings: Partial<Settings> = {}) =>
         }
       }
     })
-  ).pipe(Layer.provideMerge(testPlane(settings)))
+  ).pipe(Layer.provideMerge(testPlane(settings, variables)))

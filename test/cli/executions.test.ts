@@ -11,7 +11,7 @@ import { Operator, signedIn } from "./control-plane.ts"
 
 const world = Layer.unwrap(
   Effect.map(Containers, ({ socket, registry }) =>
-    signedIn({ containerSocket: socket, registries: [registry] })
+    signedIn({ containerSocket: socket }, { SVC_REGISTRIES: registry })
   )
 ).pipe(Layer.provideMerge(Containers.layer))
 

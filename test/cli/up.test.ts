@@ -42,11 +42,10 @@ const newcomer = Effect.gen(function* () {
     env,
     ports,
     port: Number(env["SVC_PORT"]),
-    /** What starts, stops or repairs a control plane is a process of its own, as it is for people. */
-    svc: (args: ReadonlyArray<string>, more: Record<string, string> = {}) => {
-      const run = ["up", "down", "admin"].includes(args[0] ?? "") ? user.program : user.svc
-      return run(args, { env: { ...env, ...more } })
-    },
+    svc: (args: ReadonlyArray<string>, more: Record<string, string> = {}) =>
+      user.svc(args, { env: { ...env, ...more } }),
+    /** As a process of its own, as it is for people. */
+    program: (args: ReadonlyArray<string>) => user.program(args, { env }),
     /** Starts it, without waiting for anything. */
     up: (args: ReadonlyArray<string> = [], more: Record<string, string> = {}) => {
       const running = user.start(["up", ...args], { env: { ...env, ...more } })
@@ -69,7 +68,7 @@ it.live(
   "the first start makes everything and says how to connect, the next changes nothing, down stops, --delete removes",
   () =>
     Effect.gen(function* () {
-      const { svc, up, dataDir, credentialsFile, ports, port } = yield* newcomer
+      const { svc, program, up, dataDir, credentialsFile, ports, port } = yield* newcomer
       const first = up()
       yield* says(first, serving)
       const told = first.stderr()
@@ -113,7 +112,7 @@ it.live(
       const [own = ""] = fs.readdirSync(path.dirname(stale))
       const { began, apiUrl } = JSON.parse(fs.readFileSync(path.join(path.dirname(stale), own), "utf8"))
       fs.writeFileSync(stale, JSON.stringify({ pid: bystander.pid, began, apiUrl }))
-      const down = yield* svc(["down"])
+      const down = yield* program(["down"])
       assert.strictEqual(down.code, 0, down.stderr)
       assert.strictEqual((yield* Effect.promise(() => second.ended)).code, 0)
       assert.deepStrictEqual(servers(dataDir), [false, false, false])

@@ -3,6 +3,7 @@ import type { Claimed, Result } from "#src/crons/DueRuns.ts"
 import { channel } from "#src/crons/run.ts"
 import { runsLoop } from "#src/crons/runner.ts"
 import { Db, notifications } from "#src/store/Db.ts"
+import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { uuid } from "#test/setup/fixtures.ts"
@@ -12,7 +13,8 @@ leasedLoopSuite(
   "of cron runs",
   world,
   Effect.gen(function* () {
-    const { engine: sql } = yield* Db
+    const db = yield* Db
+    const { engine: sql } = db
     const loop = yield* runsLoop
     type Needs =
       | Db
@@ -22,6 +24,7 @@ leasedLoopSuite(
     /** Of each organization. */
     const jobs = new Map<string, string>()
     const table: Table<Claimed, Result> = {
+      ...rowsOf(db, { table: "cron_run", done: sql`status = 'succeeded'` }),
       port: {
         ...loop,
         run: (claimed) => Effect.provideContext(loop.run(claimed), context),
@@ -44,19 +47,6 @@ leasedLoopSuite(
           )
           select pg_notify(${channel}, '')`.pipe(Effect.as(id), Effect.orDie)
       },
-      stored: (id) =>
-        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number | null }>`
-          select lease_token is not null as leased, status = 'succeeded' as done,
-            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
-          from cron_run where id = ${id}::uuid`.pipe(
-          Effect.map(([row]) => ({ ...row!, dueIn: row?.dueIn ?? 0 })),
-          Effect.orDie
-        ),
-      advance: (ms) =>
-        Effect.asVoid(
-          Effect.orDie(sql`update cron_run set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`)
-        ),
-      clear: Effect.asVoid(Effect.orDie(sql`delete from cron_run`)),
       succeeded: (claimed) => ({ claimed, attempts: [], status: "succeeded", reason: null, delay: 0 })
     }
     return table

@@ -4,7 +4,8 @@
  */
 import { isDeepStrictEqual } from "node:util"
 import { findKind } from "#schemas/index.ts"
-import { type Json, poolOf } from "#schemas/kind.ts"
+import type { Json } from "#schemas/kind.ts"
+import { poolOf } from "#schemas/placement.ts"
 import type { Paused } from "#src/engine/WorkStore.ts"
 import type { PauseTarget } from "#src/store/Interventions.ts"
 import type { NewResource, PauseRow, ResourceRow, WorkRow } from "./memory-rows.ts"

@@ -8,7 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { anyPool } from "#schemas/kind.ts"
+import { anyPool } from "#schemas/placement.ts"
 import {
   type Claimed,
   type KindRoom,

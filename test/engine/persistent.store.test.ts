@@ -25,7 +25,7 @@ it.live("failures, faults and foreign interruptions are told and end no loop; th
     const loop = Effect.forever(
       supervise(
         "do its work",
-        Effect.suspend((): Effect.Effect<void, string> => troubles[rounds++] ?? Effect.sleep("1 millis"))
+        Effect.suspend((): Effect.Effect<void, string> => troubles[rounds++] ?? Effect.yieldNow)
       )
     )
     const fiber = yield* Effect.forkChild(Effect.provide(loop, layer))
@@ -35,7 +35,7 @@ it.live("failures, faults and foreign interruptions are told and end no loop; th
     )
     yield* Fiber.interrupt(fiber)
     const before = rounds
-    yield* Effect.sleep("50 millis")
+    yield* Effect.repeat(Effect.yieldNow, { times: 100 })
     assert.strictEqual(rounds, before)
     assert.lengthOf(logs, 3)
     assert.match(logs[0] ?? "", /^Warn: could not do its work; trying again/)

@@ -117,7 +117,7 @@ layer(planeWith(patient, { containerSocket: "none" }), { excludeTestServices: tr
   }
 )
 
-layer(planeWith(patient, { containerSocket: "none", orgExecutions: 3 }), {
+layer(planeWith(patient, { containerSocket: "none" }, { SVC_ORG_EXECUTIONS: "3" }), {
   excludeTestServices: true,
   timeout: "3 minutes"
 })("an organization", (it) => {

@@ -32,7 +32,7 @@ const tidily = <A, E, R>(self: Effect.Effect<A, E, R>) =>
   Effect.flatMap(Containers, ({ socket }) => Effect.provide(self, beside({ containerSocket: socket })))
 
 const plane = executionPlane({ logBytes, graceMs: 500, cleanupTries: 2 }, ({ sandbox }) => ({
-  sandboxRuntime: sandbox.name
+  SVC_SANDBOX_RUNTIME: sandbox.name
 }))
 
 layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", (it) => {

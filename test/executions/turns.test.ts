@@ -128,7 +128,7 @@ layer(executionPlane({ pulls: 2, pullsPerOrg: 1, pullStallMs: 3_600_000 }), {
 })
 
 layer(
-  executionPlane({ graceMs: 500 }, () => ({ executionMemoryMb: 100 })),
+  executionPlane({ graceMs: 500 }, () => ({ SVC_EXECUTION_MEMORY_MB: "100" })),
   {
     excludeTestServices: true,
     timeout: "3 minutes"

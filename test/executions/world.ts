@@ -14,25 +14,31 @@ export class Containers extends Context.Service<Containers, Engine>()("test/Cont
 
 export const executionPlane = (
   values: Partial<ExecutionOptions> = {},
-  settings: (engine: Engine) => Partial<Settings> = () => ({})
+  variables: (engine: Engine) => Readonly<Record<string, string>> = () => ({})
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const engine = yield* Containers
       const { socket, registry } = engine
-      return planeWith(values, {
-        containerSocket: socket,
-        registries: [registry, "docker.io", "*.pkg.dev"],
-        ...settings(engine)
-      })
+      return planeWith(
+        values,
+        { containerSocket: socket },
+        { SVC_REGISTRIES: `${registry},docker.io,*.pkg.dev`, ...variables(engine) }
+      )
     })
   ).pipe(Layer.provideMerge(Containers.layer))
 
 /** A control plane with times and bounds of its own. */
-export const planeWith = (values: Partial<ExecutionOptions>, settings: Partial<Settings>) =>
+export const planeWith = (
+  values: Partial<ExecutionOptions>,
+  settings: Partial<Settings>,
+  variables: Readonly<Record<string, string>> = {}
+) =>
   Layer.unwrap(
     Effect.map(ExecutionOptions, (defaults) =>
-      testPlane(settings).pipe(Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values })))
+      testPlane(settings, variables).pipe(
+        Layer.provide(Layer.succeed(ExecutionOptions, { ...defaults, ...values }))
+      )
     )
   )
 

@@ -20,7 +20,7 @@ interface Row {
   done: boolean
 }
 
-export const leaseMs = 40_000
+const leaseMs = 40_000
 
 export const memoryTable = Effect.gen(function* () {
   const rows = new Map<string, Row>()

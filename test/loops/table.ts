@@ -10,11 +10,6 @@ export interface StoredJob {
 }
 
 export interface Table<Job, Result> {
-  /**
-   * What is done leaves no row behind that a claim could lock: one that began just before may begin with it once more,
-   * and finds nothing to do.
-   */
-  readonly mayRepeat?: boolean
   /** As the program has it; the suite replaces what running a job does. */
   readonly port: LeasedLoop<Job, Result>
   readonly makeOrganization: Effect.Effect<string>

@@ -6,10 +6,10 @@ import { type Claimed, Outbox } from "#src/mail/Outbox.ts"
 import { Transport } from "#src/mail/Transport.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
+import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { testDb } from "#test/setup/database.ts"
-import { makeOrganization } from "#test/setup/fixtures.ts"
 
 const fixture = Layer.mergeAll(
   Outbox.layer,
@@ -25,11 +25,8 @@ leasedLoopSuite(
     const mail = yield* Mail
     const sql = db.engine
     const table: Table<Claimed, Outcome> = {
+      ...rowsOf(db, { table: "mail_outbox", done: sql`state = 'sent'` }),
       port: yield* outboxLoop,
-      makeOrganization: makeOrganization().pipe(
-        Effect.map(({ id }) => id),
-        Effect.provideService(Db, db)
-      ),
       add: (orgId, dueIn = 0) => {
         const row = mail.prepare({
           template: "test",
@@ -49,19 +46,6 @@ leasedLoopSuite(
           Effect.orDie
         )
       },
-      stored: (id) =>
-        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number }>`
-          select lease_token is not null as leased, state = 'sent' as done,
-            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
-          from mail_outbox where id = ${id}::uuid`.pipe(
-          Effect.map(([row]) => row!),
-          Effect.orDie
-        ),
-      advance: (ms) =>
-        Effect.asVoid(
-          Effect.orDie(sql`update mail_outbox set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`)
-        ),
-      clear: Effect.asVoid(Effect.orDie(sql`delete from mail_outbox`)),
       succeeded: () => ({ _tag: "Sent" })
     }
     return table

@@ -38,12 +38,6 @@ const minutes = (count: number) => ({ timeout: count * 60_000, concurrent: true 
 const insert = (world: DatabaseWorld, resource: DatabaseResource) =>
   asApplication(world, resource, (sql) => sql`insert into ledger values (0)`)
 
-/** Dies after the first act of this name. */
-const crashUpon = (wanted: string): ExternalCallHook => ({
-  before: () => Effect.void,
-  after: (name) => (name === wanted ? Effect.die(new Error(`crash after ${name}`)) : Effect.void)
-})
-
 const dataOf = (world: DatabaseWorld, resource: DatabaseResource) =>
   path.join(folderOf(world, resource), "data")
 const lose = (world: DatabaseWorld, resource: DatabaseResource) =>
@@ -61,8 +55,8 @@ it.live(
       const looked = yield* seen(world, { ...resource, status: before })
       assert.isTrue(looked._tag === "Present" && !looked.ready && looked.reason === "FailingOver")
       // Whoever looks before it is ready again is told nothing, so that it is not taken for told.
-      const crash = crashUpon("postgres.endFailover")
-      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
+      const { hook } = crashAfter(1, "postgres.endFailover")
+      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
       const between = yield* seen(world, { ...resource, status: before })
       assert.isTrue(between._tag === "Present" && !between.ready)
       assert.isUndefined(statusOf(between).failover)
@@ -222,8 +216,8 @@ it.live(
       const second = standby(world, resource, 2)
       const thaw = freeze(postmaster(world, second))
       yield* lose(world, resource)
-      const crash = crashUpon("postgres.start")
-      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
+      const { hook } = crashAfter(1, "postgres.start")
+      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
       yield* insert(world, resource)
       yield* lose(world, resource)
       thaw()
@@ -277,8 +271,8 @@ for (const { what, segments, copied } of [
         // It is away, so that the other one is chosen, and until the log has gone on.
         const thaw = freeze(postmaster(world, second))
         yield* lose(world, resource)
-        const crash = crashUpon("postgres.start")
-        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash)))
+        const { hook } = crashAfter(1, "postgres.start")
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
         yield* logGoesOn(world, resource, segments, copied)
         thaw()
         yield* settle(world, resource)

@@ -82,6 +82,7 @@ it.live(
                 await sql`insert into ledger values (${n}) on conflict do nothing`
                 last = Date.now()
                 known.set(n, last)
+                await sleep(5)
               }
             } catch {
               await sleep(50)

@@ -2,11 +2,11 @@
 import { createHash, createHmac } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { RedisClient } from "@redis/client"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { createClient } from "redis"
 import * as cache from "#reconcilers/cache/cache.ts"
 import type { CacheSpec } from "#schemas/cache.ts"
 import { AppConfig } from "#src/config.ts"
@@ -91,6 +91,9 @@ export const authorityOf = (world: CacheWorld) =>
     Effect.provide(cacheServices(world), { local: true })
   )
 
+/** `createClient` would make this class anew for each client. */
+const makeClient = RedisClient.factory({})
+
 /** A client as an application would make it: TLS with verification against the platform's authority. */
 export const appClient = (options: {
   readonly port: number
@@ -103,7 +106,7 @@ export const appClient = (options: {
       const url = new URL(`rediss://127.0.0.1:${options.port}`)
       url.username = options.user ?? "svc"
       url.password = options.password
-      const client = createClient({
+      const client = makeClient({
         url: url.href,
         socket: { tls: true, ca: options.ca, reconnectStrategy: false, connectTimeout: 5_000 }
       })

@@ -12,13 +12,13 @@ import type { DatabaseSpec } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { Host } from "#src/infra/host/Host.ts"
 import { Hydrations } from "#src/infra/postgres/Hydrations.ts"
 import { PostgresBinaries } from "#src/infra/postgres/PostgresBinaries.ts"
 import { tellServer } from "#src/infra/postgres/PostgresControl.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import { reachGoal } from "#test/reconcilers/settle.ts"
 import { type Machine, machine, makeResource, passwordOf } from "./machine.ts"
+import { copyingHost } from "./new-data.ts"
 import { managedPorts } from "./postgres.ts"
 import { processesNaming } from "./processes.ts"
 
@@ -29,7 +29,7 @@ export type DatabaseResource = Resource<DatabaseSpec>
 export const databaseServices = ({ dataDir, secrets }: DatabaseWorld) =>
   PostgresServers.layer.pipe(
     Layer.provideMerge(PostgresBinaries.layer),
-    Layer.provideMerge(Host.layer),
+    Layer.provideMerge(copyingHost),
     Layer.provideMerge(CertificateAuthority.layer),
     Layer.provideMerge(AppConfig.layerWith({ dataDir, managedPorts })),
     Layer.provideMerge(secrets.layer)

@@ -5,8 +5,10 @@ import * as fs from "node:fs"
 import * as net from "node:net"
 import * as os from "node:os"
 import * as path from "node:path"
+import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { bundled } from "#src/infra/postgres/PostgresBinaries.ts"
+import { newData } from "./new-data.ts"
 
 export interface TemporaryPostgres {
   /** Superuser's URL. */
@@ -84,19 +86,26 @@ export const startPostgres = async ({ durable }: PostgresOptions): Promise<Tempo
   const owner = process.getuid?.() === 0 ? { uid: systemId("-u"), gid: systemId("-g") } : {}
   if (owner.uid !== undefined) fs.chownSync(base, owner.uid, owner.gid)
   const run = (program: string, args: ReadonlyArray<string>) =>
-    execFileSync(path.join(bin, program), args, {
-      ...owner,
-      cwd: base,
-      stdio: ["ignore", "ignore", "inherit"]
-    })
+    execFileSync(program, args, { ...owner, cwd: base, stdio: ["ignore", "ignore", "inherit"] })
   /** The same, while this process goes on. */
   const runAside = (program: string, args: ReadonlyArray<string>) =>
     new Promise<void>((resolve, reject) =>
-      spawn(path.join(bin, program), args, { ...owner, cwd: base, stdio: "ignore" })
+      spawn(program, args, { ...owner, cwd: base, stdio: ["ignore", "ignore", "inherit"] })
         .once("error", reject)
         .once("exit", (code) => (code === 0 ? resolve() : reject(new Error(`${program}: exit code ${code}`))))
     )
-  run("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
+  await Effect.runPromise(
+    newData(
+      (program, args) =>
+        Effect.as(
+          Effect.promise(() => runAside(program, args)),
+          { code: 0, output: "" }
+        ),
+      path.join(bin, "initdb"),
+      ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+      data
+    )
+  )
   const port = await freePort()
   const settings = [
     `port = ${port}`,
@@ -108,8 +117,9 @@ export const startPostgres = async ({ durable }: PostgresOptions): Promise<Tempo
     ...(durable === false ? ["synchronous_commit = off"] : [])
   ]
   fs.appendFileSync(path.join(data, "postgresql.conf"), settings.join("\n"))
-  const start = () => run("pg_ctl", ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
-  const halt = () => run("pg_ctl", ["-D", data, "-m", "immediate", "-w", "stop"])
+  const control = path.join(bin, "pg_ctl")
+  const start = () => run(control, ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
+  const halt = () => run(control, ["-D", data, "-m", "immediate", "-w", "stop"])
   start()
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
@@ -121,11 +131,11 @@ export const startPostgres = async ({ durable }: PostgresOptions): Promise<Tempo
       if (how === "kill") {
         const [pid] = fs.readFileSync(path.join(data, "postmaster.pid"), "utf8").split("\n")
         process.kill(Number(pid), "SIGKILL")
-      } else await runAside("pg_ctl", ["-D", data, "-m", how, "-w", "stop"])
+      } else await runAside(control, ["-D", data, "-m", how, "-w", "stop"])
       // After a kill the old backends still hold the shared memory for a moment.
       for (let tries = 0; ; tries++) {
         try {
-          return await runAside("pg_ctl", ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
+          return await runAside(control, ["-D", data, "-w", "-l", path.join(base, "log"), "start"])
         } catch (error) {
           if (tries === 50) throw error
           await new Promise((resolve) => setTimeout(resolve, 100))

@@ -2,8 +2,9 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import { codeOf } from "#src/infra/error-code.ts"
-import { makeHolding } from "#src/infra/host/server-holding.ts"
+import { makeHolding, placeName } from "#src/infra/host/server-holding.ts"
 
 /** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
 export const processesNaming = (
@@ -58,13 +59,31 @@ export const killNamingWithChildren = (text: string): void => {
   for (const pid of [...parents, ...children]) signal(pid, "SIGKILL")
 }
 
+const hasGroups = (dataDir: string): boolean => {
+  const root = "/sys/fs/cgroup"
+  const name = placeName(dataDir)
+  return (
+    fs.existsSync(root) &&
+    ["", ...fs.readdirSync(root)].some((controller) => fs.existsSync(path.join(root, controller, name)))
+  )
+}
+
 /** The control groups of servers whose data is in the folder itself, or in the one that control planes get in it. */
 const removeGroups = (folder: string): Promise<void> =>
   Effect.runPromise(
     Effect.forEach(
       [folder, path.join(folder, "data")],
       (dataDir) =>
-        Effect.flatMap(makeHolding({ dataDir, serverLimits: "auto" }), ({ leave }) => Effect.ignore(leave)),
+        Effect.flatMap(makeHolding({ dataDir, serverLimits: "auto" }), ({ leave }) =>
+          Effect.ignore(leave)
+        ).pipe(
+          // Who has just ended is in its group for a moment more.
+          Effect.repeat({
+            until: () => !hasGroups(dataDir),
+            schedule: Schedule.spaced("25 millis"),
+            times: 40
+          })
+        ),
       { discard: true }
     )
   )

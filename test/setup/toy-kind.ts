@@ -11,7 +11,7 @@ import {
   register
 } from "#src/engine/Reconciler.ts"
 
-export const ToySpec = Schema.Struct({ size: Schema.Int })
+const ToySpec = Schema.Struct({ size: Schema.Int })
 export const ToyStatus = Schema.Struct({ size: Schema.Int })
 type Present = Extract<Observation<unknown>, { readonly _tag: "Present" }>
 type ToyResource = Resource<typeof ToySpec.Type, typeof ToyStatus.Type>

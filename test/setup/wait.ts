@@ -7,7 +7,11 @@ import { inspect } from "node:util"
 import * as Effect from "effect/Effect"
 
 const boundMs = 240_000
-const betweenLooksMs = 25
+/**
+ * After how long to look again, by how long it has been waited: a look may be a request to a control plane, and who looks
+ * as often as it can takes the processor from what it waits for. It is seen at most a tenth of the wait too late.
+ */
+const pauseMs = (waitedMs: number): number => Math.min(200, Math.max(25, waitedMs / 10))
 
 type Met<A> = Exclude<A, undefined | false>
 
@@ -24,7 +28,7 @@ export const sleep = (ms: number): Promise<void> => pause(ms)
 
 /** The first value that is neither undefined nor false. What `look` throws counts as "not yet". */
 export const until = async <A>(what: string, look: () => Promise<A> | A, seconds = boundMs / 1_000) => {
-  const deadline = performance.now() + seconds * 1_000
+  const began = performance.now()
   for (;;) {
     let seen: unknown
     try {
@@ -34,8 +38,9 @@ export const until = async <A>(what: string, look: () => Promise<A> | A, seconds
     } catch (error) {
       seen = error
     }
-    if (performance.now() > deadline) throw never(what, seen)
-    await pause(betweenLooksMs)
+    const waited = performance.now() - began
+    if (waited > seconds * 1_000) throw never(what, seen)
+    await pause(pauseMs(waited))
   }
 }
 
@@ -52,12 +57,13 @@ export function eventually<A, E, R>(
   holds: (value: A) => boolean = isMet
 ): Effect.Effect<A, E, R> {
   return Effect.gen(function* () {
-    const deadline = performance.now() + boundMs
+    const began = performance.now()
     for (;;) {
       const value = yield* look
       if (holds(value)) return value
-      if (performance.now() > deadline) return yield* Effect.die(never(what, value))
-      yield* Effect.promise((signal) => pause(betweenLooksMs, undefined, { signal }))
+      const waited = performance.now() - began
+      if (waited > boundMs) return yield* Effect.die(never(what, value))
+      yield* Effect.promise((signal) => pause(pauseMs(waited), undefined, { signal }))
     }
   })
 }

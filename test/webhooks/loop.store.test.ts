@@ -4,6 +4,7 @@ import { Db } from "#src/store/Db.ts"
 import { deliveriesLoop, type Outcome } from "#src/webhooks/deliver.ts"
 import type { Claimed } from "#src/webhooks/WebhookDeliveries.ts"
 import { Webhooks } from "#src/webhooks/Webhooks.ts"
+import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
@@ -21,6 +22,7 @@ leasedLoopSuite(
     /** Of each organization. */
     const endpoints = new Map<string, string>()
     const table: Table<Claimed, Outcome> = {
+      ...rowsOf(db, { table: "webhook_delivery", done: sql`state = 'delivered'` }),
       port: {
         ...loop,
         run: (delivery) => Effect.provideService(loop.run(delivery), Outbound, outbound)
@@ -42,20 +44,6 @@ leasedLoopSuite(
             now() + ${dueIn}::float8 * interval '1 millisecond'
           from event`.pipe(Effect.as(id), Effect.orDie)
       },
-      stored: (id) =>
-        sql<{ readonly leased: boolean; readonly done: boolean; readonly dueIn: number }>`
-          select lease_token is not null as leased, state = 'delivered' as done,
-            (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as "dueIn"
-          from webhook_delivery where id = ${id}::uuid`.pipe(
-          Effect.map(([row]) => row!),
-          Effect.orDie
-        ),
-      advance: (ms) =>
-        Effect.asVoid(
-          Effect.orDie(
-            sql`update webhook_delivery set due_at = due_at - ${ms}::float8 * interval '1 millisecond'`
-          )
-        ),
       clear: Effect.asVoid(Effect.orDie(sql`delete from webhook_event`)),
       succeeded: ({ claimedAt }) => ({
         _tag: "Delivered",

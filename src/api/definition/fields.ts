@@ -12,7 +12,7 @@ export const projectParams = {
   projectId: Schema.String.annotate({ description: "Id or slug of the project" })
 }
 
-export const EnvironmentQuery = Schema.optionalKey(EnvironmentSlug)
+const EnvironmentQuery = Schema.optionalKey(EnvironmentSlug)
 /** Query of operations on one environment. */
 export const environmentQuery = { environment: EnvironmentQuery }
 

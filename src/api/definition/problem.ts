@@ -56,7 +56,6 @@ const all = {
   500: at(500, "Something went wrong in the service; the log has the cause under the request id"),
   503: at(503, "Something that the service needs does not answer; `Retry-After` says when to come back")
 } as const
-export type ProblemStatus = keyof typeof all
 
 /** Every operation may answer these. */
 export const anyProblems = [all[400], all[421], all[500]] as const

@@ -60,5 +60,5 @@ export interface Scope {
 export class RequestScope extends Context.Service<RequestScope, Scope>()("svc/api/RequestScope") {}
 
 export class Authorize extends HttpApiMiddleware.Service<Authorize, { provides: RequestScope }>()(
-  "svc/api/Gate"
+  "svc/api/Authorize"
 ) {}

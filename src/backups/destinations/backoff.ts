@@ -31,8 +31,8 @@ const mostSeconds = 600
 /** Failures in a row before it is called trouble. */
 const troubleAfter = 3
 
-/** With an end to every wait for the store. */
-const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
+/** A statement about copies or destinations, with an end to the wait for the store. */
+export const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
   answered("keep account of copies of backups")(repeatable(statement))
 
 export const makeDestinationBackoff = Effect.gen(function* () {

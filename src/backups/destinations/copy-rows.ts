@@ -3,12 +3,11 @@
  * it. A lease is a number that rises; only the copy that still has it is written.
  */
 import * as Effect from "effect/Effect"
-import { answered } from "#src/engine/answered.ts"
 import { ServedRegion } from "#src/engine/options.ts"
 import { storableText } from "#src/storable.ts"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { isHistoryElsewhere } from "../Databases.ts"
-import type { Way } from "./backoff.ts"
+import { asked, type Way } from "./backoff.ts"
 
 /** A copy that this process is to bring to its destination, or to remove there. */
 export interface ClaimedCopy extends Way {
@@ -37,10 +36,6 @@ export const leaseSeconds = 60
 /** The same for the same row, whoever has claimed it. */
 export const copyId = (one: Pick<ClaimedCopy, "orgId" | "lineage" | "name" | "destinationId">) =>
   `${one.orgId}/${one.lineage}/${one.name}/${one.destinationId}`
-
-/** With an end to every wait for the store. */
-const asked = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  answered("keep account of copies of backups")(repeatable(statement))
 
 export const makeCopyRows = Effect.gen(function* () {
   const { engine: sql } = yield* Db

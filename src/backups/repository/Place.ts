@@ -41,7 +41,7 @@ export interface Place {
 }
 
 /** Id of the repository on this machine. */
-export const localId = "local"
+const localId = "local"
 
 /** Bytes that are read at a time. */
 const readSize = 1 << 20

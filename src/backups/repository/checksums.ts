@@ -65,7 +65,7 @@ const checksumOf = (words: Uint32Array, block: number): number => {
 }
 
 /** Whether a page says of itself what is in it. A page that was never used says nothing. */
-export const isSound = (page: Buffer, block: number): boolean => {
+const isSound = (page: Buffer, block: number): boolean => {
   if (page.readUInt16LE(14) === 0) return page.every((byte) => byte === 0)
   const said = page.readUInt16LE(8)
   // A copy in memory of its own: words must begin at a multiple of four.

@@ -14,7 +14,7 @@ export class Installation extends Context.Service<
     readonly label: string
     readonly nameOf: (uid: string) => string
   }
->()("svc/executions/Installation") {
+>()("svc/infra/Installation") {
   static readonly layer = Layer.effect(
     Installation,
     Effect.gen(function* () {

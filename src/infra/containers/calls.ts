@@ -1,5 +1,6 @@
 /** Calls of the engine's API: to the engine there is at that moment, bounded in time, with errors that have a reason. */
-import Docker from "dockerode"
+import * as fs from "node:fs"
+import type Docker from "dockerode"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -18,7 +19,10 @@ export type Call = <A>(
 
 export const makeCalls = (host: Host["Service"], containerSocket: string | undefined) => {
   const clients = new Map<string, Docker>()
-  const clientOf = ({ socket }: EnginePlace) => {
+  /** The library is loaded with the first call that can succeed: it is a tenth of a start, and few hosts need it at once. */
+  const clientOf = async ({ socket }: EnginePlace) => {
+    if (!fs.existsSync(socket)) throw new Error(`there is no socket ${socket}`)
+    const { default: Docker } = await import("dockerode")
     const client = clients.get(socket) ?? new Docker({ socketPath: socket })
     clients.set(socket, client)
     return client
@@ -29,7 +33,7 @@ export const makeCalls = (host: Host["Service"], containerSocket: string | undef
   const call: Call = (what, body, duration = "20 seconds") =>
     Effect.flatMap(place, (place) =>
       Effect.tryPromise({
-        try: (signal) => body(clientOf(place), signal),
+        try: async (signal) => body(await clientOf(place), signal),
         catch: containerError(what)
       }).pipe(
         Effect.timeoutOrElse({
@@ -42,7 +46,13 @@ export const makeCalls = (host: Host["Service"], containerSocket: string | undef
         })
       )
     )
-  return { place, call, client: Effect.map(place, clientOf) }
+  const client: Act<Docker> = Effect.flatMap(place, (found) =>
+    Effect.tryPromise({
+      try: () => clientOf(found),
+      catch: containerError("Reaching the container engine")
+    })
+  )
+  return { place, call, client }
 }
 
 export const ignoring =

@@ -83,7 +83,7 @@ const linkLibraries = async (native: string): Promise<void> => {
 }
 
 /** Whether a user may walk into a folder: every parent lets it through. */
-export const canEnter = async (folder: string, user: RunAs): Promise<boolean> => {
+const canEnter = async (folder: string, user: RunAs): Promise<boolean> => {
   for (let at = path.resolve(folder); ; at = path.dirname(at)) {
     const { mode, uid, gid } = await fs.stat(at)
     const bit = uid === user.uid ? 0o100 : gid === user.gid ? 0o010 : 0o001

@@ -55,7 +55,7 @@ const port = 5432
 const endedBefore = "recovery ended before configured recovery target was reached"
 
 /** Folder of the socket, so that what a killed control plane left can be found. */
-export const recoverySocket = (host: Host["Service"], key: string) => path.join(host.socketDir, `r${key}`)
+const recoverySocket = (host: Host["Service"], key: string) => path.join(host.socketDir, `r${key}`)
 
 export const recover = Effect.fn("recover")(function* (options: RecoveryOptions) {
   const outcome = yield* attempt(options, options.before)

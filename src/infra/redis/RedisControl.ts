@@ -153,6 +153,21 @@ export const RedisPatience = Context.Reference<RedisPatience>("svc/infra/RedisPa
   defaultValue: () => ({ answerMs: 8_000, stopMs: 10_000 })
 })
 
+/**
+ * What connections are copies of. It is never connected itself: `createClient` makes a class with a method for each command
+ * whenever it is given other options than the last time, which takes longer than all that is said on a connection.
+ */
+const makeModel = async () => {
+  const { createClient } = await import("@redis/client")
+  return createClient({
+    RESP: 2,
+    disableClientInfo: true,
+    disableOfflineQueue: false,
+    maintNotifications: "disabled"
+  })
+}
+let model: ReturnType<typeof makeModel> | undefined
+
 /** Opens a connection, says what `body` says and closes it. The client is loaded on first use: it is large. */
 const ask = <A>(
   { socket, password }: RedisEndpoint,
@@ -160,15 +175,11 @@ const ask = <A>(
 ): Effect.Effect<A, RedisControlError> =>
   Effect.acquireUseRelease(
     Effect.promise(async () => {
-      const { createClient } = await import("@redis/client")
-      const client = createClient({
-        RESP: 2,
+      model ??= makeModel()
+      const client = (await model).duplicate({
         username: controlUser,
         password: Redacted.value(password),
-        socket: { path: socket, tls: false, reconnectStrategy: false, connectTimeout: 5_000 },
-        disableClientInfo: true,
-        disableOfflineQueue: false,
-        maintNotifications: "disabled"
+        socket: { path: socket, tls: false, reconnectStrategy: false, connectTimeout: 5_000 }
       })
       // Failures are answered by the calls; without a listener the emitter would end the process.
       client.on("error", () => undefined)

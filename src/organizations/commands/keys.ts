@@ -7,6 +7,7 @@ import { call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { confirmName, yes } from "#src/cli/flags.ts"
 import { json, out, say, table } from "#src/cli/output.ts"
+import { itemsOf } from "#src/cli/pages.ts"
 import { commandIn, inOrganization, resourceCommands } from "#src/cli/resource-commands.ts"
 import { given } from "#src/cli/settings-flags.ts"
 
@@ -136,19 +137,10 @@ export const audit = commandInOrganization(
     Effect.gen(function* () {
       const { params } = yield* at
       const filter = given(flags.filter)
-      const read = (limit: number, cursor: string | null) =>
-        call(
-          asMember.audit.list({
-            params,
-            query: { ...filter, limit: Math.min(limit, 100), ...(cursor === null ? {} : { cursor }) }
-          })
-        )
-      let page = yield* read(flags.limit, null)
-      const items = [...page.items]
-      while (items.length < flags.limit && page.nextCursor !== null) {
-        page = yield* read(flags.limit - items.length, page.nextCursor)
-        items.push(...page.items)
-      }
+      const items = yield* itemsOf(
+        (page) => call(asMember.audit.list({ params, query: { ...filter, ...page } })),
+        flags.limit
+      )
       if (asJson) return yield* json(items)
       yield* out(
         table(

@@ -47,7 +47,7 @@ const base = {
   reasons: {}
 } as const
 
-export const Thing = defineKind({
+const Thing = defineKind({
   ...base,
   name: "Thing",
   spec: ThingSpec,
@@ -55,7 +55,7 @@ export const Thing = defineKind({
   fields: ["size", "needs", "nature"],
   deadlineSeconds: 20
 })
-export const Box = defineKind({
+const Box = defineKind({
   ...base,
   name: "Box",
   spec: Schema.Struct({}),

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { anyPool } from "#schemas/kind.ts"
+import { anyPool } from "#schemas/placement.ts"
 import type { Claimed, StatusChange } from "#src/engine/WorkStore.ts"
 import { gone, type It, leaseMs, only, ready, result, setting, slack, uidsOf } from "./setting.ts"
 

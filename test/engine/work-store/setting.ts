@@ -3,7 +3,8 @@ import { assert, type Vitest } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { anyPool, type Json } from "#schemas/kind.ts"
+import type { Json } from "#schemas/kind.ts"
+import { anyPool } from "#schemas/placement.ts"
 import {
   type Claimed,
   type KindRoom,
@@ -71,7 +72,7 @@ export type It = Vitest.MethodsNonLive<WorkStore | StoreUnderTest>
 /** Time goes on by itself too, and a slow machine may take long from one line to the next: no bound is nearer than this. */
 export const slack = 60_000
 export const leaseMs = 10 * slack
-export const hour = 60 * slack
+const hour = 60 * slack
 
 /** A kind and an organization that no other test knows. */
 export const setting = Effect.gen(function* () {
@@ -123,7 +124,7 @@ export const gone = (claimed: Claimed): StatusChange => ({
   settled: false,
   gone: true
 })
-export const waiting = (claimed: Claimed): StatusChange => ({
+const waiting = (claimed: Claimed): StatusChange => ({
   ...ready(claimed),
   phase: "waiting",
   settled: false

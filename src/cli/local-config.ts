@@ -6,7 +6,7 @@ import { AppConfig } from "#src/config.ts"
 import { defaultDataDir } from "#src/data-dir.ts"
 import { Invocation } from "./invocation.ts"
 
-export const configured = Layer.unwrap(
+export const localConfig = Layer.unwrap(
   Effect.map(Invocation, ({ env, cwd }) => {
     const dataDir = env["SVC_DATA_DIR"] ?? ""
     return AppConfig.layerFrom({

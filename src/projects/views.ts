@@ -1,0 +1,37 @@
+/** How projects and environments look to callers. */
+import * as Schema from "effect/Schema"
+import { Environment } from "#schemas/environment.ts"
+import { implicitEnvironments } from "#schemas/names.ts"
+import { Project } from "#schemas/project.ts"
+import { decodeWith } from "#src/api/views.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+
+const decodeProject = decodeWith(Project)
+
+export const projectView = (record: ResourceRecord) => {
+  const { spec } = decodeProject(record)
+  return {
+    id: record.uid,
+    name: spec.name,
+    slug: record.name,
+    runtimeClass: spec.runtimeClass,
+    region: spec.region ?? null,
+    git: spec.git ?? null,
+    previewData: spec.previewData ?? ("forbidden" as const),
+    createdAt: record.createdAt.toISOString(),
+    updatedAt: record.updatedAt.toISOString()
+  }
+}
+
+const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
+/** Every project has it. */
+export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
+
+const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
+export const environmentView = (record: ResourceRecord) => ({
+  id: record.uid,
+  slug: record.name,
+  implicit: isImplicit(record),
+  origin: decodeEnvironmentSpec(record.spec).origin ?? null,
+  createdAt: record.createdAt.toISOString()
+})

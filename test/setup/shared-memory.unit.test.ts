@@ -1,0 +1,25 @@
+import * as fs from "node:fs"
+import { assert, it } from "@effect/vitest"
+import { removeOrphanedSegments } from "./shared-memory.ts"
+
+it.skipIf(process.platform !== "linux")(
+  "segments of servers that are gone are removed; those of earlier times, and new ones, stay",
+  () => {
+    const now = Date.now()
+    const made = [5, 60, 0].map((seconds, index) => {
+      const file = `/dev/shm/PostgreSQL.${process.pid}${index}`
+      fs.writeFileSync(file, "")
+      fs.utimesSync(file, new Date(now), new Date(now - seconds * 1_000))
+      return file
+    })
+    try {
+      removeOrphanedSegments(now - 30_000)
+      assert.deepStrictEqual(
+        made.map((file) => fs.existsSync(file)),
+        [false, true, true]
+      )
+    } finally {
+      for (const file of made) fs.rmSync(file, { force: true })
+    }
+  }
+)
