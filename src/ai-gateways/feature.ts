@@ -8,5 +8,8 @@ export const aiGateways = defineFeature({
   server: async () => (await import("./server.ts")).server,
   settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
-  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).ai] })
+  commands: async (): Promise<Commands> => ({
+    commands: [(await import("./commands.ts")).ai],
+    admin: [(await import("./admin-commands.ts")).adminAi]
+  })
 })
