@@ -54,6 +54,7 @@ export const attempt = Effect.fnUntraced(function* (
   sink: Sink
 ): Effect.fn.Return<Begun, AttemptFailed | CallFailed, Scope.Scope> {
   const { settings, dialect, key } = upstream
+  const counter = counting(sink)
   const exchange = yield* Effect.acquireRelease(
     Effect.sync(() =>
       upstream.start(
@@ -65,7 +66,7 @@ export const attempt = Effect.fnUntraced(function* (
         })
       )
     ),
-    (started) => Effect.sync(started.abort)
+    (started) => Effect.sync(() => (counter.progress.done ? started.leave() : started.abort()))
   )
   const failed = (error: Broken | CallFailed) =>
     error._tag === "CallFailed" ? error : new AttemptFailed(unreachable, "again", true)
@@ -77,7 +78,6 @@ export const attempt = Effect.fnUntraced(function* (
   }
   if (!head.contentType.toLowerCase().startsWith("text/event-stream")) return yield* Effect.fail(garbled)
 
-  const counter = counting(sink)
   const feed = feeding(dialect.reader(request), counter)
   /** False: it has ended. */
   const step = Effect.flatMap(Effect.mapError(exchange.take, failed), (piece) => {

@@ -7,9 +7,8 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { AiModel } from "#schemas/ai-gateway.ts"
-import type { GatewayCaller } from "../GatewayCallers.ts"
-import { GatewayCallers } from "../GatewayCallers.ts"
-import { type CallOutcome, Ledger } from "../Ledger.ts"
+import type { GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
+import type { CallOutcome, Ledger } from "../Ledger.ts"
 import type { Begun } from "./attempt.ts"
 import type { Sink, Usage } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed, invalidRequest } from "./failure.ts"
@@ -34,6 +33,14 @@ export interface Running {
   readonly more: Effect.Effect<boolean, CallFailed>
   /** What was used, as it is known now. */
   readonly usage: () => Usage
+  /** Nothing more will come: `more` answers so at once. */
+  readonly isComplete: () => boolean
+}
+
+/** What calls are made with. */
+export interface Books {
+  readonly callers: GatewayCallers["Service"]
+  readonly ledger: Ledger["Service"]
 }
 
 /** A prompt may have more tokens than estimated, as one of hexadecimal digits has. */
@@ -51,8 +58,9 @@ const ends = {
 }
 
 export const startCall = Effect.fnUntraced(function* (
+  { callers, ledger }: Books,
   call: CallRequest
-): Effect.fn.Return<Running, CallFailed, Scope.Scope | Ledger | GatewayCallers> {
+): Effect.fn.Return<Running, CallFailed, Scope.Scope> {
   const { caller, gateway, model, asked, startedMs, sink } = call
   const { request, inputTokens } = asked
   const clock = yield* Clock.Clock
@@ -63,7 +71,7 @@ export const startCall = Effect.fnUntraced(function* (
       costOf(upstream.settings, { input: inputTokens * doubt, cachedInput: 0, output: longest(upstream) })
     )
   )
-  const reservation = yield* (yield* Ledger)
+  const reservation = yield* ledger
     .reserve({
       orgId: caller.orgId,
       projectId: gateway.projectId,
@@ -122,7 +130,6 @@ export const startCall = Effect.fnUntraced(function* (
       Effect.sync(() => begun?.exchange.stop(why)),
       Deferred.fail(stopped, why)
     )
-  const callers = yield* GatewayCallers
   yield* Effect.forkScoped(Effect.flatMap(callers.ended(caller), (why) => stop(ends[why])))
 
   const failed = (failure: CallFailed) =>
@@ -163,7 +170,7 @@ export const startCall = Effect.fnUntraced(function* (
       Effect.andThen(failed(failure), failure.status >= 500 ? ended(false) : Effect.void)
     )
   )
-  return { more, usage }
+  return { more, usage, isComplete: () => started.counter.progress.done }
 })
 
 const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {

@@ -28,13 +28,18 @@ export const eventSplitter = (
     }
     const events: Array<string> = []
     let from = 0
+    /** The next of each; -1: there is none. */
+    let feed = text.indexOf("\n")
+    let carriage = text.indexOf("\r")
     for (;;) {
-      const end = endOfLine(text, from)
+      if (feed !== -1 && feed < from) feed = text.indexOf("\n", from)
+      if (carriage !== -1 && carriage < from) carriage = text.indexOf("\r", from)
+      const end = feed === -1 || (carriage !== -1 && carriage < feed) ? carriage : feed
       if (end === -1) break
       const whole = line + text.slice(from, end)
       line = ""
       from = end + 1
-      if (text.charCodeAt(end) === carriageReturn) {
+      if (end === carriage) {
         if (from === text.length) afterReturn = true
         else if (text.charCodeAt(from) === lineFeed) from++
       }
@@ -53,14 +58,4 @@ export const eventSplitter = (
 }
 
 const lineFeed = 10
-const carriageReturn = 13
 const space = 32
-
-const endOfLine = (text: string, from: number): number => {
-  const feed = text.indexOf("\n", from)
-  const carriage = text.lastIndexOf("\r", feed === -1 ? text.length : feed)
-  if (carriage < from) return feed
-  // Carriage returns are rare: then the first of them is looked for.
-  const first = text.indexOf("\r", from)
-  return feed === -1 || first < feed ? first : feed
-}

@@ -6,6 +6,8 @@ import * as Effect from "effect/Effect"
 import type { Dispatcher } from "undici"
 import { CallFailed } from "./failure.ts"
 
+/** For the end of an answer after its last event. */
+const leaveMs = 1_000
 /** Bytes that wait to be taken. */
 const mostWaiting = 64 * 1024
 
@@ -30,6 +32,8 @@ export interface Exchange {
   readonly stop: (why: CallFailed) => void
   /** Ends it at once. */
   readonly abort: () => void
+  /** Everything that counts has come: what is left is dropped, so that the connection can be used again. */
+  readonly leave: () => void
 }
 
 export interface ExchangeRequest {
@@ -55,6 +59,7 @@ export const startExchange = (
   let over = false
   let failure: Broken | CallFailed | undefined
   let waiter: (() => void) | undefined
+  let leaving: NodeJS.Timeout | undefined
   let since = now()
 
   const wake = () => {
@@ -66,10 +71,12 @@ export const startExchange = (
     if (over) return
     over = true
     failure = why
+    clearTimeout(leaving)
     closed()
     wake()
   }
   const end = (why: Broken | CallFailed) => {
+    if (over) return
     close(why)
     // Before there is a connection, the request is dropped as soon as it would be sent.
     controller?.abort(aborted)
@@ -105,7 +112,7 @@ export const startExchange = (
         wake()
       },
       onResponseData: (its, piece) => {
-        if (over) return
+        if (over || leaving !== undefined) return
         pieces.push(piece)
         bytes += piece.length
         since = now()
@@ -159,7 +166,14 @@ export const startExchange = (
       if (over) failure ??= why
       else end(why)
     },
-    abort: () => end(broken)
+    abort: () => end(broken),
+    leave: () => {
+      if (over) return
+      leaving = setTimeout(() => end(broken), leaveMs)
+      pieces = []
+      bytes = 0
+      if (controller?.paused === true) controller.resume()
+    }
   }
 }
 

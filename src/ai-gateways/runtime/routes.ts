@@ -20,7 +20,7 @@ import { AiModel } from "#schemas/ai-gateway.ts"
 import { type GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
 import { Ledger } from "../Ledger.ts"
 import { completion, eventWriter, naming } from "./answer.ts"
-import { type CallRequest, type Running, startCall } from "./call.ts"
+import { type Books, type CallRequest, type Running, startCall } from "./call.ts"
 import { CallFailed, callFailed, failureResponse, invalidRequest } from "./failure.ts"
 import { makeLimits } from "./limits.ts"
 import { readRequest } from "./request.ts"
@@ -37,7 +37,7 @@ const unavailable = callFailed(503, "unavailable", "The service is not available
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const callers = yield* GatewayCallers
-    const ledger = yield* Ledger
+    const books = { callers, ledger: yield* Ledger }
     const upstreams = yield* Upstreams
     const limit = yield* makeLimits
 
@@ -85,9 +85,9 @@ export const layer = Layer.unwrap(
       const name = naming(model, startedMs)
       const call = { caller, gateway, model, asked, startedMs, upstreams: upstreams.of(model) }
       return yield* request.stream === true
-        ? streamed(call, eventWriter(name, request.stream_options?.include_usage === true), limited)
-        : whole(call, completion(name), limited)
-    }).pipe(Effect.provideService(GatewayCallers, callers), Effect.provideService(Ledger, ledger))
+        ? streamed(books, call, eventWriter(name, request.stream_options?.include_usage === true), limited)
+        : whole(books, call, completion(name), limited)
+    })
 
     const models = Effect.map(identified, ({ gateway }) =>
       HttpServerResponse.jsonUnsafe(
@@ -143,11 +143,12 @@ const bodyText = Effect.gen(function* () {
 type Call = Omit<CallRequest, "sink">
 
 const whole = Effect.fnUntraced(function* (
+  books: Books,
   call: Call,
   answer: ReturnType<typeof completion>,
   headers: Readonly<Record<string, string>>
 ) {
-  const { more, usage } = yield* startCall({ ...call, sink: answer.sink })
+  const { more, usage } = yield* startCall(books, { ...call, sink: answer.sink })
   while (yield* more) {}
   return HttpServerResponse.jsonUnsafe(answer.body(usage()), {
     headers: { ...headers, "cache-control": "no-store" }
@@ -157,11 +158,12 @@ const whole = Effect.fnUntraced(function* (
 type Writer = ReturnType<typeof eventWriter>
 
 const streamed = Effect.fnUntraced(function* (
+  books: Books,
   call: Call,
   writer: Writer,
   headers: Readonly<Record<string, string>>
 ) {
-  const running = yield* startCall({ ...call, sink: writer.sink })
+  const running = yield* startCall(books, { ...call, sink: writer.sink })
   return HttpServerResponse.stream(eventsOf(running, writer), {
     contentType: "text/event-stream",
     // A proxy in front would otherwise collect the events (nginx, ngx_http_proxy_module).
@@ -170,7 +172,7 @@ const streamed = Effect.fnUntraced(function* (
 })
 
 /** The answer's events; it stays in the middle when the client does not read. */
-const eventsOf = ({ more, usage }: Running, writer: Writer): Stream.Stream<Uint8Array> => {
+const eventsOf = ({ more, usage, isComplete }: Running, writer: Writer): Stream.Stream<Uint8Array> => {
   let over = false
   let last = ""
   const ended = (text: string) => {
@@ -182,6 +184,8 @@ const eventsOf = ({ more, usage }: Running, writer: Writer): Stream.Stream<Uint8
     onFailure: (failure) => ended(writer.failed(failure))
   })
   const pull: Effect.Effect<readonly [Uint8Array], Cause.Done> = Effect.suspend(() => {
+    // The last events go out with the end, where both are there.
+    if (!over && isComplete()) return Effect.andThen(step, pull)
     const text = writer.take() + last
     last = ""
     if (text !== "") return Effect.succeed([Buffer.from(text)] as const)

@@ -20,6 +20,8 @@ export type Behaviour = (seen: Seen, response: ServerResponse) => Promise<void> 
 export interface StandIn {
   readonly url: string
   readonly seen: Array<Seen>
+  /** Made so far. */
+  readonly connections: () => number
   /** One for each of the next requests; the last one for all that follow. */
   readonly behave: (...behaviours: ReadonlyArray<Behaviour>) => void
 }
@@ -50,11 +52,14 @@ export const standIn = Effect.map(
         }
         answer().catch(() => response.destroy())
       })
+      let connections = 0
+      server.on("connection", () => connections++)
       await new Promise<void>((done) => server.listen(0, "127.0.0.1", done))
       const { port } = server.address() as AddressInfo
       const stand: StandIn = {
         url: `http://127.0.0.1:${port}/v1`,
         seen,
+        connections: () => connections,
         behave: (...behaviours) => {
           next = behaviours
         }

@@ -95,6 +95,23 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
     })
   )
 
+  it.effect("is connected to once for calls after each other, also where its end comes late", () =>
+    Effect.gen(function* () {
+      const { first } = yield* Providers
+      const gateway = yield* newGateway()
+      first.behave(async (_, response) => {
+        streaming(response)
+        await write(response, chunk({ content: "fine" }) + chunk({}, "stop") + usageOf(1, 1) + done)
+        setImmediate(() => response.end())
+      })
+      yield* post(gateway)
+      const before = first.connections()
+      for (let call = 0; call < 5; call++) yield* post(gateway, { stream: call % 2 === 0 })
+      assert.isAtMost(first.connections() - before, 1)
+      first.behave(says(["fine"]))
+    })
+  )
+
   it.effect("that fails once is asked once more", () =>
     Effect.gen(function* () {
       const { first, second } = yield* Providers
