@@ -16,6 +16,7 @@ if (process.env["BENCH_AUTH"] === "off") {
     userId: null,
     lastUsedAt: null,
     provedAt: null,
+    grant: undefined,
     organization: {
       id: process.env["BENCH_ORG"] ?? "",
       slug: "main",
@@ -26,7 +27,7 @@ if (process.env["BENCH_AUTH"] === "off") {
   const access = Access.of({
     identify: () => Effect.succeed(identity),
     organizations: () => Effect.succeed([]),
-    describe: () => Effect.succeed({ keyName: null, user: null }),
+    describe: () => Effect.succeed({ keyName: null, grantExpiresAt: null, user: null }),
     used: () => Effect.void
   })
   const taken = { allowed: true, limit: 1, remaining: 1, retryAfter: 0 }

@@ -17,7 +17,7 @@ const rounds = 11
 const seconds = 1.5
 
 /** CPU seconds that a process has used. */
-const cpuOf = (pid: number | string): number => {
+export const cpuOf = (pid: number | string): number => {
   try {
     const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
     return (Number(fields[11]) + Number(fields[12])) / 100
@@ -26,13 +26,19 @@ const cpuOf = (pid: number | string): number => {
   }
 }
 /** CPU seconds of a database server and its connections. */
-const cpuBelow = (parent: number): number =>
+export const cpuBelow = (parent: number): number =>
   cpuOf(parent) +
   fs
     .readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8")
     .split(" ")
     .filter((pid) => pid !== "")
     .reduce((sum, pid) => sum + cpuOf(pid), 0)
+
+/** The process id of the database server. */
+export const postmasterOf = async (sql: postgres.Sql): Promise<number> => {
+  const [backend] = await sql<[{ pid: number }]>`select pg_backend_pid() as pid`
+  return Number(/PPid:\s+(\d+)/.exec(fs.readFileSync(`/proc/${backend.pid}/status`, "utf8"))?.[1])
+}
 
 export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
@@ -83,10 +89,7 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
       from generate_series(1, 20) i`
     await sql`analyze`
     servers.push(await start("off"))
-    const [backend] = await sql<[{ pid: number }]>`select pg_backend_pid() as pid`
-    const postmaster = Number(
-      /PPid:\s+(\d+)/.exec(fs.readFileSync(`/proc/${backend.pid}/status`, "utf8"))?.[1]
-    )
+    const postmaster = await postmasterOf(sql)
     for (let round = 0; round < rounds; round++) {
       for (const server of servers) {
         const get = () => ({ method: "GET", path: "/v1/orgs/bench/projects" })

@@ -9,6 +9,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   plan: async () => (await import("./api.ts")).plan,
   api: async () => (await import("./api.ts")).api,
   auth: async () => (await import("./auth.ts")).auth,
+  agents: async () => (await import("./agents.ts")).agents,
   queues: async () => (await import("./queues.ts")).queues,
   ai: async () => (await import("./ai.ts")).ai,
   "ai-budget": async () => (await import("./ai-budget.ts")).aiBudget,

@@ -39,7 +39,7 @@ export const layer = register(
           message: `The operator has named no upstream for ${missing.join(", ")}: calls are refused`
         }
         if (missing.length === models.length)
-          return { ...present, ready: false, pollAfter: lookEvery, ...unavailable }
+          return { ...present, ready: false, pollAfter: "30 seconds", ...unavailable }
         if (missing.length > 0) return { ...present, ready: true, note: unavailable }
         if (failing.length === 0) return { ...present, ready: true }
         const names = [...new Set(failing.map(({ name }) => name))].join(", ")

@@ -76,5 +76,5 @@ export const AiGateway = defineKind({
     environment: usualEnvironment,
     ...AiGatewayInput.fields
   }),
-  deadlineSeconds: 300
+  deadlineSeconds: 60
 })

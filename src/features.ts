@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import { agents } from "./agents/feature.ts"
 import { aiGateways } from "./ai-gateways/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
@@ -40,6 +41,7 @@ export const features = [
   databases,
   branches,
   organizations,
+  agents,
   webhooks,
   catalog,
   mail,

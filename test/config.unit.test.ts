@@ -38,6 +38,8 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_MAIL_DIR: "not set",
   SVC_SIGN_UP: "not set",
   SVC_SIGN_IN_RATE_LIMIT: "not set",
+  SVC_AGENT_RATE_LIMIT: "not set",
+  SVC_AGENT_REDIRECT_SCHEMES: "not set",
   SVC_OIDC_PROVIDERS: "not set",
   SVC_PROXIES: "not set",
   SVC_CATALOG: "not set",

@@ -13,11 +13,30 @@ import type { Role } from "#schemas/kind.ts"
 import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { batched } from "./batching.ts"
+import type { Audience } from "./CurrentAudience.ts"
+
+/** A signed-in session, an API key of an organization, or the access token of a grant to an agent. */
+export type CredentialKind = "session" | "key" | "grant"
 
 export interface Credential {
-  readonly kind: "session" | "key"
+  readonly kind: CredentialKind
   /** SHA-256 of the token. Tokens are random, so a fast digest keeps them, and the look-up leaks nothing by time. */
   readonly digest: Buffer
+}
+
+/** An agent, as the person who let it in decided. */
+export interface Grant {
+  readonly kind: "grant"
+  readonly grantId: string
+  /** Who let it in. */
+  readonly userId: string
+  readonly clientId: string
+  /** As the client calls itself; nobody checked it. */
+  readonly clientName: string
+  readonly audience: Audience
+  readonly role: "member" | "admin"
+  /** Ids of the operations that it may call. */
+  readonly scopes: ReadonlyArray<string>
 }
 
 export interface Identity {
@@ -26,6 +45,8 @@ export interface Identity {
   readonly lastUsedAt: Date | null
   /** When somebody last proved who they are; null where nobody did: a key, a session made on the server itself. */
   readonly provedAt: Date | null
+  /** Absent for what is no agent's. */
+  readonly grant: Grant | undefined
   /** The addressed organization; null when there is none for this credential. */
   readonly organization: {
     readonly id: string
@@ -38,6 +59,7 @@ export interface Identity {
 export const sessionCookie = "svc_session"
 const keyForm = /^svc_[0-9a-f]{40}$/
 const sessionForm = /^svcs_[0-9a-f]{64}$/
+const accessTokenForm = /^svca_[0-9a-f]{64}$/
 
 export const digestOf = (token: string): Buffer => hash("sha256", token, "buffer")
 
@@ -52,6 +74,7 @@ export const credentialOf = (
   const bearer = /^Bearer ([\x21-\x7e]{1,200})$/i.exec(authorization ?? "")?.[1]
   if (bearer !== undefined) {
     if (keyForm.test(bearer)) return Option.some({ kind: "key", digest: digestOf(bearer) })
+    if (accessTokenForm.test(bearer)) return Option.some({ kind: "grant", digest: digestOf(bearer) })
     // The operator's command line presents its session this way; a browser uses the cookie.
     if (sessionForm.test(bearer)) return Option.some({ kind: "session", digest: digestOf(bearer) })
     return Option.none()
@@ -72,10 +95,12 @@ interface AccessRow {
   readonly org_slug: string
   readonly role: Role
   readonly billing_status: string
+  readonly granted: Omit<Grant, "kind" | "grantId" | "userId"> | null
 }
 
 interface Question {
   readonly credential: Credential
+  readonly audience: Audience
   readonly addressed: string | null
 }
 
@@ -90,6 +115,10 @@ const identityOf = (row: AccessRow): Identity => ({
   userId: row.user_id,
   lastUsedAt: row.last_used_at,
   provedAt: row.proved_at,
+  grant:
+    row.granted === null || row.user_id === null
+      ? undefined
+      : { kind: "grant", grantId: row.credential_id, userId: row.user_id, ...row.granted },
   organization:
     row.org_id === null
       ? null
@@ -99,10 +128,14 @@ const identityOf = (row: AccessRow): Identity => ({
 export class Access extends Context.Service<
   Access,
   {
-    /** None: the credential does not hold. `addressed` is an organization's id or slug. */
+    /**
+     * None: the credential does not hold, or not there. `addressed` is an organization's id or slug; with null, keys and
+     * grants are identified in their own.
+     */
     readonly identify: (
       credential: Credential,
-      addressed: string | null
+      addressed: string | null,
+      audience: Audience
     ) => Effect.Effect<Option.Option<Identity>, StoreUnavailable>
     /** The organizations a credential reaches. */
     readonly organizations: (
@@ -118,7 +151,10 @@ export class Access extends Context.Service<
       }>,
       StoreUnavailable
     >
-    /** What people call the credential: the name of a key, and whose session it is or who made the key. */
+    /**
+     * What people call the credential: the name of a key, and whose session it is or who made the key or let the agent in.
+     * Of a grant also when it ends, unless its agent comes back before.
+     */
     readonly describe: (
       credential: Credential["kind"],
       credentialId: string,
@@ -126,6 +162,7 @@ export class Access extends Context.Service<
     ) => Effect.Effect<
       {
         readonly keyName: string | null
+        readonly grantExpiresAt: Date | null
         readonly user: { readonly id: string; readonly email: string; readonly name: string } | null
       },
       StoreUnavailable
@@ -140,19 +177,21 @@ export class Access extends Context.Service<
       const { api: sql, engine } = yield* Db
       const background = yield* FiberSet.make()
       const identify = yield* batched(
-        ({ credential, addressed }: Question) =>
-          `${credential.kind} ${credential.digest.toString("hex")} ${addressed === null ? "" : `/${addressed}`}`,
+        ({ credential, audience, addressed }: Question) =>
+          `${audience} ${credential.kind} ${credential.digest.toString("hex")} ${addressed === null ? "" : `/${addressed}`}`,
         Effect.fnUntraced(function* (questions: ReadonlyArray<Question>) {
-          const asked = questions.map(({ credential, addressed }, ord) => ({
+          const asked = questions.map(({ credential, audience, addressed }, ord) => ({
             ord,
+            audience,
             kind: credential.kind,
             digest: credential.digest.toString("hex"),
             addressed
           }))
           const look = repeatable(sql<AccessRow>`
             select q.ord, a.*
-            from jsonb_to_recordset(${sql.json(asked)}::jsonb) as q(ord int, kind text, digest text, addressed text)
-            cross join lateral svc_access(q.kind, decode(q.digest, 'hex'), q.addressed) a`)
+            from jsonb_to_recordset(${sql.json(asked)}::jsonb) 
+              as q(ord int, kind text, digest text, addressed text, audience text)
+            cross join lateral svc_access(q.kind, decode(q.digest, 'hex'), q.addressed, q.audience) a`)
           const rows = yield* Effect.timeoutOrElse(look, {
             duration: longestLook,
             orElse: () =>
@@ -166,37 +205,44 @@ export class Access extends Context.Service<
         })
       )
       return Access.of({
-        identify: (credential, addressed) =>
+        identify: (credential, addressed, audience) =>
           identify({
             credential,
+            audience,
             // What can name no organization names none, and gets no further than this.
             addressed: addressed === null || addressable.test(addressed) ? addressed : ""
           }),
         organizations: (credential, credentialId, userId) =>
           repeatable(
-            credential === "key"
-              ? engine`
+            credential === "grant"
+              ? engine`select o.id, o.slug, o.name, g.role from agent_grant g join organization o on o.id = g.org_id
+                  where g.id = ${credentialId}::uuid`
+              : credential === "key"
+                ? engine`
                   select o.id, o.slug, o.name, case when m.role = 'member' then m.role else k.role end as role
                   from api_key k join organization o on o.id = k.org_id
                   left join member m on m.user_id = k.created_by and m.org_id = k.org_id
                   where k.id = ${credentialId}::uuid`
-              : engine`select o.id, o.slug, o.name, m.role from member m join organization o on o.id = m.org_id
+                : engine`select o.id, o.slug, o.name, m.role from member m join organization o on o.id = m.org_id
                   where m.user_id = ${userId}::uuid order by o.slug`
           ),
         describe: Effect.fnUntraced(function* (credential, credentialId, userId) {
           const [row] = yield* repeatable(engine<{
             readonly keyName: string | null
+            readonly grantExpiresAt: Date | null
             readonly id: string | null
             readonly email: string | null
             readonly name: string | null
           }>`
-            select k.name as "keyName", a.id, a.email, a.name
+            select k.name as "keyName", g.expires_at as "grantExpiresAt", a.id, a.email, a.name
             from (select) as one
             left join api_key k on k.id = ${credential === "key" ? credentialId : null}::uuid
+            left join agent_grant g on g.id = ${credential === "grant" ? credentialId : null}::uuid
             left join account a on a.id = ${userId}::uuid`)
-          const { keyName = null, id = null, email = null, name = null } = row ?? {}
+          const { keyName = null, grantExpiresAt = null, id = null, email = null, name = null } = row ?? {}
           return {
             keyName,
+            grantExpiresAt,
             user: id === null || email === null || name === null ? null : { id, email, name }
           }
         }),

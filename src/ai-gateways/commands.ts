@@ -6,14 +6,13 @@ import * as Effect from "effect/Effect"
 import { AiModel } from "#schemas/ai-gateway.ts"
 import { call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
-import { confirmName, waiting, yes } from "#src/cli/flags.ts"
+import { confirmName, yes } from "#src/cli/flags.ts"
 import { facts, json, out, paint, say, table } from "#src/cli/output.ts"
 import { inEnvironment, resourceCommands } from "#src/cli/resource-commands.ts"
 import { given } from "#src/cli/settings-flags.ts"
-import { waitForOne } from "#src/cli/wait.ts"
 
 const name = Argument.String("name").pipe(Argument.withDescription("Name or id of the gateway"))
-const { command, find, on, ls, update, remove } = resourceCommands({
+const { command, on, ls, update, remove } = resourceCommands({
   scope: inEnvironment,
   noun: "AI gateway",
   plural: "AI gateways",
@@ -78,22 +77,21 @@ const show = on("get", {}, ({ item: gateway }, { json: asJson }) => {
   )
 }).pipe(Command.withDescription("Show an AI gateway and what it has spent this month"))
 
+// Calls go by what is stored: there is nothing to wait for.
 const create = command(
   "create",
-  { ...waiting, name, model: model.pipe(Flag.atLeast(0)), budget, optional },
+  { name, model: model.pipe(Flag.atLeast(0)), budget, optional },
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
-      const allowedModels = flags.model.length === 0 ? AiModel.literals : flags.model
       const payload = {
         name: flags.name,
-        allowedModels,
+        allowedModels: flags.model.length === 0 ? AiModel.literals : flags.model,
         monthlyBudgetUsd: flags.budget,
         ...given(flags.optional)
       }
       const made = yield* call(client.asMember.aiGateways.create({ ...(yield* at), headers: {}, payload }))
-      if (flags.wait) yield* waitForOne(made.id, flags)
-      if (asJson) return yield* json(flags.wait ? (yield* find(made.id, { where, at })).item : made)
-      yield* say(`${made.name} ${paint("green", flags.wait ? "is ready" : "is stored")}`)
+      if (asJson) return yield* json(made)
+      yield* say(`${made.name} ${paint("green", "is created")}`)
       yield* say(`Make a key: svc ai keys create ${where.project} ${made.name} <key> -e ${where.environment}`)
     })
 ).pipe(
@@ -109,7 +107,7 @@ const change = update({
     monthlyBudgetUsd: budget.pipe(Flag.optional),
     ...optional
   },
-  waits: true,
+  waits: false,
   payload: (settings) => Effect.succeed(settings),
   send: ({ asMember }, request) => asMember.aiGateways.update(request),
   changed: ({ body }) => body

@@ -24,9 +24,10 @@ import * as Schema from "effect/Schema"
 import type { Role } from "#schemas/kind.ts"
 import { kindInWords } from "#schemas/kind.ts"
 import { defaultEnvironment, EnvironmentSlug, looksLikeUid } from "#schemas/names.ts"
-import { Access, type Credential, credentialOf, sessionCookie } from "#src/access/Access.ts"
+import { Access, type Credential, credentialOf, type Grant, sessionCookie } from "#src/access/Access.ts"
 import { AccessRecords } from "#src/access/AccessRecords.ts"
 import { AuditWriter } from "#src/access/AuditWriter.ts"
+import { type Audience, CurrentAudience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest, type RequestInfo } from "#src/access/CurrentRequest.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { sameOrigin } from "#src/access/same-origin.ts"
@@ -85,12 +86,13 @@ export const layer = Layer.effect(
       operation: Operation,
       request: HttpServerRequest.HttpServerRequest,
       addressed: string | null,
+      audience: Audience,
       info: RequestInfo
     ) {
       const presented = credentialOf(request.headers["authorization"], request.cookies[sessionCookie])
       if (Option.isNone(presented)) return undefined
       const credential = presented.value
-      const found = yield* access.identify(credential, addressed)
+      const found = yield* access.identify(credential, addressed, audience)
       if (Option.isNone(found)) return undefined
       const identity = found.value
       yield* access.used(credential.kind, identity)
@@ -98,8 +100,12 @@ export const layer = Layer.effect(
         credential: credential.kind,
         credentialId: identity.credentialId,
         userId: identity.userId,
+        grant: identity.grant,
         actor: {
-          principal: credential.kind === "key" ? `key:${identity.credentialId}` : `user:${identity.userId}`,
+          principal:
+            credential.kind === "session"
+              ? `user:${identity.userId}`
+              : `${credential.kind}:${identity.credentialId}`,
           credential: credential.kind,
           operation: operation.id,
           requestId: info.id,
@@ -171,7 +177,8 @@ export const layer = Layer.effect(
         const addressed = operation.target === null ? null : (params["orgId"] ?? "")
         const info = yield* CurrentRequest
         const resource = named(params)
-        const known = yield* authenticate(operation, request, addressed, info)
+        const audience = yield* CurrentAudience
+        const known = yield* authenticate(operation, request, addressed, audience, info)
         if (known === undefined) {
           if (strangerIsAudited(yield* Clock.currentTimeMillis)) {
             audit.denied({ ...stranger(operation, info), outcome: 401, orgId: null, resource })
@@ -202,7 +209,7 @@ export const layer = Layer.effect(
           role: organization?.role ?? "member",
           billingActive: organization?.billingStatus === "active",
           ifMatch: request.headers["if-match"],
-          stillHolds: stillHolds(access, credential, addressed, operation),
+          stillHolds: stillHolds(access, credential, addressed, audience, operation),
           found
         }
         const handled = (reservation: Reservation) =>
@@ -272,6 +279,9 @@ const authorize = (
       `${operation.id} takes ${operation.credentials.join(" or ")} credentials only`
     )
   }
+  if (caller.grant !== undefined && !caller.grant.scopes.includes(operation.id)) {
+    return outsideScope(operation, caller.grant)
+  }
   if (operation.role !== null && rank[role] < rank[operation.role]) {
     return problem(
       403,
@@ -281,6 +291,19 @@ const authorize = (
   }
   return undefined
 }
+
+/** RFC 6750, section 3.1. What it has already is named too: a client asks for what the challenge says, and no more. */
+const outsideScope = (operation: Operation, { scopes }: Grant): Problem =>
+  problem(
+    403,
+    "forbidden",
+    `${operation.id} is outside of what this agent was granted; sign in again with that scope`,
+    {
+      headers: {
+        "www-authenticate": `Bearer error="insufficient_scope", scope="${[...scopes, operation.id].join(" ")}"`
+      }
+    }
+  )
 
 /** What only owners do and cannot take back wants somebody who was there lately, not a browser left open. */
 const freshness = (operation: Operation, provedAt: Date | null, now: number): Problem | undefined =>
@@ -296,10 +319,11 @@ const stillHolds = (
   access: Access["Service"],
   credential: Credential,
   addressed: string | null,
+  audience: Audience,
   operation: Operation
 ): Effect.Effect<boolean, StoreUnavailable> =>
   Effect.map(
-    access.identify(credential, addressed),
+    access.identify(credential, addressed, audience),
     Option.exists(
       ({ organization }) =>
         organization !== null && (operation.role === null || rank[organization.role] >= rank[operation.role])

@@ -1,4 +1,4 @@
-/** Where the pages are, and what each takes. The router and the answer to a wrong method read it from here. */
+/** Routes that are no operations. The router and the answer to a wrong method read it from here. */
 export const pagePaths = [
   ["/sign-in", "GET"],
   ["/sign-in", "POST"],
@@ -27,8 +27,20 @@ export const pagePaths = [
   ["/v1/auth/oidc/:provider/callback", "GET"]
 ] as const
 
+/** What programs of agents call by the standards of OAuth, beside operations. Pages of any site may, so OPTIONS is theirs. */
+export const protocolPaths = [
+  ["/.well-known/oauth-authorization-server", "GET"],
+  ["/.well-known/oauth-protected-resource", "GET"],
+  ["/.well-known/oauth-protected-resource/mcp", "GET"],
+  ["/oauth/token", "POST"],
+  ["/oauth/revoke", "POST"],
+  ["/oauth/register", "POST"]
+] as const
+
 type Named<Pair> = Pair extends readonly [infer Path extends string, infer Method extends string]
   ? `${Method} ${Path}`
   : never
 /** Such as `GET /sign-in`. */
 export type PageRoute = Named<(typeof pagePaths)[number]>
+/** Such as `POST /oauth/token`. */
+export type ProtocolRoute = Named<(typeof protocolPaths)[number]>

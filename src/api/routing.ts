@@ -16,7 +16,7 @@ import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
-import { pagePaths } from "./page-paths.ts"
+import { pagePaths, protocolPaths } from "./page-paths.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 
 const unknownHost = problem(
@@ -36,7 +36,8 @@ const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/docs", "GET"],
   ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
   ["/v1/runtime/ai/:gatewayName/models", "GET"],
-  ...pagePaths
+  ...pagePaths,
+  ...protocolPaths
 ]
 
 /** For each path, as a pattern, the methods it has. */

@@ -75,6 +75,23 @@ export const webhookDisabled = (
     `This was sent to the admins of the organization by ${publicUrl}`
   )
 
+/** To the person who let it in. */
+export const agentLetIn = (
+  client: { readonly name: string; readonly firstParty: boolean },
+  organization: string,
+  role: string,
+  scopes: ReadonlyArray<string>,
+  publicUrl: string
+): Message =>
+  message(
+    "agent_let_in",
+    `${client.name} may now act for you in ${organization}`,
+    `You let "${oneLine(client.name)}" act for you in the organization "${oneLine(organization)}" as ${role}, with ${scopes.length === 1 ? "one operation" : `${scopes.length} operations`}.`,
+    ...(client.firstParty ? [] : ["The program chose that name itself; nobody checked it."]),
+    "Here you see which programs may act for you, and take it back. If you did not let it in, choose another password as well:",
+    `${publicUrl}/account/agents`
+  )
+
 /** Where the mail about an invitation leads. The token is a query parameter, which traces leave out. */
 export const invitationLink = (publicUrl: string, token: string): string =>
   `${publicUrl}/invitation?token=${token}`

@@ -47,7 +47,10 @@ export class Members extends Context.Service<
       caller: string,
       actor: Actor
     ) => Effect.Effect<Member | Objection, StoreUnavailable>
-    /** Whatever the member made that opens the organization ends with the membership. */
+    /**
+     * Whatever the member made that opens the organization ends with the membership. (A trigger of the store ends grants
+     * to agents, here and where a role is lowered.)
+     */
     readonly remove: (
       orgId: string,
       memberId: string,
@@ -97,9 +100,6 @@ export class Members extends Context.Service<
             ), keys as (
               update api_key k set revoked_at = now() from removed r
               where k.org_id = ${orgId}::uuid and k.created_by = r.user_id and k.revoked_at is null and ${gate}
-            ), grants as (
-              update agent_grant g set revoked_at = now() from removed r
-              where g.org_id = ${orgId}::uuid and g.user_id = r.user_id and g.revoked_at is null and ${gate}
             ), withdrawn as (
               update invitation i set revoked_at = now() from removed r
               where i.org_id = ${orgId}::uuid and i.invited_by = r.user_id

@@ -1,7 +1,6 @@
-/** Organizations and who may do what in them: members, invitations, keys, grants, the audit log, billing. */
+/** Organizations and who may do what in them: members, invitations, keys, the audit log, billing. */
 
 import { type Commands, defineFeature } from "#src/feature.ts"
-import { AgentGrants } from "./api/agent-grants.ts"
 import { ApiKeys } from "./api/api-keys.ts"
 import { AuditLog } from "./api/audit.ts"
 import { Invitations } from "./api/invitations.ts"
@@ -9,7 +8,7 @@ import { Members } from "./api/members.ts"
 import { Orgs } from "./api/orgs.ts"
 
 export const organizations = defineFeature({
-  groups: [Orgs, Members, Invitations, ApiKeys, AgentGrants, AuditLog],
+  groups: [Orgs, Members, Invitations, ApiKeys, AuditLog],
   untraced: ["/v1/invitations/"],
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,

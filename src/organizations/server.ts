@@ -1,15 +1,13 @@
 import * as Layer from "effect/Layer"
+import { AgentGrants } from "#src/agents/AgentGrants.ts"
 import type { Server } from "#src/feature.ts"
-import { AgentGrants } from "./AgentGrants.ts"
 import { ApiKeys } from "./ApiKeys.ts"
 import { AuditReader } from "./AuditReader.ts"
-import type { AgentGrants as AgentGrantOperations } from "./api/agent-grants.ts"
 import type { ApiKeys as ApiKeyOperations } from "./api/api-keys.ts"
 import type { AuditLog as AuditOperations } from "./api/audit.ts"
 import type { Invitations as InvitationOperations } from "./api/invitations.ts"
 import type { Members as MemberOperations } from "./api/members.ts"
 import type { Orgs } from "./api/orgs.ts"
-import * as agentGrants from "./handlers/agent-grants.ts"
 import * as apikeys from "./handlers/api-keys.ts"
 import * as audit from "./handlers/audit.ts"
 import * as invitations from "./handlers/invitations.ts"
@@ -24,7 +22,6 @@ export const server: Server<
   | typeof MemberOperations
   | typeof InvitationOperations
   | typeof ApiKeyOperations
-  | typeof AgentGrantOperations
   | typeof AuditOperations
 > = {
   handlers: Layer.mergeAll(
@@ -32,7 +29,6 @@ export const server: Server<
     members.layer.pipe(Layer.provide(Members.layer)),
     invitations.layer.pipe(Layer.provide(invitationRecords)),
     apikeys.layer.pipe(Layer.provide(ApiKeys.layer)),
-    agentGrants.layer.pipe(Layer.provide(AgentGrants.layer)),
-    audit.layer.pipe(Layer.provide(AuditReader.layer))
+    audit.layer.pipe(Layer.provide([AuditReader.layer, AgentGrants.layer]))
   )
 }

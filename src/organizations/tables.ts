@@ -6,7 +6,6 @@ export const tables: ReadonlyArray<TableRule> = [
   { name: "organization_slug", onOrganizationDeletion: "cascade" },
   { name: "member", onOrganizationDeletion: "delete" },
   { name: "api_key", onOrganizationDeletion: { action: "revoke" } },
-  { name: "agent_grant", onOrganizationDeletion: { action: "revoke" } },
   {
     name: "invitation",
     onOrganizationDeletion: { action: "revoke", onlyIf: "accepted_at is null" },

@@ -1,5 +1,5 @@
 /**
- * Requests to addresses that users name: webhooks, cron jobs, consumers of queues.
+ * Requests to addresses that users name: webhooks, cron jobs, consumers of queues, what clients of OAuth say of themselves.
  *
  * Whoever names an address must not reach through us what only we can reach. So the name is resolved once, every
  * address is judged, and the connection goes to an address that passed; asking again could give another answer. No
@@ -22,7 +22,7 @@ import { Names, ownAddresses } from "./names.ts"
 export interface OutboundRequest {
   readonly url: string
   /** `POST` unless said otherwise. */
-  readonly method?: "POST" | "PUT" | "PATCH"
+  readonly method?: "GET" | "POST" | "PUT" | "PATCH"
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
   /** For all of it: the name, the connection, the answer. */
@@ -70,6 +70,10 @@ export class Outbound extends Context.Service<
   {
     readonly post: (
       request: OutboundRequest
+    ) => Effect.Effect<OutboundAnswer, OutboundRefused | OutboundFailed>
+    /** Reads what is there. */
+    readonly get: (
+      request: Omit<OutboundRequest, "method" | "body">
     ) => Effect.Effect<OutboundAnswer, OutboundRefused | OutboundFailed>
     /**
      * What can be said of an address before anything is sent. Names are not resolved here: one may get its address
@@ -190,7 +194,7 @@ export class Outbound extends Context.Service<
             "user-agent": "svc",
             ...request.headers,
             host: url.host,
-            "content-length": Buffer.byteLength(request.body)
+            ...(request.method === "GET" ? {} : { "content-length": Buffer.byteLength(request.body) })
           },
           ...(secure
             ? {
@@ -203,25 +207,29 @@ export class Outbound extends Context.Service<
         return yield* attempt(secure ? https : http, options, addresses, request)
       })
 
+      const send = Effect.fnUntraced(function* (request: OutboundRequest) {
+        const start = yield* Clock.currentTimeMillis
+        const answer = yield* Effect.timeoutOrElse(exchange(request), {
+          duration: request.timeoutMs,
+          orElse: () =>
+            new OutboundFailed({
+              message: `There was no complete answer within ${request.timeoutMs / 1000} s`,
+              reason: "timeout"
+            })
+        })
+        return { ...answer, durationMs: (yield* Clock.currentTimeMillis) - start }
+      })
+      // The place in the program, which a trace would hold as well, costs more than the rest of the span.
+      const spanned = (name: string) =>
+        Effect.withSpan(name, undefined, {
+          captureStackTrace: false
+        })
+
       return Outbound.of({
         checkAddress,
         reach: resolve,
-        post: Effect.fnUntraced(
-          function* (request) {
-            const start = yield* Clock.currentTimeMillis
-            const answer = yield* Effect.timeoutOrElse(exchange(request), {
-              duration: request.timeoutMs,
-              orElse: () =>
-                new OutboundFailed({
-                  message: `There was no complete answer within ${request.timeoutMs / 1000} s`,
-                  reason: "timeout"
-                })
-            })
-            return { ...answer, durationMs: (yield* Clock.currentTimeMillis) - start }
-          },
-          // The place in the program, which a trace would hold as well, costs more than the rest of the span.
-          Effect.withSpan("Outbound.post", undefined, { captureStackTrace: false })
-        )
+        post: (request) => send(request).pipe(spanned("Outbound.post")),
+        get: (request) => send({ ...request, method: "GET", body: "" }).pipe(spanned("Outbound.get"))
       })
     })
   )

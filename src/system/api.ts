@@ -3,7 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Id, withEtag } from "#src/api/definition/fields.ts"
+import { Id, Timestamp, withEtag } from "#src/api/definition/fields.ts"
 import { callerOperation, group, publicOperation } from "#src/api/definition/operation.ts"
 import { anyProblems, problems } from "#src/api/definition/problem.ts"
 
@@ -36,12 +36,22 @@ export const System = group("system", "About the service.").add(
 )
 
 export const CallerView = Schema.Struct({
-  credential: Schema.Literals(["session", "key"]),
+  credential: Schema.Literals(["session", "key", "grant"]),
   credentialId: Schema.String,
   /** The name that the key was given; null for a session. */
   keyName: Schema.NullOr(Schema.String),
+  /** Null for what is no agent's. The role is with the organization. */
+  grant: Schema.NullOr(
+    Schema.Struct({
+      clientId: Schema.String,
+      clientName: Schema.String,
+      audience: Schema.Literals(["api", "mcp"]),
+      scopes: Schema.Array(Schema.String).annotate({ description: "Ids of the operations that it may call" }),
+      expiresAt: Timestamp.annotate({ description: "It ends then, unless its tokens are refreshed before" })
+    })
+  ),
   userId: Schema.NullOr(Id),
-  /** Whose session it is, or who made the key; null where that account is gone. */
+  /** Whose session it is, who made the key or let the agent in; null where that account is gone. */
   user: Schema.NullOr(Schema.Struct({ id: Id, email: Schema.String, name: Schema.String })),
   organizations: Schema.Array(
     Schema.Struct({ id: Id, slug: Schema.String, name: Schema.String, role: Schema.String })

@@ -59,8 +59,8 @@ export const layerMe = HttpApiBuilder.group(
       handlersOf(Api.groups.me)({
         get: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
-          const { credential, credentialId, userId } = caller
-          const [organizations, { keyName, user }] = yield* Effect.mapError(
+          const { credential, credentialId, userId, grant } = caller
+          const [organizations, { keyName, grantExpiresAt, user }] = yield* Effect.mapError(
             Effect.all(
               [
                 access.organizations(credential, credentialId, userId),
@@ -70,7 +70,24 @@ export const layerMe = HttpApiBuilder.group(
             ),
             fromStore
           )
-          return { credential, credentialId, keyName, userId, user, organizations }
+          return {
+            credential,
+            credentialId,
+            keyName,
+            grant:
+              grant === undefined || grantExpiresAt === null
+                ? null
+                : {
+                    clientId: grant.clientId,
+                    clientName: grant.clientName,
+                    audience: grant.audience,
+                    scopes: grant.scopes,
+                    expiresAt: grantExpiresAt.toISOString()
+                  },
+            userId,
+            user,
+            organizations
+          }
         })
       })
     )

@@ -38,7 +38,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
       const [mine, other] = [yield* makeOrganization(), yield* makeOrganization()]
       const key = yield* makeKey(mine.id, "member")
       for (const addressed of [mine.id, mine.id.toUpperCase(), mine.slug]) {
-        const identity = Option.getOrThrow(yield* access.identify(key, addressed))
+        const identity = Option.getOrThrow(yield* access.identify(key, addressed, "api"))
         assert.deepStrictEqual(
           [identity.organization?.id, identity.organization?.role],
           [mine.id, "member"],
@@ -46,7 +46,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
         )
       }
       for (const addressed of [other.id, other.slug, "", "nope", "' or true --"]) {
-        const identity = Option.getOrThrow(yield* access.identify(key, addressed))
+        const identity = Option.getOrThrow(yield* access.identify(key, addressed, "api"))
         assert.isNull(identity.organization, addressed)
       }
     })
@@ -58,13 +58,13 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
       const { engine: sql } = yield* Db
       const org = yield* makeOrganization()
       const key = yield* makeKey(org.id, "admin")
-      assert.isTrue(Option.isSome(yield* access.identify(key, org.slug)))
+      assert.isTrue(Option.isSome(yield* access.identify(key, org.slug, "api")))
       yield* sql`update api_key set revoked_at = now() where digest = ${key.digest}`
-      assert.isTrue(Option.isNone(yield* access.identify(key, org.slug)))
+      assert.isTrue(Option.isNone(yield* access.identify(key, org.slug, "api")))
 
       const { user, credential } = yield* makeSession(org.id)
       const role = Effect.map(
-        access.identify(credential, org.slug),
+        access.identify(credential, org.slug, "api"),
         Option.map((identity: Identity) => identity.organization?.role)
       )
       assert.deepStrictEqual(yield* role, Option.some("owner"))
@@ -98,7 +98,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
               ] as const
           ),
           ([key, addressed, i]) =>
-            Effect.map(access.identify(key, addressed), (identity) => ({ identity, addressed, i })),
+            Effect.map(access.identify(key, addressed, "api"), (identity) => ({ identity, addressed, i })),
           { concurrency: "unbounded" }
         )
         for (const { identity, addressed, i } of yield* ask) {
@@ -116,7 +116,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
         const busy = yield* Effect.forkChild(Effect.repeat(ask, { until: () => stop }))
         for (const key of keys.slice(0, 20)) {
           yield* sql`update api_key set revoked_at = now() where digest = ${key.digest}`
-          assert.isTrue(Option.isNone(yield* access.identify(key, null)))
+          assert.isTrue(Option.isNone(yield* access.identify(key, null, "api")))
         }
         stop = true
         yield* Fiber.interrupt(busy)
@@ -137,7 +137,7 @@ layer(Fixture, { excludeTestServices: true })("access", (it) => {
         (rows) => rows[0]!
       )
       const use = Effect.gen(function* () {
-        yield* access.used("session", Option.getOrThrow(yield* access.identify(credential, org.slug)))
+        yield* access.used("session", Option.getOrThrow(yield* access.identify(credential, org.slug, "api")))
       })
       const before = yield* read
       yield* use

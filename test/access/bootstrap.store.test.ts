@@ -40,7 +40,7 @@ layer(Fixture, { excludeTestServices: true })("lost credentials", (it) => {
       assert.deepStrictEqual(kept, [Redacted.value(second.session)])
       const access = yield* Access
       const identity = Option.getOrThrow(
-        yield* access.identify({ kind: "session", digest: digestOf(kept[0]!) }, "main")
+        yield* access.identify({ kind: "session", digest: digestOf(kept[0]!) }, "main", "api")
       )
       assert.strictEqual(identity.organization?.role, "owner")
       const audited = yield* sql`select operation from audit_log`
@@ -81,7 +81,7 @@ layer(Fixture, { excludeTestServices: true })("the first start", (it) => {
 
         const identify = (kind: "key" | "session", token: string) =>
           Effect.map(
-            access.identify({ kind, digest: digestOf(token) }, "main"),
+            access.identify({ kind, digest: digestOf(token) }, "main", "api"),
             (identity) => Option.getOrThrow(identity).organization
           )
         const byKey = yield* identify("key", apiKey)

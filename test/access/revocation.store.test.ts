@@ -1,37 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
-import * as Redacted from "effect/Redacted"
-import { AppConfig } from "#src/config.ts"
-import { controlPlane } from "#src/main.ts"
+import { anotherApi } from "#test/setup/another-api.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
-
-/** Another process's worth of API over the same store; answers its URL. */
-const anotherApi = Effect.gen(function* () {
-  const { dataDir, databaseUrl } = yield* Plane
-  const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
-  yield* Layer.build(
-    controlPlane.pipe(
-      Layer.provide(
-        AppConfig.layerWith({
-          dataDir,
-          databaseUrl: Redacted.make(databaseUrl),
-          port,
-          metricsPort,
-          publicUrl: `http://127.0.0.1:${port}`,
-          rateLimit: 100_000,
-          roles: new Set(["api"])
-        })
-      ),
-      Layer.provide(Logger.layer([]))
-    )
-  )
-  return `http://127.0.0.1:${port}`
-})
 
 interface Seen {
   readonly sentAt: number
@@ -137,7 +109,7 @@ layer(testPlane(), { excludeTestServices: true })("revocation", (it) => {
       Effect.scoped(
         Effect.gen(function* () {
           const plane = yield* Plane
-          const urls = [plane.url, yield* anotherApi]
+          const urls = [plane.url, yield* anotherApi()]
           const { path, token, revoke } = yield* make(plane)
           let stop = false
           const seen: Array<Seen> = []

@@ -17,18 +17,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("svc ai",
         const projects = "/v1/orgs/main/projects"
         yield* call("POST", projects, { body: { name: "Shop", slug: "shop" } })
         const made = yield* svc([
-          ...[
-            "ai",
-            "create",
-            "shop",
-            "chat",
-            "--budget",
-            "12.5",
-            "--model",
-            "svc/fast",
-            "--no-wait",
-            "--json"
-          ]
+          ...["ai", "create", "shop", "chat", "--budget", "12.5", "--model", "svc/fast", "--json"]
         ])
         assert.strictEqual(made.code, 0, made.stderr)
         const gateway = JSON.parse(made.stdout)
@@ -53,7 +42,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("svc ai",
         assert.include(calls.stderr, "There were no calls")
         assert.match(listed.stdout, /chat .*svc\/fast .*\$1\.25 .*\$12\.50/)
         assert.strictEqual(wrong.code, 2, wrong.stderr)
-        const changed = yield* svc(["ai", "update", "shop", "chat", "--budget", "20", "--no-wait", "--json"])
+        const changed = yield* svc(["ai", "update", "shop", "chat", "--budget", "20", "--json"])
         assert.strictEqual(JSON.parse(changed.stdout).monthlyBudgetUsd, 20, changed.stderr)
         const revoked = yield* svc(["ai", "keys", "revoke", "shop", "chat", "laptop", "--yes"])
         assert.strictEqual(revoked.code, 0, revoked.stderr)

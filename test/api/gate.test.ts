@@ -1,10 +1,14 @@
+import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
 import type { Role } from "#schemas/kind.ts"
+import { type CredentialKind, digestOf } from "#src/access/Access.ts"
+import { newAccessToken } from "#src/agents/tokens.ts"
 import { Api } from "#src/api/definition/api.ts"
-import { type CredentialKind, Operation } from "#src/api/definition/operation.ts"
-import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { Operation } from "#src/api/definition/operation.ts"
+import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
 import { bucketsStandStill } from "#test/setup/rate-limits.ts"
 
 const operations = Object.values(Api.groups).flatMap((group) =>
@@ -30,21 +34,44 @@ interface Standing {
   readonly token: string | null
   readonly credential: CredentialKind | undefined
   readonly role: Role | undefined
+  /** Of an agent's token: whether it has the operation's scope. */
+  readonly inScope?: boolean
 }
 
 /** The statuses that the metadata imply, for a body that no operation takes. */
 const implied = (
   path: string,
   operation: Operation,
-  { credential, role }: Standing
+  { credential, role, inScope = true }: Standing
 ): ReadonlyArray<number> => {
   if (credential === undefined) return [401]
   if (operation.target !== null && role === undefined) return [404]
-  if (!operation.credentials.includes(credential)) return [403]
+  if (!operation.credentials.includes(credential) || !inScope) return [403]
   if (operation.target === null) return path.includes(":") ? [404] : [200, 422]
   if (operation.role !== null && rank[role ?? "member"] < rank[operation.role]) return [403]
   return operation.target.type === "organization" ? [200, 201, 202, 422] : [404]
 }
+
+/** An agent of somebody with that role; whatever its scopes say, even what no agent is granted. Answers its token. */
+const agent = Effect.fnUntraced(function* (
+  { id, ...sessions }: Tenant,
+  audience: "api" | "mcp",
+  role: "admin" | "member",
+  scopes: ReadonlyArray<string>
+) {
+  const { sql } = yield* Plane
+  const [grant, token] = [randomUUIDv7(), newAccessToken()]
+  const hex = (digest: Buffer) => digest.toString("hex")
+  yield* sql(`
+    with g as (
+      insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
+      select '${id}', '${grant}', user_id, 'c', 'C', '${audience}', '${role}', '{${scopes}}'
+      from session where digest = decode('${hex(digestOf(sessions[role]))}', 'hex') returning org_id, id
+    )
+    insert into agent_access_token select org_id, id, decode('${hex(token.digest)}', 'hex'), now() + interval '1 hour'
+    from g`)
+  return Redacted.value(token.token)
+})
 
 layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gate", (it) => {
   it.effect(
@@ -60,6 +87,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gat
           const mine = yield* tenant()
           const dead = yield* tenant()
           yield* sql(`update api_key set revoked_at = now() where org_id = '${dead.id}'`)
+          const others = operations.map(({ operation }) => operation.id).filter((id) => id !== operation.id)
           const unknown = `svc_${"0".repeat(40)}`
           const by = (
             name: string,
@@ -78,6 +106,24 @@ layer(testPlane(), { excludeTestServices: true, timeout: "3 minutes" })("the gat
             by("an admin", mine.admin, "session", "admin"),
             by("a foreign owner", foreign.owner, "session"),
             by("a foreign key", foreign.adminKey, "key"),
+            by("an agent of an admin", yield* agent(mine, "api", "admin", [operation.id]), "grant", "admin"),
+            by(
+              "an agent of a member",
+              yield* agent(mine, "api", "member", [operation.id]),
+              "grant",
+              "member"
+            ),
+            by("an agent elsewhere", yield* agent(foreign, "api", "admin", [operation.id]), "grant"),
+            by("an agent for MCP", yield* agent(mine, "mcp", "admin", [operation.id])),
+            {
+              ...by(
+                "an agent without the scope",
+                yield* agent(mine, "api", "admin", others),
+                "grant",
+                "admin"
+              ),
+              inScope: false
+            },
             by("the owner", mine.owner, "session", "owner")
           ]
           for (const caller of callers) {

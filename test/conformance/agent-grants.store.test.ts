@@ -1,7 +1,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { AgentGrantList } from "#src/organizations/api/agent-grants.ts"
+import { AgentGrantList } from "#src/agents/api.ts"
 import { fits } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
@@ -49,6 +49,18 @@ layer(testPlane(), { excludeTestServices: true })("agent grants", (it) => {
       assert.deepStrictEqual(
         left.map(({ grantId }: { grantId: string }) => grantId),
         [grants["admin"]]
+      )
+
+      // What is over for long is left to the audit log.
+      yield* sql(
+        `update agent_grant set revoked_at = now() - interval '31 days' where id = '${grants["owner"]}'`
+      )
+      yield* sql(
+        `update agent_grant set expires_at = now() - interval '31 days' where id = '${grants["admin"]}'`
+      )
+      assert.deepStrictEqual(
+        (yield* list(mine.owner)).body.map(({ grantId }: { grantId: string }) => grantId),
+        [grants["member"]]
       )
     })
   )

@@ -43,6 +43,7 @@ const header = (...names: ReadonlyArray<string>) =>
 const anyProblem = ["X-Request-Id", "RateLimit", "RateLimit-Policy", "Idempotency-Replayed"]
 const someProblems: Readonly<Record<string, ReadonlyArray<string>>> = {
   401: ["WWW-Authenticate"],
+  403: ["WWW-Authenticate"],
   409: ["Retry-After"],
   429: ["Retry-After"],
   503: ["Retry-After"]
@@ -75,6 +76,28 @@ const securitySchemes = {
   session: { type: "apiKey", in: "cookie", name: "svc_session", description: "Signed-in session" }
 }
 
+/** Scopes are ids of operations: those that take a grant. */
+const grantScheme = (paths: Paths) => ({
+  type: "oauth2",
+  description: "Access token of a grant to an agent: svca_ and 64 hex digits",
+  flows: {
+    authorizationCode: {
+      authorizationUrl: "/agent/authorize",
+      tokenUrl: "/oauth/token",
+      refreshUrl: "/oauth/token",
+      scopes: Object.fromEntries(
+        Object.values(paths)
+          .flatMap((item) => Object.values(item))
+          .flatMap(({ operationId, summary, security }) =>
+            Array.isArray(security) && security.some((one) => isObject(one) && one["grant"] !== undefined)
+              ? [[String(operationId), String(summary)]]
+              : []
+          )
+      )
+    }
+  }
+})
+
 type Operation = JsonObject & { readonly parameters: ReadonlyArray<JsonObject> }
 /** By path and method. */
 type Paths = Readonly<Record<string, Readonly<Record<string, Operation>>>>
@@ -96,7 +119,7 @@ export const completed = (document: Generated, groups: Groups): JsonObject => {
       responses: { ...responses, NotModified: notModified },
       parameters,
       headers,
-      securitySchemes
+      securitySchemes: { ...securitySchemes, grant: grantScheme(paths) }
     }
   }
   return plainSchemas(withoutDefaults(whole))

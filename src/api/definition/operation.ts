@@ -8,12 +8,10 @@ import * as Context from "effect/Context"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import type { Role } from "#schemas/kind.ts"
+import type { CredentialKind } from "#src/access/Access.ts"
 import type { AccessTable } from "#src/store/records.ts"
 
 export type Risk = "read" | "write" | "destructive" | "dangerous"
-/** How a caller proves who it is. More kinds join here and in `src/access/`. */
-export type CredentialKind = "session" | "key"
-
 /** What a path names beyond its organization. It is looked up before the request's body is read. */
 export type Target =
   /** Nothing but the organization. */
@@ -36,7 +34,7 @@ export interface Operation {
   readonly role: Role | null
   /** Whether the organization's billing must be active (402 otherwise). */
   readonly billing: boolean
-  /** Empty: the operation is public. */
+  /** Empty: the operation is public. Agents may be granted what keys may do, short of what is for owners. */
   readonly credentials: ReadonlyArray<CredentialKind>
   readonly target: Target | null
   /** Bytes of the longest body. */
@@ -154,11 +152,12 @@ export const callerOperation = (
   )
 
 const annotate = (
-  meta: Operation,
+  described: Operation,
   summary: string,
   { conditional = false, alsoAnswers = {} }: Pick<Traits, "conditional" | "alsoAnswers"> = {}
-): Context.Context<never> =>
-  OpenApi.annotations({
+): Context.Context<never> => {
+  const meta: Operation = { ...described, credentials: withGrants(described) }
+  return OpenApi.annotations({
     identifier: meta.id,
     summary,
     description: conditionsOf(meta),
@@ -173,11 +172,19 @@ const annotate = (
       "x-role": meta.role,
       "x-billing": meta.billing,
       "x-credentials": meta.credentials,
-      security: meta.credentials.map((kind) => ({ [kind]: [] }))
+      security: meta.credentials.map((kind) => ({ [kind]: kind === "grant" ? [meta.id] : [] }))
     }
   }).pipe(Context.add(Operation, meta))
+}
 
-const inWords: Readonly<Record<CredentialKind, string>> = { key: "an API key", session: "a session" }
+const withGrants = ({ credentials, role }: Operation): ReadonlyArray<CredentialKind> =>
+  credentials.includes("key") && role !== "owner" ? [...credentials, "grant"] : credentials
+
+const inWords: Readonly<Record<CredentialKind, string>> = {
+  key: "an API key",
+  session: "a session",
+  grant: "a grant with its scope"
+}
 
 /** What must be so for the operation to be carried out, as sentences. */
 const conditionsOf = ({ credentials, role, billing }: Operation): string =>

@@ -6,15 +6,18 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import type { Role } from "#schemas/kind.ts"
+import type { CredentialKind, Grant } from "#src/access/Access.ts"
 import type { Reservation } from "#src/store/Reservation.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import type { CredentialKind, Operation } from "./operation.ts"
+import type { Operation } from "./operation.ts"
 
 export interface Caller {
   readonly credential: CredentialKind
   readonly credentialId: string
   readonly userId: string | null
+  /** What the agent was granted, where an agent calls. */
+  readonly grant: Grant | undefined
   /** For the history and the audit log. */
   readonly actor: Actor
 }

@@ -10,9 +10,16 @@ export const AuditRecord = Schema.Struct({
   id: Schema.String,
   at: Timestamp,
   principal: Schema.String.annotate({
-    description: "`user:<id>`, `key:<id>`, `operator`, `system` or `anonymous`"
+    description: "`user:<id>`, `key:<id>`, `grant:<id>`, `operator`, `system` or `anonymous`"
   }),
   credential: Schema.String,
+  agent: Schema.NullOr(
+    Schema.Struct({
+      userId: Schema.String.annotate({ description: "Who let it in" }),
+      clientId: Schema.String,
+      clientName: Schema.String.annotate({ description: "As the client calls itself" })
+    })
+  ).annotate({ description: "Of a grant: for whom which agent acted" }),
   operation: Schema.String,
   resource: Schema.NullOr(Schema.String).annotate({ description: "Id of what it was done to" }),
   requestId: Schema.String,

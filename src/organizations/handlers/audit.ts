@@ -1,6 +1,7 @@
 /** Handler of `audit.list`. */
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { AgentGrants } from "#src/agents/AgentGrants.ts"
 import { answer } from "#src/api/answer.ts"
 import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
@@ -16,6 +17,7 @@ export const layer = HttpApiBuilder.group(
   "audit",
   Effect.fnUntraced(function* (handlers) {
     const log = yield* AuditReader
+    const grants = yield* AgentGrants
     const cursors = yield* Cursors
     return handlers.handleAll(
       handlersOf(Api.groups.audit)({
@@ -27,8 +29,15 @@ export const layer = HttpApiBuilder.group(
           const records = yield* Effect.mapError(log.list(orgId, filter, limit + 1, before), fromStore)
           const items = records.slice(0, limit)
           const last = items.at(-1)
+          const grantIds = new Set(items.flatMap(({ principal }) => grantOf(principal) ?? []))
+          const names = yield* Effect.mapError(grants.names(orgId, [...grantIds]), fromStore)
+          const agents = new Map(names.map(({ grantId, ...agent }) => [grantId, agent]))
           return answer(AuditPage, {
-            items: items.map((record) => ({ ...record, at: record.at.toISOString() })),
+            items: items.map((record) => ({
+              ...record,
+              at: record.at.toISOString(),
+              agent: agents.get(grantOf(record.principal) ?? "") ?? null
+            })),
             nextCursor: records.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
           })
         })
@@ -36,3 +45,5 @@ export const layer = HttpApiBuilder.group(
     )
   })
 )
+
+const grantOf = (principal: string): string | undefined => /^grant:([0-9a-f-]{36})$/.exec(principal)?.[1]

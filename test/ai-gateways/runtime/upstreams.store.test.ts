@@ -179,7 +179,7 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
         ["100 MB", hugeAnswer],
         ["ends too early", (_, response) => void streaming(response).end(chunk({ content: "once " }))]
       ] satisfies ReadonlyArray<readonly [string, Behaviour]>) {
-        for (const stream of [true, false]) {
+        for (const stream of behaviour === hugeAnswer ? [true] : [true, false]) {
           const gateway = yield* newGateway()
           first.behave(says(["fine"]))
           yield* post(gateway)

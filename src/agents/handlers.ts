@@ -7,9 +7,9 @@ import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound } from "#src/api/problem.ts"
-import { AgentGrants } from "../AgentGrants.ts"
-import { AgentGrantList } from "../api/agent-grants.ts"
-import { theUser } from "./people.ts"
+import { theUser } from "#src/organizations/handlers/people.ts"
+import { AgentGrants } from "./AgentGrants.ts"
+import { AgentGrantList } from "./api.ts"
 
 /** Whose grants the caller may see: admins everybody's (null), members their own. */
 const reach = Effect.flatMap(RequestScope, ({ role }) => (role === "member" ? theUser : Effect.succeed(null)))
@@ -30,6 +30,7 @@ export const layer = HttpApiBuilder.group(
               ...grant,
               createdAt: grant.createdAt.toISOString(),
               lastUsedAt: grant.lastUsedAt?.toISOString() ?? null,
+              expiresAt: grant.expiresAt.toISOString(),
               revokedAt: grant.revokedAt?.toISOString() ?? null
             }))
           )

@@ -11,6 +11,8 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 export interface AgentGrant {
   readonly grantId: string
   readonly userId: string
+  /** Null: that person is no member any more. */
+  readonly userEmail: string | null
   readonly clientId: string
   readonly clientName: string
   readonly audience: string
@@ -18,17 +20,27 @@ export interface AgentGrant {
   readonly scopes: ReadonlyArray<string>
   readonly createdAt: Date
   readonly lastUsedAt: Date | null
+  /** It ends then, unless its tokens are refreshed before. */
+  readonly expiresAt: Date
   readonly revokedAt: Date | null
 }
+
+/** Who stands behind a grant, for records of what was done with it. */
+export type GrantNames = Pick<AgentGrant, "grantId" | "userId" | "clientId" | "clientName">
 
 export class AgentGrants extends Context.Service<
   AgentGrants,
   {
-    /** Of one user, or of all (null); oldest first. */
+    /** Of one user, or of all (null); oldest first. What ended more than 30 days ago is left out. */
     readonly list: (
       orgId: string,
       userId: string | null
     ) => Effect.Effect<ReadonlyArray<AgentGrant>, StoreUnavailable>
+    /** Those of the grants that there are. */
+    readonly names: (
+      orgId: string,
+      ids: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyArray<GrantNames>, StoreUnavailable>
     /** When it was revoked, which repeating it does not change. None: there is no such grant of that user. */
     readonly revoke: (
       orgId: string,
@@ -45,12 +57,21 @@ export class AgentGrants extends Context.Service<
       return AgentGrants.of({
         list: Effect.fn("AgentGrants.list")(function* (orgId, userId) {
           return yield* repeatable(sql<AgentGrant>`
-            select id as "grantId", user_id as "userId", client_id as "clientId", client_name as "clientName", audience,
-              role, scopes, created_at as "createdAt", last_used_at as "lastUsedAt", revoked_at as "revokedAt"
+            select g.id as "grantId", g.user_id as "userId", m.email as "userEmail", g.client_id as "clientId",
+              g.client_name as "clientName", g.audience, g.role, g.scopes, g.created_at as "createdAt",
+              g.last_used_at as "lastUsedAt", g.expires_at as "expiresAt", g.revoked_at as "revokedAt"
+            from agent_grant g left join svc_members() m on m.user_id = g.user_id
+            where g.org_id = ${orgId}::uuid and (${userId}::uuid is null or g.user_id = ${userId}::uuid)
+              and coalesce(g.revoked_at, g.expires_at) > now() - interval '30 days' and ${inOrg(sql, orgId)}
+            order by g.created_at, g.id`)
+        }),
+        names: Effect.fn("AgentGrants.names")(function* (orgId, ids) {
+          if (ids.length === 0) return []
+          return yield* repeatable(sql<GrantNames>`
+            select id as "grantId", user_id as "userId", client_id as "clientId", client_name as "clientName"
             from agent_grant
-            where org_id = ${orgId}::uuid and (${userId}::uuid is null or user_id = ${userId}::uuid)
-              and ${inOrg(sql, orgId)}
-            order by created_at, id`)
+            where org_id = ${orgId}::uuid and ${inOrg(sql, orgId)}
+              and id in (select value::uuid from jsonb_array_elements_text(${sql.json(ids)}::jsonb))`)
         }),
         revoke: Effect.fn("AgentGrants.revoke")(function* (orgId, id, userId, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly revokedAt: Date }>`

@@ -9,13 +9,15 @@ import { problems } from "#src/api/definition/problem.ts"
 export const AgentGrantView = Schema.Struct({
   grantId: Id,
   userId: Id.annotate({ description: "Who granted it" }),
+  userEmail: Schema.NullOr(Schema.String).annotate({ description: "null: no member any more" }),
   clientId: Schema.String,
-  clientName: Schema.String,
-  audience: Schema.String,
+  clientName: Schema.String.annotate({ description: "As the client calls itself" }),
+  audience: Schema.String.annotate({ description: "`api` or `mcp`: where its tokens are taken" }),
   role: Schema.Literals(["member", "admin"]),
   scopes: Schema.Array(Schema.String).annotate({ description: "Ids of the operations that it covers" }),
   createdAt: Timestamp,
   lastUsedAt: Schema.NullOr(Timestamp),
+  expiresAt: Timestamp.annotate({ description: "It ends then, unless its tokens are refreshed before" }),
   revokedAt: Schema.NullOr(Timestamp)
 }).annotate({ identifier: "AgentGrant" })
 export const AgentGrantList = Schema.Array(AgentGrantView)
@@ -31,9 +33,15 @@ export const AgentGrants = group(
     success: AgentGrantList,
     error: problems()
   }).annotateMerge(
-    operation("agentGrants.list", "read", "member", "List your grants; admins see everybody's", {
-      credentials: sessionOnly
-    })
+    operation(
+      "agentGrants.list",
+      "read",
+      "member",
+      "List your grants, and those that ended within 30 days; admins see everybody's",
+      {
+        credentials: sessionOnly
+      }
+    )
   ),
   HttpApiEndpoint.delete("revoke", `${base}/:grantId`, {
     params: { ...orgParams, grantId: Id },

@@ -1,0 +1,119 @@
+/**
+ * What it costs that an agent calls: a GET with the token of a grant that has every scope against the same GET with an
+ * API key, on one process, in turns within one run.
+ */
+import { spawn } from "node:child_process"
+import { randomUUIDv7 } from "node:crypto"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import * as Redacted from "effect/Redacted"
+import postgres from "postgres"
+import { digestOf } from "#src/access/Access.ts"
+import { newApiKey } from "#src/access/bootstrap.ts"
+import { grantable } from "#src/agents/scopes.ts"
+import { newAccessToken } from "#src/agents/tokens.ts"
+import { freePort } from "#test/setup/postgres.ts"
+import { ended, load, serving } from "./api.ts"
+import { cpuBelow, cpuOf, postmasterOf } from "./auth.ts"
+import { type Figure, median } from "./figures.ts"
+
+const rounds = 11
+const seconds = 1.5
+
+const measured = () => ({
+  rates: [] as Array<number>,
+  p99: [] as Array<number>,
+  cpu: [] as Array<number>
+})
+
+export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
+  const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
+  fs.chmodSync(base, 0o755)
+  const [port, metricsPort] = await Promise.all([freePort(), freePort()])
+  const child = spawn(process.execPath, [fileURLToPath(new URL("./auth-server.ts", import.meta.url))], {
+    cwd: base,
+    stdio: ["ignore", "ignore", "inherit"],
+    env: {
+      ...process.env,
+      SVC_DATA_DIR: path.join(base, "data"),
+      SVC_DATABASE_URL: url,
+      SVC_PORT: String(port),
+      SVC_METRICS_PORT: String(metricsPort),
+      SVC_RATE_LIMIT: "100000000",
+      SVC_ROLES: "api"
+    }
+  })
+  const sql = postgres(url, { max: 1, onnotice: () => {} })
+  const [org, user, grant, key] = [randomUUIDv7(), randomUUIDv7(), randomUUIDv7(), newApiKey()]
+  const token = newAccessToken()
+  const scopes = [...grantable.keys()]
+  const callers = [
+    { token: key, ...measured() },
+    { token: Redacted.value(token.token), ...measured() }
+  ] as const
+  try {
+    await serving(port, "/v1/health", child)
+    await sql`insert into organization (id, name, slug, billing_status) values (${org}, 'Bench', 'bench', 'active')`
+    await sql`insert into account (id, email, name) values (${user}, 'bench@example.test', 'Bench')`
+    await sql`insert into member (org_id, id, user_id, role) values (${org}, ${randomUUIDv7()}, ${user}, 'owner')`
+    await sql`insert into api_key (org_id, id, name, key_prefix, digest, role, created_by)
+      values (${org}, ${randomUUIDv7()}, 'bench', 'svc_', ${digestOf(key)}, 'admin', ${user})`
+    await sql`insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
+      values (${org}, ${grant}, ${user}, 'svc-cli', 'svc command line', 'api', 'admin', ${scopes})`
+    await sql`insert into agent_access_token (org_id, grant_id, digest, expires_at)
+      values (${org}, ${grant}, ${token.digest}, now() + interval '1 hour')`
+    await sql`
+      insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
+      select ${org}, gen_random_uuid(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
+        'ready', 1, true, 'api'
+      from generate_series(1, 20) i`
+    await sql`analyze`
+    const postmaster = await postmasterOf(sql)
+    const used = () => cpuOf(child.pid ?? 0) + cpuBelow(postmaster)
+    for (let round = 0; round < rounds; round++) {
+      for (const caller of callers) {
+        const before = used()
+        let sent = 0
+        const get = () => {
+          sent++
+          return { method: "GET", path: "/v1/orgs/bench/projects" }
+        }
+        const { rate, p99 } = await load(port, get, { authorization: `Bearer ${caller.token}` }, seconds)
+        caller.cpu.push((used() - before) / sent)
+        caller.rates.push(rate)
+        caller.p99.push(p99)
+      }
+    }
+  } finally {
+    await ended(child)
+    await sql.end()
+    fs.rmSync(base, { recursive: true, force: true })
+  }
+  const [byKey, byGrant] = callers
+  const ratios = byGrant.rates.map((rate, round) => rate / (byKey.rates[round] ?? rate))
+  return [
+    {
+      name: `GET, 20 projects, with a grant of ${scopes.length} scopes`,
+      value: median(byGrant.rates),
+      unit: "/s",
+      note: `p99 ${median(byGrant.p99).toFixed(1)} ms; with a key ${Math.round(median(byKey.rates))}/s, p99 ${median(byKey.p99).toFixed(1)} ms`
+    },
+    {
+      name: "with a grant / with a key",
+      value: median(ratios),
+      unit: "x",
+      aim: ">= 0.95",
+      note: `rounds ${ratios.map((ratio) => ratio.toFixed(2)).join(" ")}`
+    },
+    {
+      // What else runs on the machine does not disturb this one.
+      name: "CPU of a GET with a key / with a grant, store included",
+      value: median(byKey.cpu) / median(byGrant.cpu),
+      unit: "x",
+      aim: ">= 0.95",
+      note: `${(median(byKey.cpu) * 1e6).toFixed(0)} µs with a key, ${(median(byGrant.cpu) * 1e6).toFixed(0)} µs with a grant`
+    }
+  ]
+}
