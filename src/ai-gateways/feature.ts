@@ -6,6 +6,10 @@ import { AiGateways } from "./api.ts"
 export const aiGateways = defineFeature({
   groups: [AiGateways],
   server: async () => (await import("./server.ts")).server,
+  settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
-  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).ai] })
+  commands: async (): Promise<Commands> => ({
+    commands: [(await import("./commands.ts")).ai],
+    admin: [(await import("./admin-commands.ts")).adminAi]
+  })
 })

@@ -35,6 +35,8 @@ const mediaType = problem(
 const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/docs", "GET"],
   ["/mcp", "POST"],
+  ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
+  ["/v1/runtime/ai/:gatewayName/models", "GET"],
   ...pagePaths,
   ...protocolPaths
 ]

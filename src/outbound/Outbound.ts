@@ -40,6 +40,13 @@ export interface OutboundAnswer {
   readonly durationMs: number
 }
 
+export interface Reached {
+  /** At least one; connections go to these, and the name is not asked for again. */
+  readonly addresses: ReadonlyArray<string>
+  /** Undefined: the connection is not encrypted, within this machine. */
+  readonly secureContext: tls.SecureContext | undefined
+}
+
 /** The address may not be reached: trying again helps only when it changes. */
 export class OutboundRefused extends Schema.TaggedError<OutboundRefused>()("OutboundRefused", {
   message: Schema.String
@@ -75,6 +82,8 @@ export class Outbound extends Context.Service<
      * later, and what it resolves to is judged at every request.
      */
     readonly checkAddress: (url: string) => Effect.Effect<URL, OutboundRefused>
+    /** For connections that somebody else makes: the addresses of a URL's host that may be reached now. */
+    readonly reach: (url: string) => Effect.Effect<Reached, OutboundRefused | OutboundFailed>
   }
 >()("svc/outbound/Outbound") {
   static readonly layer = Layer.effect(
@@ -169,16 +178,22 @@ export class Outbound extends Context.Service<
         return url
       })
 
-      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
-        const { url, host } = yield* parse(request.url)
+      const resolve = Effect.fnUntraced(function* (text: string, publicOnly = false) {
+        const { url, host } = yield* parse(text)
         const found =
           known(host) ??
           (yield* Effect.mapError(
             names(host),
             ({ message }) => new OutboundFailed({ message, reason: "name" })
           ))
-        const addresses = yield* judge(url, found, request.publicOnly)
+        const addresses = yield* judge(url, found, publicOnly)
         const secure = url.protocol === "https:"
+        return { url, host, addresses, secureContext: secure ? yield* secureContext : undefined }
+      })
+
+      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
+        const { url, host, addresses, secureContext } = yield* resolve(request.url, request.publicOnly)
+        const secure = secureContext !== undefined
         const options: https.RequestOptions = {
           method: request.method ?? "POST",
           path: `${url.pathname}${url.search}`,
@@ -192,7 +207,7 @@ export class Outbound extends Context.Service<
           ...(secure
             ? {
                 agent: agents.https,
-                secureContext: yield* secureContext,
+                secureContext,
                 servername: net.isIP(host) === 0 ? host : ""
               }
             : { agent: agents.http })
@@ -220,6 +235,7 @@ export class Outbound extends Context.Service<
 
       return Outbound.of({
         checkAddress,
+        reach: (url) => resolve(url),
         post: (request) => send(request).pipe(spanned("Outbound.post")),
         get: (request) => send({ ...request, method: "GET", body: "" }).pipe(spanned("Outbound.get"))
       })

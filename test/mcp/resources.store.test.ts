@@ -190,6 +190,12 @@ layer(testPlane(), { excludeTestServices: true })("following resources", (it) =>
       const { call, sql } = yield* Plane
       const owner = yield* makeProjects(["one"])
       const uri = `svc://resources/${owner.uids[0]}`
+      // From here on nothing changes by itself.
+      yield* eventually(
+        "it is ready",
+        sql(`select phase from resource where uid = '${owner.uids[0]}'`),
+        ([row]) => row?.phase === "ready"
+      )
       const { token, id } = yield* makeGrant(owner, { scopes: ["resources.watch"] })
       const { heard, isOpen } = yield* listening(token, [uri])
       yield* sql(`update agent_grant set revoked_at = now() where id = '${id}'`)
