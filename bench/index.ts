@@ -12,6 +12,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   auth: async () => (await import("./auth.ts")).auth,
   agents: async () => (await import("./agents.ts")).agents,
   queues: async () => (await import("./queues.ts")).queues,
+  "ai-budget": async () => (await import("./ai-budget.ts")).aiBudget,
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
   branches: async () => (await import("./branches.ts")).branches,

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { agents } from "./agents/feature.ts"
+import { aiGateways } from "./ai-gateways/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -34,6 +35,7 @@ export const features = [
   env,
   caches,
   queues,
+  aiGateways,
   crons,
   executions,
   backups,

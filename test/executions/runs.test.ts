@@ -53,7 +53,8 @@ layer(executionPlane({ graceMs }), { excludeTestServices: true, timeout: "3 minu
           yield* makeProject
           const { podman } = yield* Containers
           const id = yield* create({
-            command: sh('echo "$GREETING"; echo trouble >&2; busybox printf "no end"'),
+            command: sh(`echo "$GREETING"; echo trouble >&2
+              echo "$SVC_API_URL \${APP_SERVICE_TOKEN%_*} \${#APP_SERVICE_TOKEN}"; busybox printf "no end"`),
             env: { GREETING: "hällo wörld", PATH: "/bin" }
           })
           const done = yield* ended(id)
@@ -63,7 +64,7 @@ layer(executionPlane({ graceMs }), { excludeTestServices: true, timeout: "3 minu
           )
           assert.match(done.imageDigest, /^sha256:[0-9a-f]{64}$/)
           assert.isAtLeast(Date.parse(done.finishedAt), Date.parse(done.startedAt))
-          assert.strictEqual(yield* printed(id), "hällo wörld\nno end")
+          assert.match(yield* printed(id), /^hällo wörld\nhttp:\S+ svcapp 47\nno end$/)
           assert.strictEqual(yield* printed(id, "stderr"), "trouble\n")
           assert.strictEqual(podman("ps", "-a", "-q", "--filter", `label=svc.execution=${id}`), "")
           assert.notInclude(podman("network", "ls", "--format", "{{.Name}}"), id)
