@@ -30,16 +30,19 @@ const grantsLs = command("ls", {}, ({ at, json: asJson }) =>
     if (grants.length === 0) return yield* say("Nothing is granted to agents")
     yield* out(
       table(
-        ["GRANT", "AGENT", "FOR", "ROLE", "OPERATIONS", "LAST USED", ""],
-        grants.map(({ grantId, audience, clientName, lastUsedAt, revokedAt, role, scopes }) => [
-          grantId,
-          clientName,
-          audience,
-          role,
-          String(scopes.length),
-          lastUsedAt ?? "never",
-          revokedAt === null ? "" : `revoked ${revokedAt.slice(0, 10)}`
-        ])
+        ["GRANT", "USER", "AGENT", "FOR", "ROLE", "OPERATIONS", "LAST USED", "ENDS"],
+        grants.map(
+          ({ expiresAt, grantId, audience, clientName, lastUsedAt, revokedAt, role, scopes, ...of }) => [
+            grantId,
+            of.userEmail ?? of.userId,
+            clientName,
+            audience,
+            role,
+            String(scopes.length),
+            lastUsedAt ?? "never",
+            revokedAt === null ? expiresAt : `revoked ${revokedAt.slice(0, 10)}`
+          ]
+        )
       )
     )
   })

@@ -10,6 +10,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as client from "openid-client"
+import { shellWord } from "./shell-word.ts"
 import { visibleLine } from "./visible.ts"
 
 /** Clients that every control plane knows: this program, and its bridge for MCP clients. */
@@ -68,7 +69,7 @@ const refusal = (error: unknown): AuthorizationServerFailed => {
   const other = cause instanceof Error ? Option.getOrUndefined(decodeOtherIssuer(cause.cause)) : undefined
   if (other !== undefined) {
     const { issuer } = other.body
-    return failed(`it calls itself ${issuer} (SVC_PUBLIC_URL); use --api-url ${issuer}`, false)
+    return failed(`it calls itself ${issuer} (SVC_PUBLIC_URL); use --api-url ${shellWord(issuer)}`, false)
   }
   return failed(cause instanceof Error ? cause.message : String(cause), true)
 }
@@ -94,13 +95,23 @@ export const patiently = <A, E extends { readonly _tag: string }, R>(self: Effec
       error._tag === "AuthorizationServerFailed" && "temporary" in error && error.temporary === true
   })
 
+/** The name may lead to another address, at which another user of the machine may listen. */
+const byAddress: client.CustomFetch = (url, options) => {
+  const address = new URL(url)
+  address.hostname = "127.0.0.1"
+  const { body = null, ...rest } = options
+  return fetch(address, { ...rest, body })
+}
+
 /** What the server says of itself. Its issuer is the address that it was asked at, and its endpoints are there too. */
 export const discover = Effect.fnUntraced(function* (apiUrl: string, clientId: ClientId) {
   const issuer = new URL(apiUrl)
   const execute = issuer.protocol === "http:" ? [client.allowInsecureRequests] : []
   const options = { algorithm: "oauth2", timeout: longestRequest, execute } as const
-  const at = (address: URL) =>
-    patiently(ask(() => client.discovery(address, clientId, undefined, client.None(), options)))
+  const at = (address: URL, more: client.DiscoveryRequestOptions = {}) =>
+    patiently(
+      ask(() => client.discovery(address, clientId, undefined, client.None(), { ...options, ...more }))
+    )
   // A control plane of this machine may call itself by its other name.
   const alias = new URL(apiUrl)
   if (alias.hostname === "127.0.0.1") alias.hostname = "localhost"
@@ -108,7 +119,7 @@ export const discover = Effect.fnUntraced(function* (apiUrl: string, clientId: C
     Effect.catch((error) =>
       error.temporary || alias.hostname === issuer.hostname
         ? Effect.fail(error)
-        : Effect.mapError(at(alias), () => error)
+        : Effect.mapError(at(alias, { [client.customFetch]: byAddress }), () => error)
     )
   )
   const server = config.serverMetadata()

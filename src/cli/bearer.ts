@@ -1,12 +1,13 @@
 /** The bearer token of a request (RFC 6750): one as it is stored, or a sign-in's, which changes every hour. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import type { ClientId } from "./authorization-server.ts"
 import { accessToken } from "./tokens.ts"
 
 export type Credential =
   | { readonly _tag: "Token"; readonly token: Redacted.Redacted }
-  /** The id of the sign-in. */
-  | { readonly _tag: "SignIn"; readonly id: string }
+  /** The id of the sign-in, and whose it is. */
+  | { readonly _tag: "SignIn"; readonly id: string; readonly clientId: ClientId }
 
 /**
  * `send` with the credential. A token of a sign-in that is refused is replaced once and the request sent again: a clock
@@ -27,11 +28,11 @@ export const authorized = (
     if (credential._tag === "Token") return (input, init) => sendWith(credential.token, input, init)
     return async (input, init) => {
       const stop = init?.signal ? { signal: init.signal } : {}
-      const token = await run(accessToken(credential.id), stop)
+      const token = await run(accessToken(credential), stop)
       const response = await sendWith(token, input, init)
       // A stream is read once.
       if (response.status !== 401 || init?.body instanceof ReadableStream) return response
       await response.body?.cancel()
-      return sendWith(await run(accessToken(credential.id, token), stop), input, init)
+      return sendWith(await run(accessToken(credential, token), stop), input, init)
     }
   })

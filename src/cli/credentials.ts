@@ -66,7 +66,10 @@ const writeEntries = Effect.fnUntraced(function* (file: string, entries: Readonl
 const signInsOf = (entries: ReadonlyArray<Entry>) =>
   entries.flatMap(({ mcpSignIn, signIn }) => [signIn, mcpSignIn].filter((id) => id !== undefined))
 
-/** Changes the credentials as they are now. A sign-in that no entry has any more is ended. */
+/**
+ * Changes the credentials as they are now. A sign-in that no entry has any more is ended; that the server cannot be told,
+ * or that nobody waits for it, undoes no change.
+ */
 export const changeEntries = Effect.fnUntraced(function* (
   change: (entries: ReadonlyArray<Entry>) => ReadonlyArray<Entry>
 ) {
@@ -81,7 +84,8 @@ export const changeEntries = Effect.fnUntraced(function* (
       return signInsOf(before).filter((id) => !kept.has(id))
     })
   )
-  yield* Effect.forEach(dropped, end, { discard: true })
+  const ending = Effect.forEach(dropped, (id) => Effect.ignore(end(id)), { discard: true })
+  yield* Effect.exit(Effect.interruptible(ending))
 })
 
 const sameTokens = (a: Entry, b: Entry) =>

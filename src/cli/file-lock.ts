@@ -65,7 +65,8 @@ const look = async (lock: string): Promise<Found | undefined> => {
 const isDead = async ({ holder, changedAt }: Found, self: Holder, now: number): Promise<boolean> => {
   if (holder === undefined || holder.machine !== self.machine) return now - changedAt > longestHoldMs
   const began = await beganAt(holder.pid)
-  return began === undefined || (holder.began !== null && began !== holder.began)
+  if (began === undefined) return true
+  return began !== null && holder.began !== null && began !== holder.began
 }
 
 /** Writes who we are beside the lock, for as long as `put` takes to put it there. */

@@ -12,11 +12,13 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { parse } from "yaml"
 import { looksLikeUid } from "#schemas/names.ts"
+import type { ClientId } from "./authorization-server.ts"
 import type { Credential } from "./bearer.ts"
 import { readText } from "./config-folder.ts"
 import { type Entry, readEntries } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
+import { shellWord } from "./shell-word.ts"
 
 const ProjectFile = Schema.Struct({
   apiUrl: Schema.optionalKey(Schema.String),
@@ -29,6 +31,8 @@ export interface Login {
   readonly organization: string
   readonly apiKey: Redacted.Redacted | undefined
   readonly session: Redacted.Redacted | undefined
+  /** `SVC_TOKEN`, which then is the key, too, and may be the session. */
+  readonly token: Redacted.Redacted | undefined
   /** Ids of sign-ins by browser: of this program, and of its bridge for MCP clients. */
   readonly signIn: string | undefined
   readonly mcpSignIn: string | undefined
@@ -105,6 +109,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     const login: Login = {
       ...common,
       apiKey: secret(token),
+      token: secret(token),
       session: token.startsWith("svcs_") ? secret(token) : undefined,
       signIn: undefined,
       mcpSignIn: undefined,
@@ -113,13 +118,13 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     const may = named?.trusted === true || isLoopback(apiUrl) || here.length > 0 || isFromFolder("SVC_TOKEN")
     if (may) return login
     const missing = `SVC_TOKEN is not sent to ${apiUrl}, because only ${source} names it. Set SVC_API_URL or --api-url to the same to allow it`
-    return { ...login, apiKey: undefined, session: undefined, missing }
+    return { ...login, apiKey: undefined, session: undefined, token: undefined, missing }
   }
   const { apiKey, mcpSignIn, session, signIn } = fitting(here, organization)
   const others = [...new Set(entries.map((entry) => entry.apiUrl))]
   const signing = [
-    `Sign in with: svc login --api-url ${apiUrl}`,
-    `Where nobody is at a browser: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`
+    `Sign in with: svc login --api-url ${shellWord(apiUrl)}`,
+    `Where nobody is at a browser: svc login --api-key --api-url ${shellWord(apiUrl)} < file-with-the-key; or set SVC_TOKEN`
   ]
   const operate = (more: string) =>
     isLoopback(apiUrl) ? [`Who operates the control plane on this machine: svc admin credentials${more}`] : []
@@ -127,13 +132,14 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     ...common,
     apiKey: secret(apiKey),
     session: secret(session),
+    token: undefined,
     signIn,
     mcpSignIn,
     missing: (here.length > 0
       ? [
           `There is no credential for the organization "${organization}" at ${apiUrl}: a sign-in or an API key opens its own organization only, and the stored ones are for ${here.map((entry) => `"${entry.organization}"`).join(", ")}.`,
           ...signing,
-          ...operate(` --org ${organization}`)
+          ...operate(` --org ${shellWord(organization)}`)
         ]
       : [
           `There is no credential for ${apiUrl} (named by ${source}).`,
@@ -149,22 +155,29 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
 })
 
 /** Acts in the organization: what was granted to this program before a key, and a key before a session. */
-export const memberCredential = ({ apiKey, session, signIn }: Tokens): Credential | undefined =>
-  signInCredential(signIn) ?? tokenCredential(apiKey) ?? tokenCredential(session)
+export const memberCredential = ({
+  apiKey,
+  session,
+  signIn
+}: Omit<Tokens, "token">): Credential | undefined =>
+  signInCredential(signIn, "svc-cli") ?? tokenCredential(apiKey) ?? tokenCredential(session)
 
 /** Does what takes a session, where there is one. */
-export const ownerCredential = ({ apiKey, session, signIn }: Tokens): Credential | undefined =>
-  tokenCredential(session) ?? signInCredential(signIn) ?? tokenCredential(apiKey)
+export const ownerCredential = ({ apiKey, session, signIn }: Omit<Tokens, "token">): Credential | undefined =>
+  tokenCredential(session) ?? signInCredential(signIn, "svc-cli") ?? tokenCredential(apiKey)
 
-/** Opens the MCP endpoint, which takes no session, and nothing that was granted for the API. */
-export const mcpCredential = ({ apiKey, mcpSignIn }: Tokens): Credential | undefined =>
-  signInCredential(mcpSignIn) ?? tokenCredential(apiKey)
+/**
+ * Opens the MCP endpoint, which takes no session, and nothing that was granted for the API. A stored key is not lent to
+ * models: the one of the first start may do what an admin may.
+ */
+export const mcpCredential = ({ mcpSignIn, token }: Tokens): Credential | undefined =>
+  signInCredential(mcpSignIn, "svc-mcp") ?? tokenCredential(token)
 
-type Tokens = Pick<Login, "apiKey" | "mcpSignIn" | "session" | "signIn">
+type Tokens = Pick<Login, "apiKey" | "mcpSignIn" | "session" | "signIn" | "token">
 const tokenCredential = (token: Redacted.Redacted | undefined): Credential | undefined =>
   token === undefined ? undefined : { _tag: "Token", token }
-const signInCredential = (id: string | undefined): Credential | undefined =>
-  id === undefined ? undefined : { _tag: "SignIn", id }
+const signInCredential = (id: string | undefined, clientId: ClientId): Credential | undefined =>
+  id === undefined ? undefined : { _tag: "SignIn", id, clientId }
 
 /**
  * What of the credentials for one control plane opens an organization. A key and a sign-in open the one they were made

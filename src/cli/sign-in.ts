@@ -3,7 +3,6 @@
  * chooses organization and operations there; neither their session nor their password ever comes here.
  */
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as client from "openid-client"
 import { type ClientId, discover, redeem } from "./authorization-server.ts"
 import { callback } from "./callback.ts"
@@ -31,18 +30,19 @@ interface SignedIn {
   readonly organization: string
 }
 
-/** Runs with the new sign-in, which does not outlast a failure. */
-export const signIn = <A, E, R>(wish: Wish, use: (made: SignedIn) => Effect.Effect<A, E, R>) =>
+/** Stores the new sign-in, which does not outlast a failure of it. Once it is stored, no interruption ends it. */
+export const signIn = <A, E, R>(wish: Wish, store: (made: SignedIn) => Effect.Effect<A, E, R>) =>
   Effect.flatMap(askFor(wish), ({ config, found, ...checks }) =>
-    Effect.acquireUseRelease(
-      redeem(config, found, checks).pipe(
-        Effect.mapError(({ message }) => failure(`Not signed in: ${message}`, exitCodes.authentication)),
-        Effect.flatMap((tokens) =>
-          Effect.map(keep(wish, tokens), (id): SignedIn => ({ id, organization: tokens.organization }))
+    Effect.uninterruptible(
+      Effect.gen(function* () {
+        const tokens = yield* Effect.mapError(redeem(config, found, checks), ({ message }) =>
+          failure(`Not signed in: ${message}`, exitCodes.authentication)
         )
-      ),
-      use,
-      ({ id }, exit) => (Exit.isSuccess(exit) ? Effect.void : Effect.ignore(end(id)))
+        const id = yield* keep(wish, tokens)
+        return yield* Effect.onError(store({ id, organization: tokens.organization }), () =>
+          Effect.ignore(end(id))
+        )
+      })
     )
   )
 

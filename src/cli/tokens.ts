@@ -12,7 +12,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import type { AuthorizationServerFailed, TokenSet } from "./authorization-server.ts"
+import type { AuthorizationServerFailed, ClientId, TokenSet } from "./authorization-server.ts"
 import { attempt, configFolder, readText, replaceFile } from "./config-folder.ts"
 import { type CliFailure, exitCodes, failure } from "./failure.ts"
 import { locked } from "./file-lock.ts"
@@ -39,11 +39,11 @@ const longestGoodbye = "15 seconds"
 
 const fileOf = (id: string) => Effect.map(configFolder, (folder) => path.join(folder, "tokens", `${id}.json`))
 
-const read = Effect.fnUntraced(function* (file: string) {
+const read = Effect.fnUntraced(function* (file: string, clientId: ClientId) {
   const text = yield* attempt(`Cannot read ${file}`, () => readText(file))
   if (text === undefined) return undefined
   return yield* Effect.mapError(decode(text), () =>
-    failure(`${file} is damaged; sign in again: svc login`, exitCodes.authentication)
+    failure(`${file} is damaged; sign in again: ${commandOf(clientId)}`, exitCodes.authentication)
   )
 })
 
@@ -70,30 +70,32 @@ export const keep = Effect.fnUntraced(function* (of: Pick<Stored, "apiUrl" | "cl
 
 const ended = (command: string, why = "it is over") =>
   failure(`Your sign-in ended: ${why}. Sign in again: ${command}`, exitCodes.authentication)
-const commandOf = ({ clientId }: Pick<Stored, "clientId">) =>
-  clientId === "svc-mcp" ? "svc mcp login" : "svc login"
+const commandOf = (clientId: ClientId) => (clientId === "svc-mcp" ? "svc mcp login" : "svc login")
 
 /**
  * The access token of a sign-in, refreshed if it is about to end or is the one that was refused. Only what the server
  * says of the token ends a sign-in (`invalid_grant`): then its file is removed. A server that is away, or answers
  * something else, does not.
  */
-export const accessToken = Effect.fnUntraced(function* (id: string, refused?: Redacted.Redacted) {
+export const accessToken = Effect.fnUntraced(function* (
+  { clientId, id }: { readonly id: string; readonly clientId: ClientId },
+  refused?: Redacted.Redacted
+) {
   const file = yield* fileOf(id)
   const usable = Effect.fnUntraced(function* (stored: Stored, earlier: number) {
     const isRefused = refused !== undefined && Redacted.value(refused) === stored.accessToken
     const left = stored.expiresAt - (yield* Clock.currentTimeMillis)
     return !isRefused && left > earlier ? Redacted.make(stored.accessToken) : undefined
   })
-  const now = yield* read(file)
-  if (now === undefined) return yield* ended("svc login")
+  const now = yield* read(file, clientId)
+  if (now === undefined) return yield* ended(commandOf(clientId))
   return (
     (yield* usable(now, earlyMs)) ??
     (yield* locked(
       file,
       Effect.gen(function* () {
-        const stored = yield* read(file)
-        if (stored === undefined) return yield* ended(commandOf(now))
+        const stored = yield* read(file, clientId)
+        if (stored === undefined) return yield* ended(commandOf(clientId))
         const fresh = yield* usable(stored, earlyMs)
         if (fresh !== undefined) return fresh
         return yield* Effect.catchTag(renew(file, stored), "AuthorizationServerFailed", (error) =>
@@ -125,7 +127,7 @@ const renew = Effect.fnUntraced(function* (file: string, stored: Stored) {
     Effect.catchTag("InvalidGrant", ({ message }) =>
       Effect.andThen(
         Effect.promise(() => fs.rm(file, { force: true })),
-        Effect.fail(ended(commandOf(stored), message))
+        Effect.fail(ended(commandOf(stored.clientId), message))
       )
     )
   )
@@ -139,15 +141,19 @@ export const end = Effect.fnUntraced(function* (id: string) {
   return yield* locked(
     file,
     Effect.gen(function* () {
-      const stored = yield* Effect.orElseSucceed(read(file), () => undefined)
       const { discover, revoke } = yield* Effect.promise(() => import("./authorization-server.ts"))
-      const told =
-        stored === undefined ||
-        (yield* discover(stored.apiUrl, stored.clientId).pipe(
-          Effect.flatMap((config) => revoke(config, Redacted.make(stored.refreshToken))),
-          Effect.timeout(longestGoodbye),
-          Effect.isSuccess
-        ))
+      // Where there is no file it has ended already. One that cannot be read has a token that nobody can name.
+      const told = yield* read(file, "svc-cli").pipe(
+        Effect.flatMap((stored) =>
+          stored === undefined
+            ? Effect.void
+            : discover(stored.apiUrl, stored.clientId).pipe(
+                Effect.flatMap((config) => revoke(config, Redacted.make(stored.refreshToken))),
+                Effect.timeout(longestGoodbye)
+              )
+        ),
+        Effect.isSuccess
+      )
       for (const name of [file, `${file}.new`]) yield* Effect.promise(() => fs.rm(name, { force: true }))
       return told
     })

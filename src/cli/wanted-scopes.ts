@@ -37,6 +37,11 @@ export const wantedScopes = (
   const unfit = scopes.find((pattern) => !grantable.some(isNamedBy(pattern)))
   if (unfit !== undefined)
     return Effect.fail(failure(`No operation that can be granted is called "${unfit}"`, exitCodes.usage))
+  const writes = readOnly
+    ? scopes.find((id) => grantable.includes(id) && known.get(id)?.risk !== "read")
+    : undefined
+  if (writes !== undefined)
+    return Effect.fail(failure(`"${writes}" does more than read, and --read-only was said`, exitCodes.usage))
   const wanted = grantable.filter((id) => {
     if (id === always || scopes.includes(id)) return true
     const operation = known.get(id)

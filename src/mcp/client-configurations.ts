@@ -3,6 +3,7 @@
  * to start for the others. No token is ever part of it.
  */
 import { fileURLToPath } from "node:url"
+import { shellWord } from "#src/cli/shell-word.ts"
 
 interface Configuration {
   readonly title: string
@@ -33,7 +34,7 @@ export const configurations = (apiUrl: string): Readonly<Record<(typeof clients)
     "claude-code": {
       title: "Claude Code",
       where: "Run it, then sign in with /mcp",
-      text: `claude mcp add --transport http svc ${url}`
+      text: `claude mcp add --transport http svc ${shellWord(url)}`
     },
     "claude-desktop": {
       title: "Claude Desktop",
@@ -58,7 +59,7 @@ export const configurations = (apiUrl: string): Readonly<Record<(typeof clients)
     stdio: {
       title: "Any client that starts programs",
       where: "Sign in with: svc mcp login",
-      text: [bridge.command, ...bridge.args].map(quoted).join(" ")
+      text: [bridge.command, ...bridge.args].map(shellWord).join(" ")
     },
     vscode: {
       title: "Visual Studio Code",
@@ -72,7 +73,3 @@ export const configurations = (apiUrl: string): Readonly<Record<(typeof clients)
     }
   }
 }
-
-/** For a POSIX shell. */
-const quoted = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`

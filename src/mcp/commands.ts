@@ -5,9 +5,11 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { authorized } from "#src/cli/bearer.ts"
 import { asking, inBrowser } from "#src/cli/browser-login.ts"
+import { failure } from "#src/cli/failure.ts"
 import { connection, loginOf } from "#src/cli/flags.ts"
 import { mcpCredential } from "#src/cli/login.ts"
 import { out, paint } from "#src/cli/output.ts"
+import { shellWord } from "#src/cli/shell-word.ts"
 import { clients, configurations } from "./client-configurations.ts"
 
 const mcpLogin = Command.make("login", { ...connection, ...asking }, (flags) =>
@@ -18,11 +20,17 @@ const mcpServe = Command.make("serve", connection, (flags) =>
   Effect.gen(function* () {
     const { bridge } = yield* Effect.promise(() => import("./stdio-bridge.ts"))
     const { apiUrl } = yield* loginOf(flags)
+    // Not as a flag would name it: SVC_TOKEN would go where it does not go otherwise.
+    const login = Effect.flatMap(loginOf(flags), (now) =>
+      now.apiUrl === apiUrl
+        ? Effect.succeed(now)
+        : failure(`Commands here are about ${now.apiUrl} by now, and this serves ${apiUrl}: start it again`)
+    )
     yield* bridge({
       url: `${apiUrl}/mcp`,
       // Asked anew for each message: who signs in meanwhile need not start the client again.
-      send: Effect.flatMap(loginOf(flags), (login) => authorized(fetch, mcpCredential(login))),
-      hint: `A person signs in, or grants more, by running this in a terminal: svc mcp login --api-url ${apiUrl}`
+      send: Effect.flatMap(login, (now) => authorized(fetch, mcpCredential(now))),
+      hint: `A person signs in, or grants more, by running this in a terminal: svc mcp login --api-url ${shellWord(apiUrl)}`
     })
   })
 ).pipe(Command.withDescription("Serve MCP on standard input and output, for clients that know no HTTP"))

@@ -26,7 +26,7 @@ export const Order = Schema.Struct({
   confirm: Schema.optionalKey(
     Schema.String.annotate({
       description:
-        "For what cannot be taken back: the operation's id once more, after the person said yes to exactly this"
+        "For what cannot be taken back: what the refusal of the first call says, after the person said yes to exactly this"
     })
   ),
   ifMatch: Schema.optionalKey(

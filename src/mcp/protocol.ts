@@ -76,7 +76,7 @@ export const serverOf = (exchange: Exchange, era: McpRequestContext["era"]): Ser
         const entry = index.catalogue.get(order.operation)
         const pending =
           entry !== undefined && refusal(entry.operation, caller) === undefined
-            ? confirmation(entry, order, context)
+            ? confirmation(entry, order, caller, context)
             : undefined
         if (pending !== undefined) return "ask" in pending ? pending.ask : toolAnswer(pending.refused)
         return run(call(order, caller), context.mcpReq).then(toolAnswer)

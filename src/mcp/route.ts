@@ -92,10 +92,15 @@ export const layer = HttpRouter.use(
       const caller = yield* gate.identify(access, request)
       const { address } = yield* CurrentRequest
       const bucket = caller?.identity.credentialId ?? networkOf(address ?? "unknown")
-      const taken = yield* limits.take(`mcp:${bucket}`, rateLimit)
-      if (!taken.allowed) return yield* tooMany("mcp", taken)
+      const take = Effect.gen(function* () {
+        const taken = yield* limits.take(`mcp:${bucket}`, rateLimit)
+        if (!taken.allowed) return yield* tooMany("mcp", taken)
+      })
+      yield* take
       const body = yield* read(request, caller)
-      for (const message of Array.isArray(body) ? body : [body]) {
+      const messages: ReadonlyArray<unknown> = Array.isArray(body) ? body : [body]
+      yield* Effect.forEach(messages.slice(1), () => take, { discard: true })
+      for (const message of messages) {
         const challenge = gate.admit(message, caller)
         if (challenge === undefined) continue
         if (caller !== undefined) yield* auditRefusal(challenge, caller)

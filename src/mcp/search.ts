@@ -139,7 +139,7 @@ const inFull = (entry: Entry, caller: Caller | undefined): JsonObject => {
     ...(operation.role === null ? {} : { role: operation.role }),
     ...(operation.sensitive ? { sensitive: true } : {}),
     ...(operation.billing ? { needsActiveBilling: true } : {}),
-    ...(needsConfirmation(operation) ? { confirm: operation.id } : {}),
+    ...(needsConfirmation(operation) ? { needsConfirmation: true } : {}),
     ...some("path", placed("path")),
     ...some("query", placed("query")),
     ...(entry.ifMatch ? { takesIfMatch: true } : {}),
@@ -160,7 +160,7 @@ const howToRun = ({ operation, parameters }: Entry, caller: Caller | undefined):
   return [
     `Run it with the tool execute: operation "${operation.id}"`,
     ...(needed.length === 0 ? [] : [`path with ${needed.map(({ name }) => name).join(", ")}`]),
-    ...(needsConfirmation(operation) ? ["ask the person first"] : [])
+    ...(needsConfirmation(operation) ? ["its first call is refused and says what to ask the person"] : [])
   ].join("; ")
 }
 

@@ -105,6 +105,12 @@ layer(testPlane({}, { SVC_AGENT_RATE_LIMIT: "100000" }), { excludeTestServices: 
         const states = sql(`select revoked_at is null as lives from agent_grant where org_id = '${org.id}'`)
         yield* login
         assert.deepStrictEqual(yield* states, [{ lives: true }])
+        const owner = yield* user.svc(["grants", "ls"], { env: { SVC_TOKEN: org.owner, SVC_ORG: org.slug } })
+        const [grant] = yield* sql(`
+          select email, to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI') as ends
+          from agent_grant g join account a on a.id = g.user_id where org_id = '${org.id}'`)
+        assert.include(owner.stdout, String(grant?.["email"]), owner.stderr)
+        assert.include(owner.stdout, String(grant?.["ends"]))
         assert.strictEqual((yield* user.svc(["logout"])).code, 0)
         assert.deepStrictEqual(yield* states, [{ lives: false }])
 
@@ -195,6 +201,7 @@ layer(testPlane({}, { SVC_AGENT_RATE_LIMIT: "100000" }), { excludeTestServices: 
         const user = yield* newUser
         const at = yield* url
         user.signIn({ apiUrl: at, organization: slug, apiKey: adminKey })
+        const env = { SVC_TOKEN: adminKey }
         const execute = (id: number, operation: string) =>
           JSON.stringify({
             jsonrpc: "2.0",
@@ -202,7 +209,11 @@ layer(testPlane({}, { SVC_AGENT_RATE_LIMIT: "100000" }), { excludeTestServices: 
             method: "tools/call",
             params: { name: "execute", arguments: { operation } }
           })
+        // A key that is merely stored is not lent to a model.
+        const alone = yield* user.svc(["mcp", "serve"], { stdin: `${execute(3, "projects.list")}\n` })
+        assert.include(alone.stdout, "svc mcp login")
         const running = user.start(["mcp", "serve"], {
+          env,
           stdin: ["not JSON", execute(1, "projects.list"), "", execute(2, "orgs.get")].join("\n")
         })
         const { code, stdout, stderr } = yield* Effect.promise(() => running.ended)

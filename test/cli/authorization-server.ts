@@ -53,6 +53,9 @@ export const authorizationServer = Effect.gen(function* () {
     lifetimeSeconds: 3_600,
     /** Requests with a refresh token. */
     refreshes: 0,
+    revocations: 0,
+    /** What requests for tokens named as their host. */
+    hosts: new Set<string>(),
     families,
     /** What an approval, or a denial, sends the browser to. */
     answer: (asked: URL, error?: string): URL => {
@@ -119,7 +122,8 @@ export const authorizationServer = Effect.gen(function* () {
           scopes_supported: ["caches.create", "caches.list", "me.get", "projects.list"]
         })
       if (request.url === "/oauth/token") {
-        if (self.fault === "hangs") return void self.refreshes++
+        self.hosts.add(request.headers.host ?? "")
+        if (self.fault === "hangs" && form.has("refresh_token")) return void self.refreshes++
         const family = issue(form)
         if (self.fault === "unavailable") return answer(response, 503, { error: "temporarily_unavailable" })
         if (self.fault === "answer lost") return request.socket.destroy()
@@ -136,6 +140,8 @@ export const authorizationServer = Effect.gen(function* () {
         })
       }
       if (request.url === "/oauth/revoke") {
+        self.revocations++
+        if (self.fault === "hangs") return
         for (const family of families) if (family.refresh === form.get("token")) family.revoked = true
         return answer(response, self.fault === "unavailable" ? 503 : 200, {})
       }

@@ -120,5 +120,7 @@ it.live("where no credential fits the organization, the command to run is named"
     assert.include(login.missing, "svc login --api-key")
     assert.include(login.missing, "svc admin credentials --org other")
     assert.isDefined((yield* readLogin({ apiUrl: url })).apiKey)
+    const odd = yield* readLogin({ apiUrl: `${url}/$(hacked)` })
+    assert.include(odd.missing, `svc login --api-url '${url}/$(hacked)'`)
   }).pipe(Effect.scoped)
 )

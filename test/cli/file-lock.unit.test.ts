@@ -1,6 +1,8 @@
 /** The lock that the processes of a user share. Processes that are killed: `sign-in.test.ts`. */
 import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
+import promises from "node:fs/promises"
+import { syncBuiltinESMExports } from "node:module"
 import * as os from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
@@ -81,4 +83,35 @@ it.live(
       yield* Fiber.interrupt(holding)
       assert.deepStrictEqual(fs.readdirSync(path.dirname(file)), [])
     }).pipe(Effect.scoped)
+)
+
+it.live.skipIf(process.platform !== "linux")("a holder of which nothing can be told is alive", () =>
+  Effect.gen(function* () {
+    const file = path.join(yield* folder, "number")
+    const { readFile } = promises
+    let looks = 0
+    yield* Effect.acquireRelease(
+      Effect.sync(() => {
+        const failing = new Proxy(readFile, {
+          apply: (target, self, args: ReadonlyArray<unknown>) => {
+            if (!String(args[0]).startsWith("/proc/")) return Reflect.apply(target, self, args)
+            looks++
+            return Promise.reject(Object.assign(new Error("too many open files"), { code: "EMFILE" }))
+          }
+        })
+        promises.readFile = failing
+        syncBuiltinESMExports()
+      }),
+      () =>
+        Effect.sync(() => {
+          promises.readFile = readFile
+          syncBuiltinESMExports()
+        })
+    )
+    const held = JSON.stringify({ ...deadHolder, machine, pid: process.ppid, began: "a while ago" })
+    fs.writeFileSync(`${file}.lock`, held)
+    yield* Effect.forkScoped(locked(file, Effect.never))
+    yield* Effect.promise(() => until("two looks at it", () => looks >= 4))
+    assert.strictEqual(fs.readFileSync(`${file}.lock`, "utf8"), held)
+  }).pipe(Effect.scoped)
 )

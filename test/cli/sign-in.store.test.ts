@@ -1,4 +1,5 @@
 /** Signing in by browser, and keeping it so. */
+import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
 import * as http from "node:http"
 import * as path from "node:path"
@@ -7,8 +8,10 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { Invocation } from "#src/cli/invocation.ts"
+import { mcpCredential, readLogin } from "#src/cli/login.ts"
 import { OpenBrowser } from "#src/cli/open-browser.ts"
 import { runCommand } from "#src/cli/run-command.ts"
+import { accessToken } from "#src/cli/tokens.ts"
 import { until } from "#test/setup/wait.ts"
 import { authorizationServer, key } from "./authorization-server.ts"
 import { newUser, recorded, type User } from "./svc.ts"
@@ -177,6 +180,8 @@ it.live(
       )
       assert.strictEqual(denied.code, 4)
       assert.include(denied.stderr, "denied in the browser")
+      const writing = yield* login("--read-only", "--scope", "caches.create")
+      assert.deepStrictEqual([writing.code, writing.stderr.includes('"caches.create"')], [2, true])
       const unknown = yield* login("--scope", "castles.*")
       assert.strictEqual(unknown.code, 2)
       assert.include(unknown.stderr, "castles.*")
@@ -199,6 +204,8 @@ it.live("a control plane of this machine may call itself by its other name", () 
     amend(user, { expiresAt: 0 })
     assert.strictEqual((yield* user.svc(["whoami"])).code, 0)
     assert.strictEqual(server.refreshes, 1)
+    // By its address: the name may lead to where somebody else listens.
+    assert.deepStrictEqual([...server.hosts], [new URL(server.url).host])
   }).pipe(Effect.scoped)
 )
 
@@ -348,5 +355,55 @@ it.live(
       assert.include(out.stderr, "could not be told")
       assert.isFalse(fs.existsSync(user.credentialsFile))
       assert.deepStrictEqual(fs.readdirSync(folderOf(user)), [])
+
+      server.fault = undefined
+      yield* signedIn(user, server)
+      fs.writeFileSync(tokensFile(user), "damaged")
+      const damaged = yield* user.svc(["logout"])
+      assert.strictEqual(damaged.code, 1)
+      assert.include(damaged.stderr, "could not be told")
+      assert.deepStrictEqual(fs.readdirSync(folderOf(user)), [])
     }).pipe(Effect.scoped)
+)
+
+it.live("who does not wait until the sign-in before is ended has the new one all the same", () =>
+  Effect.gen(function* () {
+    const server = yield* authorizationServer
+    const user = yield* newUser
+    yield* signedIn(user, server)
+    server.fault = "hangs"
+    const again = (as: typeof OpenBrowser.Service) =>
+      user.svc(["login", "--api-url", server.url]).pipe(Effect.provideService(OpenBrowser, as))
+    // It still gives tokens for codes.
+    const running = yield* Effect.forkScoped(again(approving(server)))
+    yield* Effect.promise(() => until("the goodbye", () => server.revocations === 1))
+    yield* Fiber.interrupt(running)
+    server.fault = undefined
+    const [before, now] = server.families
+    assert.deepStrictEqual([before?.revoked, now?.revoked], [false, false])
+    assert.strictEqual((yield* user.svc(["whoami"])).code, 0)
+    const { signIn } = JSON.parse(fs.readFileSync(user.credentialsFile, "utf8"))
+    const stored = JSON.parse(fs.readFileSync(path.join(folderOf(user), `${signIn}.json`), "utf8"))
+    assert.strictEqual(stored.refreshToken, now?.refresh)
+  }).pipe(Effect.scoped)
+)
+
+it.live("the command that signs in again is the one of the sign-in that is missing", () =>
+  Effect.gen(function* () {
+    const server = yield* authorizationServer
+    const user = yield* newUser
+    user.signIn({ apiUrl: server.url, organization: "acme", signIn: randomUUID(), mcpSignIn: randomUUID() })
+    assert.match((yield* user.svc(["whoami"])).stderr, /Sign in again: svc login$/m)
+    const mcp = yield* readLogin({ apiUrl: server.url }).pipe(
+      Effect.provideService(Invocation, recorded({ cwd: user.cwd, env: user.env }).invocation),
+      Effect.map(mcpCredential)
+    )
+    if (mcp?._tag !== "SignIn") return assert.fail("no sign-in")
+    const ended = yield* Effect.flip(
+      accessToken(mcp).pipe(
+        Effect.provideService(Invocation, recorded({ cwd: user.cwd, env: user.env }).invocation)
+      )
+    )
+    assert.include(ended.message, "Sign in again: svc mcp login")
+  }).pipe(Effect.scoped)
 )

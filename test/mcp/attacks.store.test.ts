@@ -236,7 +236,11 @@ layer(testPlane({ rateLimit: 30 }), { excludeTestServices: true })("MCP in a flo
         assert.isAtLeast(refused.length, 20)
         assert.match(refused[0]?.headers.get("retry-after") ?? "", /^\d+$/)
       }
-      // A batch is as many requests as it runs operations.
+      // A batch is as many requests as it has messages.
+      const searcher = yield* tenant()
+      const searches = Array.from({ length: 20 }, (_, id) => toolCall("search", { query: "cache" }, id))
+      const sent = () => Effect.map(post(url, searches, bearer(searcher.adminKey)), ({ status }) => status)
+      assert.deepStrictEqual([yield* sent(), yield* sent()], [200, 429])
       const { adminKey } = yield* tenant()
       const batch = Array.from({ length: 20 }, (_, id) =>
         toolCall("execute", { operation: "projects.list" }, id)

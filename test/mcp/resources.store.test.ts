@@ -170,9 +170,10 @@ layer(testPlane(), { excludeTestServices: true })("following resources", (it) =>
       const [one, two] = uids.map((uid) => `svc://resources/${uid}`)
       const stranger = yield* makeProjects(["one"])
       const mine = yield* listening(adminKey, [String(one), "svc://manifest"])
-      const theirs = yield* listening(stranger.adminKey, [String(one), String(two)])
-      const change = (slug: string) =>
-        call("PATCH", `${base}/projects/${slug}`, { token: adminKey, body: { name: "Changed" } })
+      const own = `svc://resources/${stranger.uids[0]}`
+      const theirs = yield* listening(stranger.adminKey, [String(one), String(two), own])
+      const change = (slug: string, of = { base, adminKey }) =>
+        call("PATCH", `${of.base}/projects/${slug}`, { token: of.adminKey, body: { name: "Changed" } })
       yield* change("two")
       yield* change("one")
       yield* eventually(
@@ -181,7 +182,14 @@ layer(testPlane(), { excludeTestServices: true })("following resources", (it) =>
       )
       assert.includeMembers([...new Set(mine.heard)], ["svc://manifest", String(one)])
       assert.notInclude(mine.heard, two)
-      assert.deepStrictEqual(theirs.heard, [])
+      // What was wrongly told before it would have come by then.
+      const before = theirs.heard.length
+      yield* change("one", stranger)
+      yield* eventually(
+        "the stranger is told of their own",
+        Effect.sync(() => theirs.heard.length > before)
+      )
+      assert.deepStrictEqual([...new Set(theirs.heard)], [own])
     })
   )
 

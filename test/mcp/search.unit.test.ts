@@ -107,7 +107,7 @@ describe("search", () => {
     assert.include(may("caches.update", agent), "not granted")
     assert.strictEqual(may("caches.delete", agent), "No agent can be granted this")
     const [remove] = found("caches.delete", {}, caller("admin")).operations
-    assert.strictEqual(remove?.["confirm"], "caches.delete")
+    assert.isTrue(remove?.["needsConfirmation"])
   })
 
   it("knows every secret that is shown once", () => {

@@ -1,12 +1,16 @@
 /** What the bridge for clients that know no HTTP does with messages. Real clients: `test/agents/command-line.test.ts`. */
+import { randomUUID } from "node:crypto"
+import * as fs from "node:fs"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
+import * as path from "node:path"
 import { PassThrough } from "node:stream"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { Invocation } from "#src/cli/invocation.ts"
+import { runCommand } from "#src/cli/run-command.ts"
 import { bridge } from "#src/mcp/stdio-bridge.ts"
-import { recorded } from "#test/cli/svc.ts"
+import { newUser, recorded } from "#test/cli/svc.ts"
 import { until } from "#test/setup/wait.ts"
 
 interface Received {
@@ -16,8 +20,8 @@ interface Received {
   ended: boolean
 }
 
-/** A bridge, and the other end of it in the hands of the test. */
-const bridged = Effect.gen(function* () {
+/** An endpoint in the hands of the test. */
+const listening = Effect.gen(function* () {
   const received: Array<Received> = []
   const server = yield* Effect.acquireRelease(
     Effect.promise(async () => {
@@ -44,10 +48,16 @@ const bridged = Effect.gen(function* () {
   )
   const address = server.address()
   const port = typeof address === "object" ? address?.port : undefined
+  return { received, apiUrl: `http://127.0.0.1:${port}` }
+})
+
+/** A bridge, and the other end of it. */
+const bridged = Effect.gen(function* () {
+  const { received, apiUrl } = yield* listening
   const run = recorded({ cwd: "/", env: {} })
   const stdin = new PassThrough()
   const running = yield* bridge({
-    url: `http://127.0.0.1:${port}/mcp`,
+    url: `${apiUrl}/mcp`,
     send: Effect.succeed(fetch),
     hint: "Sign in"
   }).pipe(Effect.provideService(Invocation, { ...run.invocation, stdin }), Effect.forkScoped)
@@ -157,5 +167,52 @@ it.live("a request that is cancelled ends, too many at once are refused, and the
         .end(JSON.stringify({ jsonrpc: "2.0", id: JSON.parse(text).id, result: {} }))
     yield* ended
     for (let id = 1; id <= 64; id++) assert.deepStrictEqual((yield* message(id)).result, {})
+  }).pipe(Effect.scoped)
+)
+
+it.live("a credential of one control plane is not sent to another, whatever the folder names meanwhile", () =>
+  Effect.gen(function* () {
+    const [named, stored] = [yield* listening, yield* listening]
+    const user = yield* newUser
+    const settings = path.join(user.cwd, "svc.yaml")
+    fs.writeFileSync(settings, `apiUrl: ${named.apiUrl}\n`)
+    const signInId = randomUUID()
+    user.signIn({ apiUrl: stored.apiUrl, organization: "main", mcpSignIn: signInId })
+    const tokens = path.join(path.dirname(user.credentialsFile), "tokens")
+    fs.mkdirSync(tokens)
+    const [accessToken, refreshToken] = ["svca_of-the-other", "svcr_of-the-other"]
+    fs.writeFileSync(
+      path.join(tokens, `${signInId}.json`),
+      JSON.stringify({
+        apiUrl: stored.apiUrl,
+        clientId: "svc-mcp",
+        accessToken,
+        refreshToken,
+        expiresAt: Date.now() + 3_600_000,
+        scopes: []
+      })
+    )
+    const run = recorded({ cwd: user.cwd, env: user.env })
+    const stdin = new PassThrough()
+    const running = yield* runCommand(["mcp", "serve"]).pipe(
+      Effect.provideService(Invocation, { ...run.invocation, stdin }),
+      Effect.forkScoped
+    )
+    const send = (message: object) => stdin.write(`${JSON.stringify(message)}\n`)
+    send(call(1, "search"))
+    const [first] = yield* Effect.promise(() =>
+      until("the first", () => (named.received.length > 0 ? named.received : undefined))
+    )
+    assert.isUndefined(first?.headers.authorization)
+    first?.response.writeHead(200, json).end('{"jsonrpc":"2.0","id":1,"result":{}}')
+    fs.rmSync(settings)
+    send(call(2, "search"))
+    yield* Effect.promise(() =>
+      until("its answer", () => run.stdout().includes('"id":2') || named.received.length > 1)
+    )
+    assert.deepStrictEqual([named.received.length, stored.received.length], [1, 0])
+    assert.include(run.stdout(), `this serves ${named.apiUrl}: start it again`)
+    stdin.end()
+    assert.strictEqual(yield* Fiber.join(running), 0)
   }).pipe(Effect.scoped)
 )
