@@ -240,7 +240,7 @@ export const resourceCommands = <
                 : `${name} ${paint("green", "is changed")}`)
           )
         })
-    ).pipe(Command.withDescription(`Change a ${noun}`))
+    ).pipe(Command.withDescription(`Change ${/^[aeiou]/i.test(noun) ? "an" : "a"} ${noun}`))
 
   /** The deletion of a resource, which goes on after the request. */
   const remove = (options: {
