@@ -102,7 +102,7 @@ export const ended = (child: ChildProcess) =>
     child.kill("SIGTERM")
   })
 
-const cpuSeconds = (pid: number) => {
+export const cpuOf = (pid: number) => {
   const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
@@ -188,9 +188,9 @@ export const api = async (url: string): Promise<ReadonlyArray<Figure>> => {
   await serving(port, "/v1/health", plane)
   const secondStart = performance.now() - again
   await sleep(4_000)
-  const before = cpuSeconds(plane.pid!)
+  const before = cpuOf(plane.pid!)
   await sleep(20_000)
-  const idleCpu = (cpuSeconds(plane.pid!) - before) / 20
+  const idleCpu = (cpuOf(plane.pid!) - before) / 20
   const idleRss = rssMegabytes(plane.pid!)
   await ended(plane)
   await sql.end()

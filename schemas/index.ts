@@ -1,4 +1,5 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
+import { AiGateway } from "./ai-gateway.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
@@ -20,6 +21,7 @@ export const kinds = [
   DatabaseBranch,
   Cache,
   Queue,
+  AiGateway,
   Cron,
   Execution
 ] as const

@@ -28,16 +28,6 @@ const Realtime = Schema.Struct({
   paused: optional(Schema.Boolean)
 })
 
-const AiGateway = Schema.Struct({
-  name: Name,
-  allowedModels: strings(),
-  monthlyBudgetUsd: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
-  environment,
-  timeoutMs: optional(integer(1, 3_600_000)),
-  maxRetries: optional(integer(0, 10)),
-  redactPrompts: optional(Schema.Boolean)
-})
-
 const CustomerPayments = Schema.Struct({
   secretKey: text(1_024),
   webhookSecret: text(1_024),
@@ -152,7 +142,6 @@ export const unavailableFields = {
   domains: optional(list(Hostname, 1_000)),
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
-  aiGateways: optional(list(AiGateway)),
   customerPayments: optional(list(CustomerPayments, 100)),
   alerts: optional(list(Alert, 1_000)),
   access: optional(Access),

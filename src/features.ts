@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { agents } from "./agents/feature.ts"
+import { aiGateways } from "./ai-gateways/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -16,6 +17,7 @@ import type { Server } from "./feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { manifest } from "./manifest/feature.ts"
+import { mcp } from "./mcp/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
@@ -33,6 +35,7 @@ export const features = [
   env,
   caches,
   queues,
+  aiGateways,
   crons,
   executions,
   backups,
@@ -43,6 +46,7 @@ export const features = [
   webhooks,
   catalog,
   mail,
+  mcp,
   system
 ] as const
 

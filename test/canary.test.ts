@@ -17,6 +17,7 @@ import postgres from "postgres"
 import { inject } from "vitest"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { platformPlace } from "#src/store/Secrets.ts"
+import { endless, refuses, says, standIn } from "#test/ai-gateways/runtime/upstream.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { emptyDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
@@ -173,6 +174,7 @@ it.live(
       const canaries = new Canaries()
       const far = yield* objectStore
       const engine = yield* containerEngine
+      const provider = yield* standIn
       fs.writeFileSync(path.join(base, "authority.pem"), far.caPem)
       const sealingKey = randomBytes(32)
       const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
@@ -221,6 +223,14 @@ it.live(
         answers.push(`${request[0]} ${request[1]} ${answer.status}\n${answer.text}`)
         return answer
       }
+      const upstream = {
+        name: "provider",
+        dialect: "openai",
+        address: provider.url,
+        model: canaries.make("real-model"),
+        key: canaries.make("key-of-a-provider"),
+        prices: { input: 1, output: 1 }
+      }
       const start = async () => {
         child = spawn(process.execPath, [program, "up", "--no-apply"], {
           cwd: base,
@@ -236,6 +246,7 @@ it.live(
             SVC_RATE_LIMIT: "100000",
             SVC_CONTAINER_SOCKET: engine.socket,
             SVC_REGISTRIES: engine.registry,
+            SVC_AI_UPSTREAMS: JSON.stringify({ "svc/fast": [upstream] }),
             SVC_OTLP_URL: collector.url,
             SVC_LOG_LEVEL: "trace"
           },
@@ -317,6 +328,43 @@ it.live(
           "password of a database",
           passwordIn(await send("POST", "/v1/orgs/main/projects/shop/database/rotate"))
         )
+
+        // Prompts, answers, and the words of a provider that fails.
+        const gateways = "/v1/orgs/main/projects/shop/ai-gateways"
+        const gateway = { name: "chat", allowedModels: ["svc/fast"], monthlyBudgetUsd: 1, maxRetries: 0 }
+        const { json: chat } = await call("POST", gateways, gateway)
+        const gatewayKey = canaries.add(
+          "key of a gateway",
+          (await send("POST", `${gateways}/${chat.id}/keys`, { name: "app" })).json.secret
+        )
+        const prompt = canaries.make("prompt")
+        const complete = (more: object, signal: AbortSignal | null = null) =>
+          fetch(`http://127.0.0.1:${port}/v1/runtime/ai/chat/chat/completions`, {
+            method: "POST",
+            headers: { authorization: `Bearer ${gatewayKey}`, "content-type": "application/json" },
+            body: JSON.stringify({
+              model: "svc/fast",
+              messages: [{ role: "user", content: prompt }],
+              ...more
+            }),
+            signal
+          })
+        const answer = canaries.make("answer")
+        provider.behave(says([answer]))
+        assert.include(await (await complete({})).text(), answer)
+        assert.include(await (await complete({ stream: true })).text(), answer)
+        provider.behave(endless(answer))
+        const leave = new AbortController()
+        await complete({ stream: true }, leave.signal)
+        leave.abort()
+        provider.behave(refuses(400, `${canaries.make("words-of-a-provider")} ${prompt}`))
+        const malformed = { messages: [{ role: "user", content: { prompt } }] }
+        for (const more of [{}, malformed, { [prompt.slice(0, 3)]: prompt }, { temperature: prompt }])
+          answers.push(await (await complete(more)).text())
+        provider.behave(refuses(500, `${canaries.make("words-of-a-provider")} ${prompt}`))
+        answers.push(await (await complete({})).text())
+        await call("GET", `${gateways}/${chat.id}/requests`)
+        await call("GET", `${gateways}/${chat.id}`)
 
         // Variables of executions and passwords for their images, right and wrong.
         const executions = "/v1/orgs/main/projects/shop/executions"

@@ -1,13 +1,19 @@
-/** What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables. */
+/**
+ * What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables.
+ * Besides those of the request it gets the token of the project's production environment, and where to present it.
+ */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { defaultEnvironment } from "#schemas/names.ts"
+import { AppConfig } from "#src/config.ts"
 import { Terminal } from "#src/engine/Reconciler.ts"
 import { parseImage } from "#src/executions/image.ts"
 import type { Run } from "#src/executions/Runs.ts"
 import { settings } from "#src/executions/settings.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { type ExecutionResource, retryable } from "./observe.ts"
 
@@ -20,6 +26,8 @@ export const makePlans = Effect.gen(function* () {
   const secrets = yield* Secrets
   const installation = yield* Installation
   const { sandboxRuntime } = yield* settings
+  const { publicUrl } = yield* AppConfig
+  const appTokens = yield* AppServiceTokens
 
   /** One that is configured no more is never replaced by another. */
   const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>
@@ -42,7 +50,16 @@ export const makePlans = Effect.gen(function* () {
     }
   })
 
-  const planOf = Effect.fnUntraced(function* ({ orgId, uid, spec, fence }: ExecutionResource, run: Run) {
+  const platformEnv = Effect.fnUntraced(function* ({ orgId, projectId }: ExecutionResource) {
+    if (projectId === null) return {}
+    const token = yield* retryable(appTokens.current(orgId, projectId, defaultEnvironment))
+    return Option.isNone(token)
+      ? {}
+      : { SVC_API_URL: publicUrl, APP_SERVICE_TOKEN: Redacted.value(token.value) }
+  })
+
+  const planOf = Effect.fnUntraced(function* (execution: ExecutionResource, run: Run) {
+    const { orgId, uid, spec, fence } = execution
     const sealed = yield* retryable(secrets.read({ orgId, uid, field: "env" }))
     const env = Option.isNone(sealed)
       ? {}
@@ -61,7 +78,7 @@ export const makePlans = Effect.gen(function* () {
       },
       image: run.imageId ?? "",
       command: spec.command,
-      env: Redacted.make(env),
+      env: Redacted.make({ ...(yield* platformEnv(execution)), ...env }),
       cpus,
       cpuShares: Math.max(2, Math.round(cpus * (cpuKind === "performance" ? 1024 : 256))),
       memoryMb,

@@ -16,27 +16,27 @@ const mostQuestions = 200
 
 /**
  * `look` answers in the order of its questions, and in bounded time: the next ones wait for it. Questions with the
- * same key share an answer.
+ * same key share an answer. A look takes questions of one lane, and lanes do not wait for each other.
  */
 export const batched = Effect.fnUntraced(function* <Q, A, E>(
   keyOf: (question: Q) => string,
-  look: (questions: ReadonlyArray<Q>) => Effect.Effect<ReadonlyArray<A>, E>
+  look: (questions: ReadonlyArray<Q>) => Effect.Effect<ReadonlyArray<A>, E>,
+  laneOf: (question: Q) => string = () => ""
 ) {
   const run = yield* FiberSet.makeRuntime<never>()
-  const waiting = new Map<string, Waiting<Q, A, E>>()
-  let looking = false
+  /** Questions that wait for the look under way, by lane: one that is not here is idle. */
+  const lanes = new Map<string, Map<string, Waiting<Q, A, E>>>()
 
-  const begin = () => {
+  const begin = (lane: string, waiting: Map<string, Waiting<Q, A, E>>) => {
     const batch: Array<Waiting<Q, A, E>> = []
     for (const [key, one] of waiting) {
       if (batch.length === mostQuestions) break
       batch.push(one)
       waiting.delete(key)
     }
-    looking = true
     const settle = (exit: Exit.Exit<ReadonlyArray<A>, E>) => {
-      looking = false
-      if (waiting.size > 0) begin()
+      if (waiting.size > 0) begin(lane, waiting)
+      else lanes.delete(lane)
       for (const [i, { resumes }] of batch.entries()) {
         const answer = Effect.flatMap(exit, (answers) => {
           const own = answers[i]
@@ -52,13 +52,17 @@ export const batched = Effect.fnUntraced(function* <Q, A, E>(
 
   return (question: Q): Effect.Effect<A, E> =>
     Effect.callback<A, E>((resume) => {
-      const key = keyOf(question)
+      const [key, lane] = [keyOf(question), laneOf(question)]
+      const busy = lanes.get(lane)
+      const waiting = busy ?? new Map<string, Waiting<Q, A, E>>()
       const same = waiting.get(key)
       if (same !== undefined) {
         same.resumes.push(resume)
         return
       }
       waiting.set(key, { question, resumes: [resume] })
-      if (!looking) begin()
+      if (busy !== undefined) return
+      lanes.set(lane, waiting)
+      begin(lane, waiting)
     })
 })

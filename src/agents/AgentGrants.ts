@@ -25,6 +25,16 @@ export interface AgentGrant {
   readonly revokedAt: Date | null
 }
 
+/** A grant that holds, as its user sees it. */
+export interface OwnGrant
+  extends Pick<
+    AgentGrant,
+    "grantId" | "clientName" | "role" | "scopes" | "createdAt" | "lastUsedAt" | "expiresAt"
+  > {
+  readonly orgId: string
+  readonly organization: string
+}
+
 /** Who stands behind a grant, for records of what was done with it. */
 export type GrantNames = Pick<AgentGrant, "grantId" | "userId" | "clientId" | "clientName">
 
@@ -36,6 +46,8 @@ export class AgentGrants extends Context.Service<
       orgId: string,
       userId: string | null
     ) => Effect.Effect<ReadonlyArray<AgentGrant>, StoreUnavailable>
+    /** Those of one user that hold, in all organizations; the newest first. */
+    readonly ofUser: (userId: string) => Effect.Effect<ReadonlyArray<OwnGrant>, StoreUnavailable>
     /** Those of the grants that there are. */
     readonly names: (
       orgId: string,
@@ -49,11 +61,11 @@ export class AgentGrants extends Context.Service<
       actor: Actor
     ) => Effect.Effect<Option.Option<Date>, StoreUnavailable>
   }
->()("svc/organizations/AgentGrants") {
+>()("svc/agents/AgentGrants") {
   static readonly layer = Layer.effect(
     AgentGrants,
     Effect.gen(function* () {
-      const { api: sql } = yield* Db
+      const { api: sql, engine } = yield* Db
       return AgentGrants.of({
         list: Effect.fn("AgentGrants.list")(function* (orgId, userId) {
           return yield* repeatable(sql<AgentGrant>`
@@ -72,6 +84,16 @@ export class AgentGrants extends Context.Service<
             from agent_grant
             where org_id = ${orgId}::uuid and ${inOrg(sql, orgId)}
               and id in (select value::uuid from jsonb_array_elements_text(${sql.json(ids)}::jsonb))`)
+        }),
+        // Indexes: member_user_id_org_id_key, agent_grant_user.
+        ofUser: Effect.fn("AgentGrants.ofUser")(function* (userId) {
+          return yield* repeatable(engine<OwnGrant>`
+            select g.id as "grantId", g.org_id as "orgId", o.name as organization, g.client_name as "clientName", g.role,
+              g.scopes, g.created_at as "createdAt", g.last_used_at as "lastUsedAt", g.expires_at as "expiresAt"
+            from member m join organization o on o.id = m.org_id and o.deletion_requested_at is null
+            join agent_grant g on g.org_id = m.org_id and g.user_id = m.user_id
+            where m.user_id = ${userId}::uuid and g.revoked_at is null and g.expires_at > now()
+            order by g.created_at desc, g.id desc`)
         }),
         revoke: Effect.fn("AgentGrants.revoke")(function* (orgId, id, userId, actor) {
           const [row] = yield* orUnavailable(sql<{ readonly revokedAt: Date }>`

@@ -17,8 +17,9 @@ import type { Audience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
-import { StoreUnavailable } from "#src/store-unavailable.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { TokenRefused } from "./errors.ts"
+import { withPatience } from "./patience.ts"
 import type { GrantRole } from "./scopes.ts"
 import { newAccessToken, readCode, refreshTokens } from "./tokens.ts"
 
@@ -35,7 +36,6 @@ export interface IssuedTokens {
 export const accessSeconds = 3_600
 /** From the last refresh on. */
 const refreshSeconds = 30 * 86_400
-const patience = "10 seconds"
 
 type Outcome = "issued" | "unknown" | "reused" | "other_target" | "other_scope"
 
@@ -85,15 +85,17 @@ export class AgentTokens extends Context.Service<
       )
       const refreshToken = refreshTokens(key)
 
-      /** What an agent did without asking for an operation. `changed` has the grant as `org` and `id`, and an `outcome`. */
+      /**
+       * What an agent did without asking for an operation. `changed` has the organization as `org`, the grant that did it as
+       * `actor`, what it did as `operation`, to which grant as `id`, and an `outcome`.
+       */
       const audited = Effect.map(
         CurrentRequest,
         ({ id: requestId, address }) =>
-          (operation: string, changed: Fragment): Fragment =>
+          (changed: Fragment): Fragment =>
             sql`
             insert into audit_log (org_id, principal, credential, operation, resource, request_id, address, outcome)
-            select org, 'grant:' || id, 'grant', ${operation}::text, id::text, ${requestId}::text, ${address}::text,
-              outcome
+            select org, 'grant:' || actor, 'grant', operation, id::text, ${requestId}::text, ${address}::text, outcome
             from (${changed}) as c`
       )
 
@@ -106,27 +108,24 @@ export class AgentTokens extends Context.Service<
       ) {
         const [access, refresh] = [newAccessToken(), refreshToken.make(grantId)]
         const audit = yield* audited
-        const run = repeatable(sql<{
-          readonly outcome: Outcome
-          readonly organization: string
-          readonly scopes: ReadonlyArray<string>
-          readonly role: GrantRole
-        }>`
+        const [row] = yield* withPatience(
+          repeatable(sql<{
+            readonly outcome: Outcome
+            readonly organization: string
+            readonly scopes: ReadonlyArray<string>
+            readonly role: GrantRole
+          }>`
           with answer as materialized (
             select * from ${call(sql`${refresh.digest}::bytea, ${refreshSeconds}::float8,
               ${access.digest}::bytea, ${accessSeconds}::float8`)}
-          ), told as (${audit(
-            operation,
-            sql`
-              select org, granted as id, case outcome when 'issued' then 200 else 400 end as outcome from answer
-              where outcome in ${sql.in(told)}`
-          )})
+          ), told as (${audit(sql`
+              select org, ${grantId}::uuid as actor, granted as id,
+                case outcome when 'ended' then 'agentGrants.revoke' else ${operation}::text end as operation,
+                case when outcome in ('issued', 'ended') then 200 else 400 end as outcome
+              from answer where outcome in ${sql.in([...told, "ended"])}`)})
           select outcome, o.slug as organization, within as scopes, as_role as role
-          from answer left join organization o on o.id = answer.org`)
-        const [row] = yield* Effect.timeoutOrElse(run, {
-          duration: patience,
-          orElse: () => new StoreUnavailable({ message: `The state store did not answer within ${patience}` })
-        })
+          from answer left join organization o on o.id = answer.org where outcome <> 'ended'`)
+        )
         if (row === undefined) return yield* Effect.die(new Error("a function of the store answered no row"))
         if (row.outcome !== "issued") return yield* refusals[row.outcome]
         const { organization, role, scopes } = row
@@ -166,14 +165,17 @@ export class AgentTokens extends Context.Service<
         revoke: Effect.fn("AgentTokens.revoke")(function* (token, clientId) {
           const audit = yield* audited
           const grantId = refreshToken.read(token)?.grantId ?? null
-          yield* repeatable(sql`
+          yield* withPatience(
+            repeatable(sql`
             with ended as (
               update agent_grant set revoked_at = now()
               where revoked_at is null and client_id = ${clientId}::text and id = coalesce(${grantId}::uuid,
                 (select grant_id from agent_access_token where digest = ${digestOf(token)}::bytea))
               returning org_id, id
-            ), told as (${audit("agentGrants.revoke", sql`select org_id as org, id, 200 as outcome from ended`)})
+            ), told as (${audit(sql`
+              select org_id as org, id as actor, id, 'agentGrants.revoke' as operation, 200 as outcome from ended`)})
             select from ended`)
+          )
         })
       })
     })

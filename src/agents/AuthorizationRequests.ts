@@ -18,8 +18,10 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Clients, isFirstParty } from "./Clients.ts"
+import { isDocumentAddress } from "./client-documents.ts"
 import { type AuthorizationRefused, NotPermitted, RequestGone, type TooManyRequests } from "./errors.ts"
 import { parseRequest } from "./parse-request.ts"
+import { withPatience } from "./patience.ts"
 import { withParams } from "./redirects.ts"
 import { requestLimit } from "./request-limit.ts"
 import { type GrantRole, leastRole, reaches } from "./scopes.ts"
@@ -30,7 +32,7 @@ export interface PendingRequest {
   readonly client: {
     readonly id: string
     readonly name: string
-    /** It is ours. The name of any other is what it calls itself; nobody checked it. */
+    /** The id is that of a program of ours, which any program can give. The name of any other is what it calls itself. */
     readonly firstParty: boolean
   }
   /** Where the answer goes. */
@@ -68,10 +70,12 @@ export class AuthorizationRequests extends Context.Service<
   {
     /**
      * Takes the query of an authorization request, and answers the id that the screen goes on with. What is wrong with it
-     * comes with the address to send the browser to, where it may be sent to one.
+     * comes with the address to send the browser to, where it may be sent to one. `userId` says who is signed in there, if
+     * anybody is: strangers share a limit, and none of them can use up that of a person.
      */
     readonly begin: (
-      query: URLSearchParams
+      query: URLSearchParams,
+      userId?: string
     ) => Effect.Effect<{ readonly id: string }, AuthorizationRefused | TooManyRequests | StoreUnavailable>
     /** None: it was decided, is too old, or never was. */
     readonly get: (id: string) => Effect.Effect<Option.Option<PendingRequest>, StoreUnavailable>
@@ -99,12 +103,14 @@ export class AuthorizationRequests extends Context.Service<
 
       const get = Effect.fn("AuthorizationRequests.get")(function* (id: string) {
         if (!isId(id)) return Option.none<PendingRequest>()
-        const [row] = yield* repeatable(sql<
-          Omit<PendingRequest, "client"> & { readonly clientId: string; readonly clientName: string }
-        >`
+        const [row] = yield* withPatience(
+          repeatable(sql<
+            Omit<PendingRequest, "client"> & { readonly clientId: string; readonly clientName: string }
+          >`
           select id, client_id as "clientId", client_name as "clientName", redirect_uri as "redirectUri", audience, role,
             scopes, expires_at as "expiresAt"
           from authorization_request where id = ${id}::uuid and expires_at > now()`)
+        )
         return Option.map(
           Option.fromUndefinedOr(row),
           ({ clientId, clientName, ...request }): PendingRequest => ({
@@ -122,20 +128,24 @@ export class AuthorizationRequests extends Context.Service<
 
       /** Names for the mail; undefined: the person is no member of it. */
       const membership = Effect.fnUntraced(function* ({ userId, orgId }: Decision) {
-        const [row] = yield* repeatable(sql<{ readonly email: string; readonly organization: string }>`
+        const [row] = yield* withPatience(
+          repeatable(sql<{ readonly email: string; readonly organization: string }>`
           select a.email, o.name as organization
           from member m join account a on a.id = m.user_id join organization o on o.id = m.org_id
           where m.org_id = ${orgId}::uuid and m.user_id = ${userId}::uuid and o.deletion_requested_at is null`)
+        )
         return row
       })
 
       return AuthorizationRequests.of({
-        begin: Effect.fn("AuthorizationRequests.begin")(function* (query) {
+        begin: Effect.fn("AuthorizationRequests.begin")(function* (query, userId) {
           yield* limit.fromNetwork
+          if (isDocumentAddress(query.get("client_id") ?? "")) yield* limit.ofDocuments
           const asked = yield* parse(query)
-          yield* limit.pending
+          yield* limit.pending(userId)
           const id = randomUUID()
-          yield* repeatable(sql`
+          yield* withPatience(
+            repeatable(sql`
             insert into authorization_request
               (id, client_id, client_name, redirect_uri, state, challenge, audience, role, scopes, expires_at)
             values (${id}::uuid, ${asked.client.id}, ${asked.client.name}, ${asked.redirectUri}, ${asked.state}::text,
@@ -143,6 +153,7 @@ export class AuthorizationRequests extends Context.Service<
               array(select jsonb_array_elements_text(${sql.json(asked.scopes)}::jsonb)),
               now() + make_interval(secs => ${requestSeconds}::float8))
             on conflict (id) do nothing`)
+          )
           return { id }
         }),
         get,
@@ -158,7 +169,7 @@ export class AuthorizationRequests extends Context.Service<
           const grantId = randomUUIDv7()
           const code = newCode(grantId)
           const notice = mail.prepare({
-            ...messages.agentLetIn(client, member.organization, decision.role, decision.scopes, issuer),
+            ...messages.agentLetIn(client.name, member.organization, decision.role, decision.scopes, issuer),
             to: member.email,
             orgId: decision.orgId,
             usefulSeconds: noticeSeconds
@@ -171,10 +182,11 @@ export class AuthorizationRequests extends Context.Service<
             address: request.address,
             outcome: 200
           }
-          const [taken] = yield* orUnavailable(sql<{
-            readonly redirectUri: string
-            readonly state: string | null
-          }>`
+          const [taken] = yield* withPatience(
+            orUnavailable(sql<{
+              readonly redirectUri: string
+              readonly state: string | null
+            }>`
             with allowed as materialized (
               select from member m join session s on s.user_id = m.user_id
               where m.org_id = ${decision.orgId}::uuid and m.user_id = ${decision.userId}::uuid
@@ -192,28 +204,25 @@ export class AuthorizationRequests extends Context.Service<
                 array(select jsonb_array_elements_text(${sql.json([...decision.scopes].sort())}::jsonb)),
                 now() + make_interval(secs => ${codeSeconds}::float8)
               from taken
-              returning grant_id as id, client_id
+              returning grant_id as id
             ), told as (
-              ${insertMail(
-                sql,
-                notice,
-                sql`exists (select from issued i where not exists (select from agent_grant g
-                  where g.org_id = ${decision.orgId}::uuid and g.user_id = ${decision.userId}::uuid
-                    and g.client_id = i.client_id))`
-              )}
+              ${insertMail(sql, notice, sql`exists (select from issued)`)}
             ), audited as (${auditOf(sql, decision.orgId, actor, "issued")})
             select redirect_uri as "redirectUri", state from taken`)
+          )
           if (taken !== undefined) return answerTo(taken, { code: Redacted.value(code.token) })
           return yield* Option.isNone(yield* get(id)) ? gone : notAMember
         }),
         deny: Effect.fn("AuthorizationRequests.deny")(function* (id) {
           if (!isId(id)) return yield* gone
-          const [taken] = yield* orUnavailable(sql<{
-            readonly redirectUri: string
-            readonly state: string | null
-          }>`
+          const [taken] = yield* withPatience(
+            orUnavailable(sql<{
+              readonly redirectUri: string
+              readonly state: string | null
+            }>`
             delete from authorization_request where id = ${id}::uuid and expires_at > now()
             returning redirect_uri as "redirectUri", state`)
+          )
           return taken === undefined ? yield* gone : answerTo(taken, { error: "access_denied" })
         })
       })

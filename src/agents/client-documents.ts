@@ -1,13 +1,15 @@
 /**
  * What clients say of themselves at the address that is their id (draft-ietf-oauth-client-id-metadata-document). Strangers
- * name these addresses, so they are read through `Outbound`, within bounds; what was read is kept for a while, what could
- * not be read is not.
+ * name these addresses, so they are read through `Outbound`, within bounds, and only from public addresses, unless the
+ * service itself is on this machine alone. What was read is kept for a while, that it could not be read shortly.
  */
 import * as Cache from "effect/Cache"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import { isLoopback } from "#src/address-ranges.ts"
+import { AppConfig } from "#src/config.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { ClientUnknown } from "./errors.ts"
 
@@ -34,6 +36,10 @@ export const isDocumentAddress = (id: string): boolean => {
   return url !== null && url.href === id && url.pathname !== "/" && url.username === "" && url.password === ""
 }
 
+/** A service whose address is that of a loopback interface serves this machine alone: development. */
+const isOwnHost = (hostname: string) =>
+  hostname === "localhost" || isLoopback(hostname.replaceAll(/^\[|\]$/g, ""))
+
 const unreadable = (id: string) =>
   new ClientUnknown({
     message: `What the program that sent you here says of itself at ${new URL(id).host} cannot be read, or is not valid.`
@@ -41,6 +47,8 @@ const unreadable = (id: string) =>
 
 export const clientDocuments = Effect.gen(function* () {
   const outbound = yield* Outbound
+  const { publicUrl } = yield* AppConfig
+  const publicOnly = !isOwnHost(new URL(publicUrl).hostname)
   const turns = yield* Semaphore.make(mostAtOnce)
 
   const read = Effect.fnUntraced(function* (id: string) {
@@ -48,6 +56,7 @@ export const clientDocuments = Effect.gen(function* () {
       url: id,
       headers: { accept: "application/json" },
       timeoutMs,
+      publicOnly,
       // One more than may be, so that what was cut off is told from what ends there.
       maxAnswerBytes: longestDocument + 1
     })
@@ -67,7 +76,7 @@ export const clientDocuments = Effect.gen(function* () {
       ),
     {
       capacity: mostKept,
-      timeToLive: (exit) => (Exit.isSuccess(exit) ? "10 minutes" : "0 seconds")
+      timeToLive: (exit) => (Exit.isSuccess(exit) ? "10 minutes" : "10 seconds")
     }
   )
   return (id: string) => Cache.get(known, id)

@@ -37,11 +37,16 @@ export const isRegistered = (registered: ReadonlyArray<string>, asked: string): 
     return ours[1] === theirs[1] && (ours[3] ?? "") === (theirs[3] ?? "")
   })
 
-/** The address with these parameters added to its query. */
+/**
+ * The address with these parameters added to its query, of which the rest stays as it is written (RFC 6749, section
+ * 3.1.2). One of a parameter's name gives way: the client would find two.
+ */
 export const withParams = (uri: string, params: Readonly<Record<string, string | null>>): string => {
-  const url = new URL(uri)
-  for (const [name, value] of Object.entries(params)) {
-    if (value !== null) url.searchParams.set(name, value)
-  }
-  return url.href
+  const [address = "", query = ""] = new URL(uri).href.split(/\?(.*)/s)
+  const added = new URLSearchParams()
+  for (const [name, value] of Object.entries(params)) if (value !== null) added.set(name, value)
+  const kept = query
+    .split("&")
+    .filter((part) => part !== "" && ![...new URLSearchParams(part).keys()].some((name) => added.has(name)))
+  return `${address}?${[...kept, added].join("&")}`
 }

@@ -6,14 +6,16 @@ export const settings = Config.all({
   /** Schemes of editors that open an address of their own; besides https, and http on this machine. */
   redirectSchemes: Config.String("SVC_AGENT_REDIRECT_SCHEMES").pipe(
     Config.withDefault("cursor,vscode,vscode-insiders,windsurf"),
-    Config.map((text) => text.split(",").map((scheme) => scheme.trim().toLowerCase())),
+    Config.map((text) =>
+      text === "none" ? [] : text.split(",").map((scheme) => scheme.trim().toLowerCase())
+    ),
     Config.flatMap((schemes) => {
       const wrong = schemes.find((scheme) => !/^[a-z][a-z0-9+.-]{1,40}$/.test(scheme) || special.has(scheme))
       return wrong === undefined
         ? Config.succeed<ReadonlySet<string>>(new Set(schemes))
         : Config.fail(
             new ConfigProvider.SourceError({
-              message: `SVC_AGENT_REDIRECT_SCHEMES must be schemes of editors such as cursor,vscode: "${wrong}" is none`
+              message: `SVC_AGENT_REDIRECT_SCHEMES must be schemes of editors such as cursor,vscode, or none: "${wrong}" is no such scheme`
             })
           )
     })

@@ -29,6 +29,7 @@ import { AccessRecords } from "#src/access/AccessRecords.ts"
 import { AuditWriter } from "#src/access/AuditWriter.ts"
 import { type Audience, CurrentAudience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest, type RequestInfo } from "#src/access/CurrentRequest.ts"
+import { Identified } from "#src/access/Identified.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
 import { sameOrigin } from "#src/access/same-origin.ts"
 import { AppConfig } from "#src/config.ts"
@@ -89,10 +90,18 @@ export const layer = Layer.effect(
       audience: Audience,
       info: RequestInfo
     ) {
-      const presented = credentialOf(request.headers["authorization"], request.cookies[sessionCookie])
+      const known = yield* Identified
+      const presented =
+        known === undefined
+          ? credentialOf(request.headers["authorization"], request.cookies[sessionCookie])
+          : Option.some(known.credential)
       if (Option.isNone(presented)) return undefined
       const credential = presented.value
-      const found = yield* access.identify(credential, addressed, audience)
+      const isAnswered =
+        known !== undefined && (addressed === null || addressed === known.identity.organization?.id)
+      const found = isAnswered
+        ? Option.some(known.identity)
+        : yield* access.identify(credential, addressed, audience)
       if (Option.isNone(found)) return undefined
       const identity = found.value
       yield* access.used(credential.kind, identity)
@@ -270,7 +279,7 @@ const authorize = (
   role: Role,
   request: HttpServerRequest.HttpServerRequest
 ): Problem | undefined => {
-  const byCookie = request.headers["authorization"] === undefined
+  const byCookie = caller.credential === "session" && request.headers["authorization"] === undefined
   if (byCookie && operation.risk !== "read" && !sameOrigin(request)) return crossOrigin
   if (!operation.credentials.includes(caller.credential)) {
     return problem(

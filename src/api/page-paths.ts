@@ -1,5 +1,7 @@
 /** Routes that are no operations. The router and the answer to a wrong method read it from here. */
-export const pagePaths = [
+
+/** Signing in, and one's own account. */
+export const identityPaths = [
   ["/sign-in", "GET"],
   ["/sign-in", "POST"],
   ["/sign-in/by-mail", "GET"],
@@ -27,6 +29,16 @@ export const pagePaths = [
   ["/v1/auth/oidc/:provider/callback", "GET"]
 ] as const
 
+/** Letting an agent in, and taking that back. */
+export const agentPaths = [
+  ["/agent/authorize", "GET"],
+  ["/agent/authorize", "POST"],
+  ["/account/agents", "GET"],
+  ["/account/agents/revoke", "POST"]
+] as const
+
+export const pagePaths = [...identityPaths, ...agentPaths] as const
+
 /** What programs of agents call by the standards of OAuth, beside operations. Pages of any site may, so OPTIONS is theirs. */
 export const protocolPaths = [
   ["/.well-known/oauth-authorization-server", "GET"],
@@ -41,6 +53,6 @@ type Named<Pair> = Pair extends readonly [infer Path extends string, infer Metho
   ? `${Method} ${Path}`
   : never
 /** Such as `GET /sign-in`. */
-export type PageRoute = Named<(typeof pagePaths)[number]>
+export type PageRoute<Paths extends ReadonlyArray<readonly [string, string]>> = Named<Paths[number]>
 /** Such as `POST /oauth/token`. */
 export type ProtocolRoute = Named<(typeof protocolPaths)[number]>

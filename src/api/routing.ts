@@ -2,7 +2,7 @@
  * What surrounds every request, whatever its path: a request id, a refusal of hosts that are not ours, and a problem
  * body for what the router itself answers (unknown paths, wrong methods, wrong media types).
  */
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { IncomingMessage } from "node:http"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -34,6 +34,9 @@ const mediaType = problem(
 /** What routes of ours have, besides those of operations. */
 const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/docs", "GET"],
+  ["/mcp", "POST"],
+  ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
+  ["/v1/runtime/ai/:gatewayName/models", "GET"],
   ...pagePaths,
   ...protocolPaths
 ]
@@ -67,8 +70,9 @@ export const layer = HttpRouter.middleware(
       request: HttpServerRequest.HttpServerRequest
     ) {
       if (!isReadable(request.url)) return yield* toResponse(unknownPath)
-      // Which of them a proxy on the way went by, nobody can tell.
-      const { rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
+      // Which of them a proxy on the way went by, nobody can tell. What comes from within this process has none.
+      const { source } = request
+      const rawHeaders = source instanceof IncomingMessage ? source.rawHeaders : []
       const hostFields = rawHeaders.filter((part, index) => index % 2 === 0 && part.toLowerCase() === "host")
       if (hostFields.length > 1) return yield* toResponse(malformed)
       const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")

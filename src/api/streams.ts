@@ -5,7 +5,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
-import type { Scope } from "./definition/scope.ts"
+import type { Caller } from "./definition/scope.ts"
 import { problem } from "./problem.ts"
 
 export const StreamLimits = Context.Reference<{ readonly credential: number; readonly organization: number }>(
@@ -23,7 +23,13 @@ export const makeStreams = Effect.gen(function* () {
   }
 
   /** Fails when there is no room for another; otherwise answers what each stream is to be wrapped in. */
-  return Effect.fnUntraced(function* ({ orgId, caller }: Pick<Scope, "orgId" | "caller">) {
+  return Effect.fnUntraced(function* ({
+    orgId,
+    caller
+  }: {
+    readonly orgId: string
+    readonly caller: Pick<Caller, "credentialId">
+  }) {
     const keys = [
       [`credential ${caller.credentialId}`, most.credential],
       [`organization ${orgId}`, most.organization]

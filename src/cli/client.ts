@@ -2,25 +2,24 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FetchHttpClient from "effect/http/FetchHttpClient"
-import * as HttpClient from "effect/http/HttpClient"
-import * as HttpClientRequest from "effect/http/HttpClientRequest"
+import { isHttpClientError } from "effect/http/HttpClientError"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import * as Layer from "effect/Layer"
-import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Api } from "#src/api/definition/api.ts"
 import { ProblemBody } from "#src/api/definition/problem.ts"
-import { type CliFailure, exitCodes, failure, fromProblem } from "./failure.ts"
-import type { Login } from "./login.ts"
+import { authorized, type Credential } from "./bearer.ts"
+import { CliFailure, exitCodes, failure, fromProblem } from "./failure.ts"
+import { type Login, memberCredential, ownerCredential } from "./login.ts"
 import { resending } from "./resend.ts"
 
-const make = (login: Login, credential: Redacted.Redacted | undefined) =>
-  HttpApiClient.make(Api, {
-    baseUrl: login.apiUrl,
-    transformClient: HttpClient.mapRequest((request) =>
-      credential === undefined ? request : HttpClientRequest.bearerToken(request, credential)
-    )
-  })
+const make = Effect.fnUntraced(function* (login: Login, credential: Credential | undefined) {
+  const send = yield* authorized(resending(fetch), credential)
+  return yield* HttpApiClient.make(Api, { baseUrl: login.apiUrl }).pipe(
+    Effect.provide(FetchHttpClient.layer),
+    Effect.provideService(FetchHttpClient.Fetch, send)
+  )
+})
 
 export type ApiClient = Effect.Success<ReturnType<typeof make>>
 
@@ -29,9 +28,9 @@ export class Client extends Context.Service<
   {
     readonly login: Login
     readonly org: string
-    /** Calls with the API key of the organization, or with the session if there is no such key. */
+    /** Calls with what acts in the organization. */
     readonly asMember: ApiClient
-    /** Calls with the session, or with the key if there is no session. */
+    /** Calls with what is a person's own, if there is that. */
     readonly asOwner: ApiClient
   }
 >()("svc/cli/Client") {
@@ -42,17 +41,21 @@ export class Client extends Context.Service<
         return {
           login,
           org: login.organization,
-          asMember: yield* make(login, login.apiKey ?? login.session),
-          asOwner: yield* make(login, login.session ?? login.apiKey)
+          asMember: yield* make(login, memberCredential(login)),
+          asOwner: yield* make(login, ownerCredential(login))
         }
       })
-    ).pipe(
-      Layer.provide(FetchHttpClient.layer),
-      Layer.provide(Layer.succeed(FetchHttpClient.Fetch, resending(fetch)))
     )
 }
 
 const isProblem = Schema.is(ProblemBody)
+
+/** What ended a request before it was sent, such as a sign-in that is over, is found within the client's error. */
+const failureIn = (error: unknown): CliFailure | undefined => {
+  if (error instanceof CliFailure || !(error instanceof Error))
+    return error instanceof CliFailure ? error : undefined
+  return failureIn(isHttpClientError(error) ? error.reason.cause : error.cause)
+}
 
 /** Whatever a call fails with, as the end of a command. Nothing waits for ever: a call has two minutes. */
 export const call = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, CliFailure, R | Client> =>
@@ -65,13 +68,13 @@ export const call = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Cl
       }),
       Effect.mapError((error: unknown): CliFailure => {
         if (isProblem(error)) return fromProblem(error)
-        if (error instanceof Error && "_tag" in error && error._tag === "CliFailure")
-          return error as CliFailure
+        const said = failureIn(error)
+        if (said !== undefined) return said
         // What is sent is checked before it is.
         if (Schema.isSchemaError(error)) return failure(`Not valid: ${error.message}`, exitCodes.usage)
-        const said = error instanceof Error ? error.message : String(error)
+        const why = error instanceof Error ? error.message : String(error)
         return failure(
-          `${login.apiUrl} cannot be reached or understood: ${said}. Is the control plane running (svc up)?`
+          `${login.apiUrl} cannot be reached or understood: ${why}. Is the control plane running (svc up)?`
         )
       })
     )

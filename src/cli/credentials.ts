@@ -6,18 +6,23 @@
  * beside it. Changes are made under a lock and replace the file as a whole.
  */
 import * as fs from "node:fs/promises"
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { attempt, configFolder, readText, replaceFile } from "./config-folder.ts"
 import { failure } from "./failure.ts"
-import { variable } from "./invocation.ts"
+import { locked } from "./file-lock.ts"
+import { end, SignInId } from "./tokens.ts"
 
 const fields = {
   organization: Schema.optionalKey(Schema.String),
   apiKey: Schema.optionalKey(Schema.String),
   /** Owner's session: keys never hold that role. */
-  session: Schema.optionalKey(Schema.String)
+  session: Schema.optionalKey(Schema.String),
+  /** A sign-in by browser. Its tokens are in a file of their own (`tokens.ts`). */
+  signIn: Schema.optionalKey(SignInId),
+  /** One of the bridge for MCP clients: it opens the MCP endpoint and nothing else. */
+  mcpSignIn: Schema.optionalKey(SignInId)
 }
 const Entry = Schema.Struct({ apiUrl: Schema.String, ...fields })
 const File = Schema.Struct({
@@ -29,27 +34,7 @@ export type Entry = typeof Entry.Type
 
 /** So many are kept besides the one in use. */
 const mostOthers = 20
-/** A lock this old belongs to a process that is no more: changing the file takes milliseconds. */
-const staleMs = 10_000
-
-export const credentialsFile = Effect.map(variable("XDG_CONFIG_HOME"), (home) =>
-  path.join(home ?? path.join(os.homedir(), ".config"), "svc", "credentials.json")
-)
-
-const attempt = <A>(what: string, body: () => Promise<A>) =>
-  Effect.tryPromise({
-    try: body,
-    catch: (cause) => failure(`${what}: ${cause instanceof Error ? cause.message : String(cause)}`)
-  })
-
-const hasCode = (error: unknown, code: string) =>
-  error instanceof Error && "code" in error && error.code === code
-
-export const readText = (file: string): Promise<string | undefined> =>
-  fs.readFile(file, "utf8").catch((error: unknown) => {
-    if (hasCode(error, "ENOENT")) return undefined
-    throw error
-  })
+export const credentialsFile = Effect.map(configFolder, (folder) => path.join(folder, "credentials.json"))
 
 const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(File))
 
@@ -63,71 +48,61 @@ export const readEntries = Effect.gen(function* () {
     apiUrl,
     ...current
   } = yield* Effect.mapError(decode(text), () =>
-    failure(
-      `${file} is damaged; move it away and sign in again: svc login --api-key, or svc admin credentials`
-    )
+    failure(`${file} is damaged; move it away and sign in again: svc login, or svc admin credentials`)
   )
   const entries: ReadonlyArray<Entry> = apiUrl === undefined ? others : [{ apiUrl, ...current }, ...others]
   return entries
 })
 
-const writeEntries = (file: string, entries: ReadonlyArray<Entry>) =>
-  attempt("Cannot store the credentials", async () => {
-    const [current, ...others] = entries
-    if (current === undefined) return fs.rm(file, { force: true })
-    const temporary = `${file}.${process.pid}`
-    const content = { ...current, ...(others.length > 0 ? { others: others.slice(0, mostOthers) } : {}) }
-    await fs.writeFile(temporary, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flush: true })
-    await fs.rename(temporary, file)
-  })
+const writeEntries = Effect.fnUntraced(function* (file: string, entries: ReadonlyArray<Entry>) {
+  const [current, ...others] = entries
+  if (current === undefined)
+    return yield* attempt(`Cannot remove ${file}`, () => fs.rm(file, { force: true }))
+  const content = { ...current, ...(others.length > 0 ? { others } : {}) }
+  const put = yield* replaceFile(file)
+  yield* put(`${JSON.stringify(content, null, 2)}\n`)
+}, Effect.scoped)
 
-const locked = <A, E, R>(file: string, self: Effect.Effect<A, E, R>) =>
-  Effect.acquireUseRelease(
-    attempt("Cannot lock the credentials", async () => {
-      const lock = `${file}.lock`
-      await fs.mkdir(path.dirname(lock), { recursive: true, mode: 0o700 })
-      for (let tries = 0; ; tries++) {
-        try {
-          await fs.writeFile(lock, `${process.pid}\n`, { flag: "wx", mode: 0o600 })
-          return lock
-        } catch (error) {
-          if (!hasCode(error, "EEXIST") || tries > 1_000) throw error
-          const age = await fs.stat(lock).then(
-            ({ mtimeMs }) => Date.now() - mtimeMs,
-            () => 0
-          )
-          if (age > staleMs) await fs.rm(lock, { force: true })
-          await new Promise((resolve) => setTimeout(resolve, 20))
-        }
-      }
-    }),
-    () => self,
-    (lock) => Effect.promise(() => fs.rm(lock, { force: true }))
+const signInsOf = (entries: ReadonlyArray<Entry>) =>
+  entries.flatMap(({ mcpSignIn, signIn }) => [signIn, mcpSignIn].filter((id) => id !== undefined))
+
+/** Changes the credentials as they are now. A sign-in that no entry has any more is ended. */
+export const changeEntries = Effect.fnUntraced(function* (
+  change: (entries: ReadonlyArray<Entry>) => ReadonlyArray<Entry>
+) {
+  const file = yield* credentialsFile
+  const dropped = yield* locked(
+    file,
+    Effect.gen(function* () {
+      const before = yield* readEntries
+      const after = change(before).slice(0, mostOthers + 1)
+      yield* writeEntries(file, after)
+      const kept = new Set(signInsOf(after))
+      return signInsOf(before).filter((id) => !kept.has(id))
+    })
   )
+  yield* Effect.forEach(dropped, end, { discard: true })
+})
 
-/** Changes the credentials as they are now. */
-export const changeEntries = (change: (entries: ReadonlyArray<Entry>) => ReadonlyArray<Entry>) =>
-  Effect.flatMap(credentialsFile, (file) =>
-    locked(
-      file,
-      Effect.flatMap(readEntries, (entries) => writeEntries(file, change(entries)))
-    )
-  )
-
-const sameTokens = (a: Entry, b: Entry) => a.apiKey === b.apiKey && a.session === b.session
+const sameTokens = (a: Entry, b: Entry) =>
+  a.apiKey === b.apiKey && a.session === b.session && a.signIn === b.signIn && a.mcpSignIn === b.mcpSignIn
 
 /** Makes a credential the one in use and keeps all others. */
 export const useEntry = (entry: Entry) =>
   changeEntries((entries) => [entry, ...entries.filter((other) => !sameTokens(other, entry))])
 
-/** Makes a credential the one in use, instead of the one for the same organization of the same control plane. */
-export const replaceEntry = (entry: Entry) =>
+/** Changes what is stored for an organization of a control plane, or begins with nothing, and makes it the one in use. */
+export const amendEntry = (apiUrl: string, organization: string, change: (before: Entry) => Entry) =>
   changeEntries((entries) => {
-    const replaced = entries.find(
-      ({ apiUrl, organization }) => apiUrl === entry.apiUrl && organization === entry.organization
-    )
-    return [entry, ...entries.filter((other) => other !== replaced)]
+    const found = entries.find((entry) => entry.apiUrl === apiUrl && entry.organization === organization)
+    return [change(found ?? { apiUrl, organization }), ...entries.filter((other) => other !== found)]
   })
+
+/** Makes a credential the one in use, instead of all there were for the same organization of the same control plane. */
+export const replaceEntry = (entry: Entry) =>
+  entry.organization === undefined
+    ? useEntry(entry)
+    : amendEntry(entry.apiUrl, entry.organization, () => entry)
 
 /** Follows an organization to its new slug. */
 export const renameOrganization = (apiUrl: string, before: string, after: string) =>

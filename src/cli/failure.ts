@@ -35,7 +35,9 @@ export const fromProblem = (problem: ProblemBody): CliFailure => {
       return `  ${place}${pointer === "" ? "/" : pointer}  ${message}`
     }),
     ...(problem.addresses ?? []).map((address) => `  ${address}`),
-    ...(problem.status === 401 ? ["Sign in with svc login --api-key, or set SVC_TOKEN"] : []),
+    ...(problem.status === 401
+      ? ["Sign in with svc login (svc login --api-key where nobody is at a browser), or set SVC_TOKEN"]
+      : []),
     ...(problem.status >= 500 ? [`Request ${problem.requestId}`] : [])
   ]
   return failure(lines.map(visibleLine).join("\n"), codeOf(problem.status))

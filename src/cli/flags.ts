@@ -10,7 +10,7 @@ import { looksLikeUid } from "#schemas/names.ts"
 import { Client, call } from "./client.ts"
 import { type CliFailure, cancelled, exitCodes, failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
-import { readLogin } from "./login.ts"
+import { memberCredential, readLogin } from "./login.ts"
 import { say } from "./output.ts"
 import { itemsOf } from "./pages.ts"
 import type { Summary } from "./watch.ts"
@@ -62,7 +62,7 @@ export const address = Argument.String("address").pipe(
   Argument.withDescription("project/environment/kind/name as in svc status, or an id")
 )
 
-interface Connection {
+export interface Connection {
   readonly org: Option.Option<string>
   readonly apiUrl: Option.Option<string>
 }
@@ -71,8 +71,7 @@ interface Connection {
 export const online = <A, E, R>(flags: Connection, body: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const login = yield* loginOf(flags)
-    if (login.apiKey === undefined && login.session === undefined)
-      return yield* failure(login.missing, exitCodes.authentication)
+    if (memberCredential(login) === undefined) return yield* failure(login.missing, exitCodes.authentication)
     return yield* Effect.provide(body, Client.layer(login))
   })
 

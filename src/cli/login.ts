@@ -12,7 +12,9 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { parse } from "yaml"
 import { looksLikeUid } from "#schemas/names.ts"
-import { type Entry, readEntries, readText } from "./credentials.ts"
+import type { Credential } from "./bearer.ts"
+import { readText } from "./config-folder.ts"
+import { type Entry, readEntries } from "./credentials.ts"
 import { exitCodes, failure } from "./failure.ts"
 import { Invocation } from "./invocation.ts"
 
@@ -27,6 +29,9 @@ export interface Login {
   readonly organization: string
   readonly apiKey: Redacted.Redacted | undefined
   readonly session: Redacted.Redacted | undefined
+  /** Ids of sign-ins by browser: of this program, and of its bridge for MCP clients. */
+  readonly signIn: string | undefined
+  readonly mcpSignIn: string | undefined
   /** Why there is no credential, for who needs one. */
   readonly missing: string
   /** Path of the manifest that `plan` and `apply` read when they are given none. */
@@ -101,6 +106,8 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
       ...common,
       apiKey: secret(token),
       session: token.startsWith("svcs_") ? secret(token) : undefined,
+      signIn: undefined,
+      mcpSignIn: undefined,
       missing: ""
     }
     const may = named?.trusted === true || isLoopback(apiUrl) || here.length > 0 || isFromFolder("SVC_TOKEN")
@@ -108,18 +115,24 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
     const missing = `SVC_TOKEN is not sent to ${apiUrl}, because only ${source} names it. Set SVC_API_URL or --api-url to the same to allow it`
     return { ...login, apiKey: undefined, session: undefined, missing }
   }
-  const { apiKey, session } = fitting(here, organization)
+  const { apiKey, mcpSignIn, session, signIn } = fitting(here, organization)
   const others = [...new Set(entries.map((entry) => entry.apiUrl))]
+  const signing = [
+    `Sign in with: svc login --api-url ${apiUrl}`,
+    `Where nobody is at a browser: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`
+  ]
   const operate = (more: string) =>
     isLoopback(apiUrl) ? [`Who operates the control plane on this machine: svc admin credentials${more}`] : []
   const login: Login = {
     ...common,
     apiKey: secret(apiKey),
     session: secret(session),
+    signIn,
+    mcpSignIn,
     missing: (here.length > 0
       ? [
-          `There is no credential for the organization "${organization}" at ${apiUrl}: an API key opens its own organization only, and the stored ones are for ${here.map((entry) => `"${entry.organization}"`).join(", ")}.`,
-          `Sign in with a key of it: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
+          `There is no credential for the organization "${organization}" at ${apiUrl}: a sign-in or an API key opens its own organization only, and the stored ones are for ${here.map((entry) => `"${entry.organization}"`).join(", ")}.`,
+          ...signing,
           ...operate(` --org ${organization}`)
         ]
       : [
@@ -127,7 +140,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
           ...(others.length > 0
             ? [`Stored ones are for ${others.join(", ")} and are sent nowhere else.`]
             : []),
-          `Sign in with: svc login --api-key --api-url ${apiUrl} < file-with-the-key; or set SVC_TOKEN`,
+          ...signing,
           ...operate("")
         ]
     ).join("\n")
@@ -135,18 +148,37 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
   return login
 })
 
+/** Acts in the organization: what was granted to this program before a key, and a key before a session. */
+export const memberCredential = ({ apiKey, session, signIn }: Tokens): Credential | undefined =>
+  signInCredential(signIn) ?? tokenCredential(apiKey) ?? tokenCredential(session)
+
+/** Does what takes a session, where there is one. */
+export const ownerCredential = ({ apiKey, session, signIn }: Tokens): Credential | undefined =>
+  tokenCredential(session) ?? signInCredential(signIn) ?? tokenCredential(apiKey)
+
+/** Opens the MCP endpoint, which takes no session, and nothing that was granted for the API. */
+export const mcpCredential = ({ apiKey, mcpSignIn }: Tokens): Credential | undefined =>
+  signInCredential(mcpSignIn) ?? tokenCredential(apiKey)
+
+type Tokens = Pick<Login, "apiKey" | "mcpSignIn" | "session" | "signIn">
+const tokenCredential = (token: Redacted.Redacted | undefined): Credential | undefined =>
+  token === undefined ? undefined : { _tag: "Token", token }
+const signInCredential = (id: string | undefined): Credential | undefined =>
+  id === undefined ? undefined : { _tag: "SignIn", id }
+
 /**
- * What of the credentials for one control plane opens an organization. A key opens the one it was made in; a session is
- * a person's, and opens every organization of that person. An id cannot be compared with a slug, so there the key in use
- * is tried where there is no session.
+ * What of the credentials for one control plane opens an organization. A key and a sign-in open the one they were made
+ * in; a session is a person's, and opens every organization of that person. An id cannot be compared with a slug, so
+ * there those in use are tried where there is no session.
  */
 export const fitting = (
   entries: ReadonlyArray<Entry>,
   organization: string
-): { readonly apiKey: string | undefined; readonly session: string | undefined } => {
+): { readonly [name in "apiKey" | "mcpSignIn" | "session" | "signIn"]: string | undefined } => {
   const [inUse] = entries
   const own = entries.find((entry) => (entry.organization ?? "main") === organization)
   const session = own?.session ?? entries.find((entry) => entry.session !== undefined)?.session
   const unknown = own === undefined && session === undefined && looksLikeUid(organization)
-  return { apiKey: unknown ? inUse?.apiKey : own?.apiKey, session }
+  const { apiKey, mcpSignIn, signIn } = (unknown ? inUse : own) ?? {}
+  return { apiKey, mcpSignIn, session, signIn }
 }

@@ -26,7 +26,7 @@ const fileOf = (dataDir: string, pid: number) => path.join(folderOf(dataDir), `$
  * When a process began, in a form that no other process of this machine ever has. Undefined: there is none.
  * (proc(5): field 22 of stat, in clock ticks since the boot; field 2 may hold spaces and brackets.)
  */
-const beganAt = async (pid: number): Promise<string | undefined> => {
+export const beganAt = async (pid: number): Promise<string | undefined> => {
   if (process.platform === "linux") {
     try {
       const [stat, boot] = await Promise.all([

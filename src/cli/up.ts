@@ -24,7 +24,7 @@ import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
 import { localConfig } from "./local-config.ts"
 import { refuseForeign } from "./local-store.ts"
-import { isLoopback, readLogin } from "./login.ts"
+import { isLoopback, memberCredential, readLogin } from "./login.ts"
 import { paint, say, sayText, table } from "./output.ts"
 import { register, running, unregister } from "./pid-file.ts"
 import { waitFor } from "./wait.ts"
@@ -148,7 +148,10 @@ const adopt = Effect.fnUntraced(function* (url: string) {
   for (const entry of entries.sort((a, b) => Number(b.apiUrl === url) - Number(a.apiUrl === url))) {
     const rights = yield* rightsOf(url, entry)
     if (!rights.key && !rights.session) continue
-    if (entry !== entries[0] || entry.apiUrl !== url) yield* useEntry({ ...entry, apiUrl: url })
+    // Tokens of a sign-in are for the address where it was made.
+    const { mcpSignIn: _, signIn: __, ...issued } = entry
+    if (entry.apiUrl !== url) yield* useEntry({ ...issued, apiUrl: url })
+    else if (entry !== entries[0]) yield* useEntry(entry)
     if (!rights.session)
       yield* say("The owner's session has ended; svc admin credentials makes another, and another key")
     return
@@ -173,7 +176,7 @@ const rightsOf = Effect.fnUntraced(function* (url: string, entry: Entry) {
 
 const summary = Effect.gen(function* () {
   const { login } = yield* Client
-  if (login.apiKey === undefined && login.session === undefined) return
+  if (memberCredential(login) === undefined) return
   const resources = yield* allResources
   const ready = resources.filter((resource) => readyCondition(resource)?.status === "true").length
   yield* say(

@@ -1,10 +1,11 @@
 /** Following the change feed. */
 import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { ResourceChange, type ResourceSummary } from "#src/api/definition/resource-summary.ts"
+import { authorized } from "./bearer.ts"
 import { Client } from "./client.ts"
-import { exitCodes, failure } from "./failure.ts"
+import { CliFailure, exitCodes, failure } from "./failure.ts"
+import { memberCredential } from "./login.ts"
 import { paint } from "./output.ts"
 import { visibleLine } from "./visible.ts"
 
@@ -19,21 +20,23 @@ const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(ResourceChange))
  */
 export const follow = Effect.fnUntraced(function* <E>(each: (change: Change) => Effect.Effect<boolean, E>) {
   const { login, org } = yield* Client
-  const token = login.apiKey ?? login.session
+  const send = yield* authorized(fetch, memberCredential(login))
   let lastEventId: string | undefined
   for (let failures = 0; ; ) {
     const response = yield* Effect.tryPromise({
       try: (signal) =>
-        fetch(`${login.apiUrl}/v1/orgs/${encodeURIComponent(org)}/resources/watch`, {
+        send(`${login.apiUrl}/v1/orgs/${encodeURIComponent(org)}/resources/watch`, {
           signal,
           headers: {
             accept: "text/event-stream",
-            ...(token === undefined ? {} : { authorization: `Bearer ${Redacted.value(token)}` }),
             ...(lastEventId === undefined ? {} : { "last-event-id": lastEventId })
           }
         }),
-      catch: () => undefined
-    }).pipe(Effect.option)
+      catch: (cause) => (cause instanceof CliFailure ? cause : undefined)
+    }).pipe(
+      Effect.asSome,
+      Effect.catch((ended) => (ended === undefined ? Effect.succeedNone : Effect.fail(ended)))
+    )
     if (response._tag === "None" || !response.value.ok || response.value.body === null) {
       const status = response._tag === "Some" ? response.value.status : 0
       if (status === 401 || status === 403)

@@ -4,6 +4,7 @@ import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import type { Server } from "#src/feature.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import type { Executions as Operations } from "./api.ts"
 import { Executions } from "./Executions.ts"
 import * as handlers from "./handlers.ts"
@@ -15,6 +16,6 @@ const prices = Layer.mergeAll(Budgets.layer, Catalog.layer)
 
 export const server: Server<typeof Operations> = {
   handlers: handlers.layer.pipe(Layer.provide([Executions.layer, Logs.layer, ContainerEngine.layer, prices])),
-  reconcilers: execution.layer.pipe(Layer.provide([services.layer, prices])),
+  reconcilers: execution.layer.pipe(Layer.provide([services.layer, prices, AppServiceTokens.layer])),
   loops: tidy.layer.pipe(Layer.provide(services.layer))
 }

@@ -73,7 +73,7 @@ export class Identity extends Context.Service<
       entry: Entry
     ) => Effect.Effect<void, TooManyTries | StoreUnavailable>
     readonly requestReset: (
-      email: string,
+      asked: { readonly email: string; readonly next?: string },
       entry: Entry
     ) => Effect.Effect<void, TooManyTries | StoreUnavailable>
     /** Looks at a mailed link without using it: programs that check mail follow links, people press buttons. */
@@ -211,9 +211,9 @@ export class Identity extends Context.Service<
           const made = { digest: digestOf(token), seconds: linkMinutes * 60 }
           yield* people.mailToken("sign_in", email, details, made, letter, entry.visitor)
         }),
-        requestReset: Effect.fn("Identity.requestReset")(function* (typed, entry) {
+        requestReset: Effect.fn("Identity.requestReset")(function* (asked, entry) {
           yield* fromAddress(entry)
-          const email = normalizeEmail(typed)
+          const email = normalizeEmail(asked.email)
           const token = newToken()
           const letter = mail.prepare({
             ...messages.passwordReset(`${publicUrl}/reset-password/new?token=${token}`, resetMinutes),
@@ -222,7 +222,8 @@ export class Identity extends Context.Service<
             usefulSeconds: resetMinutes * 60
           })
           const made = { digest: digestOf(token), seconds: resetMinutes * 60 }
-          yield* people.mailToken("password_reset", email, {}, made, letter, entry.visitor)
+          const details = asked.next === undefined ? {} : { next: asked.next }
+          yield* people.mailToken("password_reset", email, details, made, letter, entry.visitor)
         }),
         lookAtLink,
         useLink: Effect.fn("Identity.useLink")(function* (token, entry) {
@@ -238,7 +239,7 @@ export class Identity extends Context.Service<
         }),
         resetPassword: Effect.fn("Identity.resetPassword")(function* (token, password, entry) {
           yield* fromAddress(entry)
-          const { email } = yield* lookAtLink("password_reset", token)
+          const { email, details } = yield* lookAtLink("password_reset", token)
           // A password that will not do leaves the link as it is.
           yield* acceptable(password, email)
           const hash = yield* passwords.hash(password)
@@ -253,7 +254,7 @@ export class Identity extends Context.Service<
             by("link", entry)
           )
           if (!done) return yield* deadLink
-          return yield* begin(person, "password", entry)
+          return yield* begin(person, "password", entry, { next: details.next })
         }),
         signInFrom: Effect.fn("Identity.signInFrom")(function* (claims, entry) {
           const method = `oidc:${claims.provider}`

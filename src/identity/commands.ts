@@ -1,67 +1,68 @@
-/** `svc login`, `svc logout`, `svc whoami`, `svc api`. */
-import * as Argument from "effect/cli/Argument"
+/** `svc login`, `svc logout`, `svc whoami`. */
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { asking, inBrowser, warnOfListeners } from "#src/cli/browser-login.ts"
 import { Client, call } from "#src/cli/client.ts"
-import { changeEntries, credentialsFile, readEntries, replaceEntry } from "#src/cli/credentials.ts"
-import { codeOf, exitCodes, failure } from "#src/cli/failure.ts"
-import { asJson, connection, loginOf, online, readSecret, readStdin } from "#src/cli/flags.ts"
-import { readTextFile } from "#src/cli/invocation.ts"
-import { isLoopback } from "#src/cli/login.ts"
-import { exact, json, out, say, table } from "#src/cli/output.ts"
-import { resending } from "#src/cli/resend.ts"
+import { amendEntry, changeEntries, credentialsFile, readEntries } from "#src/cli/credentials.ts"
+import { exitCodes, failure } from "#src/cli/failure.ts"
+import { asJson, connection, loginOf, online, readSecret } from "#src/cli/flags.ts"
+import type { Login } from "#src/cli/login.ts"
+import { facts, json, out, say, table } from "#src/cli/output.ts"
+import { end } from "#src/cli/tokens.ts"
 import { visibleLine } from "#src/cli/visible.ts"
+import type { CallerView } from "#src/system/api.ts"
 
 export const login = Command.make(
   "login",
   {
     ...connection,
+    ...asking,
     apiKey: Flag.Boolean("api-key").pipe(
-      Flag.withDescription("Sign in with an API key, read from standard input"),
+      Flag.withDescription("Sign in with an API key instead, read from standard input"),
       Flag.withDefault(false)
     )
   },
-  (flags) =>
-    Effect.gen(function* () {
-      if (!flags.apiKey)
-        return yield* failure(
-          "Signing in takes an API key: svc login --api-key < file-with-the-key",
-          exitCodes.usage
-        )
-      const key = (yield* readSecret("API key")).trim()
-      if (!/^svc_[0-9a-f]{40}$/.test(key))
-        return yield* failure("That is not an API key: svc_ and 40 hex digits", exitCodes.usage)
-      const login = yield* loginOf(flags)
-      if (login.apiUrl.startsWith("http:") && !isLoopback(login.apiUrl))
-        yield* say(`Warning: ${login.apiUrl} is not encrypted; who listens on the way reads the key`)
-      const me = yield* Effect.provide(
-        Effect.flatMap(Client, ({ asMember }) => call(asMember.me.get())),
-        Client.layer({ ...login, apiKey: Redacted.make(key), session: undefined })
-      )
-      const organization = me.organizations[0]?.slug ?? login.organization
-      const { apiUrl } = login
-      // A session for the same organization goes on: keys never hold the owner's role.
-      const before = (yield* readEntries).find(
-        (entry) => entry.apiUrl === apiUrl && entry.organization === organization
-      )
-      const session = before?.session === undefined ? {} : { session: before.session }
-      yield* replaceEntry({ apiUrl, organization, apiKey: key, ...session })
-      yield* say(`Signed in to "${organization}" at ${apiUrl}; stored in ${yield* credentialsFile}`)
-    })
-).pipe(Command.withDescription("Store a credential for this machine"))
+  (flags) => (flags.apiKey ? Effect.flatMap(loginOf(flags), withKey) : inBrowser(flags, "svc-cli"))
+).pipe(Command.withDescription("Sign in at a control plane, in a browser or with an API key"))
+
+const withKey = Effect.fnUntraced(function* (login: Login) {
+  yield* warnOfListeners(login)
+  const { apiUrl } = login
+  const apiKey = (yield* readSecret("API key")).trim()
+  if (!/^svc_[0-9a-f]{40}$/.test(apiKey))
+    return yield* failure("That is not an API key: svc_ and 40 hex digits", exitCodes.usage)
+  const me = yield* Effect.provide(
+    Effect.flatMap(Client, ({ asMember }) => call(asMember.me.get())),
+    Client.layer({ ...login, apiKey: Redacted.make(apiKey), session: undefined, signIn: undefined })
+  )
+  const organization = me.organizations[0]?.slug ?? login.organization
+  // A session for the same organization goes on: keys never hold the owner's role.
+  yield* amendEntry(apiUrl, organization, ({ signIn: _, ...before }) => ({ ...before, apiKey }))
+  yield* say(`Signed in to "${organization}" at ${apiUrl}; stored in ${yield* credentialsFile}`)
+})
 
 export const logout = Command.make("logout", connection, (flags) =>
   Effect.gen(function* () {
     const { apiUrl } = yield* loginOf(flags)
     const stored = (yield* readEntries).filter((entry) => entry.apiUrl === apiUrl)
     if (stored.length === 0) return yield* say(`There is no credential for ${apiUrl}`)
+    const signIns = stored.flatMap(({ mcpSignIn, signIn }) => [signIn, mcpSignIn])
+    const told = yield* Effect.forEach(
+      signIns.filter((id) => id !== undefined),
+      end
+    )
     yield* changeEntries((entries) => entries.filter((entry) => entry.apiUrl !== apiUrl))
     yield* say(`The credential for ${apiUrl} is removed from ${yield* credentialsFile}`)
+    if (told.includes(false))
+      return yield* failure(
+        `${apiUrl} could not be told that the sign-in is over; revoke the grant there, or it ends 30 days after its last use`
+      )
   })
-).pipe(Command.withDescription("Remove the stored credential of a control plane from this machine"))
+).pipe(
+  Command.withDescription("End the sign-in at a control plane and remove its credentials from this machine")
+)
 
 export const whoami = Command.make("whoami", { ...connection, json: asJson }, (flags) =>
   online(
@@ -70,76 +71,39 @@ export const whoami = Command.make("whoami", { ...connection, json: asJson }, (f
       const { asMember, login } = yield* Client
       const me = yield* call(asMember.me.get())
       if (flags.json) return yield* json(me)
-      const person = me.user === null ? undefined : `${me.user.name} <${me.user.email}>`
-      const who =
-        me.credential === "session"
-          ? `${person}, signed in`
-          : `The API key "${me.keyName}"${person === undefined ? "" : `, made by ${person},`}`
-      yield* out(visibleLine(`${who} at ${login.apiUrl}`))
+      yield* out(visibleLine(`${whoseCredential(me)} at ${login.apiUrl}`))
       yield* out(
         table(
           ["ORGANIZATION", "ROLE", "NAME"],
           me.organizations.map(({ slug, role, name }) => [slug, role, name])
         )
       )
+      if (me.grant === null) return
+      const { expiresAt, scopes } = me.grant
+      yield* out(
+        facts([
+          ["Grant", me.credentialId],
+          ["Ends", `${expiresAt}, unless it is used before`],
+          ...inGroups(scopes).map(([group, names]) => [group, names.join(" ")] as const)
+        ])
+      )
     })
   )
 ).pipe(Command.withDescription("Show whose credential is used, and what it may do"))
 
-const readBody = (data: string) => {
-  if (data === "-") return readStdin
-  if (!data.startsWith("@")) return Effect.succeed(data)
-  return Effect.mapError(readTextFile(data.slice(1)), (cause) =>
-    failure(`Cannot read ${data.slice(1)}: ${cause}`, exitCodes.usage)
-  )
+const whoseCredential = ({ credential, grant, keyName, user }: typeof CallerView.Type): string => {
+  const person = user === null ? undefined : `${user.name} <${user.email}>`
+  if (grant !== null) return `${person ?? "Somebody whose account is gone"}, through ${grant.clientName}`
+  if (credential === "session") return `${person}, signed in`
+  return `The API key "${keyName}"${person === undefined ? "" : `, made by ${person},`}`
 }
 
-export const api = Command.make(
-  "api",
-  {
-    ...connection,
-    method: Argument.Literals("method", ["GET", "POST", "PUT", "PATCH", "DELETE"]),
-    path: Argument.String("path").pipe(
-      Argument.withDescription("Path such as /v1/me; {org} stands for the organization")
-    ),
-    data: Flag.String("data").pipe(
-      Flag.withDescription("Body in JSON, @file, or - for standard input"),
-      Flag.optional
-    ),
-    owner: Flag.Boolean("owner").pipe(
-      Flag.withDescription("Use the owner's session instead of the key"),
-      Flag.withDefault(false)
-    )
-  },
-  (flags) =>
-    Effect.gen(function* () {
-      const login = yield* loginOf(flags)
-      const token = flags.owner ? (login.session ?? login.apiKey) : (login.apiKey ?? login.session)
-      const data = Option.getOrUndefined(flags.data)
-      const body = data === undefined ? undefined : yield* readBody(data)
-      if (!flags.path.startsWith("/")) return yield* failure("A path begins with /", exitCodes.usage)
-      const path = flags.path.replaceAll("{org}", encodeURIComponent(login.organization))
-      const answer = yield* Effect.tryPromise({
-        try: async (signal) => {
-          const response = await resending(fetch)(`${login.apiUrl}${path}`, {
-            method: flags.method,
-            signal: AbortSignal.any([signal, AbortSignal.timeout(120_000)]),
-            headers: {
-              ...(token === undefined ? {} : { authorization: `Bearer ${Redacted.value(token)}` }),
-              ...(body === undefined ? {} : { "content-type": "application/json" })
-            },
-            ...(body === undefined ? {} : { body })
-          })
-          return { status: response.status, text: await response.text() }
-        },
-        catch: (cause) =>
-          failure(
-            `${login.apiUrl} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`
-          )
-      })
-      if (answer.text !== "") yield* exact(answer.text.replace(/\n$/, ""))
-      if (answer.status === 401 && token === undefined) return yield* failure(login.missing, codeOf(401))
-      const code = codeOf(answer.status)
-      if (code !== 0) return yield* failure("", code)
-    })
-).pipe(Command.withDescription("Call any operation and print its answer"))
+/** Ids of operations by their first part, such as `caches`. */
+const inGroups = (scopes: ReadonlyArray<string>): ReadonlyArray<readonly [string, ReadonlyArray<string>]> => {
+  const groups = new Map<string, Array<string>>()
+  for (const scope of [...scopes].sort()) {
+    const [group = "", ...rest] = scope.split(".")
+    groups.set(group, [...(groups.get(group) ?? []), rest.join(".")])
+  }
+  return [...groups]
+}

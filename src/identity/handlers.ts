@@ -71,7 +71,7 @@ export const layerSignIn = HttpApiBuilder.group(
         return yield* welcome(yield* identity.useLink(payload.token, yield* entryOf))
       }, asProblem),
       requestReset: Effect.fnUntraced(function* ({ payload }) {
-        yield* identity.requestReset(payload.email, yield* entryOf)
+        yield* identity.requestReset(payload, yield* entryOf)
         return { ok: true as const }
       }, asProblem),
       resetPassword: Effect.fnUntraced(function* ({ payload }) {

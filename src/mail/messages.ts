@@ -77,7 +77,7 @@ export const webhookDisabled = (
 
 /** To the person who let it in. */
 export const agentLetIn = (
-  client: { readonly name: string; readonly firstParty: boolean },
+  client: string,
   organization: string,
   role: string,
   scopes: ReadonlyArray<string>,
@@ -85,9 +85,9 @@ export const agentLetIn = (
 ): Message =>
   message(
     "agent_let_in",
-    `${client.name} may now act for you in ${organization}`,
-    `You let "${oneLine(client.name)}" act for you in the organization "${oneLine(organization)}" as ${role}, with ${scopes.length === 1 ? "one operation" : `${scopes.length} operations`}.`,
-    ...(client.firstParty ? [] : ["The program chose that name itself; nobody checked it."]),
+    `${client} may now act for you in ${organization}`,
+    `You let "${oneLine(client)}" act for you in the organization "${oneLine(organization)}" as ${role}, with ${scopes.length === 1 ? "one operation" : `${scopes.length} operations`}.`,
+    "That is what the program calls itself; nobody checked it.",
     "Here you see which programs may act for you, and take it back. If you did not let it in, choose another password as well:",
     `${publicUrl}/account/agents`
   )

@@ -149,10 +149,16 @@ export const Manifest = group(
     success: Applied.pipe(HttpApiSchema.status(202)),
     error: bodyProblems(402)
   }).annotateMerge(
-    operation("manifest.apply", "destructive", "admin", "Apply a stored plan, or a manifest", {
-      sensitive: true,
-      billing: true,
-      longestBody
-    })
+    operation(
+      "manifest.apply",
+      "destructive",
+      "admin",
+      "Apply a stored plan, or a manifest: create, change and delete what it says",
+      {
+        sensitive: true,
+        billing: true,
+        longestBody
+      }
+    )
   )
 )

@@ -47,13 +47,6 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
     repeated(
       (project[section] ?? []).map(({ name }, index) => ({ name, path: [...at, section, index, "name"] }))
     )
-  const inEnvironment = (section: "realtime" | "aiGateways") =>
-    repeated(
-      (project[section] ?? []).map(({ name, environment }, index) => ({
-        name: `${environment ?? defaultEnvironment}/${name}`,
-        path: [...at, section, index, "name"]
-      }))
-    )
   const sections = entriesIn(project)
   return [
     ...Object.keys(project.environments ?? {})
@@ -67,8 +60,12 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
     ),
     ...inProject("storage"),
     ...inProject("alerts"),
-    ...inEnvironment("realtime"),
-    ...inEnvironment("aiGateways"),
+    ...repeated(
+      (project.realtime ?? []).map(({ name, environment }, index) => ({
+        name: `${environment ?? defaultEnvironment}/${name}`,
+        path: [...at, "realtime", index, "name"]
+      }))
+    ),
     ...repeated(
       (project.customerPayments ?? []).map(({ environment }, index) => ({
         name: environment ?? defaultEnvironment,

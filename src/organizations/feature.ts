@@ -13,14 +13,13 @@ export const organizations = defineFeature({
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
-    const [{ invitations, members, orgs }, { audit, grants, keys }, { adminBilling, adminOrgs }] =
-      await Promise.all([
-        import("./commands/orgs.ts"),
-        import("./commands/keys.ts"),
-        import("./commands/admin.ts")
-      ])
+    const [{ invitations, members, orgs }, { audit, keys }, { adminBilling, adminOrgs }] = await Promise.all([
+      import("./commands/orgs.ts"),
+      import("./commands/keys.ts"),
+      import("./commands/admin.ts")
+    ])
     return {
-      commands: [orgs, members, invitations, keys, grants, audit],
+      commands: [orgs, members, invitations, keys, audit],
       admin: [adminOrgs, adminBilling]
     }
   }

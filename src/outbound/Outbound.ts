@@ -27,6 +27,8 @@ export interface OutboundRequest {
   readonly body: string
   /** For all of it: the name, the connection, the answer. */
   readonly timeoutMs: number
+  /** Whoever names the address is nobody to us: what `SVC_OUTBOUND_ALLOW` opens for users stays shut. */
+  readonly publicOnly?: boolean
   /** What comes after so many bytes is not read. */
   readonly maxAnswerBytes?: number
 }
@@ -36,6 +38,13 @@ export interface OutboundAnswer {
   readonly headers: http.IncomingHttpHeaders
   readonly body: string
   readonly durationMs: number
+}
+
+export interface Reached {
+  /** At least one; connections go to these, and the name is not asked for again. */
+  readonly addresses: ReadonlyArray<string>
+  /** Undefined: the connection is not encrypted, within this machine. */
+  readonly secureContext: tls.SecureContext | undefined
 }
 
 /** The address may not be reached: trying again helps only when it changes. */
@@ -73,6 +82,8 @@ export class Outbound extends Context.Service<
      * later, and what it resolves to is judged at every request.
      */
     readonly checkAddress: (url: string) => Effect.Effect<URL, OutboundRefused>
+    /** For connections that somebody else makes: the addresses of a URL's host that may be reached now. */
+    readonly reach: (url: string) => Effect.Effect<Reached, OutboundRefused | OutboundFailed>
   }
 >()("svc/outbound/Outbound") {
   static readonly layer = Layer.effect(
@@ -130,8 +141,14 @@ export class Outbound extends Context.Service<
       })
 
       /** Those of the addresses that may be reached. */
-      const judge = Effect.fnUntraced(function* (url: URL, addresses: ReadonlyArray<string>) {
-        const judged = addresses.map((address) => [address, refusal(address, allowed)] as const)
+      const judge = Effect.fnUntraced(function* (
+        url: URL,
+        addresses: ReadonlyArray<string>,
+        publicOnly = false
+      ) {
+        const judged = addresses.map(
+          (address) => [address, refusal(address, publicOnly ? [] : allowed)] as const
+        )
         const good = judged.flatMap(([address, why]) => (why === undefined ? [address] : []))
         const [first] = judged
         if (first === undefined || good.length === 0) {
@@ -161,16 +178,22 @@ export class Outbound extends Context.Service<
         return url
       })
 
-      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
-        const { url, host } = yield* parse(request.url)
+      const resolve = Effect.fnUntraced(function* (text: string, publicOnly = false) {
+        const { url, host } = yield* parse(text)
         const found =
           known(host) ??
           (yield* Effect.mapError(
             names(host),
             ({ message }) => new OutboundFailed({ message, reason: "name" })
           ))
-        const addresses = yield* judge(url, found)
+        const addresses = yield* judge(url, found, publicOnly)
         const secure = url.protocol === "https:"
+        return { url, host, addresses, secureContext: secure ? yield* secureContext : undefined }
+      })
+
+      const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
+        const { url, host, addresses, secureContext } = yield* resolve(request.url, request.publicOnly)
+        const secure = secureContext !== undefined
         const options: https.RequestOptions = {
           method: request.method ?? "POST",
           path: `${url.pathname}${url.search}`,
@@ -184,7 +207,7 @@ export class Outbound extends Context.Service<
           ...(secure
             ? {
                 agent: agents.https,
-                secureContext: yield* secureContext,
+                secureContext,
                 servername: net.isIP(host) === 0 ? host : ""
               }
             : { agent: agents.http })
@@ -212,6 +235,7 @@ export class Outbound extends Context.Service<
 
       return Outbound.of({
         checkAddress,
+        reach: (url) => resolve(url),
         post: (request) => send(request).pipe(spanned("Outbound.post")),
         get: (request) => send({ ...request, method: "GET", body: "" }).pipe(spanned("Outbound.get"))
       })

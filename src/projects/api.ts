@@ -160,6 +160,15 @@ const SigningSecret = Schema.Struct({
   })
 }).annotate({ identifier: "SigningSecret" })
 
+export const AppServiceToken = Schema.Struct({
+  appServiceToken: Schema.String.annotate({
+    description: "svcapp_ and 40 hex digits, shown this once: what apps present to the platform's services"
+  }),
+  previousValidUntil: Schema.NullOr(Timestamp).annotate({
+    description: "Until then the token before it holds as well; null: there was none"
+  })
+}).annotate({ identifier: "AppServiceToken" })
+
 const environments = resourceOperations({
   group: "environments",
   kind: Environment,
@@ -196,6 +205,20 @@ export const Environments = group(
       "write",
       "admin",
       "Replace the secret that cron and queue invocations are signed with, and show it",
+      { sensitive: true, target }
+    )
+  ),
+  HttpApiEndpoint.post("rotateAppServiceToken", `${environments.one}/app-service-token/rotate`, {
+    params: environments.params,
+    headers: idempotencyKey,
+    success: AppServiceToken,
+    error: problems()
+  }).annotateMerge(
+    operation(
+      "environments.rotateAppServiceToken",
+      "write",
+      "admin",
+      "Replace the token that apps present to the platform's services, and show it",
       { sensitive: true, target }
     )
   ),

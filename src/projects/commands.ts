@@ -235,6 +235,19 @@ const environmentsSecret = ofEnvironments
     )
   )
 
+const environmentsToken = ofEnvironments
+  .on("rotate-app-token", {}, ({ one }, { client, json: asJson }) =>
+    Effect.gen(function* () {
+      const made = yield* call(client.asMember.environments.rotateAppServiceToken(one))
+      yield* asJson ? json(made) : out(made.appServiceToken)
+    })
+  )
+  .pipe(
+    Command.withDescription(
+      "Replace the token that apps present to the platform's services, and show it once"
+    )
+  )
+
 const environmentsDelete = ofEnvironments
   .remove({
     warning: (name, { project }) =>
@@ -251,6 +264,7 @@ export const environments = Command.make("environments").pipe(
     environmentsCreate,
     environmentsOrigin,
     environmentsSecret,
+    environmentsToken,
     environmentsDelete
   ])
 )

@@ -23,6 +23,7 @@ import type { CreateChange } from "#src/store/change.ts"
 import { type Reservation, randomBytesOf, uidsOf } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
+import { AppServiceTokens } from "./AppServiceTokens.ts"
 import { BudgetView, EnvironmentView, ProjectView } from "./api.ts"
 import { environmentView, isImplicit, projectView } from "./views.ts"
 
@@ -127,6 +128,7 @@ export const layerEnvironments = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const invocations = yield* Invocations
+    const appTokens = yield* AppServiceTokens
     const find = Effect.fnUntraced(function* (idOrSlug: string) {
       const { orgId } = yield* RequestScope
       const { projectId } = yield* targetProject
@@ -183,6 +185,21 @@ export const layerEnvironments = HttpApiBuilder.group(
             })
           )
           return answered
+        }),
+        rotateAppServiceToken: Effect.fnUntraced(function* ({ params }) {
+          const { orgId, caller, reservation } = yield* RequestScope
+          const environment = yield* find(params.environmentId)
+          const rotated = yield* Effect.mapError(
+            appTokens.rotate(orgId, environment.uid, caller.actor, reservation),
+            fromStore
+          )
+          if (Option.isNone(rotated))
+            return yield* problem(409, "being_deleted", "The environment is being deleted")
+          const { token, previousValidUntil } = rotated.value
+          return {
+            appServiceToken: Redacted.value(token),
+            previousValidUntil: previousValidUntil?.toISOString() ?? null
+          }
         }),
         delete: environments.delete((record) =>
           isImplicit(record)

@@ -35,6 +35,8 @@ export class Feed extends Context.Service<
      * resource. The stream does not end; it fails when the store cannot be reached.
      */
     readonly follow: (orgId: string, after?: string) => Stream.Stream<Change, StoreUnavailable>
+    /** Where the feed ends just now: after it come only changes that are not final yet. */
+    readonly head: Effect.Effect<string, StoreUnavailable>
     /** One page of the feed. */
     readonly page: (orgId: string, after?: string) => Effect.Effect<ReadonlyArray<Change>, StoreUnavailable>
   }
@@ -71,6 +73,11 @@ export class Feed extends Context.Service<
 
       return Feed.of({
         page,
+        head: Effect.map(
+          repeatable(sql<{ readonly txid: string }>`
+            select pg_snapshot_xmin(pg_current_snapshot())::text as txid`),
+          ([row]) => `${row?.txid ?? "0"}-0`
+        ),
         follow: (orgId, after) =>
           Stream.unwrap(
             Effect.gen(function* () {

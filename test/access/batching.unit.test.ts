@@ -45,6 +45,30 @@ layer(Layer.empty, { excludeTestServices: true })("questions that share a look",
     })
   )
 
+  it.effect("wait for looks of their own lane only", () =>
+    Effect.gen(function* () {
+      const looks: Array<string> = []
+      const slow = yield* Deferred.make<void>()
+      const ask = yield* batched(
+        (question: string) => question,
+        Effect.fnUntraced(function* (questions: ReadonlyArray<string>) {
+          looks.push(questions.join(" "))
+          if (questions.includes("a1")) yield* Deferred.await(slow)
+          return questions
+        }),
+        (question) => question.slice(0, 1)
+      )
+      const first = yield* Effect.forkChild(ask("a1"), { startImmediately: true })
+      const second = yield* Effect.forkChild(ask("a2"), { startImmediately: true })
+      assert.strictEqual(yield* ask("b1"), "b1")
+      assert.strictEqual(yield* ask("b2"), "b2")
+      assert.deepStrictEqual(looks, ["a1", "b1", "b2"])
+      yield* Deferred.succeed(slow, undefined)
+      assert.deepStrictEqual(yield* Fiber.joinAll([first, second]), ["a1", "a2"])
+      assert.deepStrictEqual(looks, ["a1", "b1", "b2", "a2"])
+    })
+  )
+
   it.effect("fail together, and the next ones are not touched by that", () =>
     Effect.gen(function* () {
       const { looks, asking, until } = yield* controlled

@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { AuthorizationRequests } from "#src/agents/AuthorizationRequests.ts"
 import { Clients } from "#src/agents/Clients.ts"
+import { Outbound } from "#src/outbound/Outbound.ts"
 import { type Responder, receiver } from "#test/outbound/receiver.ts"
 import { queryOf, world } from "./world.ts"
 
@@ -50,7 +51,7 @@ layer(world(), { excludeTestServices: true })("documents of clients", (it) => {
     )
   )
 
-  it.effect("that are not what they should be make none, and are asked for again", () =>
+  it.effect("that are not what they should be make none, and are not asked for again at once", () =>
     Effect.scoped(
       Effect.gen(function* () {
         const server = yield* served({
@@ -67,7 +68,7 @@ layer(world(), { excludeTestServices: true })("documents of clients", (it) => {
             const failed = yield* Effect.flip(clients.find(`${server.url()}${path}`))
             assert.strictEqual(failed._tag, "ClientUnknown", path)
           }
-          assert.strictEqual(server.received.filter((one) => one.path === path).length, 2, path)
+          assert.strictEqual(server.received.filter((one) => one.path === path).length, 1, path)
         }
         const moved = yield* served({}, ({ path }, response) => {
           response.writeHead(path === "/moved" ? 302 : 200, { ...json, location: `/client.json` })
@@ -124,3 +125,26 @@ layer(world(), { excludeTestServices: true })("documents of clients", (it) => {
     )
   )
 })
+
+layer(world({}, "https://svc.example"), { excludeTestServices: true })(
+  "a service that others reach",
+  (it) => {
+    it.effect("asks nobody on its own machine or network for documents, whatever users may reach", () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const server = yield* receiver((_, response) => response.end())
+          const clients = yield* Clients
+          for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+            const id = `https://${host}:${server.port}/x`
+            assert.strictEqual((yield* Effect.flip(clients.find(id)))._tag, "ClientUnknown", id)
+          }
+          assert.deepStrictEqual(server.received, [])
+          // A user's own address is reached all the same.
+          const outbound = yield* Outbound
+          const answer = yield* outbound.get({ url: `${server.url()}/x`, headers: {}, timeoutMs: 5_000 })
+          assert.strictEqual(answer.status, 200)
+        })
+      )
+    )
+  }
+)

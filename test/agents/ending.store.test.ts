@@ -262,6 +262,23 @@ layer(testPlane(settings, variables), { excludeTestServices: true })("a grant", 
       const live = "(select org_id from agent_grant where revoked_at is null) as live"
       assert.strictEqual(yield* count(live), 50)
       assert.strictEqual((yield* refresh(url, token)).status, 200)
+      const audited =
+        yield* sql(`select distinct count(*) over ()::int as n, principal = 'grant:' || (select id::text
+          from agent_grant where org_id = '${mine.id}' order by created_at desc limit 1) as by_the_newest
+        from audit_log where org_id = '${mine.id}' and operation = 'agentGrants.revoke'`)
+      assert.deepStrictEqual(audited, [{ n: 12, by_the_newest: true }])
+
+      // What is over stays, but not without bound.
+      yield* sql(`insert into agent_grant
+          (org_id, id, user_id, client_id, client_name, audience, role, scopes, created_at, revoked_at)
+        select org_id, gen_random_uuid(), user_id, 'c', 'C', 'api', 'member', '{}', now() - interval '2 days', now()
+        from agent_grant g, generate_series(1, 20) where org_id = '${mine.id}'`)
+      yield* tokensFor(requests, { tenant: mine, scope })
+      assert.strictEqual(yield* count(live), 50)
+      assert.strictEqual(
+        yield* count("(select org_id from agent_grant where revoked_at is not null) as over"),
+        200
+      )
     })
   )
 })

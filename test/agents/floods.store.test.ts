@@ -35,8 +35,41 @@ layer(testPlane({}, { SVC_AGENT_RATE_LIMIT: "30" }), { excludeTestServices: true
             })
             assert.isAtMost(yield* rows, 1_000)
             assert.isAtLeast(yield* rows, 900)
+            // Strangers are told to come back; who is signed in has a limit of their own, from wherever they ask.
+            const tagOf = (address: string, userId?: string, params = {}) =>
+              Effect.result(requests.begin(queryOf(params), userId)).pipe(
+                Effect.provideService(CurrentRequest, { id: "test", address }),
+                Effect.map((answer) => (answer._tag === "Failure" ? answer.failure._tag : "begun"))
+              )
+            const counted = (tags: ReadonlyArray<string>) => ({
+              begun: tags.filter((tag) => tag === "begun").length,
+              refused: tags.filter((tag) => tag === "TooManyRequests").length
+            })
+            assert.strictEqual(yield* tagOf("192.0.2.200"), "TooManyRequests")
+            const person = yield* Effect.forEach(some(70), (i) => tagOf(`203.0.113.${i}`, "somebody"), {
+              concurrency: 10
+            })
+            assert.deepStrictEqual(counted(person), { begun: 60, refused: 10 })
+            assert.strictEqual(yield* tagOf("192.0.2.200", "somebody else"), "begun")
           })
         )
+    )
+
+    it.effect("has us ask other hosts no more than a few times a minute for one network", () =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const requests = yield* requestsWithin(1_000)
+          const begin = Effect.result(
+            requests.begin(
+              queryOf({ client_id: "https://127.0.0.1:9/none", redirect_uri: "https://a.example/cb" })
+            )
+          ).pipe(Effect.provideService(CurrentRequest, { id: "test", address: "192.0.2.77" }))
+          const answers = yield* Effect.forEach(some(40), () => begin)
+          const tags = answers.map((answer) => (answer._tag === "Failure" ? answer.failure._tag : "begun"))
+          assert.deepStrictEqual(new Set(tags.slice(0, 30)), new Set(["AuthorizationRefused"]))
+          assert.include(tags, "TooManyRequests")
+        })
+      )
     )
 
     it.effect(

@@ -1,8 +1,11 @@
 import { assert, layer } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/testing/TestClock"
 import { AgentTokens } from "#src/agents/AgentTokens.ts"
 import { AppConfig } from "#src/config.ts"
 import { Db } from "#src/store/Db.ts"
@@ -14,7 +17,8 @@ import { anotherApi } from "#test/setup/another-api.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { postgresProxy } from "#test/setup/postgres-proxy.ts"
 import { eventually } from "#test/setup/wait.ts"
-import { letIn, redeem, refresh, requestsOf, tokensFor } from "./plane.ts"
+import { letIn, redeem, refresh, requestsOf, requestsWithin, tokensFor } from "./plane.ts"
+import { queryOf } from "./world.ts"
 
 const scope = "projects.list"
 const variables = { SVC_AGENT_RATE_LIMIT: "100000" }
@@ -107,6 +111,62 @@ layer(testPlane({}, variables), { excludeTestServices: true, timeout: "3 minutes
           assert.deepStrictEqual(living, [])
         })
       )
+    )
+
+    it.effect(
+      "and every other wait for the store has an end, though nobody says that nothing will come",
+      () =>
+        Effect.scoped(
+          Effect.gen(function* () {
+            const { tenant } = yield* Plane
+            const mine = yield* tenant()
+            const { tokens, proxy } = yield* onLossyWay
+            const direct = yield* requestsOf
+            const requests = yield* requestsWithin(100_000, proxy.url)
+            const { id } = yield* direct.begin(queryOf())
+            const { refresh: token } = yield* tokensFor(direct, { tenant: mine, scope })
+            const decision = {
+              userId: id,
+              sessionId: id,
+              orgId: mine.id,
+              role: "admin",
+              scopes: ["projects.list"]
+            } as const
+            for (const [statement, asked] of [
+              ["update agent_grant set revoked_at", tokens.revoke(token, "svc-cli")],
+              ["insert into authorization_request", requests.begin(queryOf())],
+              ["from authorization_request", requests.get(id)],
+              [
+                "from member m join account",
+                requests.approve(id, { ...decision, scopes: ["projects.list"] })
+              ],
+              ["delete from authorization_request", requests.deny(id)]
+            ] as const) {
+              const losing = { statement, lose: "quietly" as const, times: always }
+              proxy.state.losing = losing
+              const clock = yield* TestClock.make()
+              const fiber = yield* Effect.forkChild(
+                Effect.provideService(
+                  Effect.result(Effect.asVoid<unknown, { readonly _tag: string }, never>(asked)),
+                  Clock.Clock,
+                  clock
+                )
+              )
+              yield* eventually(
+                "the statement was sent",
+                Effect.sync(() => losing.times < always)
+              )
+              yield* clock.adjust("10 seconds")
+              const answer = yield* Fiber.join(fiber)
+              assert.strictEqual(
+                answer._tag === "Failure" ? answer.failure._tag : "",
+                "StoreUnavailable",
+                statement
+              )
+            }
+            proxy.state.losing = undefined
+          })
+        )
     )
 
     it.effect("is answered 503 while the store is away, and holds when it is back", () =>

@@ -18,8 +18,8 @@ import { PlatformSecrets } from "#src/store/Secrets.ts"
 import { Plane, type Tenant } from "#test/setup/control-plane.ts"
 import { makeVerifier, queryOf } from "./world.ts"
 
-/** The service that the screen uses, on the store of the plane, with so many requests a minute from one network. */
-export const requestsWithin = Effect.fnUntraced(function* (rateLimit: number) {
+/** The service that the screen uses, on the store of the plane, with so many requests a minute from one network, on a `way` of its own. */
+export const requestsWithin = Effect.fnUntraced(function* (rateLimit: number, way?: Redacted.Redacted) {
   const { databaseUrl, dataDir, url } = yield* Plane
   const context = yield* Layer.build(
     AuthorizationRequests.layer.pipe(
@@ -27,7 +27,7 @@ export const requestsWithin = Effect.fnUntraced(function* (rateLimit: number) {
       Layer.provide(Outbound.layer),
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(PlatformSecrets.layer),
-      Layer.provide([KeyRing.layer, Db.layer({ url: Redacted.make(databaseUrl) })]),
+      Layer.provide([KeyRing.layer, Db.layer({ url: way ?? Redacted.make(databaseUrl) })]),
       Layer.provide(
         AppConfig.layerWith({ publicUrl: url, dataDir }, { SVC_AGENT_RATE_LIMIT: `${rateLimit}` })
       )

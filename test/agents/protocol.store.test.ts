@@ -152,7 +152,7 @@ layer(testPlane({}, variables), { excludeTestServices: true })("the authorizatio
 
   it.effect("a code is good for its client, its address, its verifier and its resource", () =>
     Effect.gen(function* () {
-      const { url, tenant } = yield* Plane
+      const { url, tenant, sql } = yield* Plane
       const requests = yield* requestsOf
       const mine = yield* tenant()
       const { code, verifier } = yield* letIn(requests, { tenant: mine })
@@ -179,10 +179,26 @@ layer(testPlane({}, variables), { excludeTestServices: true })("the authorizatio
       }
       const good = yield* redeem(url, code, verifier, { resource: url })
       assert.strictEqual(good.status, 200)
-      const again = yield* redeem(url, code, verifier)
-      assert.deepStrictEqual([again.status, again.body.error], [400, "invalid_grant"])
-      const dead = yield* refresh(url, good.body.refresh_token)
+      // Who cannot prove that the spent code is theirs ends nothing.
+      for (const changed of [
+        { code_verifier: "x".repeat(43) },
+        { client_id: "svc-mcp" },
+        { redirect_uri: "http://127.0.0.1:4712/callback" }
+      ]) {
+        const stranger = yield* redeem(url, code, verifier, changed)
+        assert.deepStrictEqual([stranger.status, stranger.body.error], [400, "invalid_grant"])
+      }
+      const alive = yield* refresh(url, good.body.refresh_token)
+      assert.strictEqual(alive.status, 200)
+      for (const _ of [1, 2, 3]) {
+        const again = yield* redeem(url, code, verifier)
+        assert.deepStrictEqual([again.status, again.body.error], [400, "invalid_grant"])
+      }
+      const dead = yield* refresh(url, alive.body.refresh_token)
       assert.deepStrictEqual([dead.status, dead.body.error], [400, "invalid_grant"])
+      const told = yield* sql(`select outcome from audit_log
+        where org_id = '${mine.id}' and operation = 'agentGrants.redeem' order by at, id`)
+      assert.deepStrictEqual(told, [{ outcome: 200 }, { outcome: 400 }])
     })
   )
 

@@ -94,16 +94,41 @@ layer(world(), { excludeTestServices: true })("authorization requests", (it) => 
     })
   )
 
-  it.effect("a client that a person knows already is not told of by mail again", () =>
+  it.effect(
+    "a client that a person knows already is told of by mail again: anybody can say that it is that one",
+    () =>
+      Effect.gen(function* () {
+        const requests = yield* AuthorizationRequests
+        const { engine: sql } = yield* Db
+        const { orgId, userId, sessionId, email } = yield* makePerson("owner")
+        yield* sql`insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
+        values (${orgId}, ${userId}, ${userId}, 'svc-cli', 'svc', 'api', 'member', '{}')`
+        const { id } = yield* requests.begin(queryOf())
+        yield* requests.approve(id, { orgId, userId, sessionId, role: "admin", scopes })
+        assert.strictEqual((yield* sql`select from mail_outbox where recipient = ${email}`).length, 1)
+      })
+  )
+
+  it.effect("the answer keeps a registered query as it is written, and says each thing once", () =>
     Effect.gen(function* () {
       const requests = yield* AuthorizationRequests
-      const { engine: sql } = yield* Db
-      const { orgId, userId, sessionId, email } = yield* makePerson("owner")
-      yield* sql`insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
-        values (${orgId}, ${userId}, ${userId}, 'svc-cli', 'svc', 'api', 'member', '{}')`
-      const { id } = yield* requests.begin(queryOf())
-      yield* requests.approve(id, { orgId, userId, sessionId, role: "admin", scopes })
-      assert.deepStrictEqual(yield* sql`select from mail_outbox where recipient = ${email}`, [])
+      const clients = yield* Clients
+      for (const [redirect_uri, back] of [
+        [
+          "https://agent.example/cb?a%20b=c%20d&e",
+          "https://agent.example/cb?a%20b=c%20d&e&error=access_denied&iss="
+        ],
+        ["https://agent.example/cb?", "https://agent.example/cb?error=access_denied&iss="],
+        ["https://agent.example", "https://agent.example/?error=access_denied&iss="],
+        ["https://agent.example/cb?error=none&x=?", "https://agent.example/cb?x=?&error=access_denied&iss="],
+        ["cursor://x.y/cb?z", "cursor://x.y/cb?z&error=access_denied&iss="]
+      ] as const) {
+        const client_id = clients.register("x", [redirect_uri])?.id
+        const { id } = yield* requests.begin(
+          queryOf({ client_id, redirect_uri, state: undefined, scope: "projects.list" })
+        )
+        assert.strictEqual(yield* requests.deny(id), `${back}${encodeURIComponent(issuer)}`)
+      }
     })
   )
 

@@ -9,6 +9,8 @@ it.effect("schemes of editors are a list, and none that a browser runs, reads or
   Effect.gen(function* () {
     const { redirectSchemes } = yield* read({ SVC_AGENT_REDIRECT_SCHEMES: "zed, Cursor" })
     assert.deepStrictEqual(redirectSchemes, new Set(["zed", "cursor"]))
+    const none = yield* read({ SVC_AGENT_REDIRECT_SCHEMES: "none" })
+    assert.deepStrictEqual(none.redirectSchemes, new Set())
     for (const scheme of ["javascript", "data", "http", "https", "file", "a b", "zed,", ":"]) {
       const fault = yield* Effect.flip(read({ SVC_AGENT_REDIRECT_SCHEMES: scheme }))
       assert.include(String(fault), "SVC_AGENT_REDIRECT_SCHEMES", scheme)

@@ -19,15 +19,13 @@ import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
 
 export const issuer = "http://127.0.0.1:8787"
 
-export const world = (variables: Readonly<Record<string, string>> = {}) =>
+export const world = (variables: Readonly<Record<string, string>> = {}, publicUrl = issuer) =>
   AuthorizationRequests.layer.pipe(
     Layer.provideMerge(Layer.mergeAll(Clients.layer, Mail.layer, RateLimits.layer, Access.layer)),
     Layer.provideMerge(Outbound.layer.pipe(Layer.provideMerge(CertificateAuthority.layer))),
     Layer.provideMerge(PlatformSecrets.layer),
     Layer.provideMerge(Layer.mergeAll(KeyRing.layerEphemeral, testDb())),
-    Layer.provideMerge(
-      AppConfig.layerWith({ publicUrl: issuer }, { SVC_AGENT_RATE_LIMIT: "100000", ...variables })
-    )
+    Layer.provideMerge(AppConfig.layerWith({ publicUrl }, { SVC_AGENT_RATE_LIMIT: "100000", ...variables }))
   )
 
 /** A signed-in member of an organization of its own, or of the one given. */

@@ -78,6 +78,14 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     // Delivered.
     meanwhile: "delete from queue_message"
   }),
+  "aiGateways.create": () => ({
+    path: `${shop}/ai-gateways`,
+    body: { name: "ai", allowedModels: ["svc/fast"], monthlyBudgetUsd: 5 }
+  }),
+  "aiGateways.createKey": (ids) => ({
+    path: `${shop}/ai-gateways/${ids("aiGateways.create")}/keys`,
+    body: { name: "app" }
+  }),
   "crons.create": () => ({
     path: `${shop}/crons`,
     body: {
@@ -95,6 +103,9 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
   "executions.cancel": (ids) => ({ path: `${shop}/executions/${ids("executions.create")}/cancel` }),
   "environments.rotateSigningSecret": (ids) => ({
     path: `${shop}/environments/${ids("environments.create")}/signing-secret/rotate`
+  }),
+  "environments.rotateAppServiceToken": (ids) => ({
+    path: `${shop}/environments/${ids("environments.create")}/app-service-token/rotate`
   }),
   "webhooks.create": () => ({
     path: `${org}/webhooks`,
@@ -133,6 +144,7 @@ const moving = new Set([
     "createdAt",
     "revision",
     "cleanupStatus",
+    "conditions",
     "baseRevision"
   ]
 ])
@@ -161,6 +173,8 @@ const rows = `
   union all select count(*), 'delivery' from webhook_delivery
   union all select count(*), 'webhook' from webhook
   union all select count(*), 'key' from api_key
+  union all select count(*), 'gateway key' from ai_gateway_key
+  union all select count(*), 'app token' from app_service_token
   union all select count(*), 'invitation' from invitation
   union all select count(*), 'mail' from mail_outbox
   union all select count(*), 'organization' from organization

@@ -68,20 +68,6 @@ it.live(
     }).pipe(Effect.scoped)
 )
 
-it.live("the lock of a process that died while it held it does not last", () =>
-  Effect.gen(function* () {
-    yield* home
-    const lock = `${yield* credentialsFile}.lock`
-    fs.mkdirSync(path.dirname(lock), { recursive: true })
-    fs.writeFileSync(lock, "1\n")
-    const old = Date.now() / 1000 - 60
-    fs.utimesSync(lock, old, old)
-    yield* useEntry(entry("http://127.0.0.1:8787", "kept"))
-    assert.strictEqual((yield* readEntries).length, 1)
-    assert.isFalse(fs.existsSync(lock))
-  }).pipe(Effect.scoped)
-)
-
 it.live(
   "signing in to a second organization keeps the credential of the first, and a new slug is followed",
   () =>
@@ -102,18 +88,24 @@ it.live(
     }).pipe(Effect.scoped)
 )
 
-it("a key goes to its own organization, and a session to every one of its person", () => {
+it("a key and a sign-in go to their own organization, and a session to every one of its person", () => {
+  const none = { apiKey: undefined, mcpSignIn: undefined, session: undefined, signIn: undefined }
   const main = { apiUrl: "u", organization: "main", apiKey: "key of main", session: "session" }
-  const other = { apiUrl: "u", organization: "other", apiKey: "key of other" }
+  const other = { apiUrl: "u", organization: "other", apiKey: "key of other", signIn: "a", mcpSignIn: "b" }
   const uid = "01a20151-0901-77a2-8c9b-6ea457682604"
-  assert.deepStrictEqual(fitting([main, other], "main"), { apiKey: "key of main", session: "session" })
-  assert.deepStrictEqual(fitting([main, other], "other"), { apiKey: "key of other", session: "session" })
-  assert.deepStrictEqual(fitting([main], "made just now"), { apiKey: undefined, session: "session" })
-  assert.deepStrictEqual(fitting([main], uid), { apiKey: undefined, session: "session" })
-  assert.deepStrictEqual(fitting([other], "main"), { apiKey: undefined, session: undefined })
-  assert.deepStrictEqual(fitting([other], uid), { apiKey: "key of other", session: undefined })
-  assert.deepStrictEqual(fitting([{ apiUrl: "u", apiKey: "k" }], "main"), { apiKey: "k", session: undefined })
-  assert.deepStrictEqual(fitting([], "main"), { apiKey: undefined, session: undefined })
+  const ofOther = { ...none, apiKey: "key of other", signIn: "a", mcpSignIn: "b" }
+  assert.deepStrictEqual(fitting([main, other], "main"), {
+    ...none,
+    apiKey: "key of main",
+    session: "session"
+  })
+  assert.deepStrictEqual(fitting([main, other], "other"), { ...ofOther, session: "session" })
+  assert.deepStrictEqual(fitting([main], "made just now"), { ...none, session: "session" })
+  assert.deepStrictEqual(fitting([main], uid), { ...none, session: "session" })
+  assert.deepStrictEqual(fitting([other], "main"), none)
+  assert.deepStrictEqual(fitting([other], uid), ofOther)
+  assert.deepStrictEqual(fitting([{ apiUrl: "u", apiKey: "k" }], "main"), { ...none, apiKey: "k" })
+  assert.deepStrictEqual(fitting([], "main"), none)
 })
 
 it.live("where no credential fits the organization, the command to run is named", () =>

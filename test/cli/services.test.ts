@@ -34,15 +34,14 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
       const { url, apiKey, session } = yield* Plane
       fs.rmSync(path.dirname(credentialsFile), { recursive: true })
       const unknown = `svc_${"0".repeat(40)}`
-      const [wrong, refused, how] = yield* Effect.all(
+      const [wrong, refused] = yield* Effect.all(
         [
           svc(["login", "--api-key", "--api-url", url], { stdin: "hunter2" }),
-          svc(["login", "--api-key", "--api-url", url], { stdin: unknown }),
-          svc(["login", "--api-url", url])
+          svc(["login", "--api-key", "--api-url", url], { stdin: unknown })
         ],
-        { concurrency: 3 }
+        { concurrency: 2 }
       )
-      assert.deepStrictEqual([wrong.code, refused.code, how.code], [2, 4, 2])
+      assert.deepStrictEqual([wrong.code, refused.code], [2, 4])
       assert.isFalse(fs.existsSync(credentialsFile))
       const done = yield* svc(["login", "--api-key", "--api-url", url], { stdin: `${apiKey}\n` })
       assert.strictEqual(done.code, 0, done.stderr)

@@ -14,7 +14,7 @@ import { Invocation } from "#src/cli/invocation.ts"
 import { runCommand } from "#src/cli/run-command.ts"
 import { sweep } from "#test/setup/processes.ts"
 
-const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
+export const program = fileURLToPath(new URL("../../src/cli/svc.mjs", import.meta.url))
 
 export interface Outcome {
   readonly code: number | null

@@ -76,7 +76,7 @@ const sample = (schema: any): unknown => {
         (schema.required ?? []).map((name: string) => [name, sample(schema.properties[name])])
       )
     case "array":
-      return []
+      return Array.from({ length: schema.minItems ?? 0 }, () => sample(schema.items))
     case "integer":
     case "number":
       return schema.minimum ?? 1

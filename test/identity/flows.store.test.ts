@@ -149,7 +149,10 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })("si
         const email = "reset@example.com"
         const before = yield* newcomer(email, password)
         const stranger = yield* visitor
-        const asked = yield* stranger.post("/reset-password", { email })
+        const next = "/account/password?from=reset"
+        const there = yield* stranger.get(`/sign-in?next=${encodeURIComponent(next)}`)
+        assert.include(there.text, `href="/reset-password?next=${encodeURIComponent(next)}"`)
+        const asked = yield* stranger.post("/reset-password", { email, next })
         assert.strictEqual(asked.location, "/check-mail")
         const { link, token, subject } = yield* mailFor(email, 3)
         assert.strictEqual(subject, "Choose a new password")
@@ -163,9 +166,13 @@ layer(testPlane({ signInRateLimit: 10_000 }), { excludeTestServices: true })("si
           token,
           password: "completely other words"
         })
-        assert.deepStrictEqual([done.status, done.location], [303, "/account"])
+        assert.deepStrictEqual([done.status, done.location], [303, next])
         assert.strictEqual((yield* before.json("GET", "/v1/me")).status, 401)
         assert.strictEqual((yield* stranger.json("GET", "/v1/me")).status, 200)
+        const out = yield* stranger.post("/account/sign-out", { next })
+        assert.strictEqual(out.location, `/sign-in?next=${encodeURIComponent(next)}`)
+        const away = yield* stranger.post("/account/sign-out", { next: "//evil.example" })
+        assert.strictEqual(away.location, "/sign-in")
         const again = yield* stranger.post("/reset-password/new", {
           token,
           password: "yet another password"

@@ -16,6 +16,7 @@ import { Logs } from "#src/executions/Logs.ts"
 import { Runs } from "#src/executions/Runs.ts"
 import * as services from "#src/executions/services.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -38,7 +39,8 @@ const world = Effect.gen(function* () {
   return yield* Effect.gen(function* () {
     const { id: orgId } = yield* makeOrganization()
     const { projectId } = yield* makeProject(orgId, "shop")
-    return { db: Context.get(context, Db), orgId, projectId, engine, secrets: memorySecrets() }
+    const [db, ring] = [Context.get(context, Db), Context.get(context, KeyRing)]
+    return { db, ring, orgId, projectId, engine, secrets: memorySecrets() }
   }).pipe(Effect.provide(context))
 })
 type World = Effect.Success<typeof world>
@@ -53,11 +55,12 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
   name: "an execution",
   kind: "Execution",
   world,
-  layer: ({ db, engine, secrets }) =>
+  layer: ({ db, ring, engine, secrets }) =>
     execution.layer.pipe(
       Layer.provide(services.layer),
       Layer.provide(Budgets.layer),
       Layer.provide(Catalog.layerBuiltIn),
+      Layer.provide(AppServiceTokens.layer.pipe(Layer.provide(Layer.succeed(KeyRing, ring)))),
       Layer.provide(Host.layer),
       Layer.provide(AppConfig.layerWith({ dataDir: engine.folder, containerSocket: engine.socket })),
       Layer.provide(secrets.layer),

@@ -4,9 +4,9 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 
 export interface Losing {
-  /** A connection ends when it is to carry a statement with this text. */
+  /** A connection ends when it is to carry a statement with this text; `quietly`: it stays, and nothing comes. */
   readonly statement: string
-  readonly lose: "request" | "answer"
+  readonly lose: "request" | "answer" | "quietly"
   /** So often. */
   times: number
 }
@@ -33,6 +33,7 @@ export const postgresProxy = Effect.fnUntraced(function* (url: Redacted.Redacted
       if (losing !== undefined && losing.times > 0 && chunk.includes(losing.statement)) {
         losing.times -= 1
         if (losing.lose === "request") return end()
+        if (losing.lose === "quietly") return
         waiting = true
       }
       upstream.write(chunk)

@@ -9,6 +9,7 @@ import { lineagePlace } from "#src/backups/repository/lineage-place.ts"
 import { tableRules } from "#src/features.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Plans } from "#src/manifest/Plans.ts"
+import { tokenPlace } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -79,6 +80,11 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into backup_lineage (org_id, lineage, database_uid, key_id, sealed)
     values (${org.id}, ${lineage}, ${lineage}, ${backups.keyId}, ${backups.bytes})`
+  const tokenId = uuid()
+  const token = ring.seal(tokenPlace(org.id, tokenId), Redacted.make("the apps'"))
+  yield* sql`
+    insert into app_service_token (org_id, id, environment_uid, digest, key_id, sealed)
+    values (${org.id}, ${tokenId}, ${place.production}, ${Buffer.from(tokenId)}, ${token.keyId}, ${token.bytes})`
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -107,8 +113,10 @@ const fill = Effect.fn(function* (caches: number) {
     const now = yield* KeyRing
     const opened = yield* openCredentials(now, bucket, yield* sealedIn("backup_destination_version"))
     const history = yield* now.open(lineagePlace(org.id, lineage), yield* sealedIn("backup_lineage"))
+    const apps = yield* now.open(tokenPlace(org.id, tokenId), yield* sealedIn("app_service_token"))
     return {
       storage: Redacted.value(opened.secretAccessKey),
+      apps: Redacted.value(apps),
       backups: Redacted.value(history),
       passwords,
       answer: answer._tag === "Replay" ? answer.answer.body : answer._tag,
@@ -119,6 +127,7 @@ const fill = Effect.fn(function* (caches: number) {
   })
   const expected = {
     storage: "the storage's",
+    apps: "the apps'",
     backups: "the backups'",
     passwords: changes.map((_, i) => `password ${i}`),
     answer: "the answer",
@@ -185,8 +194,8 @@ layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 457, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 457])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 458, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 458])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)

@@ -129,6 +129,7 @@ const valueFor: Readonly<Record<string, string>> = {
   timestamptz: "now()",
   jsonb: "'{}'",
   bytea: "'\\x00'",
+  date: "'2026-11-01'",
   xid8: "'1'",
   _uuid: "'{}'",
   _text: "'{}'"

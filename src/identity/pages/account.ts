@@ -11,7 +11,7 @@ import { LinkDead } from "../errors.ts"
 import { Identity, recentSeconds } from "../Identity.ts"
 import { People } from "../People.ts"
 import { Sessions } from "../Sessions.ts"
-import { goTo, type PageHandlers, somebody, whoever } from "./handling.ts"
+import { goTo, type PageHandlers, signInPath, somebody, whoever } from "./handling.ts"
 import { posted } from "./posted.ts"
 import * as views from "./views.ts"
 
@@ -93,10 +93,10 @@ export const accountPages = Effect.fnUntraced(function* (secure: boolean) {
       return goTo("/account?done=ended")
     }),
     "POST /account/sign-out": Effect.fnUntraced(function* () {
-      yield* posted
+      const next = safeNext((yield* posted).text("next"), "")
       const session = Option.getOrUndefined(yield* asked)
       if (session !== undefined) yield* sessions.end(session.userId, session.id, (yield* entryOf).visitor)
-      return withoutSession(secure)(goTo("/sign-in"))
+      return withoutSession(secure)(goTo(next === "" ? "/sign-in" : signInPath(next)))
     }),
     "POST /account/sign-out-everywhere": Effect.fnUntraced(function* () {
       yield* posted

@@ -1,11 +1,11 @@
-/** What the handlers of pages share: their shape, who is signed in, and the page of a failure. */
+/** What the handlers of pages share: their shape and routes, who is signed in, and the page of a failure. */
 import * as Effect from "effect/Effect"
-import type * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { PageRoute } from "#src/api/page-paths.ts"
+import type { identityPaths, PageRoute } from "#src/api/page-paths.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Address } from "../api.ts"
 import { cookieDigest } from "../entry.ts"
@@ -35,7 +35,26 @@ export type PageHandler = (
   HttpServerRequest.HttpServerRequest | HttpRouter.RouteContext
 >
 
-export type PageHandlers = Readonly<Record<PageRoute, PageHandler>>
+type Paths = ReadonlyArray<readonly [path: `/${string}`, method: "GET" | "POST"]>
+
+/** A handler for each route of a list in `page-paths.ts`. */
+export type HandlersOf<Of extends Paths> = Readonly<Record<PageRoute<Of>, PageHandler>>
+export type PageHandlers = HandlersOf<typeof identityPaths>
+
+export const pageRoutes = <const Of extends Paths>(paths: Of, handlers: HandlersOf<Of>) =>
+  HttpRouter.addAll(
+    paths.map(([path, method]) =>
+      HttpRouter.route(method, path, serve(handlers[`${method} ${path}` as PageRoute<Of>]))
+    )
+  )
+
+const serve = (handler: PageHandler) =>
+  Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    const question = request.url.indexOf("?")
+    const query = new URLSearchParams(question === -1 ? "" : request.url.slice(question + 1))
+    return yield* Effect.catch(handler(query, request), (failure) => Effect.succeed(failurePage(failure)))
+  })
 
 /** After a form: reloading what comes next sends nothing again. */
 export const goTo = (path: string) =>
@@ -43,6 +62,9 @@ export const goTo = (path: string) =>
     status: 303,
     headers: { "cache-control": "no-store", "referrer-policy": "same-origin" }
   })
+
+/** The page to sign in on, and where to go from there. */
+export const signInPath = (next: string) => `/sign-in?next=${encodeURIComponent(next)}`
 
 export const isAddress = Schema.is(Address)
 export const noAddress = "Enter an e-mail address, such as name@example.com."
@@ -72,7 +94,7 @@ export const somebody = Effect.map(
 export const failurePage = (failure: PageFailure): HttpServerResponse.HttpServerResponse => {
   switch (failure._tag) {
     case "SignInFirst":
-      return goTo(`/sign-in?next=${encodeURIComponent(failure.next)}`)
+      return goTo(signInPath(failure.next))
     case "FormRefused":
       return views.notice("That did not work", failure.message, failure.status)
     case "LinkDead":

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import { style } from "./style.ts"
 
 /** Text that is HTML already. Everything else is escaped where it is put in. */
 export class Html {
@@ -34,25 +35,6 @@ const render = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: ReadonlyArray<Part>): Html =>
   new Html(strings.map((text, index) => text + (index < parts.length ? render(parts[index]) : "")).join(""))
 
-const style = `
-:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
-body { margin: 0; background: Canvas; color: CanvasText }
-main { max-width: 26rem; margin: 8vh auto; padding: 0 1.25rem }
-h1 { font-size: 1.5rem; line-height: 1.2 }
-h2 { font-size: 1.1rem; margin-top: 2rem }
-label { display: block; margin-top: 1rem; font-weight: 600 }
-.hint { margin: 0; font-size: .875rem }
-input { box-sizing: border-box; width: 100%; padding: .6rem; font: inherit; border: 1px solid #767676; border-radius: .35rem }
-button, .button { display: inline-block; margin-top: 1rem; padding: .6rem 1rem; font: inherit; font-weight: 600; color: #fff; background: #0b57d0; border: 1px solid #0b57d0; border-radius: .35rem; text-decoration: none; cursor: pointer }
-button.plain { color: inherit; background: transparent; border-color: #767676 }
-:focus-visible { outline: 3px solid #0b57d0; outline-offset: 2px }
-@media (prefers-color-scheme: dark) { a { color: #8ab4f8 } :focus-visible { outline-color: #8ab4f8 } .problem { border-color: #f28b82 } }
-.problem { padding: .75rem 1rem; border: 2px solid #b3261e; border-radius: .35rem }
-.problem p { margin: 0 }
-ul { padding-left: 1.25rem }
-li form { display: inline }
-li button { margin: 0 0 0 .5rem; padding: .15rem .6rem }
-`
 const styleDigest = createHash("sha256").update(style).digest("base64")
 
 /** No script, nothing from elsewhere, in no frame; forms go nowhere but here. */
@@ -71,10 +53,28 @@ export interface Page {
   readonly status?: number
   /** Said first, and announced to whoever does not see it. */
   readonly problem?: string | undefined
+  /** Where the browser goes from the page by itself, at once; a URL without white space. */
+  readonly onward?: string
+  /**
+   * Another site may have opened the window, and waits there for what comes after the page: programs that are pages
+   * let people sign in so. Our window and theirs stay connected then.
+   */
+  readonly popup?: boolean
+  /** For more than a few fields. */
+  readonly wide?: boolean
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export const page = ({ title, body, status = 200, problem, headers = {} }: Page) =>
+export const page = ({
+  title,
+  body,
+  status = 200,
+  problem,
+  onward,
+  popup = false,
+  wide = false,
+  headers = {}
+}: Page) =>
   HttpServerResponse.text(
     html`<!doctype html>
 <html lang="en">
@@ -83,10 +83,10 @@ export const page = ({ title, body, status = 200, problem, headers = {} }: Page)
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${problem === undefined ? "" : "Problem: "}${title}</title>
 <link rel="icon" href="data:,">
-<style>${new Html(style)}</style>
+${onward !== undefined && html`<meta http-equiv="refresh" content="0;url=${onward}">\n`}<style>${new Html(style)}</style>
 </head>
 <body>
-<main>
+<main${wide && html` class="wide"`}>
 <h1>${title}</h1>
 ${problem !== undefined && html`<div class="problem" role="alert" id="problem"><p>${problem}</p></div>`}
 ${body}
@@ -103,7 +103,7 @@ ${body}
         // Links hold tokens; the forms' own requests need to say where they come from.
         "referrer-policy": "same-origin",
         "x-frame-options": "DENY",
-        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-opener-policy": popup ? "unsafe-none" : "same-origin",
         "permissions-policy": "camera=(), geolocation=(), microphone=()",
         ...headers
       }

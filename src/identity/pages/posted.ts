@@ -18,6 +18,8 @@ export class FormRefused extends Schema.TaggedError<FormRefused>()("FormRefused"
 export interface Posted {
   /** The field as it came; empty when it did not. */
   readonly text: (name: string) => string
+  /** What was sent under one name, such as the ticked ones of several boxes. */
+  readonly all: (name: string) => ReadonlyArray<string>
   readonly secret: (name: string) => Redacted.Redacted
 }
 
@@ -35,11 +37,14 @@ export const posted = Effect.gen(function* () {
     Effect.provideService(HttpIncomingMessage.MaxBodySize, longestForm),
     Effect.mapError(() => new FormRefused({ status: 400, message: "This form cannot be read." }))
   )
-  const text = (name: string): string => {
-    const value = Option.getOrElse(UrlParams.getFirst(fields, name), () => "")
-    // Neither can be stored, and nobody types them.
-    return value.replaceAll("\0", "").toWellFormed()
+  // Neither can be stored, and nobody types them.
+  const storable = (value: string) => value.replaceAll("\0", "").toWellFormed()
+  const text = (name: string): string =>
+    storable(Option.getOrElse(UrlParams.getFirst(fields, name), () => ""))
+  const form: Posted = {
+    text,
+    all: (name) => UrlParams.getAll(fields, name).map(storable),
+    secret: (name) => Redacted.make(text(name))
   }
-  const form: Posted = { text, secret: (name) => Redacted.make(text(name)) }
   return form
 })

@@ -75,12 +75,13 @@ export const signInPages = Effect.fnUntraced(function* (secure: boolean) {
       return goTo("/check-mail")
     }),
     "GET /check-mail": () => Effect.succeed(views.checkMail()),
-    "GET /reset-password": () => Effect.succeed(views.requestReset()),
+    "GET /reset-password": (query) => Effect.succeed(views.requestReset(safeNext(query.get("next")))),
     "POST /reset-password": Effect.fnUntraced(function* () {
       const form = yield* posted
+      const next = safeNext(form.text("next"))
       const email = form.text("email").trim()
-      if (!isAddress(email)) return views.requestReset({ status: 422, problem: noAddress, email })
-      yield* identity.requestReset(email, yield* entryOf)
+      if (!isAddress(email)) return views.requestReset(next, { status: 422, problem: noAddress, email })
+      yield* identity.requestReset({ email, next }, yield* entryOf)
       return goTo("/check-mail")
     }),
     "GET /reset-password/new": Effect.fnUntraced(function* (query) {
@@ -92,7 +93,7 @@ export const signInPages = Effect.fnUntraced(function* (secure: boolean) {
       const form = yield* posted
       const token = form.text("token")
       return yield* identity.resetPassword(token, form.secret("password"), yield* entryOf).pipe(
-        Effect.map((signedIn) => welcome(signedIn, "/account")),
+        Effect.map((signedIn) => welcome(signedIn, safeNext(signedIn.next))),
         Effect.catchTag("BadInput", ({ message }) =>
           Effect.succeed(views.resetPassword(token, `The password ${message}.`))
         )

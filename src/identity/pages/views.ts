@@ -2,7 +2,7 @@
 import type { OidcProvider } from "#src/config.ts"
 import { shortestPassword } from "../passwords.ts"
 import type { ListedSession, Session } from "../Sessions.ts"
-import { field, form, html, page } from "./html.ts"
+import { field, form, type Html, html, page } from "./html.ts"
 
 const newPassword = (faulty: boolean, first: boolean) =>
   field({
@@ -19,6 +19,9 @@ const newPassword = (faulty: boolean, first: boolean) =>
 const to = (path: string, next: string) =>
   next === "/account" ? path : `${path}?next=${encodeURIComponent(next)}`
 
+/** A program that is a page may have opened the window in which its person signs in. */
+const forAgent = (next: string) => next.startsWith("/agent/authorize?")
+
 export interface Tried {
   readonly status: number
   readonly problem: string
@@ -34,28 +37,30 @@ export const signIn = (
   page({
     title: "Sign in",
     ...(tried === undefined ? {} : tried),
-    body: html`${form(
-      "/sign-in",
-      { next },
-      html`${field({
-        name: "email",
-        label: "E-mail address",
-        type: "email",
-        autocomplete: "username",
-        value: tried?.email ?? "",
-        faulty: tried !== undefined,
-        first: tried === undefined
-      })}${field({
-        name: "password",
-        label: "Password",
-        type: "password",
-        autocomplete: "current-password",
-        faulty: tried !== undefined,
-        first: tried !== undefined
-      })}`,
-      "Sign in"
-    )}
-<p><a href="/reset-password">I forgot my password</a></p>
+    popup: forAgent(next),
+    body: html`${forAgent(next) && html`<p>Sign in to see what a program asks of you, and to answer it.</p>`}
+${form(
+  "/sign-in",
+  { next },
+  html`${field({
+    name: "email",
+    label: "E-mail address",
+    type: "email",
+    autocomplete: "username",
+    value: tried?.email ?? "",
+    faulty: tried !== undefined,
+    first: tried === undefined
+  })}${field({
+    name: "password",
+    label: "Password",
+    type: "password",
+    autocomplete: "current-password",
+    faulty: tried !== undefined,
+    first: tried !== undefined
+  })}`,
+  "Sign in"
+)}
+<p><a href="${to("/reset-password", next)}">I forgot my password</a></p>
 <h2>Without a password</h2>
 <p><a href="${to("/sign-in/by-mail", next)}">Send me a link by mail</a></p>
 ${
@@ -72,6 +77,7 @@ export const byMail = (next: string, tried?: Tried) =>
   page({
     title: "Sign in by mail",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send you a link that signs you in, once.</p>
 ${form("/sign-in/by-mail", { next }, emailField(tried), "Send the link")}
 <p><a href="${to("/sign-in", next)}">Sign in with a password</a></p>`
@@ -92,6 +98,7 @@ export const signUp = (invitedOnly: boolean, next: string, tried?: Tried & { rea
   page({
     title: "Create an account",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send you a link, to see that the address is yours. After that you may choose a password.</p>
 ${invitedOnly && html`<p>Only addresses that were invited can have an account here.</p>`}
 ${form(
@@ -110,13 +117,14 @@ ${form(
 <p>You have an account? <a href="${to("/sign-in", next)}">Sign in</a></p>`
   })
 
-export const requestReset = (tried?: Tried) =>
+export const requestReset = (next: string, tried?: Tried) =>
   page({
     title: "Choose a new password",
     ...(tried === undefined ? {} : tried),
+    popup: forAgent(next),
     body: html`<p>We send a link to the address of your account.</p>
-${form("/reset-password", {}, emailField(tried), "Send the link")}
-<p><a href="/sign-in">Back to sign in</a></p>`
+${form("/reset-password", { next }, emailField(tried), "Send the link")}
+<p><a href="${to("/sign-in", next)}">Back to sign in</a></p>`
   })
 
 export const checkMail = () =>
@@ -196,6 +204,9 @@ ${form(
 <a href="${to("/sign-in/by-mail", next)}">sign in again</a>.</p>`
   })
 
+export const timeOf = (time: Date): Html =>
+  html`<time datetime="${time.toISOString()}">${time.toISOString().slice(0, 16).replace("T", " ")} UTC</time>`
+
 export const account = (
   session: Session,
   organizations: ReadonlyArray<{ readonly slug: string; readonly name: string; readonly role: string }>,
@@ -209,16 +220,18 @@ export const account = (
 <p><a href="/account/password">${session.hasPassword ? "Change the password" : "Choose a password"}</a></p>
 <h2>Organizations</h2>
 <ul>${organizations.map(({ name, slug, role }) => html`<li>${name} (${slug}): ${role}</li>`)}</ul>
+<h2>Agents</h2>
+<p><a href="/account/agents">Programs that act for you</a></p>
 <h2>Where you are signed in</h2>
 <ul>${sessions.map(
       (one) =>
         html`<li>${one.userAgent ?? "an unnamed program"}, ${one.address ?? "unknown address"}, last used
-<time datetime="${one.lastUsedAt.toISOString()}">${one.lastUsedAt.toISOString().slice(0, 16).replace("T", " ")} UTC</time>${
-          one.id === session.id
-            ? html` (here)`
-            : html`<form method="post" action="/account/sessions/end"><input type="hidden" name="id" value="${one.id}"><button
+${timeOf(one.lastUsedAt)}${
+  one.id === session.id
+    ? html` (here)`
+    : html`<form method="post" action="/account/sessions/end"><input type="hidden" name="id" value="${one.id}"><button
 type="submit" class="plain" aria-label="Sign out ${one.userAgent ?? "an unnamed program"}, ${one.address ?? ""}">Sign out</button></form>`
-        }</li>`
+}</li>`
     )}</ul>
 ${form("/account/sign-out", {}, html``, "Sign out")}
 ${form("/account/sign-out-everywhere", {}, html``, "Sign out everywhere", true)}`

@@ -1,4 +1,4 @@
-/** `svc keys`, `svc grants`, `svc audit`: what else opens the organization, and what was done in it. */
+/** `svc keys`, `svc audit`: what else opens the organization, and what was done in it. */
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
@@ -85,43 +85,6 @@ export const keys = Command.make("keys").pipe(
 )
 
 const commandInOrganization = commandIn(inOrganization)
-
-const grantsLs = commandInOrganization("ls", {}, ({ client, at, json: asJson }) =>
-  Effect.gen(function* () {
-    const grants = yield* call(client.asOwner.agentGrants.list(yield* at))
-    if (asJson) return yield* json(grants)
-    if (grants.length === 0) return yield* say("Nothing is granted to agents")
-    yield* out(
-      table(
-        ["GRANT", "AGENT", "ROLE", "OPERATIONS", ""],
-        grants.map(({ grantId, clientName, role, scopes, revokedAt }) => [
-          grantId,
-          clientName,
-          role,
-          String(scopes.length),
-          state({ revokedAt })
-        ])
-      )
-    )
-  })
-).pipe(Command.withAlias("list"), Command.withDescription("List what was granted to agents"))
-
-const grantsRevoke = commandInOrganization(
-  "revoke",
-  { grant: Argument.String("grant"), yes },
-  ({ client, at, json: asJson, flags: { grant, yes } }) =>
-    Effect.gen(function* () {
-      yield* confirmName(`The agent of the grant ${grant} is let in no more.`, grant, yes)
-      const { params } = yield* at
-      const done = yield* call(client.asOwner.agentGrants.revoke({ params: { ...params, grantId: grant } }))
-      yield* asJson ? json(done) : say("Revoked")
-    })
-).pipe(Command.withDescription("Revoke a grant, by its id"))
-
-export const grants = Command.make("grants").pipe(
-  Command.withDescription("What agents were granted"),
-  Command.withSubcommands([grantsLs, grantsRevoke])
-)
 
 export const audit = commandInOrganization(
   "audit",

@@ -99,8 +99,9 @@ revoke all on function svc_issue_tokens(uuid, uuid, bytea, float8, bytea, float8
 grant execute on function svc_issue_tokens(uuid, uuid, bytea, float8, bytea, float8) to svc_engine;
 
 -- Redeems a code (RFC 6749, section 4.1.3). Who redeems holds the code's row, so of two at once the second finds it
--- redeemed: that ends the grant. A statement that is repeated because its answer was lost brings the same new tokens, and
--- is answered as the first time. `redirect` and `target` are null where the request named none.
+-- redeemed: that ends the grant, once. Who cannot prove that the code is theirs ends nothing. A statement that is repeated
+-- because its answer was lost brings the same new tokens, and is answered as the first time. `redirect` and `target` are
+-- null where the request named none. Besides the answer there is a row of the outcome 'ended' for each grant that had to go.
 create function svc_redeem_code(
   code bytea, client text, redirect text, proof text, target text,
   refresh bytea, refresh_seconds float8, access bytea, access_seconds float8
@@ -120,26 +121,38 @@ begin
   end if;
   member_holds := found;
   select * into c from authorization_code a where a.digest = code for update;
-  if c.redeemed_at is not null then
+  if c.digest is null or c.client_id <> client or c.redirect_uri <> redirect or c.challenge <> proof then
+    return query select 'unknown', c.org_id, c.grant_id, null::text[], null::text;
+  elsif c.redeemed_at is not null then
     if exists (select from agent_grant g
       where g.org_id = c.org_id and g.id = c.grant_id and g.refresh_digest = refresh and g.revoked_at is null) then
       return query select 'issued', c.org_id, c.grant_id, c.scopes, c.role;
     else
-      update agent_grant g set revoked_at = coalesce(g.revoked_at, now()) where g.org_id = c.org_id and g.id = c.grant_id;
-      return query select 'reused', c.org_id, c.grant_id, null::text[], null::text;
+      update agent_grant g set revoked_at = now()
+      where g.org_id = c.org_id and g.id = c.grant_id and g.revoked_at is null;
+      return query select case when found then 'reused' else 'unknown' end, c.org_id, c.grant_id, null::text[], null::text;
     end if;
-  elsif c.digest is null or not member_holds or c.expires_at <= now()
-    or c.client_id <> client or c.redirect_uri <> redirect or c.challenge <> proof then
+  elsif not member_holds or c.expires_at <= now() then
     return query select 'unknown', c.org_id, c.grant_id, null::text[], null::text;
   elsif c.audience <> target then
     return query select 'other_target', c.org_id, c.grant_id, null::text[], null::text;
   else
     update authorization_code a set redeemed_at = now() where a.digest = code;
     -- Those of one person that were unused for longest end where there are too many.
-    update agent_grant g set revoked_at = now() where g.org_id = c.org_id and g.id in (
+    return query
+      with capped as (
+        update agent_grant g set revoked_at = now() where g.org_id = c.org_id and g.id in (
+          select o.id from agent_grant o
+          where o.org_id = c.org_id and o.user_id = c.user_id and o.revoked_at is null and o.expires_at > now()
+          order by coalesce(o.last_used_at, o.created_at) desc offset 49)
+        returning g.id
+      )
+      select 'ended', c.org_id, capped.id, null::text[], null::text from capped;
+    -- What is over stays to be named by the audit log, as far as people let programs in; not what a program does in a loop.
+    delete from agent_grant g where g.org_id = c.org_id and g.id in (
       select o.id from agent_grant o
-      where o.org_id = c.org_id and o.user_id = c.user_id and o.revoked_at is null and o.expires_at > now()
-      order by coalesce(o.last_used_at, o.created_at) desc offset 49);
+      where o.org_id = c.org_id and o.user_id = c.user_id and (o.revoked_at is not null or o.expires_at <= now())
+      order by o.created_at desc offset 200);
     insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
     values (c.org_id, c.grant_id, c.user_id, c.client_id, c.client_name, c.audience, c.role, c.scopes);
     perform svc_issue_tokens(c.org_id, c.grant_id, refresh, refresh_seconds, access, access_seconds);

@@ -1,0 +1,235 @@
+/**
+ * The statements of the ledger: each takes many calls of one gateway. All that reserve or settle pass the row of the
+ * gateway's month, whose lock makes the sums exact for any number of processes.
+ */
+import { inOrg, type Sql } from "#src/store/Db.ts"
+
+/** What is to be reserved. */
+export interface Asked {
+  readonly id: string
+  readonly keyId: string | null
+  readonly model: string
+  readonly amount: number
+}
+
+/** What a call came to. */
+export interface Settled {
+  readonly id: string
+  readonly cost: number
+  readonly inputTokens: number
+  readonly outputTokens: number
+  readonly estimated: boolean
+  readonly status: number | null
+  readonly upstream: string | null
+  readonly latencyMs: number | null
+  /** False: the call was not made, and what it reserved is given back. */
+  readonly made: boolean
+}
+
+export const today = (sql: Sql) => sql`(now() at time zone 'UTC')::date`
+export const thisMonth = (sql: Sql) => sql`date_trunc('month', now() at time zone 'UTC')::date`
+/** Of the resource `r`, in billionths. */
+export const capOf = (sql: Sql) => sql`round((r.spec->>'monthlyBudgetUsd')::numeric * 1000000000)`
+/** The key that stands for the tokens of apps. */
+export const noKey = "00000000-0000-0000-0000-000000000000"
+
+/** The month as it was before. */
+export interface ReservedRow {
+  readonly month: string | null
+  readonly cap: number
+  readonly spent: number
+  readonly reserved: number
+  readonly exceeded: boolean
+  /** What was granted, now or by an earlier try of the statement. */
+  readonly granted: ReadonlyArray<string>
+  /** What was granted now, in sum. */
+  readonly taken: number
+}
+
+/**
+ * Grants in the order of arrival what fits. No row: the gateway is gone. A row without a month: nothing was reserved in it
+ * yet, see `beginMonth`. What follows a call that did not fit may fit by itself, which another look tells.
+ */
+export const reserve = (
+  sql: Sql,
+  orgId: string,
+  gateway: string,
+  holder: string,
+  calls: ReadonlyArray<Asked>
+) => {
+  const gate = inOrg(sql, orgId)
+  const asked = calls.map(({ id, keyId, model, amount }, ord) => ({
+    id,
+    gateway_key: keyId,
+    model,
+    amount,
+    ord
+  }))
+  return sql<ReservedRow>`
+    with gateway as materialized (
+      select r.uid, ${capOf(sql)} as cap from resource r
+      where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.kind = 'AiGateway'
+        and r.deletion_requested_at is null and ${gate}
+    ),
+    month as materialized (
+      select m.month, m.spent, m.reserved, m.exceeded_at from ai_gateway_month m
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = ${thisMonth(sql)}
+        and ${gate} and exists (select from gateway)
+      for update
+    ),
+    input as materialized (
+      select * from jsonb_to_recordset(${sql.json(asked)}::jsonb)
+        as i(id uuid, gateway_key uuid, model text, amount bigint, ord int)
+    ),
+    known as materialized (
+      select r.id from ai_gateway_reservation r join input i on i.id = r.id
+      where r.org_id = ${orgId}::uuid and ${gate}
+    ),
+    fitting as (
+      select i.*, sum(i.amount) over (order by i.ord) as upto from input i
+      where i.id not in (select id from known)
+    ),
+    granted as (
+      insert into ai_gateway_reservation (org_id, id, gateway_uid, gateway_key, model, holder, day, amount)
+      select ${orgId}::uuid, f.id, ${gateway}::uuid, f.gateway_key, f.model, ${holder}::uuid, ${today(sql)}, f.amount
+      from fitting f cross join month m cross join gateway g
+      where f.upto <= g.cap - m.spent - m.reserved and ${gate}
+      on conflict do nothing
+      returning id, amount
+    ),
+    held as (
+      update ai_gateway_month m set reserved = m.reserved + s.amount
+      from (select sum(amount)::bigint as amount from granted) s, month l
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = l.month
+        and s.amount > 0 and ${gate}
+    )
+    select to_char(m.month, 'YYYY-MM') as month, g.cap::float8 as cap, m.spent::float8 as spent,
+      m.reserved::float8 as reserved, m.exceeded_at is not null as exceeded,
+      array(select id::text from granted union all select id::text from known) as granted,
+      coalesce((select sum(amount) from granted), 0)::float8 as taken
+    from gateway g left join month m on true`
+}
+
+export const beginMonth = (sql: Sql, orgId: string, gateway: string) => sql`
+  insert into ai_gateway_month (org_id, gateway_uid, month)
+  select r.org_id, r.uid, ${thisMonth(sql)} from resource r
+  where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
+  on conflict do nothing`
+
+/** A month in which something was settled, as it is now. */
+export interface SettledRow {
+  /** Its first day. */
+  readonly month: string
+  readonly cap: number
+  readonly spent: number
+  readonly alerted: boolean
+  readonly exceeded: boolean
+}
+
+/**
+ * What calls came to takes the place of what they reserved, and is never more. A call without a reservation was settled
+ * already: repeating this changes nothing.
+ */
+export const settle = (sql: Sql, orgId: string, gateway: string, calls: ReadonlyArray<Settled>) => {
+  const gate = inOrg(sql, orgId)
+  const input = calls.map((call) => ({
+    id: call.id,
+    cost: call.cost,
+    input_tokens: call.inputTokens,
+    output_tokens: call.outputTokens,
+    estimated: call.estimated,
+    status: call.status,
+    upstream: call.upstream,
+    latency_ms: call.latencyMs,
+    made: call.made
+  }))
+  return sql<SettledRow>`
+    with input as materialized (
+      select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(id uuid, cost bigint, input_tokens bigint,
+        output_tokens bigint, estimated boolean, status int, upstream text, latency_ms int, made boolean)
+    ),
+    ended as (
+      delete from ai_gateway_reservation r using input i
+      where r.org_id = ${orgId}::uuid and r.id = i.id and r.gateway_uid = ${gateway}::uuid and ${gate}
+      returning r.id, r.gateway_key, r.model, r.day, r.amount, i.made, i.estimated, i.status, i.upstream, i.latency_ms,
+        i.input_tokens, i.output_tokens, case when i.made then least(i.cost, r.amount) else 0 end as cost
+    ),
+    ${booked(sql, orgId, gateway)}
+    select c.month::text as month, ${capOf(sql)}::float8 as cap, c.spent::float8 as spent,
+      c.alerted_at is not null as alerted, c.exceeded_at is not null as exceeded
+    from counted c join resource r on r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and ${gate}`
+}
+
+/** CTEs that enter the calls of the CTE `ended` into the books of one gateway. */
+const booked = (sql: Sql, orgId: string, gateway: string) => {
+  const gate = inOrg(sql, orgId)
+  return sql`
+    sums as (
+      select date_trunc('month', day)::date as month, sum(amount)::bigint as amount, sum(cost)::bigint as cost,
+        count(*) filter (where made) as requests, sum(input_tokens) filter (where made) as input_tokens,
+        sum(output_tokens) filter (where made) as output_tokens
+      from ended group by 1
+    ),
+    -- In order, so that two processes that settle at the turn of a month do not wait for each other in a circle.
+    held as materialized (
+      select m.month from ai_gateway_month m join sums s on s.month = m.month
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and ${gate}
+      order by m.month for update of m
+    ),
+    counted as (
+      update ai_gateway_month m set reserved = m.reserved - s.amount, spent = m.spent + s.cost,
+        requests = m.requests + s.requests, input_tokens = m.input_tokens + coalesce(s.input_tokens, 0),
+        output_tokens = m.output_tokens + coalesce(s.output_tokens, 0)
+      from sums s join held h on h.month = s.month
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = s.month and ${gate}
+      returning m.month, m.spent, m.alerted_at, m.exceeded_at
+    ),
+    used as (
+      insert into ai_gateway_usage as u
+        (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
+      select ${orgId}::uuid, ${gateway}::uuid, e.day, e.model, coalesce(e.gateway_key, ${noKey}::uuid), count(*),
+        sum(e.input_tokens), sum(e.output_tokens), sum(e.cost)
+      from ended e join held h on h.month = date_trunc('month', e.day)::date
+      where e.made and ${gate} group by e.day, e.model, e.gateway_key order by e.day, e.model, e.gateway_key
+      on conflict (org_id, gateway_uid, day, model, gateway_key) do update set requests = u.requests + excluded.requests,
+        input_tokens = u.input_tokens + excluded.input_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens, spent = u.spent + excluded.spent
+    ),
+    logged as (
+      insert into ai_gateway_request (org_id, gateway_uid, id, gateway_key, model, upstream, status, input_tokens,
+        output_tokens, estimated, cost, latency_ms)
+      select ${orgId}::uuid, ${gateway}::uuid, id, gateway_key, model, upstream, status, input_tokens, output_tokens,
+        estimated, cost, latency_ms
+      from ended where made and ${gate}
+    )`
+}
+
+/** Reservations whose call cannot be going on any more, by gateway. Index: ai_gateway_reservation_age. */
+export const abandoned = (sql: Sql, longestCallSeconds: number, leaseSeconds: number, most: number) => sql<{
+  readonly orgId: string
+  readonly projectId: string
+  readonly gateway: string
+  readonly ids: ReadonlyArray<string>
+  readonly amounts: ReadonlyArray<number>
+}>`
+  select org_id as "orgId", project_id as "projectId", gateway_uid as gateway, array_agg(id::text) as ids,
+    array_agg(amount::float8) as amounts
+  from (
+    select r.org_id, g.project_id, r.gateway_uid, r.id, r.amount from ai_gateway_reservation r
+    join resource g on g.org_id = r.org_id and g.uid = r.gateway_uid
+    left join ai_gateway_holder h on h.id = r.holder
+    where r.reserved_at < now() - make_interval(secs => ${leaseSeconds}::int)
+      and (h.alive_until is null or h.alive_until < now()
+        or r.reserved_at < now() - make_interval(secs => ${longestCallSeconds}::int))
+    order by r.reserved_at limit ${most}::int
+  ) lost
+  group by 1, 2, 3`
+
+/** Says that a process is there, and its calls go on. */
+export const renew = (sql: Sql, holder: string, leaseSeconds: number) => sql`
+  insert into ai_gateway_holder (id, alive_until)
+  values (${holder}::uuid, now() + make_interval(secs => ${leaseSeconds}::int))
+  on conflict (id) do update set alive_until = excluded.alive_until`
+
+export const forget = (sql: Sql, holder: string) =>
+  sql`delete from ai_gateway_holder where id = ${holder}::uuid`
