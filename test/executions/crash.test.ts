@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { makePlane, planesWorld } from "#test/faults/planes.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
-import { until } from "#test/setup/wait.ts"
+import { sleep, until } from "#test/setup/wait.ts"
 import { base, small } from "./world.ts"
 
 it.live(
@@ -50,15 +50,14 @@ it.live(
         const count = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); busybox sleep 0.2; done; exit 5"
         const lines = Array.from({ length: 40 }, (_, i) => `line ${i}\n`).join("")
 
-        // While it runs: half of its lines are printed while nobody is there.
+        // One runs: half of its lines are printed while nobody is there. One is being told to end, which it does not
+        // listen to. The image of one is fetched: the credentials are found again.
+        const stubborn = await create("trap 'echo told' TERM; echo on; while :; do busybox sleep 0.1; done")
+        await until("it runs", async () => (await printed(stubborn)).includes("on\n"))
+        await plane.call("POST", `${base}/${stubborn}/cancel`)
         const counting = await create(count)
+        await until("it is told", async () => (await printed(stubborn)).includes("told\n"))
         await until("it prints", async () => (await printed(counting)).includes("line 3\n"))
-        await again()
-        const counted = await ended(counting)
-        assert.deepStrictEqual([counted.status, counted.exitCode, counted.errorCode], ["failed", 5, null])
-        assert.strictEqual(await printed(counting), lines)
-
-        // While its image is fetched: the credentials are found again.
         const password = registryPassword
         const credentials = { registry: engine.registry, username: registryUser, password }
         const fetching = await create("echo fetched", {
@@ -66,24 +65,23 @@ it.live(
           imagePullCredentials: credentials
         })
         await again()
+
+        // At different moments of making and starting them: each has run once.
+        const starting: Array<string> = []
+        for (const wait of [400, 300]) {
+          starting.push(await create("echo once"))
+          await sleep(wait)
+        }
+        await again()
+        const counted = await ended(counting)
+        assert.deepStrictEqual([counted.status, counted.exitCode, counted.errorCode], ["failed", 5, null])
+        assert.strictEqual(await printed(counting), lines)
         assert.strictEqual((await ended(fetching)).status, "succeeded")
         assert.strictEqual(await printed(fetching), "fetched\n")
-
-        // At different moments of making and starting it: it has run once.
-        for (const wait of [300, 700]) {
-          const starting = await create("echo once")
-          await new Promise((resolve) => setTimeout(resolve, wait))
-          await again()
-          assert.strictEqual((await ended(starting)).status, "succeeded")
-          assert.strictEqual(await printed(starting), "once\n")
+        for (const id of starting) {
+          assert.strictEqual((await ended(id)).status, "succeeded")
+          assert.strictEqual(await printed(id), "once\n")
         }
-
-        // While it is being told to end, which it does not listen to.
-        const stubborn = await create("trap 'echo told' TERM; echo on; while :; do busybox sleep 0.1; done")
-        await until("it runs", async () => (await printed(stubborn)).includes("on\n"))
-        await plane.call("POST", `${base}/${stubborn}/cancel`)
-        await until("it is told", async () => (await printed(stubborn)).includes("told\n"))
-        await again()
         const stopped = await ended(stubborn)
         assert.deepStrictEqual([stopped.status, stopped.exitCode], ["cancelled", 137])
         assert.strictEqual(engine.podman("ps", "-a", "-q"), "")

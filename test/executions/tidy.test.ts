@@ -81,13 +81,10 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
     "go with their logs when they ended long enough ago, and not before",
     () =>
       Effect.gen(function* () {
-        const { sql } = yield* Plane
-        const [old, fresh] = [
-          yield* create({ command: sh("echo old") }),
-          yield* create({ command: sh("echo new") })
-        ]
+        const { call, sql } = yield* Plane
+        const [fresh] = (yield* call("GET", base)).body
+        const old = yield* create({ command: sh("echo old") })
         yield* ended(old)
-        yield* ended(fresh)
         yield* sql(
           `update execution set finished_at = now() - interval '29 days 23 hours' where uid = '${old}'`
         )
@@ -102,18 +99,19 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
           `select count(*)::int as count from execution_log where execution_uid = '${old}'`
         )
         assert.strictEqual(left?.["count"], 0)
-        assert.strictEqual((yield* entries(fresh)).length, 1)
+        assert.isNotEmpty(yield* entries(fresh.id))
       }),
     patience
   )
 
   it.effect(
-    "leave no container behind that none of them knows; those of others are left alone",
+    "leave no container that none knows and those of others alone; what cannot be removed asks for attention",
     () =>
       Effect.gen(function* () {
+        const { call } = yield* Plane
         const { podman, openImage } = yield* Containers
-        const running = yield* create(loop)
-        yield* isRunning(running)
+        const id = yield* create(loop)
+        yield* isRunning(id)
         const { label } = yield* tidily(Installation)
         const put = (name: string, ...labels: ReadonlyArray<string>) =>
           podman("create", "--name", name, ...labels.flatMap((one) => ["--label", one]), openImage, "/bin/sh")
@@ -130,25 +128,11 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         // The control plane's own may be at it at this very moment, which does the same.
         assert.isAtMost(yield* tidily(sweep), 1)
         const names = podman("ps", "-a", "--format", "{{.Names}}").split("\n").sort()
-        assert.deepStrictEqual(names, ["elsewhere", "foreign", "guest", `svc-${running}`])
+        assert.deepStrictEqual(names, ["elsewhere", "foreign", "guest", `svc-${id}`])
         podman("rm", "foreign", "elsewhere", "guest")
         podman("network", "rm", "before", "later")
-        const { call } = yield* Plane
-        yield* call("POST", `${base}/${running}/cancel`)
-        assert.strictEqual((yield* ended(running)).status, "cancelled")
-      }),
-    patience
-  )
 
-  it.effect(
-    "ask for attention when what is left of one cannot be removed, and are done once it can",
-    () =>
-      Effect.gen(function* () {
-        const { call } = yield* Plane
-        const { podman, openImage } = yield* Containers
-        const id = yield* create(loop)
-        yield* isRunning(id)
-        // Somebody's container in its network keeps that from going.
+        // It is cancelled. Somebody's container in its network keeps that from going.
         const limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
         const guest = ["--name", "guest", "--network", `svc-${id}`, openImage, "/bin/busybox", "sleep", "600"]
         podman("run", "-d", ...limits, ...guest)
@@ -163,44 +147,6 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         podman("rm", "-f", "-t", "0", "guest")
         assert.strictEqual((yield* ended(id)).status, "cancelled")
         assert.notInclude(podman("network", "ls", "--format", "{{.Name}}"), id)
-      }),
-    patience
-  )
-
-  it.effect(
-    "hold containers only in the runtime that is made for it",
-    () =>
-      Effect.gen(function* () {
-        const { call } = yield* Plane
-        const { sandbox, kill, restart } = yield* Containers
-        const calls = () => (fs.existsSync(sandbox.calls) ? fs.readFileSync(sandbox.calls, "utf8") : "")
-        const offered = yield* call("GET", `${base}/availability`)
-        assert.deepStrictEqual(offered.body.runtime, { nestedContainers: true })
-        yield* ended(yield* create({ command: sh("exit 0") }))
-        assert.strictEqual(calls(), "")
-        const nested = create({ command: sh("exit 0"), runtime: { nestedContainers: true } })
-        // An engine that would run it in another runtime, without a word, is found out before anything runs.
-        const refused = yield* ended(yield* nested)
-        assert.deepStrictEqual(
-          [refused.status, refused.errorCode, refused.startedAt],
-          ["failed", "start_failed", null]
-        )
-        assert.include(refused.error, sandbox.name)
-        yield* Effect.promise(async () => {
-          await kill()
-          await restart(sandbox.name)
-        })
-        const done = yield* ended(yield* nested)
-        assert.deepStrictEqual(
-          [done.status, done.runtime],
-          ["succeeded", { nestedContainers: true }],
-          done.error
-        )
-        assert.match(calls(), /create --bundle/)
-        yield* Effect.promise(async () => {
-          await kill()
-          await restart()
-        })
       }),
     patience
   )
@@ -248,6 +194,40 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         age()
         assert.strictEqual(yield* tidily(prune), 1)
         assert.strictEqual(podman("images", "-a", "-q"), "")
+      }),
+    patience
+  )
+
+  it.effect(
+    "hold containers only in the runtime that is made for it",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const { sandbox, kill, restart } = yield* Containers
+        const calls = () => (fs.existsSync(sandbox.calls) ? fs.readFileSync(sandbox.calls, "utf8") : "")
+        const offered = yield* call("GET", `${base}/availability`)
+        assert.deepStrictEqual(offered.body.runtime, { nestedContainers: true })
+        // Others have run before.
+        assert.strictEqual(calls(), "")
+        const nested = create({ command: sh("exit 0"), runtime: { nestedContainers: true } })
+        // An engine that would run it in another runtime, without a word, is found out before anything runs.
+        const refused = yield* ended(yield* nested)
+        assert.deepStrictEqual(
+          [refused.status, refused.errorCode, refused.startedAt],
+          ["failed", "start_failed", null]
+        )
+        assert.include(refused.error, sandbox.name)
+        yield* Effect.promise(async () => {
+          await kill()
+          await restart(sandbox.name)
+        })
+        const done = yield* ended(yield* nested)
+        assert.deepStrictEqual(
+          [done.status, done.runtime],
+          ["succeeded", { nestedContainers: true }],
+          done.error
+        )
+        assert.match(calls(), /create --bundle/)
       }),
     patience
   )

@@ -11,7 +11,7 @@ import type * as Scope from "effect/Scope"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { cacheLimits } from "#src/infra/host/server-limits.ts"
-import { RedisPatience } from "#src/infra/redis/RedisControl.ts"
+import { RedisPatience, setSettings } from "#src/infra/redis/RedisControl.ts"
 import {
   type RedisServerError,
   RedisServers,
@@ -71,6 +71,16 @@ const provision = Effect.fn(function* (target: RedisTarget, desired: RedisSettin
   return yield* found(target.uid)
 })
 
+/** It may begin with reading what it has kept. */
+const startedAgain = Effect.fn(function* (target: RedisTarget) {
+  yield* (yield* RedisServers).start(target, limits)
+  yield* eventually(
+    "it has read its data",
+    found(target.uid),
+    ({ process }) => process._tag === "Running" && !process.live.loading
+  )
+})
+
 const newTarget = (): RedisTarget => ({ uid: uuid(), fence: 1n })
 
 const client = Effect.fn(function* (target: RedisTarget, secret = password, user = "svc") {
@@ -100,9 +110,17 @@ const killed = Effect.fn(function* (world: CacheWorld, target: RedisTarget) {
     "the server has ended",
     Effect.sync(() => processesNaming(folder).length === 0)
   )
+  // Its sockets are closed a moment later.
+  yield* eventually(
+    "it is found stopped",
+    Effect.orElseSucceed(
+      Effect.map(found(target.uid), ({ process }) => process._tag === "Stopped"),
+      () => false
+    )
+  )
 })
 
-test("an application signs in over verified TLS, and nobody else gets in", (world) =>
+test("an application signs in over verified TLS and uses its data; it administers nothing, and nobody else gets in", (world) =>
   Effect.gen(function* () {
     const target = newTarget()
     const { port = 0 } = yield* provision(target)
@@ -113,13 +131,8 @@ test("an application signs in over verified TLS, and nobody else gets in", (worl
     const stranger = yield* authorityOf({ ...world, secrets: memorySecrets() })
     assert.match(yield* refusal(appClient({ port, password, ca: stranger })), /certificate/)
     assert.notMatch(yield* plainTextAnswer(port), /^[+-]/, "the protocol is not spoken without TLS")
-  }))
 
-test("an application may use its data as it likes and administer nothing", () =>
-  Effect.gen(function* () {
-    const target = newTarget()
-    yield* provision(target)
-    const application = yield* client(target)
+    // It may use its data as it likes, and administer nothing.
     const allowed = [
       "SET a 1",
       "INFO",
@@ -170,6 +183,9 @@ test("a new password ends the old one and its connections at once", () =>
     const before = yield* provision(target)
     const connected = yield* client(target)
     yield* command(connected, "SET kept yes")
+    // Repairing what the user may do leaves its connections alone.
+    yield* servers.setUsers(target, settings)
+    assert.strictEqual(yield* Effect.promise(() => connected.ping()), "PONG")
     const next = `second-${uuid()}`
     yield* servers.setUsers(target, settingsFor(next))
     assert.match(yield* refusal(client(target)), /WRONGPASS/)
@@ -177,16 +193,6 @@ test("a new password ends the old one and its connections at once", () =>
     const renewed = yield* client(target, next)
     assert.strictEqual(yield* command(renewed, "GET kept"), "yes")
     assert.strictEqual(pidOf(yield* found(target.uid)), pidOf(before))
-  }))
-
-test("repairing what the user may do leaves its connections alone", () =>
-  Effect.gen(function* () {
-    const servers = yield* RedisServers
-    const target = newTarget()
-    yield* provision(target)
-    const connected = yield* client(target)
-    yield* servers.setUsers(target, settings)
-    assert.strictEqual(yield* Effect.promise(() => connected.ping()), "PONG")
   }))
 
 test("a server outlives its control plane, and the next one finds it", (world) =>
@@ -206,27 +212,11 @@ test("a server outlives its control plane, and the next one finds it", (world) =
     )
   }))
 
-test("what was written survives the death of the process", (world) =>
+test("turning the append-only file on keeps what was in memory, and what it holds survives the death of the process", (world) =>
   Effect.gen(function* () {
     const servers = yield* RedisServers
     const target = newTarget()
-    const before = yield* provision(target)
-    const application = yield* client(target)
-    for (let i = 0; i < 100; i++) yield* command(application, `SET key:${i} ${i}`)
-    yield* killed(world, target)
-    assert.strictEqual((yield* found(target.uid)).process._tag, "Stopped")
-    yield* servers.start(target, limits)
-    assert.notStrictEqual(pidOf(yield* found(target.uid)), pidOf(before))
-    const again = yield* client(target)
-    assert.strictEqual(yield* command(again, "DBSIZE"), 100)
-    assert.strictEqual(yield* command(again, "GET key:99"), "99")
-  }))
-
-test("turning the append-only file on keeps what was in memory", (world) =>
-  Effect.gen(function* () {
-    const servers = yield* RedisServers
-    const target = newTarget()
-    yield* provision(target, settingsFor(password, { appendOnly: false }))
+    const before = yield* provision(target, settingsFor(password, { appendOnly: false }))
     const application = yield* client(target)
     yield* command(application, "SET early yes")
     yield* servers.writeConfig(target, settings)
@@ -237,9 +227,14 @@ test("turning the append-only file on keeps what was in memory", (world) =>
       ({ appendOnlyFile }) => appendOnlyFile === "complete"
     )
     assert.strictEqual(yield* command(application, "GET early"), "yes", "the connection lives")
+    for (let i = 0; i < 100; i++) yield* command(application, `SET key:${i} ${i}`)
     yield* killed(world, target)
-    yield* servers.start(target, limits)
-    assert.strictEqual(yield* command(yield* client(target), "GET early"), "yes")
+    yield* startedAgain(target)
+    assert.notStrictEqual(pidOf(yield* found(target.uid)), pidOf(before))
+    const again = yield* client(target)
+    assert.strictEqual(yield* command(again, "DBSIZE"), 101)
+    assert.strictEqual(yield* command(again, "GET early"), "yes")
+    assert.strictEqual(yield* command(again, "GET key:99"), "99")
   }))
 
 test("no password is in a process list or in a file", (world) =>
@@ -335,8 +330,9 @@ test("a server that hangs is neither taken for stopped nor for healthy, and can 
     assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
   }).pipe(endedSoon))
 
-/** Begins a script that never ends by itself, and waits until the server says so. */
-const loop = Effect.fn(function* (target: RedisTarget, script: string) {
+/** Begins a script that never ends by itself, and waits until the server says so, which it does soon here. */
+const loop = Effect.fn(function* (world: CacheWorld, target: RedisTarget, script: string) {
+  yield* setSettings(yield* controlOf(world, target), [["busy-reply-threshold", "100"]])
   const connection = yield* client(target)
   const running = yield* Effect.forkChild(refusal(command(connection, `EVAL ${script} 0`)))
   const busy = yield* eventually(
@@ -348,13 +344,13 @@ const loop = Effect.fn(function* (target: RedisTarget, script: string) {
   return running
 })
 
-test("a script that only reads is ended without its server", () =>
+test("a script that only reads is ended without its server", (world) =>
   Effect.gen(function* () {
     const servers = yield* RedisServers
     const target = newTarget()
     const pid = pidOf(yield* provision(target, { ...settings, appendOnly: false }))
     yield* command(yield* client(target), "SET kept yes")
-    const running = yield* loop(target, "while(true)do(function()end)()end")
+    const running = yield* loop(world, target, "while(true)do(function()end)()end")
     yield* servers.killScript(target)
     assert.match(yield* Fiber.join(running), /killed by user/)
     assert.strictEqual(pidOf(yield* found(target.uid)), pid)
@@ -369,12 +365,16 @@ test("a script that has written is ended with its server, which keeps what was a
     const target = newTarget()
     yield* provision(target)
     yield* command(yield* client(target), "SET kept yes")
-    const running = yield* loop(target, "redis.call('set','kept','no')while(true)do(function()end)()end")
+    const running = yield* loop(
+      world,
+      target,
+      "redis.call('set','kept','no')while(true)do(function()end)()end"
+    )
     assert.strictEqual((yield* Effect.flip(servers.killScript(target))).reason, "Unkillable")
     yield* servers.shutDown(target)
     yield* Fiber.join(running)
     assert.deepStrictEqual(processesNaming(folderOf(world, target)), [])
-    yield* servers.start(target, limits)
+    yield* startedAgain(target)
     assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
   }))
 
@@ -389,7 +389,7 @@ test("every server can be stopped at once, and its data stays", (world) =>
     yield* servers.stopAll
     assert.deepStrictEqual(processesNaming(world.dataDir), [])
     for (const target of targets) {
-      yield* servers.start(target, limits)
+      yield* startedAgain(target)
       assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
     }
   }))

@@ -72,12 +72,9 @@ const subject: Subject<CacheWorld, CacheSpec, unknown> = {
   remains: cacheRemains,
   changes: [
     {
-      name: "another size",
-      apply: (_, resource) => Effect.succeed(changed(resource, { sku: "cache-s1" }))
-    },
-    {
-      name: "another eviction policy",
-      apply: (_, resource) => Effect.succeed(changed(resource, { evictionPolicy: "noeviction" }))
+      name: "another size and another eviction policy",
+      apply: (_, resource) =>
+        Effect.succeed(changed(resource, { sku: "cache-s1", evictionPolicy: "noeviction" }))
     },
     {
       name: "no persistence any more",
@@ -233,7 +230,8 @@ const subject: Subject<CacheWorld, CacheSpec, unknown> = {
         )
     }
   ],
-  timeoutMs: 600_000
+  timeoutMs: 600_000,
+  costly: true
 }
 
 reconcilerSuite(subject)
@@ -268,7 +266,9 @@ reconcilerSuite<CacheWorld, CacheSpec, unknown>({
       disturb: onDisk((folder) => fs.mkdirSync(path.join(folder, "appendonlydir")))
     }
   ],
-  timeoutMs: 600_000
+  timeoutMs: 600_000,
+  costly: true,
+  changesAlone: true
 })
 
 const killed = (world: CacheWorld, resource: CacheResource) =>

@@ -1,8 +1,11 @@
 /** The shared suite on a real container engine. */
+import { afterAll } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
 import * as execution from "#reconcilers/execution/execution.ts"
 import type { ExecutionSpec } from "#schemas/execution.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
@@ -23,8 +26,13 @@ import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { reconcilerSuite, type Subject } from "./suite.ts"
 
+// Worlds share it: nothing looks at containers of others.
+const engineScope = Scope.makeUnsafe()
+const sharedEngine = Effect.runSync(Effect.cached(Scope.provide(containerEngine, engineScope)))
+afterAll(() => Effect.runPromise(Scope.close(engineScope, Exit.void)))
+
 const world = Effect.gen(function* () {
-  const engine = yield* containerEngine
+  const engine = yield* sharedEngine
   const context = yield* Layer.build(
     Resources.layer.pipe(Layer.provideMerge(KeyRing.layerEphemeral), Layer.provideMerge(testDb()))
   )

@@ -57,19 +57,27 @@ const forgetStatus = (engine: Engine) =>
   })
 
 it.live(
-  "a database that was paused before its folder went away is lost, not empty, and has its rows when the folder is back",
+  "a database whose folder went away while it was paused is lost, not empty; data of another one is not taken for its own",
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
-      const resource = makeDatabase(world)
-      const folder = folderOf(world, resource)
+      const [mine, other] = [makeDatabase(world), makeDatabase(world)]
+      const folder = folderOf(world, mine)
       yield* Effect.gen(function* () {
-        const engine = yield* memoryEngine(resource)
+        const engine = yield* memoryEngine(mine)
         // It is stored that there is data before anybody could have written any.
         yield* engine.runUntil("there is data", () => "lineage" in engine.row().facts)
         assert.lengthOf(processesNaming(folder), 0, "the server is not started yet")
         yield* engine.ready
-        yield* fill(world, resource)
+        const { port = 0 } = yield* inspectDatabase(world, mine)
+        assert.deepStrictEqual(
+          yield* askRows(
+            { socketDir: path.join(world.dataDir, "run"), port },
+            "select system_identifier::text as identifier from pg_control_system()"
+          ),
+          [{ identifier: engine.row().facts["systemIdentifier"] }]
+        )
+        yield* fill(world, mine)
         yield* engine.pause
         yield* stopped(folder)
         const putBack = yield* takenAway(folder)
@@ -85,47 +93,22 @@ it.live(
         assert.isFalse(fs.existsSync(folder), "the place is free for the folder")
         yield* putBack
         yield* engine.ready
-        assert.strictEqual(yield* rowsIn(world, resource), 1000)
+        assert.strictEqual(yield* rowsIn(world, mine), 1000)
+
         // Only the data, of a server whose other files are there.
+        const dataOf = (resource: DatabaseResource) => path.join(folderOf(world, resource), "data")
         yield* stopped(folder)
-        const dataBack = yield* takenAway(path.join(folder, "data"))
+        const dataBack = yield* takenAway(dataOf(mine))
         yield* forgetStatus(engine)
         yield* engine.run
         assert.strictEqual(whyNot(engine), "DataLost")
-        assert.isFalse(fs.existsSync(path.join(folder, "data")))
-        yield* dataBack
-        yield* engine.ready
-        assert.strictEqual(yield* rowsIn(world, resource), 1000)
-      }).pipe(Effect.provide(databaseReconciler(world)))
-    }).pipe(Effect.scoped),
-  minutes(10)
-)
+        assert.isFalse(fs.existsSync(dataOf(mine)))
 
-it.live(
-  "a data folder of another database is neither started nor given a password, and the right one is taken again",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const [mine, other] = [makeDatabase(world), makeDatabase(world)]
-      yield* Effect.gen(function* () {
-        const engine = yield* memoryEngine(mine)
+        // Another's in its place is neither started nor given a password.
         const another = yield* memoryEngine(other)
-        yield* engine.ready
         yield* another.ready
-        const { port = 0 } = yield* inspectDatabase(world, mine)
-        assert.deepStrictEqual(
-          yield* askRows(
-            { socketDir: path.join(world.dataDir, "run"), port },
-            "select system_identifier::text as identifier from pg_control_system()"
-          ),
-          [{ identifier: engine.row().facts["systemIdentifier"] }]
-        )
-        yield* fill(world, mine)
         yield* engine.pause
-        const dataOf = (resource: DatabaseResource) => path.join(folderOf(world, resource), "data")
-        yield* stopped(folderOf(world, mine))
         yield* stopped(folderOf(world, other))
-        const putBack = yield* takenAway(dataOf(mine))
         fs.renameSync(dataOf(other), dataOf(mine))
         yield* engine.run
         assert.strictEqual(engine.row().phase, "waiting")
@@ -134,9 +117,9 @@ it.live(
         assert.deepStrictEqual([ready(engine), whyNot(engine)], ["false", "WrongData"])
         yield* engine.run
         assert.strictEqual(whyNot(engine), "WrongData")
-        assert.lengthOf(processesNaming(folderOf(world, mine)), 0, "nothing was started")
+        assert.lengthOf(processesNaming(folder), 0, "nothing was started")
         fs.renameSync(dataOf(mine), dataOf(other))
-        yield* putBack
+        yield* dataBack
         yield* engine.ready
         yield* another.ready
         assert.strictEqual(yield* rowsIn(world, mine), 1000)
@@ -146,16 +129,36 @@ it.live(
 )
 
 it.live(
-  "with all folders of a database and its standbys away nothing is made anew; the standby that comes back takes over",
+  "why a standby cannot be made is told; with all folders away nothing is made anew, and the standby that comes back takes over",
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
-      const resource = makeReplicated(world)
+      const resource = makeReplicated(world, { replicas: 0 })
       const all = [resource, standby(world, resource, 1), standby(world, resource, 2)]
       yield* Effect.gen(function* () {
         const engine = yield* memoryEngine(resource)
         yield* engine.ready
         yield* fill(world, resource)
+
+        // The database stays ready; the condition, the history and the last error tell it.
+        const ports = path.join(world.dataDir, "ports")
+        const free: Array<string> = []
+        for (let port = managedPorts.first; port <= managedPorts.last; port++) {
+          const file = path.join(ports, String(port))
+          if (fs.readdirSync(ports).includes(String(port))) continue
+          fs.symlinkSync("somebody-else", file)
+          free.push(file)
+        }
+        yield* engine.update({ ...resource.spec, replicas: 2 })
+        yield* engine.runUntil("it has tried", () => engine.work()?.lastError !== null)
+        assert.deepStrictEqual([engine.row().phase, ready(engine)], ["ready", "true"])
+        assert.match(engine.work()?.lastError ?? "", /^Standby 1: Every port from .* is taken/)
+        assert.match(engine.condition("Ready")?.message ?? "", /Every port from .* is taken/)
+        assert.match(engine.events("ReplicaFailing")[0]?.message ?? "", /Every port from .* is taken/)
+        for (const file of free) fs.rmSync(file)
+        yield* engine.runUntil("nothing fails any more", () => engine.work()?.lastError === null)
+        assert.strictEqual(ready(engine), "true")
+
         const streaming = () => {
           const status = JSON.stringify(engine.row().status)
           return status.match(/"streaming"/g)?.length === 2
@@ -184,37 +187,6 @@ it.live(
       }).pipe(Effect.provide(databaseReconciler(world)))
     }).pipe(Effect.scoped),
   minutes(12)
-)
-
-it.live(
-  "why a standby cannot be made is told by the condition, the history and the last error of a database that stays ready",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = makeReplicated(world, { replicas: 0 })
-      yield* Effect.gen(function* () {
-        const engine = yield* memoryEngine(resource)
-        yield* engine.ready
-        const ports = path.join(world.dataDir, "ports")
-        const free: Array<string> = []
-        for (let port = managedPorts.first; port <= managedPorts.last; port++) {
-          const file = path.join(ports, String(port))
-          if (fs.readdirSync(ports).includes(String(port))) continue
-          fs.symlinkSync("somebody-else", file)
-          free.push(file)
-        }
-        yield* engine.update({ ...resource.spec, replicas: 2 })
-        yield* engine.runUntil("it has tried", () => engine.work()?.lastError !== null)
-        assert.deepStrictEqual([engine.row().phase, ready(engine)], ["ready", "true"])
-        assert.match(engine.work()?.lastError ?? "", /^Standby 1: Every port from .* is taken/)
-        assert.match(engine.condition("Ready")?.message ?? "", /Every port from .* is taken/)
-        assert.match(engine.events("ReplicaFailing")[0]?.message ?? "", /Every port from .* is taken/)
-        for (const file of free) fs.rmSync(file)
-        yield* engine.runUntil("nothing fails any more", () => engine.work()?.lastError === null)
-        assert.strictEqual(ready(engine), "true")
-      }).pipe(Effect.provide(databaseReconciler(world)))
-    }).pipe(Effect.scoped),
-  minutes(10)
 )
 
 it.live(
@@ -261,18 +233,18 @@ const keep = (world: caches.CacheWorld, resource: caches.CacheResource) =>
 const kept = (world: caches.CacheWorld, resource: caches.CacheResource) =>
   Effect.flatMap(client(world, resource), (one) => Effect.promise(() => one.get("kept"))).pipe(Effect.scoped)
 
-for (const running of [false, true])
-  it.live(
-    `a cache with an append-only file whose folder went away while its server ${running ? "ran" : "was down"} is lost, not empty`,
-    () =>
-      Effect.gen(function* () {
-        const world = yield* caches.cacheWorld
-        const resource = caches.makeCache(world)
-        const folder = caches.folderOf(world, resource)
-        yield* Effect.gen(function* () {
-          const engine = yield* memoryEngine(resource)
-          yield* engine.ready
-          yield* keep(world, resource)
+it.live(
+  "a cache with an append-only file whose folder went away, while its server ran or was down, is lost, not empty",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* caches.cacheWorld
+      const resource = caches.makeCache(world)
+      const folder = caches.folderOf(world, resource)
+      yield* Effect.gen(function* () {
+        const engine = yield* memoryEngine(resource)
+        yield* engine.ready
+        yield* keep(world, resource)
+        for (const running of [false, true]) {
           yield* engine.pause
           if (!running) yield* stopped(folder)
           const putBack = yield* takenAway(folder)
@@ -282,16 +254,17 @@ for (const running of [false, true])
           yield* engine.run
           yield* forgetStatus(engine)
           yield* engine.run
-          assert.strictEqual(whyNot(engine), "DataLost")
+          assert.strictEqual(whyNot(engine), "DataLost", running ? "it ran" : "it was down")
           assert.isFalse(fs.existsSync(folder), "the place is free for the folder")
           yield* putBack
           yield* engine.ready
           assert.strictEqual(yield* kept(world, resource), "yes")
           assert.lengthOf(engine.events("StartedEmpty"), 0)
-        }).pipe(Effect.provide(caches.cacheReconciler(world)))
-      }).pipe(Effect.scoped),
-    minutes(5)
-  )
+        }
+      }).pipe(Effect.provide(caches.cacheReconciler(world)))
+    }).pipe(Effect.scoped),
+  minutes(5)
+)
 
 it.live(
   "a cache that has lost what it was to keep begins empty once somebody asks for no persistence, and says so",

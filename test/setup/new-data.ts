@@ -72,6 +72,8 @@ export const copyingHost = Layer.effect(
  */
 const drawIdentifier = (folder: string): void => {
   const identifier = randomBytes(8)
+  // It begins with seconds since 1970: never negative where SQL shows it as a bigint.
+  identifier.writeUInt8(identifier.readUInt8(7) & 0x7f, 7)
   const control = path.join(folder, "global", "pg_control")
   const bytes = fs.readFileSync(control)
   const end = lengthBeforeChecksum(bytes)
