@@ -10,6 +10,7 @@ import * as path from "node:path"
 import { promisify } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import postgres from "postgres"
 import { appDatabase, controlUser } from "#src/infra/postgres/settings.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { type BackupWorld, connect, onStore, portOf, readyDatabase, startLoops } from "#test/backups/world.ts"
@@ -171,9 +172,11 @@ const archivingCost = async (world: BackupWorld, database: DatabaseResource) => 
 export const backups = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
   const storeUrl = Redacted.make(url)
+  const store = postgres(url, { max: 1, onnotice: () => {} })
   const world: BackupWorld = {
     dataDir,
     storeUrl,
+    store,
     secrets: memorySecrets(),
     destinations: new Map(),
     databases: new Map()
@@ -222,6 +225,7 @@ export const backups = async (url: string): Promise<ReadonlyArray<Figure>> => {
         // Children of a server that was just killed end by themselves.
       }
     }
+    await store.end({ timeout: 1 })
     fs.rmSync(dataDir, { recursive: true, force: true, maxRetries: 20 })
   }
 }

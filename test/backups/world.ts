@@ -41,6 +41,8 @@ import { copyingHost } from "#test/setup/new-data.ts"
 
 export interface BackupWorld extends DatabaseWorld {
   readonly storeUrl: Redacted.Redacted
+  /** For looks at the store, as its owner. */
+  readonly store: postgres.Sql
   /** Destinations, by id: folders that stand for buckets. Tests replace them by places that make trouble. */
   readonly destinations: Map<string, Place>
   readonly databases: Map<string, DatabaseResource>
@@ -67,7 +69,7 @@ const quick = (values: Partial<BackupOptions> = {}) =>
 const gone = new PlaceError({ reason: "not_found", message: "There is no such backup destination" })
 
 /** One process's parts, without its loops. */
-export const services = (world: StoreWorld, values: Partial<BackupOptions> = {}) =>
+export const services = (world: Omit<StoreWorld, "store">, values: Partial<BackupOptions> = {}) =>
   Layer.mergeAll(Repository.layer).pipe(
     Layer.provideMerge(Layer.mergeAll(Ledger.layer, WalRanges.layer, Jobs.layer)),
     Layer.provideMerge(
@@ -88,34 +90,46 @@ export const services = (world: StoreWorld, values: Partial<BackupOptions> = {})
     Layer.provideMerge(Layer.effect(BackupOptions, quick(values)))
   )
 
-export const backupWorld = Effect.gen(function* () {
+const aStore = Effect.gen(function* () {
   const storeUrl = yield* migratedDatabase
+  const store = yield* Effect.acquireRelease(
+    Effect.sync(() =>
+      postgres(Redacted.value(storeUrl), {
+        max: 1,
+        connect_timeout: 60,
+        onnotice: () => {}
+      })
+    ),
+    (sql) => Effect.promise(() => sql.end({ timeout: 1 }))
+  )
+  return { storeUrl, store }
+})
+
+export const backupWorld = Effect.gen(function* () {
   const base = yield* databaseWorld
-  const world: BackupWorld = { ...base, storeUrl, destinations: new Map(), databases: new Map() }
+  const world: BackupWorld = {
+    ...base,
+    ...(yield* aStore),
+    destinations: new Map(),
+    databases: new Map()
+  }
   return world
 })
 
 /** Without database servers: what only the store and the repository take part in. */
 export const storeWorld = Effect.gen(function* () {
-  const storeUrl = yield* migratedDatabase
+  const at = yield* aStore
   const dataDir = yield* Effect.acquireRelease(
     Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-backups-"))),
     (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
   )
-  return { dataDir, storeUrl, destinations: new Map<string, Place>() }
+  return { dataDir, ...at, destinations: new Map<string, Place>() }
 })
 export type StoreWorld = Effect.Success<typeof storeWorld>
 
 /** A statement on the store, as its owner. */
 export const onStore = (world: StoreWorld, text: string) =>
-  Effect.promise(async () => {
-    const sql = postgres(Redacted.value(world.storeUrl), { max: 1, connect_timeout: 60, onnotice: () => {} })
-    try {
-      return [...(await sql.unsafe(text))]
-    } finally {
-      await sql.end()
-    }
-  })
+  Effect.promise(async () => [...(await world.store.unsafe(text))])
 
 /** A database that is ready, known to the store, with this policy. */
 export const readyDatabase = Effect.fnUntraced(function* (
@@ -152,7 +166,7 @@ export const settle = (world: BackupWorld, resource: DatabaseResource) =>
 
 /** The loops of one process; closing is an orderly stop. */
 export const startLoops = Effect.fnUntraced(function* (
-  world: BackupWorld,
+  world: Omit<BackupWorld, "store">,
   values: Partial<BackupOptions> = {}
 ) {
   const scope = yield* Scope.make()
@@ -187,3 +201,19 @@ export const destination = (world: StoreWorld) => {
   world.destinations.set(id, localPlace(dir))
   return { id, dir }
 }
+
+/** As long as this goes on no part of a backup can be recorded. Answers what ends it. */
+export const unrecorded = Effect.fnUntraced(function* (world: BackupWorld) {
+  yield* onStore(
+    world,
+    `create function held() returns trigger language plpgsql as
+       $$ begin perform pg_advisory_xact_lock(1); return new; end $$;
+     create trigger held before insert on backup_object for each row when (new.backup_id is not null)
+       execute function held()`
+  )
+  const sql = postgres(Redacted.value(world.storeUrl), { max: 1, max_lifetime: null, onnotice: () => {} })
+  yield* Effect.promise(() => sql`select pg_advisory_lock(1)`)
+  const end = Effect.promise(() => sql.end())
+  yield* Effect.addFinalizer(() => end)
+  return end
+})

@@ -17,7 +17,7 @@ campaign(
   Effect.fnUntraced(function* ({ seed, full }) {
     const random = new Seeded(seed)
     // Large enough that its copy takes a while.
-    const megabytes = full ? 300 : 100
+    const megabytes = full ? 300 : 30
     const moments = (count: number, most: number) =>
       Array.from({ length: count }, () => random.between(0, most))
     const world = yield* branchPlane
@@ -38,7 +38,7 @@ campaign(
       const made = await plane.call("POST", base, branchOf("copy"))
       const id = String(made.body.id)
       const half: Array<number> = []
-      for (const after of full ? moments(5, 2_000) : [300, 900]) {
+      for (const after of full ? moments(5, 2_000) : [300]) {
         await killed(after)
         const { body } = await plane.call("GET", `${base}/${id}`)
         half.push(body.hydrationProgressPercent)
@@ -55,7 +55,7 @@ campaign(
       await query(world, databaseUrl, "insert into ledger values (-1)")
       const promoted = await plane.call("POST", `${base}/${id}/promote`)
       assert.strictEqual(promoted.status, 202, JSON.stringify(promoted.body))
-      for (const after of full ? moments(4, 300) : [20, 100]) await killed(after)
+      for (const after of full ? moments(4, 300) : [50]) await killed(after)
       await until("the branch is promoted", async () => {
         const { body } = await plane.call("GET", `${base}/${id}`)
         if (body.status === "promoted") return true

@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { makePlane, type Plane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, type Plane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { objectStore } from "#test/setup/s3.ts"
 import { until } from "#test/setup/wait.ts"
@@ -53,7 +53,7 @@ const rotated = (plane: Plane): Promise<string> =>
 
 /** The database is ready and empty. */
 export const branchPlane = Effect.gen(function* () {
-  const { base: folder, store, planes } = yield* planesWorld
+  const { base: folder, store, planes } = yield* planesOnSharedServer
   return yield* Effect.promise(async (): Promise<BranchPlane> => {
     const plane = await makePlane(folder, store.url)
     planes.push(plane)
@@ -70,7 +70,7 @@ export const branchPlane = Effect.gen(function* () {
 /** The database is ready and empty, and its backups go to an object store. */
 export const planeWithObjectStore = Effect.gen(function* () {
   const far = yield* objectStore
-  const { base: folder, store, planes } = yield* planesWorld
+  const { base: folder, store, planes } = yield* planesOnSharedServer
   const world = yield* Effect.promise(async (): Promise<BranchPlane> => {
     const authority = path.join(folder, "far.pem")
     fs.writeFileSync(authority, far.caPem)

@@ -15,7 +15,7 @@ campaign(
   { roundMs: 1_500_000 },
   Effect.fnUntraced(function* ({ seed, full }) {
     const random = new Seeded(seed)
-    const branches = full ? 20 : 4
+    const branches = full ? 20 : 2
     const world = yield* branchPlane
     yield* Effect.promise(async () => {
       const { plane, databaseUrl, databaseId, base } = world

@@ -6,7 +6,9 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
 import postgres from "postgres"
+import { migratedDatabase } from "#test/setup/database.ts"
 import { freePort, startPostgres } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 import { until } from "#test/setup/wait.ts"
@@ -140,17 +142,31 @@ export const makePlane = async (
   }
 }
 
-export const planesWorld = Effect.acquireRelease(
-  Effect.promise(async () => {
+const folderOfPlanes = Effect.acquireRelease(
+  Effect.sync(() => {
     const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
     // The servers' user walks through it.
     fs.chmodSync(base, 0o755)
-    return { base, store: await startPostgres({ durable: "against kills" }), planes: [] as Array<Plane> }
+    return { base, planes: [] as Array<Plane> }
   }),
-  ({ base, store, planes }) =>
+  ({ base, planes }) =>
     Effect.promise(async () => {
       await Promise.all(planes.map((plane) => plane.kill("SIGKILL")))
       await sweep(base)
-      store.stop()
     })
 )
+
+/** With a store of their own, which a test may kill. */
+export const planesWorld = Effect.gen(function* () {
+  const store = yield* Effect.acquireRelease(
+    Effect.promise(() => startPostgres({ durable: "against kills" })),
+    (server) => Effect.sync(() => server.stop())
+  )
+  return { ...(yield* folderOfPlanes), store }
+})
+
+/** Their store is a migrated database in the server of the run: for tests that leave it alone. */
+export const planesOnSharedServer = Effect.gen(function* () {
+  const url = Redacted.value(yield* migratedDatabase)
+  return { ...(yield* folderOfPlanes), store: { url } }
+})

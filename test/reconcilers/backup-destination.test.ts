@@ -1,8 +1,12 @@
 /** The shared suite on a real object store: a destination's outside is what is kept of it, and what a test leaves. */
+
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import { afterAll } from "vitest"
 import * as backupDestination from "#reconcilers/backup-destination.ts"
 import type { BackupDestinationSpec } from "#schemas/backup-destination.ts"
 import { Destinations } from "#src/backups/destinations/Destinations.ts"
@@ -14,12 +18,18 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { objectStore, trust } from "#test/setup/s3.ts"
+import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 import { reconcilerSuite } from "./suite.ts"
 
+const trusted = ({ caPem }: ObjectStore) => Effect.sync(() => trust(caPem))
+
+/** One object store for all tests: each destination has a prefix of its own in it. */
+const scope = Scope.makeUnsafe()
+const sharedStore = Effect.runSync(Effect.cached(Effect.tap(Scope.provide(objectStore, scope), trusted)))
+afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
 const world = Effect.gen(function* () {
-  const far = yield* objectStore
-  trust(far.caPem)
+  const far = yield* sharedStore
   const context = yield* Layer.build(
     Destinations.layer.pipe(
       Layer.provide(CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))),

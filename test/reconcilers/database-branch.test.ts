@@ -13,7 +13,8 @@ import {
 import { asApplication, databaseRemains, databaseSnapshot, disturb } from "#test/setup/databases.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { setPassword } from "#test/setup/machine.ts"
-import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
+import { lifeSuite } from "./life-suite.ts"
+import { crashes, type Subject } from "./suite.ts"
 
 const changed = (resource: BranchResource, values: Partial<DatabaseBranchSpec>): BranchResource => ({
   ...resource,
@@ -60,16 +61,15 @@ const subject: Subject<BranchWorld, DatabaseBranchSpec, unknown> = {
     { name: "the role became a superuser", field: "/role", disturb: behind("alter role app superuser") }
   ],
   settleMs: 240_000,
-  timeoutMs: 1_800_000,
-  costly: true
+  timeoutMs: 1_800_000
 }
 
-reconcilerSuite(subject)
+lifeSuite(subject)
 
 campaign(
   it.live,
   "branch-crashes",
   "control planes that die again and again while a branch is made, changed and removed end where one would have",
-  { roundMs: 900_000 },
+  { rounds: 0, roundMs: 900_000 },
   crashes(subject)
 )

@@ -76,16 +76,31 @@ campaign(
   "a control plane that dies after any act of making or removing standbys is followed by one that ends it",
   { roundMs: 1_800_000 },
   Effect.fnUntraced(function* ({ full }) {
+    if (!full) {
+      // They die one after another, each one act further, in one making and in one removal.
+      const world = yield* databaseWorld
+      const without = makeReplicated(world, { replicas: 0 })
+      const resource = changed(without, { replicas: 2 })
+      yield* settle(world, without)
+      yield* fill(world, without)
+      const diesAfter = Effect.fnUntraced(function* (wanted: DatabaseResource, acts: ReadonlyArray<string>) {
+        for (const act of acts) {
+          const { hook, hit } = crashAfter(1, act)
+          yield* Effect.exit(settle(world, wanted).pipe(Effect.provideService(ExternalCallHook, hook)))
+          assert.strictEqual(hit(), act)
+        }
+        yield* settle(world, wanted)
+      })
+      yield* diesAfter(resource, makingActs)
+      yield* whole(world, resource, "each act of making them")
+      yield* diesAfter(without, removingActs)
+      yield* removed(world, without, "each act of removing them")
+      return assert.strictEqual(yield* rowsIn(world, without), 1000)
+    }
     const hits = new Set<string>()
     // Beyond what there is to be done.
     let [lastMade, lastRemoved] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
-    // In three worlds beside each other: after every act, or for `npm test` after each act of another name.
-    if (!full) {
-      lastMade = makingActs.length
-      lastRemoved = removingActs.length
-    }
-    const crashAt = (n: number, acts: ReadonlyArray<string>) =>
-      full ? crashAfter(n) : crashAfter(1, acts[n - 1])
+    // In three worlds beside each other: after every act, each in a making or removal of its own.
     const from = Effect.fnUntraced(function* (first: number) {
       const world = yield* databaseWorld
       const without = makeReplicated(world, { replicas: 0 })
@@ -94,23 +109,23 @@ campaign(
       yield* fill(world, without)
       for (let n = first; n <= Math.max(lastMade, lastRemoved); n += 3) {
         if (n <= lastMade) {
-          const crash = crashAt(n, makingActs)
+          const crash = crashAfter(n)
           const made = yield* Effect.exit(
             settle(world, resource).pipe(Effect.provideService(ExternalCallHook, crash.hook))
           )
           const hit = crash.hit()
           assert.strictEqual(Exit.isFailure(made), hit !== undefined)
           if (hit !== undefined) hits.add(hit)
-          else if (full) lastMade = Math.min(lastMade, n)
+          else lastMade = Math.min(lastMade, n)
           yield* settle(world, resource)
           yield* whole(world, resource, String(hit))
         } else yield* settle(world, resource)
         if (n <= lastRemoved) {
-          const crash = crashAt(n, removingActs)
+          const crash = crashAfter(n)
           yield* Effect.exit(settle(world, without).pipe(Effect.provideService(ExternalCallHook, crash.hook)))
           const hit = crash.hit()
           if (hit !== undefined) hits.add(hit)
-          else if (full) lastRemoved = Math.min(lastRemoved, n)
+          else lastRemoved = Math.min(lastRemoved, n)
           yield* settle(world, without)
           yield* removed(world, without, String(hit))
         } else yield* settle(world, without)

@@ -1,7 +1,9 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
-import { assert, it } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
@@ -25,8 +27,9 @@ import { passwordOf, setPassword } from "#test/setup/machine.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { changed, freeze, postmaster } from "#test/setup/replicas.ts"
 import { eventually } from "#test/setup/wait.ts"
+import { lifeSuite } from "./life-suite.ts"
 import { look } from "./settle.ts"
-import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
+import { crashes, type Subject } from "./suite.ts"
 
 const killed = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.gen(function* () {
@@ -106,76 +109,21 @@ const subject: Subject<DatabaseWorld, DatabaseSpec, unknown> = {
     }
   ],
   settleMs: 240_000,
-  timeoutMs: 1_800_000,
-  atOnce: 3,
-  costly: true
+  timeoutMs: 1_800_000
 }
 
-reconcilerSuite(subject)
+lifeSuite(subject)
 
 campaign(
   it.live,
   "database-crashes",
   "control planes that die again and again while a database is made, changed and removed end where one would have",
-  { roundMs: 900_000 },
+  { rounds: 0, roundMs: 900_000 },
   crashes(subject)
 )
 
 const refused = <A>(effect: Effect.Effect<A, { readonly cause?: unknown }>) =>
   Effect.map(Effect.flip(effect), (error) => String(error.cause))
-
-it.live(
-  "serves its application and nobody else",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
-      yield* run("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
-
-      assert.match(yield* refused(run("copy ledger to program 'cat'")), /permission denied/)
-      assert.match(yield* refused(run("select pg_read_file('postmaster.pid')")), /permission denied/)
-      assert.match(yield* refused(run("create role another")), /permission denied/)
-      assert.match(yield* refused(run("create database another")), /permission denied/)
-      const select = (sql: import("postgres").Sql) => sql`select 1`
-      assert.match(yield* refused(asApplication(world, resource, select, { database: "postgres" })), /pg_hba/)
-      assert.match(
-        yield* refused(asApplication(world, resource, select, { ssl: false })),
-        /pg_hba|encryption/
-      )
-      assert.match(yield* refused(asApplication(world, resource, select, { password: "guess" })), /password/)
-
-      // A crash loses nothing that was committed.
-      yield* killed(world, resource)
-      yield* settleDatabase(world, { ...resource, fence: 2n })
-      const [row] = yield* asApplication(world, resource, (sql) => sql`select count(*)::int as n from ledger`)
-      assert.strictEqual(row?.["n"], 1000)
-
-      // Finished log segments reach the archive.
-      yield* disturb("select pg_switch_wal()")(world, resource)
-      yield* eventually(
-        "a segment is archived",
-        Effect.sync(() => fs.readdirSync(path.join(folderOf(world, resource), "archive"))),
-        (files) => files.some((file) => /^[0-9A-F]{24}$/.test(file))
-      )
-
-      // After a rotation the old password is dead.
-      const old = passwordOf(world, resource)
-      setPassword(world, resource, `second-${uuid()}`)
-      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 3n })
-      assert.match(yield* refused(asApplication(world, resource, select, { password: old })), /password/)
-      yield* asApplication(world, resource, select)
-
-      // The password is in no file and in no command line.
-      const secrets = [old, passwordOf(world, resource)]
-      const server = yield* inspectDatabase(world, resource)
-      assert.isFalse(secrets.some((secret) => JSON.stringify(server).includes(secret)))
-      for (const { line } of processesNaming(resource.uid))
-        assert.isFalse(secrets.some((secret) => line.includes(secret)))
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
-)
 
 /**
  * What the application may define in its database and the control plane's superuser might stumble into: operators,
@@ -200,125 +148,198 @@ const traps = `
   alter database app set default_transaction_read_only = on;
 `
 
-it.live(
-  "nothing that the application defines is run by the control plane",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
-      yield* run(traps)
-      // The traps do catch whoever walks into them.
-      const path = "set transaction_read_only = off; set search_path = public, pg_catalog;"
-      yield* run(`${path} select 1 from pg_catalog.pg_class where relname = 'caught'::text`)
-      const caught = asApplication(world, resource, (sql) => sql`select distinct who from public.caught`)
-      assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
+/** One database that the tests below share, one after the other. */
+class Shared extends Context.Service<Shared, { readonly world: DatabaseWorld; resource: DatabaseResource }>()(
+  "test/reconcilers/SharedDatabase"
+) {}
+let fence = 1n
 
-      // A look, a rotation, each repair: all that the control plane does inside of the server.
-      yield* inspectDatabase(world, resource)
-      setPassword(world, resource, `second-${uuid()}`)
-      yield* settleDatabase(world, { ...changed(resource, { credentialVersion: 2 }), fence: 2n })
-      yield* disturb("drop extension pg_stat_statements")(world, resource)
-      yield* disturb("grant connect on database postgres to public")(world, resource)
-      yield* settleDatabase(world, { ...resource, fence: 3n })
-      assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
-
-      const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
-      assert.match(yield* refused(run(`${path} ${hooked}`)), /permission denied|must be superuser/)
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
+const shared = Layer.effect(
+  Shared,
+  Effect.gen(function* () {
+    const world = yield* databaseWorld
+    const resource = { ...makeDatabase(world), fence }
+    yield* settleDatabase(world, resource)
+    return { world, resource }
+  })
 )
 
-it.live(
-  "statement statistics are the application's to read and not to lose",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
-      assert.match(yield* refused(run("drop extension pg_stat_statements")), /must be owner/)
-      assert.match(yield* refused(run("drop schema extensions cascade")), /must be owner/)
-      assert.match(yield* refused(run("create table extensions.mine (n int)")), /permission denied/)
-      // The usual way to empty a database.
-      yield* run("drop schema public cascade; create schema public; create table public.again (n int)")
-      const [row] = yield* asApplication(
-        world,
-        resource,
-        (sql) => sql`select count(*)::int as n from pg_stat_statements where query like '%again%'`
-      )
-      assert.isNumber(row?.["n"])
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
-)
+const rotate = (shared: Shared["Service"]) =>
+  Effect.suspend(() => {
+    const { world, resource } = shared
+    setPassword(world, resource, `next-${uuid()}`)
+    const credentialVersion = resource.spec.credentialVersion + 1
+    shared.resource = { ...changed(resource, { credentialVersion }), fence: ++fence }
+    return settleDatabase(world, shared.resource)
+  })
 
-it.live(
-  "a server that hangs is not ready, is left alone, and is ready as soon as it goes on",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      const pid = postmaster(world, resource)
-      const goOn = freeze(pid)
-      const observation = yield* Effect.gen(function* () {
-        const { reconciler } = (yield* Registry).registrations.get("Database")!
-        return yield* look(reconciler, resource)
-      }).pipe(Effect.provide(databaseReconciler(world), { local: true }), Effect.ensuring(Effect.sync(goOn)))
-      assert.deepInclude(observation, { ready: false, reason: "NotAnswering", differences: [] })
-      yield* settleDatabase(world, { ...resource, fence: 2n })
-      assert.strictEqual(postmaster(world, resource), pid)
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
-)
+layer(shared, { excludeTestServices: true, timeout: "10 minutes" })("one database", (it) => {
+  it.effect(
+    "serves its application and nobody else",
+    () =>
+      Effect.gen(function* () {
+        const shared = yield* Shared
+        const { world, resource } = shared
+        const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+        yield* run("create table ledger (n int); insert into ledger select generate_series(1, 1000)")
 
-it.live(
-  "no setting that the application can read tells a folder of this machine",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      const told = asApplication(
-        world,
-        resource,
-        (sql) => sql`select name, setting from pg_settings where setting like '%/%' order by name`
-      )
-      const settings = new Map([...(yield* told)].map(({ name, setting }) => [name, String(setting)]))
-      assert.includeMembers([...settings.keys()], ["archive_command", "ssl_cert_file", "ssl_key_file"])
-      for (const [name, setting] of settings) {
-        assert.notInclude(setting, world.dataDir, name)
-        assert.notMatch(setting, /(^|[\s'"])\//, name)
-      }
-      // The server finds all of it from where it works: a segment reaches the archive.
-      yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
-      yield* disturb("select pg_switch_wal()")(world, resource)
-      const archive = path.join(folderOf(world, resource), "archive")
-      yield* eventually(
-        "a segment is archived",
-        Effect.sync(() => fs.readdirSync(archive)),
-        (names) => names.some((name) => /^[0-9A-F]{24}$/.test(name))
-      )
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
-)
+        assert.match(yield* refused(run("copy ledger to program 'cat'")), /permission denied/)
+        assert.match(yield* refused(run("select pg_read_file('postmaster.pid')")), /permission denied/)
+        assert.match(yield* refused(run("create role another")), /permission denied/)
+        assert.match(yield* refused(run("create database another")), /permission denied/)
+        const select = (sql: import("postgres").Sql) => sql`select 1`
+        assert.match(
+          yield* refused(asApplication(world, resource, select, { database: "postgres" })),
+          /pg_hba/
+        )
+        assert.match(
+          yield* refused(asApplication(world, resource, select, { ssl: false })),
+          /pg_hba|encryption/
+        )
+        assert.match(
+          yield* refused(asApplication(world, resource, select, { password: "guess" })),
+          /password/
+        )
 
-it.live(
-  "a data folder that is a link to another disk serves and archives as others do",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = { ...makeDatabase(world), fence: 1n }
-      yield* settleDatabase(world, resource)
-      yield* killed(world, resource)
-      const data = path.join(folderOf(world, resource), "data")
-      const elsewhere = path.join(world.dataDir, "other", "disk")
-      fs.mkdirSync(path.dirname(elsewhere), { mode: 0o755 })
-      fs.renameSync(data, elsewhere)
-      fs.symlinkSync(elsewhere, data)
-      yield* settleDatabase(world, { ...resource, fence: 2n })
-      yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
-    }).pipe(Effect.scoped),
-  { timeout: 600_000, concurrent: true }
-)
+        // A crash loses nothing that was committed.
+        yield* killed(world, resource)
+        yield* settleDatabase(world, { ...resource, fence: ++fence })
+        const [row] = yield* asApplication(
+          world,
+          resource,
+          (sql) => sql`select count(*)::int as n from ledger`
+        )
+        assert.strictEqual(row?.["n"], 1000)
+
+        // After a rotation the old password is dead.
+        const old = passwordOf(world, resource)
+        yield* rotate(shared)
+        assert.match(yield* refused(asApplication(world, resource, select, { password: old })), /password/)
+        yield* asApplication(world, resource, select)
+
+        // The password is in no file and in no command line.
+        const secrets = [old, passwordOf(world, resource)]
+        const server = yield* inspectDatabase(world, resource)
+        assert.isFalse(secrets.some((secret) => JSON.stringify(server).includes(secret)))
+        for (const { line } of processesNaming(resource.uid))
+          assert.isFalse(secrets.some((secret) => line.includes(secret)))
+      }),
+    600_000
+  )
+
+  it.effect(
+    "no setting that the application can read tells a folder of this machine",
+    () =>
+      Effect.gen(function* () {
+        const { world, resource } = yield* Shared
+        const told = asApplication(
+          world,
+          resource,
+          (sql) => sql`select name, setting from pg_settings where setting like '%/%' order by name`
+        )
+        const settings = new Map([...(yield* told)].map(({ name, setting }) => [name, String(setting)]))
+        assert.includeMembers([...settings.keys()], ["archive_command", "ssl_cert_file", "ssl_key_file"])
+        for (const [name, setting] of settings) {
+          assert.notInclude(setting, world.dataDir, name)
+          assert.notMatch(setting, /(^|[\s'"])\//, name)
+        }
+        // The server finds all of it from where it works: a segment reaches the archive.
+        yield* asApplication(world, resource, (sql) => sql`create table one (n int)`)
+        yield* disturb("select pg_switch_wal()")(world, resource)
+        const archive = path.join(folderOf(world, resource), "archive")
+        yield* eventually(
+          "a segment is archived",
+          Effect.sync(() => fs.readdirSync(archive)),
+          (names) => names.some((name) => /^[0-9A-F]{24}$/.test(name))
+        )
+      }),
+    600_000
+  )
+
+  it.effect(
+    "a server that hangs is not ready, is left alone, and is ready as soon as it goes on",
+    () =>
+      Effect.gen(function* () {
+        const { world, resource } = yield* Shared
+        const pid = postmaster(world, resource)
+        const goOn = freeze(pid)
+        const observation = yield* Effect.gen(function* () {
+          const { reconciler } = (yield* Registry).registrations.get("Database")!
+          return yield* look(reconciler, resource)
+        }).pipe(
+          Effect.provide(databaseReconciler(world), { local: true }),
+          Effect.ensuring(Effect.sync(goOn))
+        )
+        assert.deepInclude(observation, { ready: false, reason: "NotAnswering", differences: [] })
+        yield* settleDatabase(world, { ...resource, fence: ++fence })
+        assert.strictEqual(postmaster(world, resource), pid)
+      }),
+    600_000
+  )
+
+  it.effect(
+    "a data folder that is a link to another disk serves and archives as others do",
+    () =>
+      Effect.gen(function* () {
+        const { world, resource } = yield* Shared
+        yield* killed(world, resource)
+        const data = path.join(folderOf(world, resource), "data")
+        const elsewhere = path.join(world.dataDir, "other", "disk")
+        fs.mkdirSync(path.dirname(elsewhere), { mode: 0o755 })
+        fs.renameSync(data, elsewhere)
+        fs.symlinkSync(elsewhere, data)
+        yield* settleDatabase(world, { ...resource, fence: ++fence })
+        yield* asApplication(world, resource, (sql) => sql`create table linked (n int)`)
+      }),
+    600_000
+  )
+
+  it.effect(
+    "statement statistics are the application's to read and not to lose",
+    () =>
+      Effect.gen(function* () {
+        const { world, resource } = yield* Shared
+        const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+        assert.match(yield* refused(run("drop extension pg_stat_statements")), /must be owner/)
+        assert.match(yield* refused(run("drop schema extensions cascade")), /must be owner/)
+        assert.match(yield* refused(run("create table extensions.mine (n int)")), /permission denied/)
+        // The usual way to empty a database.
+        yield* run("drop schema public cascade; create schema public; create table public.again (n int)")
+        const [row] = yield* asApplication(
+          world,
+          resource,
+          (sql) => sql`select count(*)::int as n from pg_stat_statements where query like '%again%'`
+        )
+        assert.isNumber(row?.["n"])
+      }),
+    600_000
+  )
+
+  it.effect(
+    "nothing that the application defines is run by the control plane",
+    () =>
+      Effect.gen(function* () {
+        const shared = yield* Shared
+        const { world, resource } = shared
+        const run = (statement: string) => asApplication(world, resource, (sql) => sql.unsafe(statement))
+        yield* run(traps)
+        // The traps do catch whoever walks into them.
+        const path = "set transaction_read_only = off; set search_path = public, pg_catalog;"
+        yield* run(`${path} select 1 from pg_catalog.pg_class where relname = 'caught'::text`)
+        const caught = asApplication(world, resource, (sql) => sql`select distinct who from public.caught`)
+        assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
+
+        // A look, a rotation, each repair: all that the control plane does inside of the server.
+        yield* inspectDatabase(world, resource)
+        yield* rotate(shared)
+        yield* disturb("drop extension pg_stat_statements")(world, resource)
+        yield* disturb("grant connect on database postgres to public")(world, resource)
+        yield* settleDatabase(world, { ...shared.resource, fence: ++fence })
+        assert.deepStrictEqual([...(yield* caught)], [{ who: "app" }])
+
+        const hooked = "create event trigger hook on ddl_command_end execute function public.trap()"
+        assert.match(yield* refused(run(`${path} ${hooked}`)), /permission denied|must be superuser/)
+      }),
+    600_000
+  )
+})

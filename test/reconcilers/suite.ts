@@ -70,7 +70,7 @@ export interface Subject<World, Spec, E> {
 }
 
 /** Control planes over one outside, one after another, each with the next fence. */
-const controlPlanes = <World, Spec, E>(subject: Subject<World, Spec, E>) => {
+export const controlPlanes = <World, Spec, E>(subject: Subject<World, Spec, E>) => {
   const settleMs = subject.settleMs ?? 30_000
   let fence = 0n
 
@@ -106,7 +106,14 @@ const controlPlanes = <World, Spec, E>(subject: Subject<World, Spec, E>) => {
     yield* settle(world, { ...resource, deleting: true })
     assert.deepStrictEqual(yield* subject.remains(world, resource), [], `left behind after ${after}`)
   })
-  return { run, settle, settleOrCrash, gone, lastFence: () => fence }
+  /** Names of the outside writes that settling takes. */
+  const writesOf = (world: World, resource: Resource<Spec>) =>
+    Effect.gen(function* () {
+      const writes: Array<string> = []
+      yield* settle(world, resource).pipe(Effect.provideService(ExternalCallHook, recordWrites(writes)))
+      return writes
+    })
+  return { run, settle, settleOrCrash, writesOf, gone, lastFence: () => fence }
 }
 
 /**
@@ -156,7 +163,7 @@ export const crashes =
 export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
   const timeout = subject.timeoutMs ?? 240_000
   const atOnce = subject.atOnce ?? 1
-  const { run, settle, settleOrCrash, gone, lastFence } = controlPlanes(subject)
+  const { run, settle, settleOrCrash, writesOf, gone, lastFence } = controlPlanes(subject)
 
   const settleUntilCrash = (world: World, resource: Resource<Spec>, n: number) =>
     Effect.map(
@@ -174,14 +181,6 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
       yield* gone(world, resource, "an undisturbed creation")
     }
   })
-
-  /** Names of the outside writes that settling takes. */
-  const writesOf = (world: World, resource: Resource<Spec>) =>
-    Effect.gen(function* () {
-      const writes: Array<string> = []
-      yield* settle(world, resource).pipe(Effect.provideService(ExternalCallHook, recordWrites(writes)))
-      return writes
-    })
 
   /** For each write its number, from 1; where resources are costly every second one, beginning with `first`. */
   const eachOf = <E2, R>(

@@ -22,6 +22,7 @@ import {
   becomesTrue,
   everywhere,
   filled,
+  finishSegments,
   freeze,
   killServer,
   postmaster,
@@ -44,7 +45,7 @@ const lose = (world: DatabaseWorld, resource: DatabaseResource) =>
   Effect.sync(() => fs.rmSync(dataOf(world, resource), { recursive: true, force: true, maxRetries: 10 }))
 
 it.live(
-  "when the data folder of a running primary is deleted, a standby takes its place, under the same address and password",
+  "when the data folder of a running primary is deleted, or is damaged, a standby takes its place, under the same address and password",
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
@@ -84,6 +85,26 @@ it.live(
         "the history of the new timeline is archived",
         Effect.sync(() => fs.existsSync(path.join(folderOf(world, resource), "archive", "00000002.history")))
       )
+
+      // One that cannot be started again and again gives way as well; the other standby goes on.
+      const standbys = [1, 2].map((number) => standby(world, resource, number))
+      const folders = standbys.map((one) => fs.statSync(dataOf(world, one)).ino)
+      yield* killServer(world, resource)
+      fs.truncateSync(path.join(dataOf(world, resource), "global", "pg_control"), 100)
+      yield* settle(world, resource)
+      assert.strictEqual(yield* rowsIn(world, resource), 1001)
+      const { failover } = statusOf(yield* seen(world, resource))
+      const survivor = failover?.replica === 1 ? 2 : 1
+      assert.strictEqual(fs.statSync(dataOf(world, standbys[survivor - 1]!)).ino, folders[survivor - 1])
+      const aside = fs.readdirSync(folderOf(world, resource)).filter((name) => name.startsWith("failed-"))
+      assert.lengthOf(aside, 1)
+      yield* insert(world, resource)
+      yield* everywhere(world, resource, 1002)
+
+      // It is not kept for ever.
+      yield* settle(world, resource, { keepFailedMs: 0 })
+      assert.isFalse(fs.existsSync(path.join(folderOf(world, resource), aside[0]!)))
+
       yield* settle(world, { ...resource, deleting: true })
       for (const one of [resource, standby(world, resource, 1), standby(world, resource, 2)])
         assert.deepStrictEqual(yield* databaseRemains(world, one), [])
@@ -108,33 +129,6 @@ it.live(
   minutes(8)
 )
 
-it.live(
-  "a primary that cannot be started again and again gives way; what it was is kept aside, and the other standby goes on",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = yield* filled(world)
-      const standbys = [1, 2].map((number) => standby(world, resource, number))
-      const folders = standbys.map((one) => fs.statSync(dataOf(world, one)).ino)
-      yield* killServer(world, resource)
-      fs.truncateSync(path.join(dataOf(world, resource), "global", "pg_control"), 100)
-      yield* settle(world, resource)
-      assert.strictEqual(yield* rowsIn(world, resource), 1000)
-      const status = statusOf(yield* seen(world, resource))
-      const survivor = status.failover?.replica === 1 ? 2 : 1
-      assert.strictEqual(fs.statSync(dataOf(world, standbys[survivor - 1]!)).ino, folders[survivor - 1])
-      const aside = fs.readdirSync(folderOf(world, resource)).filter((name) => name.startsWith("failed-"))
-      assert.lengthOf(aside, 1)
-      yield* insert(world, resource)
-      yield* everywhere(world, resource, 1001)
-
-      // It is not kept for ever.
-      yield* settle(world, resource, { keepFailedMs: 0 })
-      assert.isFalse(fs.existsSync(path.join(folderOf(world, resource), aside[0]!)))
-    }).pipe(Effect.scoped),
-  minutes(12)
-)
-
 /** What a failover does, in its order. */
 const acts = [
   "postgres.endPrimary",
@@ -152,17 +146,39 @@ campaign(
   { roundMs: 1_500_000 },
   Effect.fnUntraced(function* ({ full }) {
     const hits: Array<string> = []
+    const follows = Effect.fnUntraced(function* (
+      world: DatabaseWorld,
+      resource: DatabaseResource,
+      rows: number
+    ) {
+      yield* settle(world, resource)
+      assert.strictEqual(yield* rowsIn(world, resource), rows - 1, `after ${hits.at(-1)}`)
+      yield* insert(world, resource)
+      yield* everywhere(world, resource, rows)
+    })
+    if (!full) {
+      // In one failover they die one after another, each one act further.
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      yield* lose(world, resource)
+      for (const act of acts) {
+        const { hook, hit } = crashAfter(1, act)
+        yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
+        hits.push(hit() ?? `not ${act}`)
+      }
+      yield* follows(world, resource, 1001)
+      return assert.deepStrictEqual(hits, acts)
+    }
     // After the copy of a standby has begun, it goes on as at its creation.
     let last = Number.POSITIVE_INFINITY
-    // In three worlds beside each other: after every act, or for `npm test` after each act that is the failover's own.
-    if (!full) last = acts.length
+    // In three worlds beside each other: after every act, in a failover of its own.
     const from = Effect.fnUntraced(function* (first: number) {
       const world = yield* databaseWorld
       const resource = yield* filled(world)
       let rows = 1000
       for (let n = first; n <= last; n += 3) {
         yield* lose(world, resource)
-        const crash = full ? crashAfter(n) : crashAfter(1, acts[n - 1])
+        const crash = crashAfter(n)
         let copying = false
         const hook: ExternalCallHook = {
           ...crash.hook,
@@ -173,63 +189,14 @@ campaign(
         }
         yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
         const hit = crash.hit()
-        yield* settle(world, resource)
-        assert.strictEqual(yield* rowsIn(world, resource), rows, `after ${hit}`)
-        yield* insert(world, resource)
-        yield* everywhere(world, resource, ++rows)
-        if (full && (hit === undefined || copying)) last = Math.min(last, n)
         if (hit !== undefined) hits.push(hit)
+        yield* follows(world, resource, ++rows)
+        if (hit === undefined || copying) last = Math.min(last, n)
       }
     })
     yield* Effect.forEach([1, 2, 3], from, { concurrency: 3, discard: true })
     assert.includeMembers(hits, acts)
   })
-)
-
-it.live(
-  "no empty data is made while a standby has some that cannot be used yet",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = yield* filled(world)
-      yield* lose(world, resource)
-      for (const number of [1, 2]) {
-        const one = standby(world, resource, number)
-        yield* killServer(world, one)
-        fs.truncateSync(path.join(dataOf(world, one), "global", "pg_control"), 100)
-      }
-      const refused = yield* Effect.exit(settle(world, resource, { settleMs: 10_000 }))
-      assert.strictEqual(refused._tag, "Failure")
-      assert.isFalse(fs.existsSync(dataOf(world, resource)))
-      for (const number of [1, 2])
-        assert.isTrue(fs.existsSync(dataOf(world, standby(world, resource, number))))
-    }).pipe(Effect.scoped),
-  minutes(12)
-)
-
-it.live(
-  "a standby that has not followed since the last failover does not begin a second history of the same name",
-  () =>
-    Effect.gen(function* () {
-      const world = yield* databaseWorld
-      const resource = yield* filled(world)
-      const second = standby(world, resource, 2)
-      const thaw = freeze(postmaster(world, second))
-      yield* lose(world, resource)
-      const { hook } = crashAfter(1, "postgres.start")
-      yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
-      yield* insert(world, resource)
-      yield* lose(world, resource)
-      thaw()
-
-      const refused = yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))
-      assert.isTrue(Exit.isFailure(refused))
-      const why = Exit.isFailure(refused) ? String(Cause.squash(refused.cause)) : ""
-      assert.match(why, /has not followed since the last failover/)
-      assert.isFalse(fs.existsSync(dataOf(world, resource)))
-      assert.strictEqual(yield* rowsIn(world, second), 1000, "what there is can still be read")
-    }).pipe(Effect.scoped),
-  minutes(12)
 )
 
 /**
@@ -241,13 +208,14 @@ const logGoesOn = (world: DatabaseWorld, resource: DatabaseResource, segments: n
     const finished = () =>
       fs
         .readdirSync(path.join(dataOf(world, resource), "pg_wal"))
-        .filter((name) => /^00000002[0-9A-F]{16}$/.test(name))
-    const [first = ""] = finished().sort()
+        .filter((name) => /^[0-9A-F]{24}$/.test(name))
+        .sort()
+    // Of the timeline that was begun last.
+    const timeline = finished().at(-1)?.slice(0, 8) ?? ""
+    const [first = ""] = finished().filter((name) => name.startsWith(timeline))
     assert.notStrictEqual(first, "")
-    for (let n = 0; n < segments; n++) {
-      yield* insert(world, resource)
-      yield* disturb("select pg_switch_wal()")(world, resource)
-    }
+    yield* insert(world, resource)
+    yield* finishSegments(world, resource, segments)
     yield* disturb("checkpoint")(world, resource)
     if (far)
       yield* becomesTrue(
@@ -256,29 +224,54 @@ const logGoesOn = (world: DatabaseWorld, resource: DatabaseResource, segments: n
       )
   })
 
-for (const { what, segments, copied } of [
-  { what: "goes on, whatever was written before it has a slot again", segments: 3, copied: false },
-  { what: "is copied again at once when the log has gone on for too long", segments: 20, copied: true }
-]) {
-  it.live(
-    `a standby that outlives a failover ${what}`,
-    () =>
-      Effect.gen(function* () {
-        const world = yield* databaseWorld
-        const resource = yield* filled(world)
-        const second = standby(world, resource, 2)
-        const folder = fs.statSync(dataOf(world, second)).ino
-        // It is away, so that the other one is chosen, and until the log has gone on.
+it.live(
+  "a standby that outlives a failover goes on, or is copied again; what cannot take over is never replaced by an empty database",
+  () =>
+    Effect.gen(function* () {
+      const world = yield* databaseWorld
+      const resource = yield* filled(world)
+      const second = standby(world, resource, 2)
+      // It is away, so that the other one is chosen.
+      const failOverWithout = Effect.fnUntraced(function* () {
         const thaw = freeze(postmaster(world, second))
         yield* lose(world, resource)
         const { hook } = crashAfter(1, "postgres.start")
         yield* Effect.exit(settle(world, resource).pipe(Effect.provideService(ExternalCallHook, hook)))
+        return thaw
+      })
+      const folder = () => fs.statSync(dataOf(world, second)).ino
+      let rows = 1000
+      // It goes on, whatever was written before it has a slot again; and is copied when the log has gone on for too long.
+      for (const { segments, copied } of [
+        { segments: 3, copied: false },
+        { segments: 20, copied: true }
+      ]) {
+        const before = folder()
+        const thaw = yield* failOverWithout()
         yield* logGoesOn(world, resource, segments, copied)
         thaw()
         yield* settle(world, resource)
-        yield* everywhere(world, resource, 1000 + segments)
-        assert.strictEqual(fs.statSync(dataOf(world, second)).ino !== folder, copied)
-      }).pipe(Effect.scoped),
-    minutes(12)
-  )
-}
+        yield* everywhere(world, resource, ++rows)
+        assert.strictEqual(folder() !== before, copied)
+      }
+
+      // One that has not followed since the last failover does not begin a second history of the same name.
+      const thaw = yield* failOverWithout()
+      yield* insert(world, resource)
+      yield* lose(world, resource)
+      thaw()
+      const refused = yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))
+      const why = Exit.isFailure(refused) ? String(Cause.squash(refused.cause)) : ""
+      assert.match(why, /has not followed since the last failover/)
+      assert.isFalse(fs.existsSync(dataOf(world, resource)))
+      assert.strictEqual(yield* rowsIn(world, second), rows, "what there is can still be read")
+
+      // Nor does one whose data cannot be used yet.
+      yield* killServer(world, second)
+      fs.truncateSync(path.join(dataOf(world, second), "global", "pg_control"), 100)
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))))
+      assert.isFalse(fs.existsSync(dataOf(world, resource)))
+      assert.isTrue(fs.existsSync(dataOf(world, second)))
+    }).pipe(Effect.scoped),
+  minutes(12)
+)

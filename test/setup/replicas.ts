@@ -13,6 +13,7 @@ import {
   type DatabaseResource,
   type DatabaseWorld,
   databaseReconciler,
+  disturb,
   folderOf,
   makeDatabase
 } from "./databases.ts"
@@ -163,3 +164,11 @@ export const filled = Effect.fnUntraced(function* (world: DatabaseWorld) {
   yield* everywhere(world, resource, 1000)
   return resource
 })
+
+/** So many segments of the log are finished, with next to nothing in them. */
+export const finishSegments = (world: DatabaseWorld, resource: DatabaseResource, count: number) =>
+  disturb(
+    `do $$ begin for i in 1..${count} loop
+       perform pg_logical_emit_message(false, 'test', 'a record'); perform pg_switch_wal();
+     end loop; end $$`
+  )(world, resource)
