@@ -16,33 +16,27 @@ import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
-import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import type * as SqlError from "effect/sql/SqlError"
 import { batched } from "#src/access/batching.ts"
 import { answered } from "#src/engine/answered.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
-import { announce, type BudgetEvent, due } from "./announcement.ts"
+import {
+  type BudgetUsedUp,
+  extend,
+  type GatewayGone,
+  longestStatementMs,
+  notMade,
+  type OfGateway,
+  type Question,
+  reserveAll,
+  settleAll,
+  withinTime
+} from "./ledger-batches.ts"
 import * as statements from "./ledger-statements.ts"
-import { inWords } from "./money.ts"
 
-/** The gateway's budget does not allow the call. Another may fit once calls have ended, or the month has. */
-export class BudgetUsedUp extends Schema.TaggedError<BudgetUsedUp>()("BudgetUsedUp", {
-  message: Schema.String
-}) {}
-
-/** The gateway was deleted. */
-export class GatewayGone extends Schema.TaggedError<GatewayGone>()("GatewayGone", {
-  message: Schema.String
-}) {}
-
-export interface Call {
-  readonly orgId: string
-  readonly projectId: string
-  /** The resource's uid. */
-  readonly gateway: string
+export interface Call extends OfGateway {
   /** Null: the token of an app. */
   readonly keyId: string | null
   readonly model: string
@@ -72,6 +66,12 @@ export interface Reservation {
    * then. Before, closing the scope gives everything back.
    */
   readonly sent: (ifCut: () => CallOutcome) => Effect.Effect<void>
+  /**
+   * Holds so many billionths of a US dollar more, for another try of the call whose first ones may cost something. They
+   * count in the month in which the call was reserved. One at a time. What was held before stays held when it fails:
+   * `StoreUnavailable` also where the call was taken for lost, and settled.
+   */
+  readonly extend: (moreNanoUsd: number) => Effect.Effect<void, BudgetUsedUp | GatewayGone | StoreUnavailable>
   /** Enters what the call came to. The first one counts. */
   readonly settle: (outcome: CallOutcome) => Effect.Effect<void>
 }
@@ -83,17 +83,14 @@ export const longestCallSeconds = 3_600
 const heartbeat = "15 seconds"
 /** Reservations that a process holds at once. */
 const mostOpen = 10_000
-const longestStatementMs = 5_000
 /** How long whoever settles waits until it is written; it is tried again in the background. */
 const settlePatience = "5 seconds"
-const sweepBatch = 1_000
+/** Reservations that are given back in one statement. */
+const lateBatch = 1_000
 
 const backoff = Schedule.min([Schedule.exponential("50 millis"), Schedule.spaced("5 seconds")]).pipe(
   Schedule.jittered
 )
-
-type Question<A> = A & Pick<Call, "orgId" | "projectId" | "gateway">
-type Verdict = "granted" | GatewayGone | BudgetUsedUp
 
 export class Ledger extends Context.Service<
   Ledger,
@@ -109,7 +106,9 @@ export class Ledger extends Context.Service<
     Effect.gen(function* () {
       const { api: sql, engine } = yield* Db
       const holder = randomUUIDv7()
-      let open = 0
+      /** Calls that are reserved, or may be. */
+      const open = new Set<string>()
+      let hasReserved = false
 
       yield* Effect.addFinalizer(() =>
         Effect.ignore(
@@ -122,8 +121,29 @@ export class Ledger extends Context.Service<
       yield* periodic(
         { does: "say that calls go on", every: heartbeat, withinMs: 10_000 },
         Effect.suspend(() =>
-          open === 0 ? Effect.void : repeatable(statements.renew(engine, holder, leaseSeconds))
+          open.size === 0 ? Effect.void : repeatable(statements.renew(engine, holder, leaseSeconds))
         )
+      )
+      /**
+       * A statement that nobody waits for any more may reserve a call long after it was given up and settled as not made.
+       * What this process holds and does not know of is of that kind: an id is known before it is reserved.
+       */
+      yield* periodic(
+        { does: "give back what was reserved too late", every: heartbeat, withinMs: 60_000 },
+        Effect.gen(function* () {
+          if (!hasReserved) return
+          const late = yield* withinTime(
+            "look for what was reserved too late",
+            statements.heldBesides(engine, holder, [...open], lateBatch)
+          )
+          for (const { ids, ...of } of late) {
+            const unknown = ids.filter((id) => !open.has(id))
+            yield* settleAll(
+              sql,
+              unknown.map((id) => ({ ...notMade, ...of, id }))
+            )
+          }
+        })
       )
 
       const laneOf = ({ gateway }: { readonly gateway: string }) => gateway
@@ -149,7 +169,8 @@ export class Ledger extends Context.Service<
       const write = Effect.fnUntraced(function* (settled: Question<statements.Settled>) {
         const writing = settling(settled).pipe(
           Effect.retry(backoff),
-          Effect.ensuring(Effect.sync(() => open--)),
+          // Not when it is interrupted: what is not open is given back.
+          Effect.tap(() => Effect.sync(() => open.delete(settled.id))),
           // Whoever settles may not be interrupted; what goes on after it may.
           Effect.interruptible
         )
@@ -159,22 +180,24 @@ export class Ledger extends Context.Service<
 
       const acquire = Effect.fn("Ledger.reserve")(function* (call: Call) {
         const { orgId, projectId, gateway, keyId, model, mostNanoUsd } = call
-        if (open >= mostOpen) {
+        if (open.size >= mostOpen) {
           return yield* new StoreUnavailable({ message: `This process makes ${mostOpen} calls already` })
         }
-        open++
         const of = { id: randomUUIDv7(), orgId, projectId, gateway }
-        const notMade = { ...of, ...nothing }
+        open.add(of.id)
+        hasReserved = true
+        const givenBack = { ...of, ...notMade }
         const verdict = yield* Effect.onError(
           reserving({ ...of, keyId, model, amount: whole(mostNanoUsd) }),
           // The store may have taken it all the same.
-          () => FiberSet.run(background, write(notMade))
+          () => FiberSet.run(background, write(givenBack))
         )
         if (verdict !== "granted") {
-          open--
+          open.delete(of.id)
           return yield* verdict
         }
-        let atEnd = (): Question<statements.Settled> => notMade
+        let atEnd = (): Question<statements.Settled> => givenBack
+        let held = whole(mostNanoUsd)
         let over = false
         const end = (settled: () => Question<statements.Settled>) =>
           Effect.suspend(() => {
@@ -189,6 +212,14 @@ export class Ledger extends Context.Service<
             Effect.sync(() => {
               atEnd = () => made(ifCut())
             }),
+          extend: (moreNanoUsd) => {
+            const total = whole(held + whole(moreNanoUsd))
+            return Effect.tap(extend(sql, of, of.id, total), () =>
+              Effect.sync(() => {
+                held = total
+              })
+            )
+          },
           settle: (outcome) => Effect.uninterruptible(end(() => made(outcome)))
         }
         return { reservation, close: end(() => atEnd()) }
@@ -222,119 +253,3 @@ const settledAs = (outcome: CallOutcome): Omit<statements.Settled, "id"> => ({
   latencyMs: Math.min(whole(outcome.latencyMs), longestCallSeconds * 1_000),
   made: true
 })
-
-const nothing: Omit<statements.Settled, "id"> = {
-  cost: 0,
-  inputTokens: 0,
-  outputTokens: 0,
-  estimated: false,
-  status: null,
-  upstream: null,
-  latencyMs: null,
-  made: false
-}
-
-/** All of one gateway. */
-const reserveAll = Effect.fnUntraced(function* (
-  sql: Sql,
-  holder: string,
-  calls: ReadonlyArray<Question<statements.Asked>>
-) {
-  const verdicts = new Map<string, Verdict>()
-  const [first] = calls
-  let left = calls
-  while (first !== undefined && left.length > 0) {
-    const asked = left
-    const [now] = yield* withinTime(
-      "reserve calls",
-      statements.reserve(sql, first.orgId, first.gateway, holder, asked)
-    )
-    if (now === undefined) {
-      for (const { id } of asked) verdicts.set(id, gone)
-      break
-    }
-    if (now.month === null) {
-      yield* withinTime("begin a month", statements.beginMonth(sql, first.orgId, first.gateway))
-      continue
-    }
-    const granted = new Set(now.granted)
-    const room = now.cap - now.spent - now.reserved - now.taken
-    left = []
-    let refused = false
-    for (const call of asked) {
-      if (granted.has(call.id)) verdicts.set(call.id, "granted")
-      else if (call.amount <= room) left = [...left, call]
-      else {
-        verdicts.set(call.id, usedUp(now, now.month, call.amount))
-        refused ||= call.amount > now.cap - now.spent
-      }
-    }
-    if (refused) yield* tell(sql, first, `${now.month}-01`, due({ ...now, alerted: true }, true))
-  }
-  return calls.map(({ id }) => verdicts.get(id) ?? gone)
-})
-
-/** All of one gateway. */
-const settleAll = Effect.fnUntraced(function* (sql: Sql, calls: ReadonlyArray<Question<statements.Settled>>) {
-  const [first] = calls
-  if (first === undefined) return []
-  const months = yield* withinTime("settle calls", statements.settle(sql, first.orgId, first.gateway, calls))
-  for (const month of months) yield* tell(sql, first, month.month, due(month, false))
-  return calls.map(() => true)
-})
-
-const withinTime = <A>(does: string, statement: Effect.Effect<A, SqlError.SqlError>) =>
-  answered(does, longestStatementMs)(repeatable(statement))
-
-/** What is due stays due until it is told: a failure is made up for by the next call. */
-const tell = (
-  sql: Sql,
-  of: Pick<Call, "orgId" | "projectId" | "gateway">,
-  month: string,
-  events: ReadonlyArray<BudgetEvent>
-) =>
-  Effect.forEach(
-    events,
-    (event) =>
-      Effect.catch(withinTime("tell of a budget", announce(sql, { ...of, month }, event)), (error) =>
-        Effect.logWarning("could not tell of a gateway's budget", error)
-      ),
-    { discard: true }
-  )
-
-const gone = new GatewayGone({ message: "The gateway was deleted" })
-
-const usedUp = (now: statements.ReservedRow, month: string, asked: number) =>
-  new BudgetUsedUp({
-    message:
-      `The gateway's budget of ${inWords(now.cap)} for ${month} does not allow this call: ${inWords(now.spent)} are spent, ` +
-      `${inWords(now.reserved + now.taken)} are held for calls under way, and this one may cost ${inWords(asked)}`
-  })
-
-/** Settles what processes that died left behind. One round; several processes may do it at once. */
-export const sweep = Effect.flatMap(Db, ({ engine: sql }) =>
-  Effect.gen(function* () {
-    for (;;) {
-      const lost = yield* withinTime(
-        "look for lost calls",
-        statements.abandoned(sql, longestCallSeconds, leaseSeconds, sweepBatch)
-      )
-      for (const { orgId, projectId, gateway, ids, amounts } of lost) {
-        yield* settleAll(
-          sql,
-          ids.map((id, index) => ({
-            ...nothing,
-            id,
-            orgId,
-            projectId,
-            gateway,
-            cost: amounts[index] ?? 0,
-            estimated: true,
-            made: true
-          }))
-        )
-      }
-      if (lost.reduce((sum, { ids }) => sum + ids.length, 0) < sweepBatch) return
-    }
-  })
-)

@@ -110,6 +110,58 @@ export const reserve = (
     from gateway g left join month m on true`
 }
 
+/** The month of a call, and what the call holds, as they were before. */
+export interface ExtendedRow {
+  /** Null: the call holds nothing any more. */
+  readonly month: string | null
+  readonly cap: number
+  readonly spent: number
+  readonly reserved: number
+  readonly exceeded: boolean
+  readonly held: number
+  readonly granted: boolean
+}
+
+/**
+ * Lets a call hold `total`, if that fits. Repeating it changes nothing. No row: the gateway is gone. The locks come in the
+ * order of `settle`.
+ */
+export const extend = (sql: Sql, orgId: string, gateway: string, id: string, total: number) => {
+  const gate = inOrg(sql, orgId)
+  return sql<ExtendedRow>`
+    with gateway as materialized (
+      select ${capOf(sql)} as cap from resource r
+      where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.kind = 'AiGateway'
+        and r.deletion_requested_at is null and ${gate}
+    ),
+    own as materialized (
+      select r.id, r.amount, date_trunc('month', r.day)::date as month from ai_gateway_reservation r
+      where r.org_id = ${orgId}::uuid and r.id = ${id}::uuid and r.gateway_uid = ${gateway}::uuid and ${gate}
+        and exists (select from gateway)
+      for update
+    ),
+    month as materialized (
+      select m.month, m.spent, m.reserved, m.exceeded_at, o.amount, ${total}::bigint - o.amount as more
+      from ai_gateway_month m join own o on o.month = m.month
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and ${gate}
+      for update of m
+    ),
+    extended as (
+      update ai_gateway_reservation r set amount = ${total}::bigint from own o, month m, gateway g
+      where r.org_id = ${orgId}::uuid and r.id = o.id and m.more > 0 and m.more <= g.cap - m.spent - m.reserved
+        and ${gate}
+      returning m.month, m.more
+    ),
+    held as (
+      update ai_gateway_month m set reserved = m.reserved + e.more from extended e
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = e.month and ${gate}
+    )
+    select to_char(m.month, 'YYYY-MM') as month, g.cap::float8 as cap, m.spent::float8 as spent,
+      m.reserved::float8 as reserved, m.exceeded_at is not null as exceeded, m.amount::float8 as held,
+      m.more <= 0 or exists (select from extended) as granted
+    from gateway g left join month m on true`
+}
+
 export const beginMonth = (sql: Sql, orgId: string, gateway: string) => sql`
   insert into ai_gateway_month (org_id, gateway_uid, month)
   select r.org_id, r.uid, ${thisMonth(sql)} from resource r
@@ -204,14 +256,18 @@ const booked = (sql: Sql, orgId: string, gateway: string) => {
     )`
 }
 
-/** Reservations whose call cannot be going on any more, by gateway. Index: ai_gateway_reservation_age. */
-export const abandoned = (sql: Sql, longestCallSeconds: number, leaseSeconds: number, most: number) => sql<{
+/** Reservations of one gateway. */
+export interface Held {
   readonly orgId: string
   readonly projectId: string
   readonly gateway: string
   readonly ids: ReadonlyArray<string>
   readonly amounts: ReadonlyArray<number>
-}>`
+}
+
+/** Reservations whose call cannot be going on any more, by gateway. Index: ai_gateway_reservation_age. */
+export const abandoned = (sql: Sql, longestCallSeconds: number, leaseSeconds: number, most: number) =>
+  sql<Held>`
   select org_id as "orgId", project_id as "projectId", gateway_uid as gateway, array_agg(id::text) as ids,
     array_agg(amount::float8) as amounts
   from (
@@ -223,6 +279,22 @@ export const abandoned = (sql: Sql, longestCallSeconds: number, leaseSeconds: nu
         or r.reserved_at < now() - make_interval(secs => ${longestCallSeconds}::int))
     order by r.reserved_at limit ${most}::int
   ) lost
+  group by 1, 2, 3`
+
+/**
+ * Reservations of a process other than those it names, by gateway. Reads the whole table, which has a row for each call
+ * under way.
+ */
+export const heldBesides = (sql: Sql, holder: string, known: ReadonlyArray<string>, most: number) =>
+  sql<Omit<Held, "amounts">>`
+  select org_id as "orgId", project_id as "projectId", gateway_uid as gateway, array_agg(id::text) as ids
+  from (
+    select r.org_id, g.project_id, r.gateway_uid, r.id from ai_gateway_reservation r
+    join resource g on g.org_id = r.org_id and g.uid = r.gateway_uid
+    where r.holder = ${holder}::uuid
+      and r.id not in (select k::uuid from jsonb_array_elements_text(${sql.json(known)}::jsonb) k)
+    limit ${most}::int
+  ) late
   group by 1, 2, 3`
 
 /** Says that a process is there, and its calls go on. */

@@ -6,7 +6,8 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
-import { Ledger, sweep } from "#src/ai-gateways/Ledger.ts"
+import { Ledger } from "#src/ai-gateways/Ledger.ts"
+import { sweep } from "#src/ai-gateways/sweep.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -124,6 +125,65 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
     })
   )
 
+  it.effect("another try of a call holds more if that fits, and the call may then cost the sum", () =>
+    Effect.gen(function* () {
+      const { reserve } = yield* Ledger
+      const resources = yield* Resources
+      const gateway = yield* newGateway(1)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { extend, settle } = yield* reserve(callOf(gateway, 0.4 * usd))
+          yield* extend(0.1 * usd)
+          yield* extend(0.3 * usd)
+          assert.deepInclude(yield* booksOf(gateway), { spent: 0, reserved: 0.8 * usd })
+          const refused = yield* Effect.flip(extend(0.25 * usd))
+          assert.strictEqual(refused._tag, "BudgetUsedUp")
+          assert.match(refused.message, /\$0\.80 are held .* may cost \$0\.25$/)
+          assert.deepInclude(yield* booksOf(gateway), { spent: 0, reserved: 0.8 * usd })
+          yield* extend(0.2 * usd)
+          yield* settle(outcomeOf(0.9 * usd))
+          // It holds nothing any more.
+          assert.strictEqual((yield* Effect.flip(extend(1)))._tag, "StoreUnavailable")
+        })
+      )
+      assert.deepInclude(yield* booksOf(gateway), { spent: 0.9 * usd, reserved: 0, requests: 1 })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { extend } = yield* reserve(callOf(gateway, 5))
+          yield* extend(5)
+          yield* resources.write(gateway.orgId, [{ action: "delete", uid: gateway.gateway }], actor)
+          assert.strictEqual((yield* Effect.flip(extend(5)))._tag, "GatewayGone")
+        })
+      )
+      assert.deepInclude(yield* booksOf(gateway), { spent: 0.9 * usd, reserved: 0 })
+    })
+  )
+
+  it.effect("tries of many calls at once never hold more than the budget", () =>
+    Effect.gen(function* () {
+      const { reserve } = yield* Ledger
+      const gateway = yield* newGateway(1)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const results = yield* Effect.forEach(
+            Array.from({ length: 20 }, () => 0.02 * usd),
+            (amount) =>
+              Effect.flatMap(reserve(callOf(gateway, amount)), ({ extend }) =>
+                Effect.result(extend(2 * amount))
+              ),
+            { concurrency: "unbounded" }
+          )
+          assert.lengthOf(
+            results.filter(({ _tag }) => _tag === "Success"),
+            15
+          )
+          assert.strictEqual((yield* booksOf(gateway)).reserved, usd)
+        })
+      )
+      assert.strictEqual((yield* booksOf(gateway)).reserved, 0)
+    })
+  )
+
   it.effect("a changed budget holds from the next call on; one of nothing refuses what costs something", () =>
     Effect.gen(function* () {
       const { reserve } = yield* Ledger
@@ -164,12 +224,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
       const gateway = yield* newGateway(1)
       yield* Effect.scoped(
         Effect.gen(function* () {
-          const { settle } = yield* reserve(callOf(gateway, 0.9 * usd))
+          const { extend, settle } = yield* reserve(callOf(gateway, 0.9 * usd))
           yield* sql`update ai_gateway_month set month = month - interval '1 month' where org_id = ${gateway.orgId}`
           yield* sql`update ai_gateway_reservation set day = day - interval '1 month' where org_id = ${gateway.orgId}`
           // A new month, with all of its money.
           yield* calls(gateway, usd, 0.5 * usd)
-          yield* settle(outcomeOf(0.8 * usd))
+          yield* extend(0.1 * usd)
+          assert.strictEqual((yield* Effect.flip(extend(1)))._tag, "BudgetUsedUp")
+          yield* settle(outcomeOf(0.95 * usd))
         })
       )
       const months = yield* sql`select spent::float8, reserved::int from ai_gateway_month
@@ -177,7 +239,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
       assert.deepStrictEqual(
         [...months],
         [
-          { spent: 0.8 * usd, reserved: 0 },
+          { spent: 0.95 * usd, reserved: 0 },
           { spent: 0.5 * usd, reserved: 0 }
         ]
       )
