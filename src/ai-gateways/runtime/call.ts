@@ -7,8 +7,10 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { AiModel } from "#schemas/ai-gateway.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
 import type { CallOutcome, Ledger } from "../Ledger.ts"
+import type { BudgetUsedUp, GatewayGone } from "../ledger-batches.ts"
 import { able } from "./able.ts"
 import type { Begun, Try } from "./attempt.ts"
 import type { Sink, Usage } from "./dialects/dialect.ts"
@@ -69,8 +71,7 @@ export const startCall = Effect.fnUntraced(function* (
   const mostNanoUsd = Math.max(
     ...upstreams.map((upstream) =>
       costOf(upstream.settings, {
-        // A try that fails before its answer has begun is paid too, for its prompt.
-        input: mostInputTokens(upstream.settings.limits.imageTokens) + gateway.spec.maxRetries * inputTokens,
+        input: mostInputTokens(upstream.settings.limits.imageTokens),
         cachedInput: 0,
         output: longest(upstream)
       })
@@ -85,18 +86,7 @@ export const startCall = Effect.fnUntraced(function* (
       model,
       mostNanoUsd
     })
-    .pipe(
-      Effect.mapError((error) => {
-        switch (error._tag) {
-          case "BudgetUsedUp":
-            return callFailed(402, "budget_exceeded", error.message)
-          case "GatewayGone":
-            return callFailed(404, "gateway_not_found", error.message)
-          case "StoreUnavailable":
-            return unavailable
-        }
-      })
-    )
+    .pipe(Effect.mapError(notHeld))
 
   const made: Array<Made> = []
   let begun: Begun | undefined
@@ -104,8 +94,16 @@ export const startCall = Effect.fnUntraced(function* (
   let status = 499
   const usageOf = ({ counter }: Try): Usage =>
     counter.progress.usage ?? { input: inputTokens, cachedInput: 0, output: counter.progress.outputTokens }
+  const isPaid = ({ sent, refused }: Try) => sent && !refused
+  const costOfTry = (one: Try) => costOf(one.upstream.settings, usageOf(one))
+  const holdAnother = Effect.suspend(() => {
+    const failed = made.at(-1)
+    return failed === undefined || !isPaid(failed)
+      ? Effect.void
+      : Effect.mapError(reservation.extend(costOfTry(failed)), notHeld)
+  })
   const outcome = (): CallOutcome => {
-    const paid = made.filter(({ sent, refused }) => sent && !refused)
+    const paid = made.filter(isPaid)
     const used = paid.map((one) => ({ one, usage: usageOf(one) }))
     const sum = (amount: (of: (typeof used)[number]) => number) =>
       used.reduce((total, of) => total + amount(of), 0)
@@ -113,7 +111,7 @@ export const startCall = Effect.fnUntraced(function* (
       inputTokens: sum(({ usage }) => usage.input),
       outputTokens: sum(({ usage }) => usage.output),
       estimated: paid.some(({ counter }) => counter.progress.usage === undefined),
-      costNanoUsd: sum(({ one, usage }) => costOf(one.upstream.settings, usage)),
+      costNanoUsd: sum(({ one }) => costOfTry(one)),
       status,
       upstream: made.at(-1)?.upstream.settings.name ?? null,
       latencyMs: clock.currentTimeMillisUnsafe() - startedMs
@@ -144,7 +142,8 @@ export const startCall = Effect.fnUntraced(function* (
       maxTokens,
       sink,
       maxRetries: gateway.spec.maxRetries,
-      timeoutMs: gateway.spec.timeoutMs
+      timeoutMs: gateway.spec.timeoutMs,
+      holdAnother
     },
     made
   ).pipe(Effect.raceFirst(Deferred.await(stopped)), Effect.tapError(failed))
@@ -177,6 +176,17 @@ export const startCall = Effect.fnUntraced(function* (
     stopped: Effect.ignore(Deferred.await(stopped))
   }
 })
+
+const notHeld = (error: BudgetUsedUp | GatewayGone | StoreUnavailable): CallFailed => {
+  switch (error._tag) {
+    case "BudgetUsedUp":
+      return callFailed(402, "budget_exceeded", error.message)
+    case "GatewayGone":
+      return callFailed(404, "gateway_not_found", error.message)
+    case "StoreUnavailable":
+      return unavailable
+  }
+}
 
 const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {
   again: true,

@@ -23,6 +23,8 @@ export interface Tries {
   readonly maxRetries: number
   /** For the first part of an answer, all tries and pauses included. */
   readonly timeoutMs: number
+  /** Before another try: holds what the last one cost, beside what the next may. */
+  readonly holdAnother: Effect.Effect<void, CallFailed>
 }
 
 /** A try of a call, with what its upstream's breaker is told by it. */
@@ -61,7 +63,7 @@ const timedOut = callFailed(504, "upstream_timeout", "The model's provider did n
 /** `made` gets every try as it begins, also for whoever interrupts it. */
 export const begin = Effect.fnUntraced(
   function* (
-    { request, upstreams, maxTokens, sink, maxRetries }: Tries,
+    { request, upstreams, maxTokens, sink, maxRetries, holdAnother }: Tries,
     made: Array<Made>
   ): Effect.fn.Return<Begun, CallFailed, Scope.Scope> {
     const scope = yield* Scope.Scope
@@ -102,6 +104,7 @@ export const begin = Effect.fnUntraced(
       failure = failed.failure
       left--
       if (failed.next === "nothing" || left === 0) return yield* failure
+      yield* holdAnother
       const after = upstreams.length - at - 1
       const pause = yield* pauseAfter(maxRetries - left, failure.retryAfter)
       if (failed.next === "other" || left <= after || (pause > longestPauseMs && after > 0)) at++

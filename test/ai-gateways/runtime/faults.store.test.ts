@@ -32,7 +32,7 @@ layer(worldLayer(generous), { excludeTestServices: true, timeout: "3 minutes" })
   it.effect("are never over the budget, however many calls come at once", () =>
     Effect.gen(function* () {
       const { first } = yield* Providers
-      // Each of them costs 0.021 dollars, and reserves more than eight times that.
+      // Each of them costs 0.021 dollars, and reserves more than five times that.
       const gateway = yield* newGateway({ monthlyBudgetUsd: 2 })
       const before = first.seen.length
       first.behave(says(["ten"], usageOf(1, 10)))

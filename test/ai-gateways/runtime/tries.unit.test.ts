@@ -56,7 +56,15 @@ const connected = silent((_, handler) => {
 
 const call = Effect.fnUntraced(function* (upstream: LiveUpstream, timeoutMs: number) {
   const made: Array<Made> = []
-  const tries = { request, upstreams: [upstream], maxTokens: 10, sink: ignored, maxRetries: 0, timeoutMs }
+  const tries = {
+    request,
+    upstreams: [upstream],
+    maxTokens: 10,
+    sink: ignored,
+    maxRetries: 0,
+    timeoutMs,
+    holdAnother: Effect.void
+  }
   const under = yield* Effect.forkChild(Effect.flip(Effect.scoped(begin(tries, made))))
   yield* TestClock.adjust(timeoutMs)
   return { failure: yield* Fiber.join(under), made }

@@ -104,6 +104,25 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
     })
   )
 
+  it.effect("that fails at a cost is not tried again where the budget does not allow it", () =>
+    Effect.gen(function* () {
+      const { first, second } = yield* Providers
+      const more = { max_tokens: 10 }
+      const bytes = JSON.stringify({ ...body, ...more }).length
+      // A try may cost a token for each byte and ten of output; what the failed one cost does not fit beside it.
+      const gateway = yield* newGateway({ monthlyBudgetUsd: (bytes + 21) / 1_000 })
+      const before = first.seen.length + second.seen.length
+      first.behave(html)
+      const answer = yield* post(gateway, more)
+      assert.deepStrictEqual([answer.status, answer.code], [402, "budget_exceeded"])
+      assert.strictEqual(first.seen.length + second.seen.length - before, 1)
+      const { calls } = yield* settled(gateway, 1)
+      assert.deepInclude(calls[0], { inputTokens: Math.ceil(bytes / 3), outputTokens: 0, estimated: true })
+      first.behave(says(["fine"]))
+      yield* post(yield* newGateway())
+    })
+  )
+
   it.effect("is connected to once for calls after each other, also where its end comes late", () =>
     Effect.gen(function* () {
       const { first } = yield* Providers
