@@ -31,7 +31,8 @@ export interface LiveUpstream {
   readonly key: string
   /** Calls under way in this process. */
   readonly active: () => number
-  readonly start: (request: ExchangeRequest) => Exchange
+  /** `sent` is called when the request goes out, for which there has to be a connection. */
+  readonly start: (request: ExchangeRequest, sent: () => void) => Exchange
 }
 
 const connectMs = 10_000
@@ -86,9 +87,9 @@ export class Upstreams extends Context.Service<
             breaker: makeBreaker(),
             key: Redacted.value(upstream.key),
             active: () => active,
-            start: (request) => {
+            start: (request, sent) => {
               active++
-              return startExchange(pool, { ...request, path: base + request.path }, now, () => {
+              return startExchange(pool, { ...request, path: base + request.path }, now, sent, () => {
                 active--
               })
             }

@@ -71,8 +71,9 @@ export const counting = (to: Sink): Counter => {
   }
 }
 
-const bytesOf = ({ content, refusal, tool_calls }: Delta): number => {
-  let bytes = Buffer.byteLength(content ?? "") + Buffer.byteLength(refusal ?? "")
+const bytesOf = ({ content, refusal, reasoning_content, tool_calls }: Delta): number => {
+  let bytes = 0
+  for (const text of [content, refusal, reasoning_content]) bytes += Buffer.byteLength(text ?? "")
   for (const { function: call } of tool_calls ?? []) {
     bytes += Buffer.byteLength(call.name ?? "") + Buffer.byteLength(call.arguments ?? "")
   }
@@ -130,11 +131,13 @@ interface CollectedCall {
 export const completion = ({ id, created, model }: Naming) => {
   let content: string | undefined
   let refusal: string | undefined
+  let reasoning: string | undefined
   let finish: FinishReason = "stop"
   const calls = new Map<number, CollectedCall>()
   const sink: Sink = {
     delta: (delta) => {
       if (delta.content !== undefined) content = (content ?? "") + delta.content
+      if (delta.reasoning_content !== undefined) reasoning = (reasoning ?? "") + delta.reasoning_content
       if (delta.refusal !== undefined) refusal = (refusal ?? "") + delta.refusal
       for (const one of delta.tool_calls ?? []) {
         const call = calls.get(one.index) ?? { id: "", name: "", arguments: "" }
@@ -162,6 +165,7 @@ export const completion = ({ id, created, model }: Naming) => {
           role: "assistant",
           content: (content ?? "") === "" && calls.size > 0 ? null : (content ?? null),
           refusal: refusal ?? null,
+          ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
           ...(calls.size === 0
             ? {}
             : {

@@ -38,6 +38,23 @@ const misconfigured = callFailed(
 )
 const garbled = new AttemptFailed(upstreamError, "again", true)
 
+/** One try, as far as it is known at a moment, also to whoever interrupts it. */
+export interface Try {
+  readonly upstream: LiveUpstream
+  readonly counter: Counter
+  /** The upstream may have the request. */
+  sent: boolean
+  /** It said that it did nothing with it. */
+  refused: boolean
+}
+
+export const newTry = (upstream: LiveUpstream, sink: Sink): Try => ({
+  upstream,
+  counter: counting(sink),
+  sent: false,
+  refused: false
+})
+
 /** An answer that has begun. */
 export interface Begun {
   readonly counter: Counter
@@ -48,13 +65,12 @@ export interface Begun {
 
 /** `sink` gets nothing unless the answer has begun. The exchange ends with the scope. */
 export const attempt = Effect.fnUntraced(function* (
-  upstream: LiveUpstream,
+  made: Try,
   request: ChatRequest,
-  maxTokens: number,
-  sink: Sink
+  maxTokens: number
 ): Effect.fn.Return<Begun, AttemptFailed | CallFailed, Scope.Scope> {
+  const { upstream, counter } = made
   const { settings, dialect, key } = upstream
-  const counter = counting(sink)
   const exchange = yield* Effect.acquireRelease(
     Effect.sync(() =>
       upstream.start(
@@ -63,7 +79,10 @@ export const attempt = Effect.fnUntraced(function* (
           key,
           maxTokens,
           maxTokensField: settings.maxTokensField
-        })
+        }),
+        () => {
+          made.sent = true
+        }
       )
     ),
     (started) => Effect.sync(() => (counter.progress.done ? started.leave() : started.abort()))
@@ -72,6 +91,7 @@ export const attempt = Effect.fnUntraced(function* (
     error._tag === "CallFailed" ? error : new AttemptFailed(unreachable, "again", true)
   const head = yield* Effect.mapError(exchange.head, failed)
   if (head.status !== 200) {
+    made.refused = true
     const body =
       head.status === 400 || head.status === 413 || head.status === 422 ? yield* start(exchange) : ""
     return yield* Effect.fail(judge(head, dialect.refusal(body)))

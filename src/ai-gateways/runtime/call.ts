@@ -7,13 +7,16 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { AiModel } from "#schemas/ai-gateway.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
 import type { CallOutcome, Ledger } from "../Ledger.ts"
-import type { Begun } from "./attempt.ts"
+import type { BudgetUsedUp, GatewayGone } from "../ledger-batches.ts"
+import { able } from "./able.ts"
+import type { Begun, Try } from "./attempt.ts"
 import type { Sink, Usage } from "./dialects/dialect.ts"
-import { type CallFailed, callFailed, invalidRequest } from "./failure.ts"
+import { type CallFailed, callFailed } from "./failure.ts"
 import type { Asked } from "./request.ts"
-import { type Addressee, begin } from "./tries.ts"
+import { begin, blame, type Made } from "./tries.ts"
 import { type LiveUpstream, showBreaker } from "./Upstreams.ts"
 import { costOf } from "./upstreams-file.ts"
 
@@ -35,6 +38,8 @@ export interface Running {
   readonly usage: () => Usage
   /** Nothing more will come: `more` answers so at once. */
   readonly isComplete: () => boolean
+  /** The call was ended here, and is settled; what is left of its answer is why. */
+  readonly stopped: Effect.Effect<void>
 }
 
 /** What calls are made with. */
@@ -42,9 +47,6 @@ export interface Books {
   readonly callers: GatewayCallers["Service"]
   readonly ledger: Ledger["Service"]
 }
-
-/** A prompt may have more tokens than estimated, as one of hexadecimal digits has. */
-const doubt = 2
 
 const stalled = callFailed(
   504,
@@ -62,13 +64,17 @@ export const startCall = Effect.fnUntraced(function* (
   call: CallRequest
 ): Effect.fn.Return<Running, CallFailed, Scope.Scope> {
   const { caller, gateway, model, asked, startedMs, sink } = call
-  const { request, inputTokens } = asked
+  const { request, inputTokens, mostInputTokens } = asked
   const clock = yield* Clock.Clock
-  const { upstreams, maxTokens } = yield* able(call)
+  const { upstreams, maxTokens } = yield* able(model, request, call.upstreams)
   const longest = (upstream: LiveUpstream) => Math.min(maxTokens, upstream.settings.limits.outputTokens)
   const mostNanoUsd = Math.max(
     ...upstreams.map((upstream) =>
-      costOf(upstream.settings, { input: inputTokens * doubt, cachedInput: 0, output: longest(upstream) })
+      costOf(upstream.settings, {
+        input: mostInputTokens(upstream.settings.limits.imageTokens),
+        cachedInput: 0,
+        output: longest(upstream)
+      })
     )
   )
   const reservation = yield* ledger
@@ -80,56 +86,49 @@ export const startCall = Effect.fnUntraced(function* (
       model,
       mostNanoUsd
     })
-    .pipe(
-      Effect.mapError((error) => {
-        switch (error._tag) {
-          case "BudgetUsedUp":
-            return callFailed(402, "budget_exceeded", error.message)
-          case "GatewayGone":
-            return callFailed(404, "gateway_not_found", error.message)
-          case "StoreUnavailable":
-            return unavailable
-        }
-      })
-    )
+    .pipe(Effect.mapError(notHeld))
 
-  const addressee: Addressee = { upstream: undefined, owes: false }
+  const made: Array<Made> = []
   let begun: Begun | undefined
   /** Until something else is known, it is the client who ended it. */
   let status = 499
-  const usage = (): Usage =>
-    begun?.counter.progress.usage ?? {
-      input: inputTokens,
-      cachedInput: 0,
-      output: begun?.counter.progress.outputTokens ?? 0
-    }
+  const usageOf = ({ counter }: Try): Usage =>
+    counter.progress.usage ?? { input: inputTokens, cachedInput: 0, output: counter.progress.outputTokens }
+  const isPaid = ({ sent, refused }: Try) => sent && !refused
+  const costOfTry = (one: Try) => costOf(one.upstream.settings, usageOf(one))
+  const holdAnother = Effect.suspend(() => {
+    const failed = made.at(-1)
+    return failed === undefined || !isPaid(failed)
+      ? Effect.void
+      : Effect.mapError(reservation.extend(costOfTry(failed)), notHeld)
+  })
   const outcome = (): CallOutcome => {
-    const { upstream, owes } = addressee
-    const used = owes ? usage() : { input: 0, cachedInput: 0, output: 0 }
+    const paid = made.filter(isPaid)
+    const used = paid.map((one) => ({ one, usage: usageOf(one) }))
+    const sum = (amount: (of: (typeof used)[number]) => number) =>
+      used.reduce((total, of) => total + amount(of), 0)
     return {
-      inputTokens: used.input,
-      outputTokens: used.output,
-      estimated: owes && begun?.counter.progress.usage === undefined,
-      costNanoUsd: upstream === undefined ? 0 : costOf(upstream.settings, used),
+      inputTokens: sum(({ usage }) => usage.input),
+      outputTokens: sum(({ usage }) => usage.output),
+      estimated: paid.some(({ counter }) => counter.progress.usage === undefined),
+      costNanoUsd: sum(({ one }) => costOfTry(one)),
       status,
-      upstream: upstream?.settings.name ?? null,
+      upstream: made.at(-1)?.upstream.settings.name ?? null,
       latencyMs: clock.currentTimeMillisUnsafe() - startedMs
     }
   }
   yield* reservation.sent(outcome)
   // A trial of an upstream that was left before it told anything.
-  yield* Effect.addFinalizer(() =>
-    Effect.sync(() => {
-      if (begun === undefined) addressee.upstream?.breaker.ended()
-    })
-  )
+  yield* Effect.addFinalizer(() => Effect.sync(() => made.at(-1)?.pass.ended()))
 
   const stopped = yield* Deferred.make<never, CallFailed>()
   const stop = (why: CallFailed) =>
-    Effect.andThen(
-      Effect.sync(() => begun?.exchange.stop(why)),
-      Deferred.fail(stopped, why)
-    )
+    Effect.suspend(() => {
+      // An answer that has come to its end was one, whether or not its client read all of it.
+      if (status !== 200) status = why.status
+      begun?.exchange.stop(why)
+      return Effect.andThen(Deferred.fail(stopped, why), reservation.settle(outcome()))
+    })
   yield* Effect.forkScoped(Effect.flatMap(callers.ended(caller), (why) => stop(ends[why])))
 
   const failed = (failure: CallFailed) =>
@@ -143,64 +142,55 @@ export const startCall = Effect.fnUntraced(function* (
       maxTokens,
       sink,
       maxRetries: gateway.spec.maxRetries,
-      timeoutMs: gateway.spec.timeoutMs
+      timeoutMs: gateway.spec.timeoutMs,
+      holdAnother
     },
-    addressee
+    made
   ).pipe(Effect.raceFirst(Deferred.await(stopped)), Effect.tapError(failed))
   begun = started
-  const upstream = addressee.upstream
-  if (upstream === undefined) return yield* unavailable
+  const last = made.at(-1)
+  if (last === undefined) return yield* unavailable
+  const { upstream, pass } = last
   status = 499
   yield* Effect.forkScoped(watch(started, upstream, startedMs, stop))
 
-  const ended = (works: boolean) =>
-    Effect.suspend(() => {
-      const now = clock.currentTimeMillisUnsafe()
-      if (works) upstream.breaker.succeeded()
-      else upstream.breaker.failed(now)
-      return showBreaker(upstream, now)
-    })
   const more = started.more.pipe(
     Effect.tap((goesOn) => {
       if (goesOn) return Effect.void
       status = 200
-      return ended(true)
+      pass.succeeded()
+      return showBreaker(upstream, clock.currentTimeMillisUnsafe())
     }),
     Effect.tapError((failure) =>
-      Effect.andThen(failed(failure), failure.status >= 500 ? ended(false) : Effect.void)
+      Effect.andThen(
+        failed(failure),
+        // One that takes too long may do so because of its client.
+        failure.status >= 500 && failure !== tooLong ? blame(made) : Effect.void
+      )
     )
   )
-  return { more, usage, isComplete: () => started.counter.progress.done }
+  return {
+    more,
+    usage: () => usageOf(last),
+    isComplete: () => started.counter.progress.done,
+    stopped: Effect.ignore(Deferred.await(stopped))
+  }
 })
+
+const notHeld = (error: BudgetUsedUp | GatewayGone | StoreUnavailable): CallFailed => {
+  switch (error._tag) {
+    case "BudgetUsedUp":
+      return callFailed(402, "budget_exceeded", error.message)
+    case "GatewayGone":
+      return callFailed(404, "gateway_not_found", error.message)
+    case "StoreUnavailable":
+      return unavailable
+  }
+}
 
 const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {
   again: true,
   retryAfter: 1
-})
-
-/** The upstreams that can do what the request says, and the longest answer that is asked of them. */
-const able = Effect.fnUntraced(function* ({ asked, upstreams, model }: CallRequest) {
-  const { request } = asked
-  if (upstreams.length === 0) {
-    return yield* callFailed(503, "model_unavailable", `The operator has named no provider for ${model}`)
-  }
-  const judged = upstreams.map((upstream) => ({ upstream, cannot: upstream.dialect.unsupported(request) }))
-  const good = judged.flatMap(({ upstream, cannot }) => (cannot === undefined ? [upstream] : []))
-  if (good.length === 0) {
-    const field = judged[0]?.cannot ?? ""
-    return yield* invalidRequest(
-      "unsupported_parameter",
-      `${field} is nothing that the providers of ${model} take with this request`,
-      field
-    )
-  }
-  const most = Math.max(...good.map(({ settings }) => settings.limits.outputTokens))
-  const field = request.max_completion_tokens != null ? "max_completion_tokens" : "max_tokens"
-  const wanted = request.max_completion_tokens ?? request.max_tokens ?? most
-  if (wanted > most) {
-    return yield* invalidRequest("invalid_value", `${field} must be at most ${most} for ${model}`, field)
-  }
-  return { upstreams: good, maxTokens: wanted }
 })
 
 /** Ends an answer in which nothing comes any more, or that takes too long. */

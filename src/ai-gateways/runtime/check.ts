@@ -2,7 +2,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { AiModel } from "#schemas/ai-gateway.ts"
-import { attempt } from "./attempt.ts"
+import { attempt, newTry } from "./attempt.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { CallFailed } from "./failure.ts"
 import { type LiveUpstream, Upstreams } from "./Upstreams.ts"
@@ -32,10 +32,9 @@ const checkOne = Effect.fnUntraced(function* (upstream: LiveUpstream) {
   let begun = started
   const asked = Effect.gen(function* () {
     const { more, counter } = yield* attempt(
-      upstream,
+      newTry(upstream, ignored),
       request,
-      Math.min(outputTokens, upstream.settings.limits.outputTokens),
-      ignored
+      Math.min(outputTokens, upstream.settings.limits.outputTokens)
     )
     begun = yield* Clock.currentTimeMillis
     while (yield* more) {}

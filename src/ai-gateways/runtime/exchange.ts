@@ -45,11 +45,12 @@ export interface ExchangeRequest {
 const broken = new Broken()
 const aborted = new Error("The call has ended")
 
-/** `closed` is called once, when the connection is free or gone. */
+/** `sent` is called when the request goes out; `closed` once, when the connection is free or gone. */
 export const startExchange = (
-  dispatcher: Dispatcher,
+  dispatcher: Pick<Dispatcher, "dispatch">,
   request: ExchangeRequest,
   now: () => number,
+  sent: () => void,
   closed: () => void
 ): Exchange => {
   let controller: Dispatcher.DispatchController | undefined
@@ -101,6 +102,7 @@ export const startExchange = (
       onRequestStart: (started) => {
         controller = started
         if (over) started.abort(aborted)
+        else sent()
       },
       onResponseStart: (_, status, headers) => {
         head = {

@@ -123,8 +123,10 @@ export type ChatRequest = typeof ChatRequest.Type
 
 export interface Asked {
   readonly request: ChatRequest
-  /** Tokens of the prompt as they are estimated, no more than the upstream is likely to count twice over. */
+  /** Tokens of the prompt as they are estimated, for calls whose upstream does not say what it counted. */
   readonly inputTokens: number
+  /** As many as the prompt can have at most, where an image has so many at most. */
+  readonly mostInputTokens: (imageTokens: number) => number
 }
 
 const decode = Schema.decodeUnknownEffect(ChatRequest, { onExcessProperty: "error" })
@@ -155,7 +157,7 @@ export const readRequest = Effect.fnUntraced(function* (text: string): Effect.fn
   if (request.stream_options != null && request.stream !== true) {
     return yield* invalidRequest("invalid_value", "stream_options needs stream to be true", "stream_options")
   }
-  return { request, inputTokens: estimateInput(request, text) }
+  return { request, ...measure(request, text) }
 })
 
 /** Such as `messages[0].content`. */
@@ -173,10 +175,15 @@ const paramOf = (pointer: string): string =>
  */
 export const estimateTokens = (bytes: number): number => Math.ceil(bytes / 3)
 
-/** More than the usual providers count for the largest image. */
-const imageTokens = 5_000
+/** As many as an image usually has. */
+const usualImageTokens = 2_000
+/** Of what providers say to the model about tools and answers in JSON. */
+const toolTokens = 1_000
 
-const estimateInput = ({ messages }: ChatRequest, text: string): number => {
+const measure = (
+  { messages, tools, response_format }: ChatRequest,
+  text: string
+): Pick<Asked, "inputTokens" | "mostInputTokens"> => {
   let bytes = Buffer.byteLength(text)
   let images = 0
   for (const message of messages) {
@@ -187,5 +194,10 @@ const estimateInput = ({ messages }: ChatRequest, text: string): number => {
       bytes -= part.image_url.url.length
     }
   }
-  return estimateTokens(Math.max(bytes, 0)) + images * imageTokens
+  const said = tools != null || response_format != null ? toolTokens : 0
+  return {
+    inputTokens: estimateTokens(bytes) + images * usualImageTokens,
+    // No tokenizer that works on bytes makes more tokens than there are bytes.
+    mostInputTokens: (imageTokens) => bytes + said + images * imageTokens
+  }
 }

@@ -3,6 +3,7 @@
  * rest of the API.
  */
 import { isUtf8 } from "node:buffer"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as ByteSize from "effect/ByteSize"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -148,11 +149,26 @@ const whole = Effect.fnUntraced(function* (
   answer: ReturnType<typeof completion>,
   headers: Readonly<Record<string, string>>
 ) {
-  const { more, usage } = yield* startCall(books, { ...call, sink: answer.sink })
+  const running = yield* startCall(books, { ...call, sink: answer.sink })
+  yield* bounded(running)
+  const { more, usage } = running
   while (yield* more) {}
   return HttpServerResponse.jsonUnsafe(answer.body(usage()), {
     headers: { ...headers, "cache-control": "no-store" }
   })
+})
+
+/** For a client to read why its call was ended. */
+const farewell = "2 seconds"
+
+/** Who does not read would otherwise hold the call for ever: the server waits until what it has written is read. */
+const bounded = Effect.fnUntraced(function* ({ stopped }: Running) {
+  const response = NodeHttpServerRequest.toServerResponse(yield* HttpServerRequest.HttpServerRequest)
+  yield* stopped.pipe(
+    Effect.andThen(Effect.sleep(farewell)),
+    Effect.andThen(Effect.sync(() => response.destroy())),
+    Effect.forkScoped
+  )
 })
 
 type Writer = ReturnType<typeof eventWriter>
@@ -164,6 +180,7 @@ const streamed = Effect.fnUntraced(function* (
   headers: Readonly<Record<string, string>>
 ) {
   const running = yield* startCall(books, { ...call, sink: writer.sink })
+  yield* bounded(running)
   return HttpServerResponse.stream(eventsOf(running, writer), {
     contentType: "text/event-stream",
     // A proxy in front would otherwise collect the events (nginx, ngx_http_proxy_module).

@@ -8,7 +8,8 @@ import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
-import { type AttemptFailed, attempt, type Begun } from "./attempt.ts"
+import { attempt, type Begun, newTry, type Try } from "./attempt.ts"
+import type { Pass } from "./breaker.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
 import type { ChatRequest } from "./request.ts"
@@ -22,13 +23,16 @@ export interface Tries {
   readonly maxRetries: number
   /** For the first part of an answer, all tries and pauses included. */
   readonly timeoutMs: number
+  /** Before another try: holds what the last one cost, beside what the next may. */
+  readonly holdAnother: Effect.Effect<void, CallFailed>
 }
 
-/** Whom a call has been sent to. */
-export interface Addressee {
-  upstream: LiveUpstream | undefined
-  /** It has the request, and has not said that it did nothing with it. */
-  owes: boolean
+/** A try of a call, with what its upstream's breaker is told by it. */
+export interface Made extends Try {
+  readonly pass: Pass
+  readonly startedMs: number
+  /** It said that its upstream does not work. */
+  blamed: boolean
 }
 
 const tried = Metric.counter("svc_ai_upstream_tries_total", {
@@ -56,11 +60,11 @@ const busy = callFailed(429, "upstream_busy", "As many calls of this model are u
 })
 const timedOut = callFailed(504, "upstream_timeout", "The model's provider did not begin to answer in time")
 
-/** `addressee` says at every moment whom the call is at, also for whoever interrupts it. */
+/** `made` gets every try as it begins, also for whoever interrupts it. */
 export const begin = Effect.fnUntraced(
   function* (
-    { request, upstreams, maxTokens, sink, maxRetries }: Tries,
-    addressee: Addressee
+    { request, upstreams, maxTokens, sink, maxRetries, holdAnother }: Tries,
+    made: Array<Made>
   ): Effect.fn.Return<Begun, CallFailed, Scope.Scope> {
     const scope = yield* Scope.Scope
     let failure: CallFailed | undefined
@@ -71,33 +75,36 @@ export const begin = Effect.fnUntraced(
       if (upstream === undefined) return yield* failure ?? resting
       const now = yield* Clock.currentTimeMillis
       const isBusy = upstream.active() >= upstream.settings.limits.concurrency
-      if (isBusy || !upstream.breaker.admits(now)) {
+      const pass = isBusy ? undefined : upstream.breaker.admit(now)
+      if (pass === undefined) {
         failure ??= isBusy ? busy : resting
         at++
         continue
       }
-      addressee.upstream = upstream
-      addressee.owes = true
+      const one: Made = { ...newTry(upstream, sink), pass, startedMs: now, blamed: false }
+      made.push(one)
       const own = yield* Scope.fork(scope)
       const limit = Math.min(maxTokens, upstream.settings.limits.outputTokens)
-      const result = yield* Effect.result(Scope.provide(attempt(upstream, request, limit, sink), own))
+      const result = yield* Effect.result(Scope.provide(attempt(one, request, limit), own))
       if (result._tag === "Success") {
-        upstream.breaker.begun()
+        pass.begun()
         yield* count(upstream, "begun")
         return result.success
       }
       yield* Scope.close(own, Exit.void)
-      addressee.owes = false
       const failed = result.failure
       if (failed._tag === "CallFailed") {
-        upstream.breaker.ended()
+        pass.ended()
         return yield* failed
       }
-      yield* judged(upstream, failed)
-      addressee.upstream = undefined
+      if (failed.blame) yield* blame(made)
+      else pass.ended()
+      yield* count(upstream, failed.failure.code)
+      yield* Effect.logDebug(`the upstream ${upstream.settings.name} failed: ${failed.failure.code}`)
       failure = failed.failure
       left--
       if (failed.next === "nothing" || left === 0) return yield* failure
+      yield* holdAnother
       const after = upstreams.length - at - 1
       const pause = yield* pauseAfter(maxRetries - left, failure.retryAfter)
       if (failed.next === "other" || left <= after || (pause > longestPauseMs && after > 0)) at++
@@ -105,28 +112,33 @@ export const begin = Effect.fnUntraced(
       else yield* Effect.sleep(pause)
     }
   },
-  (self, { timeoutMs }, addressee) =>
-    Effect.timeoutOrElse(self, {
-      duration: timeoutMs,
-      orElse: () =>
-        Effect.gen(function* () {
-          const { upstream } = addressee
-          if (upstream !== undefined) {
-            upstream.breaker.failed(yield* Clock.currentTimeMillis)
-            yield* count(upstream, "timeout")
-          }
-          return yield* timedOut
-        })
-    })
+  (self, { timeoutMs }, made) => Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => late(made) })
 )
 
-const judged = Effect.fnUntraced(function* (upstream: LiveUpstream, { failure, blame }: AttemptFailed) {
+/** A gateway may have less patience than the operator asks of an upstream: that is no failure of the upstream. */
+const late = Effect.fnUntraced(function* (made: ReadonlyArray<Made>) {
+  const last = made.at(-1)
+  if (last !== undefined) {
+    const { limits } = last.upstream.settings
+    const waited = (yield* Clock.currentTimeMillis) - last.startedMs
+    if (waited >= limits.beginSeconds * 1_000) yield* blame(made)
+    else last.pass.ended()
+    yield* count(last.upstream, "timeout")
+  }
+  return yield* timedOut
+})
+
+/** The last try says that its upstream does not work. */
+export const blame = Effect.fnUntraced(function* (made: ReadonlyArray<Made>) {
+  const last = made.at(-1)
+  if (last === undefined) return
   const now = yield* Clock.currentTimeMillis
-  if (blame) upstream.breaker.failed(now)
-  else upstream.breaker.ended()
-  yield* showBreaker(upstream, now)
-  yield* count(upstream, failure.code)
-  yield* Effect.logDebug(`the upstream ${upstream.settings.name} failed: ${failure.code}`)
+  last.pass.failed(
+    now,
+    made.some(({ upstream, blamed }) => blamed && upstream === last.upstream)
+  )
+  last.blamed = true
+  yield* showBreaker(last.upstream, now)
 })
 
 /** Milliseconds; what the upstream asks for counts. Full jitter, so that calls that failed together part. */

@@ -37,15 +37,33 @@ export const Upstream = Schema.Struct({
       outputTokens: withDefault(integer(1, 1_000_000), 4_096, "Tokens of the longest answer"),
       concurrency: withDefault(integer(1, 10_000), 256, "Calls at once, of one process"),
       idleSeconds: withDefault(integer(1, 600), 60, "Between two events of an answer"),
-      totalSeconds: withDefault(integer(1, 2_700), 900, "For a whole answer")
+      totalSeconds: withDefault(integer(1, 2_700), 900, "For a whole answer"),
+      beginSeconds: withDefault(
+        integer(1, 600),
+        30,
+        "Within which an answer begins; a call that ends before it has begun counts as a failure after that"
+      ),
+      imageTokens: withDefault(integer(0, 1_000_000), 50_000, "As many as it counts for an image at most")
     }),
-    { outputTokens: 4_096, concurrency: 256, idleSeconds: 60, totalSeconds: 900 },
+    {
+      outputTokens: 4_096,
+      concurrency: 256,
+      idleSeconds: 60,
+      totalSeconds: 900,
+      beginSeconds: 30,
+      imageTokens: 50_000
+    },
     "What is asked of it at most"
   ),
   maxTokensField: withDefault(
     Schema.Literals(["max_tokens", "max_completion_tokens"]),
     "max_tokens" as const,
     "How it calls the longest answer (dialect openai)"
+  ),
+  imageUrls: withDefault(
+    Schema.Boolean,
+    false,
+    "Whether it may be sent addresses of images, which it fetches: one in the own network must not"
   )
 })
 export type Upstream = typeof Upstream.Type

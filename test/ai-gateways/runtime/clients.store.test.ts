@@ -139,7 +139,6 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("client
           temperature: 0.5,
           stop: "END",
           user: "somebody",
-          seed: 4,
           parallel_tool_calls: false,
           tool_choice: { type: "function", function: { name: "weather" } },
           tools: [
@@ -225,7 +224,7 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("client
       const { anthropic } = yield* Providers
       const gateway = yield* newGateway()
       const client = new OpenAI({ ...gateway, maxRetries: 0 })
-      anthropic.behave(anthropicSays([], { name: "answer", parts: toolParts }))
+      anthropic.behave(anthropicSays([], { name: "place", parts: toolParts }))
       const schema = { type: "object", properties: { city: { type: "string" } } }
       const answer = yield* Effect.promise(() =>
         client.chat.completions.create({
@@ -236,8 +235,27 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("client
       )
       assert.strictEqual(answer.choices[0]?.message.content, '{"city":"Oslo"}')
       assert.strictEqual(answer.choices[0]?.finish_reason, "stop")
-      assert.deepInclude(anthropic.seen.at(-1)?.body, { tool_choice: { type: "tool", name: "answer" } })
+      assert.deepInclude(anthropic.seen.at(-1)?.body, { tool_choice: { type: "tool", name: "place" } })
       assert.deepStrictEqual(anthropic.seen.at(-1)?.body.tools[0].input_schema, schema)
+    })
+  )
+
+  it.effect("a tool without arguments gets an empty object of them", () =>
+    Effect.gen(function* () {
+      const { anthropic } = yield* Providers
+      const gateway = yield* newGateway()
+      for (const parts of [[], [""]]) {
+        anthropic.behave(anthropicSays([], { name: "now", parts }))
+        const answer = yield* Effect.promise(() =>
+          new OpenAI({ ...gateway, maxRetries: 0 }).chat.completions.create({
+            model: "svc/balanced",
+            messages: [{ role: "user", content: "when?" }],
+            tools: [{ type: "function", function: { name: "now" } }]
+          })
+        )
+        const [call] = answer.choices[0]?.message.tool_calls ?? []
+        assert.strictEqual(call?.type === "function" && call.function.arguments, "{}")
+      }
     })
   )
 
@@ -251,14 +269,33 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("client
         ["presence_penalty", 1],
         ["frequency_penalty", -1],
         ["temperature", 1.5],
-        ["reasoning_effort", "low"]
+        ["reasoning_effort", "low"],
+        ["seed", 4],
+        ["tool_choice", "required"],
+        ["tools[0].function.strict", [{ type: "function", function: { name: "weather", strict: true } }]],
+        [
+          "response_format.json_schema.strict",
+          { type: "json_schema", json_schema: { name: "place", schema: {}, strict: true } }
+        ],
+        ["messages[0].name", [{ role: "user", content: "hello", name: "Ann" }]],
+        [
+          "messages[0].content[0].image_url.detail",
+          [
+            {
+              role: "user",
+              content: [
+                { type: "image_url", image_url: { url: `data:image/png;base64,${png}`, detail: "low" } }
+              ]
+            }
+          ]
+        ]
       ] as const) {
         const error = yield* Effect.promise(async () => {
           try {
             return await client.chat.completions.create({
               model: "svc/balanced",
               messages: [{ role: "user", content: "hello" }],
-              [field]: value
+              [field.replace(/[[.].*/, "")]: value
             })
           } catch (error) {
             return error

@@ -95,6 +95,12 @@ layer(worldLayer(limits), { excludeTestServices: true, timeout: "2 minutes" })("
           "messages[0].content[0].image_url.url"
         ],
         [
+          { body: user([{ type: "image_url", image_url: { url: `https://127.0.0.1/${canary}` } }]) },
+          400,
+          "unsupported_parameter",
+          "messages[0].content[0].image_url.url"
+        ],
+        [
           { body: { ...good, tools: [{ type: "function", function: { name: canary.repeat(9) } }] } },
           400,
           "invalid_value",

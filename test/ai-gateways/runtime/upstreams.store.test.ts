@@ -58,6 +58,8 @@ const errorEvent = sends(
   { "content-type": "text/event-stream" },
   `data: ${JSON.stringify({ error: { message: "the provider's own words" } })}\n\n`
 )
+/** Failures of upstreams that may have worked on the prompt. */
+const keptThePrompt = new Set(["html", "no JSON", "an error as an event", "closes"])
 const redirect = sends(302, { location: "http://169.254.169.254/latest/meta-data/" }, "")
 
 layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an upstream", (it) => {
@@ -79,7 +81,8 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
         ["redirect", redirect, 1],
         ["asks for a long pause", refuses(429, "", { "retry-after": "60" }), 1]
       ]
-      for (const [what, behaviour, tries] of failing) {
+      const prompt = Math.ceil(JSON.stringify({ ...body, stream: true }).length / 3)
+      for (const [at, [what, behaviour, tries]] of failing.entries()) {
         // A success in between, for the breaker.
         first.behave(says(["fine"]))
         assert.strictEqual((yield* post(gateway)).status, 200)
@@ -89,9 +92,34 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
         const answer = yield* post(gateway, { stream: true })
         assert.include(answer.text, "from the second", what)
         assert.strictEqual(first.seen.length - before, tries, what)
+        const { calls } = yield* settled(gateway, 2 * (at + 1))
+        const input = 11 + (keptThePrompt.has(what) ? tries * prompt : 0)
+        assert.deepInclude(
+          calls[0],
+          { status: 200, upstream: "second", inputTokens: input, outputTokens: 1 },
+          what
+        )
+        assert.closeTo(calls[0]?.costUsd ?? 0, (input + 2) / 1_000, 1e-9, what)
       }
-      const { calls } = yield* settled(gateway, 2 * failing.length)
-      assert.deepInclude(calls[0], { status: 200, upstream: "second", estimated: false })
+    })
+  )
+
+  it.effect("that fails at a cost is not tried again where the budget does not allow it", () =>
+    Effect.gen(function* () {
+      const { first, second } = yield* Providers
+      const more = { max_tokens: 10 }
+      const bytes = JSON.stringify({ ...body, ...more }).length
+      // A try may cost a token for each byte and ten of output; what the failed one cost does not fit beside it.
+      const gateway = yield* newGateway({ monthlyBudgetUsd: (bytes + 21) / 1_000 })
+      const before = first.seen.length + second.seen.length
+      first.behave(html)
+      const answer = yield* post(gateway, more)
+      assert.deepStrictEqual([answer.status, answer.code], [402, "budget_exceeded"])
+      assert.strictEqual(first.seen.length + second.seen.length - before, 1)
+      const { calls } = yield* settled(gateway, 1)
+      assert.deepInclude(calls[0], { inputTokens: Math.ceil(bytes / 3), outputTokens: 0, estimated: true })
+      first.behave(says(["fine"]))
+      yield* post(yield* newGateway())
     })
   )
 
@@ -166,6 +194,25 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
       const { calls } = yield* settled(gateway, 1)
       assert.deepInclude(calls[0], { status: 504, upstream: "first", estimated: true, outputTokens: 0 })
       assert.isAbove(calls[0]?.costUsd ?? 0, 0)
+    })
+  )
+
+  it.effect("that reasons before it answers has begun, and is charged for it where it is cut off", () =>
+    Effect.gen(function* () {
+      const { first } = yield* Providers
+      const gateway = yield* newGateway({ timeoutMs: 1_000 })
+      const reasons: Behaviour = async (_, response) => {
+        streaming(response)
+        await write(
+          response,
+          chunk({ role: "assistant", content: null, reasoning_content: "thirty bytes of its own reason" })
+        )
+      }
+      first.behave(reasons)
+      const answer = yield* post(gateway, { stream: true })
+      assert.include(answer.text, '"reasoning_content":"thirty bytes of its own reason"')
+      const { calls } = yield* settled(gateway, 1)
+      assert.deepInclude(calls[0], { status: 504, estimated: true, outputTokens: 10 })
     })
   )
 

@@ -24,23 +24,24 @@ const entry = (name: string, address: string, more: object = {}) => ({
   key: providerKey,
   // A dollar for a thousand tokens of input, and two for as many of output.
   prices: { input: 1_000, output: 2_000, cachedInput: 500 },
-  limits: { outputTokens: 100, idleSeconds: 1 },
+  limits: { outputTokens: 100, idleSeconds: 1, imageTokens: 2_000 },
   ...more
 })
 
 /** `svc/fast`: first, then second. `svc/balanced`: the one of Anthropic's dialect. `svc/reasoning`: nobody. */
-export const upstreamsOf = ({ first, second, anthropic }: StandIns) => ({
-  "svc/fast": [entry("first", first.url), entry("second", second.url)],
-  "svc/balanced": [entry("anthropic", anthropic.url, { dialect: "anthropic" })]
+export const upstreamsOf = ({ first, second, anthropic }: StandIns, more: object = {}) => ({
+  "svc/fast": [entry("first", first.url, more), entry("second", second.url)],
+  "svc/balanced": [entry("anthropic", anthropic.url, { dialect: "anthropic", imageUrls: true })]
 })
 
-export const worldLayer = (variables: Readonly<Record<string, string>> = {}) =>
+/** `more` is of the first upstream. */
+export const worldLayer = (variables: Readonly<Record<string, string>> = {}, more: object = {}) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const standIns = { first: yield* standIn, second: yield* standIn, anthropic: yield* standIn }
       return Layer.merge(
         Layer.succeed(Providers, standIns),
-        testPlane({}, { SVC_AI_UPSTREAMS: JSON.stringify(upstreamsOf(standIns)), ...variables })
+        testPlane({}, { SVC_AI_UPSTREAMS: JSON.stringify(upstreamsOf(standIns, more)), ...variables })
       )
     })
   )

@@ -1,22 +1,29 @@
 /** Anthropic's messages (its API reference, "Messages" and "Streaming messages"; version 2023-06-01). */
 import { countOf, type Fields, fieldsOf, parseFields, textOf } from "../fields.ts"
 import type { ChatRequest, Message } from "../request.ts"
-import type { Dialect, FinishReason, Reader } from "./dialect.ts"
+import type { Dialect, FinishReason, Reader, Sink } from "./dialect.ts"
 
 export const anthropic: Dialect = {
   unsupported: (request) => {
     if (request.presence_penalty) return "presence_penalty"
     if (request.frequency_penalty) return "frequency_penalty"
     if (request.reasoning_effort != null) return "reasoning_effort"
+    if (request.seed != null) return "seed"
     if ((request.temperature ?? 0) > 1) return "temperature"
     // Both would be tools of the model, of which it may choose the wrong one.
     if (asJson(request) && request.tools != null) return "response_format"
+    const { response_format: format, tools, tool_choice } = request
+    if (format?.type === "json_schema" && format.json_schema.strict === true) {
+      return "response_format.json_schema.strict"
+    }
+    const strict = (tools ?? []).findIndex((tool) => tool.function.strict === true)
+    if (strict !== -1) return `tools[${strict}].function.strict`
+    if (tools == null && tool_choice != null && tool_choice !== "none" && tool_choice !== "auto") {
+      return "tool_choice"
+    }
     for (const [at, message] of request.messages.entries()) {
-      if (message.role !== "assistant") continue
-      const wrong = (message.tool_calls ?? []).findIndex(
-        (call) => argumentsOf(call.function.arguments) === undefined
-      )
-      if (wrong !== -1) return `messages[${at}].tool_calls[${wrong}].function.arguments`
+      const cannot = unsupportedIn(message)
+      if (cannot !== undefined) return `messages[${at}].${cannot}`
     }
     return undefined
   },
@@ -47,6 +54,22 @@ export const anthropic: Dialect = {
     const message = textOf(fieldsOf(parseFields(body)?.["error"])["message"]) ?? ""
     return /prompt is too long|exceed context limit/.test(message) ? "context_length_exceeded" : undefined
   }
+}
+
+const unsupportedIn = (message: Message): string | undefined => {
+  if (message.role === "tool") return undefined
+  if (message.name != null) return "name"
+  if (message.role === "assistant") {
+    const wrong = (message.tool_calls ?? []).findIndex(
+      (call) => argumentsOf(call.function.arguments) === undefined
+    )
+    return wrong === -1 ? undefined : `tool_calls[${wrong}].function.arguments`
+  }
+  if (message.role !== "user" || typeof message.content === "string") return undefined
+  const detailed = message.content.findIndex(
+    (part) => part.type === "image_url" && (part.image_url.detail ?? "auto") !== "auto"
+  )
+  return detailed === -1 ? undefined : `content[${detailed}].image_url.detail`
 }
 
 /** An answer in JSON is asked for as the arguments of a tool that the model has to call. */
@@ -88,7 +111,8 @@ const blocksOf = (message: Message): ReadonlyArray<Block> => {
       return [{ type: "tool_result", tool_use_id: message.tool_call_id, content: plainText(message.content) }]
     case "assistant":
       return [
-        ...textBlocks(plainText(message.content ?? message.refusal ?? "")),
+        ...textBlocks(plainText(message.content ?? "")),
+        ...textBlocks(message.refusal ?? ""),
         ...(message.tool_calls ?? []).map(({ id, function: { name, arguments: args } }) => ({
           type: "tool_use",
           id,
@@ -120,15 +144,16 @@ const toolsOf = (request: ChatRequest): Block => {
   const { tools, tool_choice, parallel_tool_calls, response_format } = request
   if (response_format != null && response_format.type !== "text") {
     const asked = response_format.type === "json_schema" ? response_format.json_schema : undefined
+    const name = asked?.name ?? answerTool
     return {
       tools: [
         {
-          name: answerTool,
+          name,
           description: asked?.description ?? "Gives the answer",
           input_schema: asked?.schema ?? { type: "object" }
         }
       ],
-      tool_choice: { type: "tool", name: answerTool }
+      tool_choice: { type: "tool", name }
     }
   }
   if (tools == null) return {}
@@ -161,8 +186,10 @@ const reasons: Readonly<Record<string, FinishReason>> = {
 
 /** `json`: the arguments of the tool are the answer. */
 const readerOf = (json: boolean): Reader => {
-  /** Places of calls in the answer, by the index of their block. */
-  const calls = new Map<number, number>()
+  /** Calls by the index of their block: their place in the answer, and their arguments until some come by themselves. */
+  const calls = new Map<number, { readonly place: number; args: string }>()
+  const passArguments = (place: number, args: string, sink: Sink) =>
+    sink.delta(json ? { content: args } : { tool_calls: [{ index: place, function: { arguments: args } }] })
   let input: number | undefined
   let cachedInput = 0
 
@@ -188,9 +215,11 @@ const readerOf = (json: boolean): Reader => {
         if (block["type"] === "text") {
           const content = textOf(block["text"])
           if (content) sink.delta({ content })
-        } else if (block["type"] === "tool_use" && !json && index !== undefined) {
+        } else if (block["type"] === "tool_use" && index !== undefined) {
           const place = calls.size
-          calls.set(index, place)
+          // A tool without arguments gets none, and clients parse them as JSON all the same.
+          calls.set(index, { place, args: JSON.stringify(fieldsOf(block["input"])) })
+          if (json) return true
           sink.delta({
             tool_calls: [
               {
@@ -212,12 +241,19 @@ const readerOf = (json: boolean): Reader => {
           // Beside the tool that is the answer, what else is said is no part of it.
           if (!json) sink.delta({ content: text })
         } else if (delta["type"] === "input_json_delta" && part !== undefined) {
-          const place = calls.get(countOf(event["index"]) ?? -1)
-          if (json) sink.delta({ content: part })
-          else if (place !== undefined) {
-            sink.delta({ tool_calls: [{ index: place, function: { arguments: part } }] })
+          const call = calls.get(countOf(event["index"]) ?? -1)
+          if (call !== undefined && part !== "") {
+            call.args = ""
+            passArguments(call.place, part, sink)
           }
+        } else if (delta["type"] === "thinking_delta") {
+          sink.delta({ reasoning_content: textOf(delta["thinking"]) ?? "" })
         }
+        return true
+      }
+      case "content_block_stop": {
+        const call = calls.get(countOf(event["index"]) ?? -1)
+        if (call !== undefined && call.args !== "") passArguments(call.place, call.args, sink)
         return true
       }
       case "message_delta": {

@@ -18,6 +18,8 @@ export interface ToolCallDelta {
 export interface Delta {
   readonly content?: string
   readonly refusal?: string
+  /** What the model says to itself; many model servers have this field beside OpenAI's. */
+  readonly reasoning_content?: string
   readonly tool_calls?: ReadonlyArray<ToolCallDelta>
 }
 

@@ -42,11 +42,14 @@ const readChoice = (choice: Fields, sink: Parameters<Reader>[1]): void => {
   const delta = fieldsOf(choice["delta"])
   const content = textOf(delta["content"])
   const refusal = textOf(delta["refusal"])
+  // Servers of models that reason (vLLM, DeepSeek); others have the second name.
+  const reasoning = textOf(delta["reasoning_content"]) ?? textOf(delta["reasoning"])
   const calls = listOf(delta["tool_calls"])
-  if (content !== undefined || refusal !== undefined || calls.length > 0) {
+  if (content !== undefined || refusal !== undefined || reasoning !== undefined || calls.length > 0) {
     sink.delta({
       ...(content === undefined ? {} : { content }),
       ...(refusal === undefined ? {} : { refusal }),
+      ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
       ...(calls.length === 0 ? {} : { tool_calls: calls.map(readCall) })
     })
   }
