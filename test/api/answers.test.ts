@@ -81,7 +81,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("answers
           assert.strictEqual(changes, "412" in operation.responses, operation.operationId)
         }
       }
-      assert.hasAllKeys(body.components.securitySchemes, ["key", "session"])
+      assert.hasAllKeys(body.components.securitySchemes, ["grant", "key", "session"])
       const docs = yield* call("GET", "/docs", { token: null })
       assert.notMatch(docs.text, /<(script|link)[^>]+(src|href)="https?:/)
     })
