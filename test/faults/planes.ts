@@ -32,6 +32,7 @@ export interface Plane {
     timeoutMs?: number
     // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
   ) => Promise<{ status: number; body: any }>
+  readonly url: string
   readonly alive: () => boolean
   readonly log: () => string
 }
@@ -137,6 +138,7 @@ export const makePlane = async (
         body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text
       }
     },
+    url: `http://127.0.0.1:${port}`,
     alive,
     log: () => log
   }

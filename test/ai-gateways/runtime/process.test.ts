@@ -67,8 +67,7 @@ campaign(
       })
       planes.push(plane)
       await plane.start()
-      const [, address = ""] = /serves at (http:\/\/\S+)/.exec(plane.log()) ?? []
-      const chat = `${address}/v1/runtime/ai/chat/chat/completions`
+      const chat = `${plane.url}/v1/runtime/ai/chat/chat/completions`
       await plane.call("POST", "/v1/orgs/main/projects", { name: "Shop", slug: "shop" })
       const gateways = "/v1/orgs/main/projects/shop/ai-gateways"
       const gateway = await plane.call("POST", gateways, {
