@@ -86,8 +86,11 @@ it.live("a process that the kernel ended is told once, though its server goes on
 it.live.skipIf(process.platform !== "linux")("a server whose exit nobody reads has ended all the same", () =>
   Effect.gen(function* () {
     const { dataDir, server } = yield* world
-    // What takes the place of the shell knows nothing of the child that the shell began.
-    const pid = yield* start(dataDir, "sleep 0 & echo $!; exec tail -f $0/wait")
+    // What takes the place of the shell knows nothing of the child that the shell began. It does so before the child ends.
+    const pid = yield* start(dataDir, "tail -f $0/wait & echo $!; exec tail -f $0/wait")
+    const tails = () => processesNaming(dataDir).filter(({ line }) => line.startsWith("tail"))
+    yield* Effect.promise(() => until("both run", () => tails().length === 2))
+    process.kill(pid, "SIGKILL")
     yield* Effect.promise(() =>
       until("it is dead and listed", () => /^\d+ \(.*\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, "utf8")))
     )
