@@ -2,21 +2,17 @@
  * What it costs that an agent calls: a GET with the token of a grant that has every scope against the same GET with an
  * API key, on one process, in turns within one run.
  */
-import { spawn } from "node:child_process"
 import { randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
-import * as os from "node:os"
-import * as path from "node:path"
-import { fileURLToPath } from "node:url"
 import * as Redacted from "effect/Redacted"
 import postgres from "postgres"
 import { digestOf } from "#src/access/Access.ts"
 import { newApiKey } from "#src/access/bootstrap.ts"
 import { grantable } from "#src/agents/scopes.ts"
 import { newAccessToken } from "#src/agents/tokens.ts"
-import { freePort } from "#test/setup/postgres.ts"
-import { ended, load, serving } from "./api.ts"
-import { cpuBelow, cpuOf, postmasterOf } from "./auth.ts"
+import { ended, load } from "./api.ts"
+import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
+import { cpuBelow, cpuOf, postmasterOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
 
 const rounds = 11
@@ -29,22 +25,8 @@ const measured = () => ({
 })
 
 export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
-  const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
-  fs.chmodSync(base, 0o755)
-  const [port, metricsPort] = await Promise.all([freePort(), freePort()])
-  const child = spawn(process.execPath, [fileURLToPath(new URL("./auth-server.ts", import.meta.url))], {
-    cwd: base,
-    stdio: ["ignore", "ignore", "inherit"],
-    env: {
-      ...process.env,
-      SVC_DATA_DIR: path.join(base, "data"),
-      SVC_DATABASE_URL: url,
-      SVC_PORT: String(port),
-      SVC_METRICS_PORT: String(metricsPort),
-      SVC_RATE_LIMIT: "100000000",
-      SVC_ROLES: "api"
-    }
-  })
+  const base = benchFolder()
+  const { port, child } = await apiProcess(base, url)
   const sql = postgres(url, { max: 1, onnotice: () => {} })
   const [org, user, grant, key] = [randomUUIDv7(), randomUUIDv7(), randomUUIDv7(), newApiKey()]
   const token = newAccessToken()
@@ -54,7 +36,6 @@ export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
     { token: Redacted.value(token.token), ...measured() }
   ] as const
   try {
-    await serving(port, "/v1/health", child)
     await sql`insert into organization (id, name, slug, billing_status) values (${org}, 'Bench', 'bench', 'active')`
     await sql`insert into account (id, email, name) values (${user}, 'bench@example.test', 'Bench')`
     await sql`insert into member (org_id, id, user_id, role) values (${org}, ${randomUUIDv7()}, ${user}, 'owner')`
@@ -64,12 +45,7 @@ export const agents = async (url: string): Promise<ReadonlyArray<Figure>> => {
       values (${org}, ${grant}, ${user}, 'svc-cli', 'svc command line', 'api', 'admin', ${scopes})`
     await sql`insert into agent_access_token (org_id, grant_id, digest, expires_at)
       values (${org}, ${grant}, ${token.digest}, now() + interval '1 hour')`
-    await sql`
-      insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
-      select ${org}, gen_random_uuid(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
-        'ready', 1, true, 'api'
-      from generate_series(1, 20) i`
-    await sql`analyze`
+    await seedProjects(sql, org)
     const postmaster = await postmasterOf(sql)
     const used = () => cpuOf(child.pid ?? 0) + cpuBelow(postmaster)
     for (let round = 0; round < rounds; round++) {

@@ -13,6 +13,7 @@ import postgres from "postgres"
 import { parseManifest } from "#src/manifest/parse.ts"
 import { makePlan } from "#src/manifest/plan.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { cpuOf } from "./cpu.ts"
 import type { Figure } from "./figures.ts"
 import { seed } from "./noop.ts"
 
@@ -102,10 +103,6 @@ export const ended = (child: ChildProcess) =>
     child.kill("SIGTERM")
   })
 
-export const cpuOf = (pid: number) => {
-  const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-  return (Number(fields[11]) + Number(fields[12])) / 100
-}
 const rssMegabytes = (pid: number) =>
   Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024
 

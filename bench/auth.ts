@@ -2,66 +2,23 @@
  * What authentication costs: a GET with it against the same GET without, each in a process of its own on the same
  * Postgres, in turns within one run.
  */
-import { type ChildProcess, spawn } from "node:child_process"
+import type { ChildProcess } from "node:child_process"
 import { createHash, randomBytes, randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
-import * as os from "node:os"
-import * as path from "node:path"
-import { fileURLToPath } from "node:url"
 import postgres from "postgres"
-import { freePort } from "#test/setup/postgres.ts"
-import { ended, load, serving } from "./api.ts"
+import { ended, load } from "./api.ts"
+import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
+import { cpuBelow, cpuOf, postmasterOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
 
 const rounds = 11
 const seconds = 1.5
 
-/** CPU seconds that a process has used. */
-export const cpuOf = (pid: number | string): number => {
-  try {
-    const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-    return (Number(fields[11]) + Number(fields[12])) / 100
-  } catch {
-    return 0
-  }
-}
-/** CPU seconds of a database server and its connections. */
-export const cpuBelow = (parent: number): number =>
-  cpuOf(parent) +
-  fs
-    .readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8")
-    .split(" ")
-    .filter((pid) => pid !== "")
-    .reduce((sum, pid) => sum + cpuOf(pid), 0)
-
-/** The process id of the database server. */
-export const postmasterOf = async (sql: postgres.Sql): Promise<number> => {
-  const [backend] = await sql<[{ pid: number }]>`select pg_backend_pid() as pid`
-  return Number(/PPid:\s+(\d+)/.exec(fs.readFileSync(`/proc/${backend.pid}/status`, "utf8"))?.[1])
-}
-
 export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
-  const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
-  fs.chmodSync(base, 0o755)
+  const base = benchFolder()
   const org = randomUUIDv7()
   const start = async (name: "on" | "off") => {
-    const [port, metricsPort] = await Promise.all([freePort(), freePort()])
-    const child = spawn(process.execPath, [fileURLToPath(new URL("./auth-server.ts", import.meta.url))], {
-      cwd: base,
-      stdio: ["ignore", "ignore", "inherit"],
-      env: {
-        ...process.env,
-        BENCH_AUTH: name,
-        BENCH_ORG: org,
-        SVC_DATA_DIR: path.join(base, "data"),
-        SVC_DATABASE_URL: url,
-        SVC_PORT: String(port),
-        SVC_METRICS_PORT: String(metricsPort),
-        SVC_RATE_LIMIT: "100000000",
-        SVC_ROLES: "api"
-      }
-    })
-    await serving(port, "/v1/health", child)
+    const { port, child } = await apiProcess(base, url, { env: { BENCH_AUTH: name, BENCH_ORG: org } })
     return {
       name,
       port,
@@ -82,12 +39,7 @@ export const auth = async (url: string): Promise<ReadonlyArray<Figure>> => {
     await sql`insert into member (org_id, id, user_id, role) values (${org}, ${randomUUIDv7()}, ${user}, 'owner')`
     await sql`insert into api_key (org_id, id, name, key_prefix, digest, role, created_by)
       values (${org}, ${randomUUIDv7()}, 'bench', 'svc_', ${createHash("sha256").update(key).digest()}, 'admin', ${user})`
-    await sql`
-      insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
-      select ${org}, gen_random_uuid(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
-        'ready', 1, true, 'api'
-      from generate_series(1, 20) i`
-    await sql`analyze`
+    await seedProjects(sql, org)
     servers.push(await start("off"))
     const postmaster = await postmasterOf(sql)
     for (let round = 0; round < rounds; round++) {

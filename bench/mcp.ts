@@ -2,15 +2,12 @@
  * What the Model Context Protocol costs: an operation run by the tool `execute` against the same operation as a plain
  * request, in turns, on one server; and the memory that the server keeps of clients that introduce themselves.
  */
-import { spawn } from "node:child_process"
 import { createHash, randomBytes, randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
-import * as os from "node:os"
-import * as path from "node:path"
-import { fileURLToPath } from "node:url"
 import postgres from "postgres"
-import { freePort } from "#test/setup/postgres.ts"
-import { cpuOf, ended, load, serving } from "./api.ts"
+import { ended, load } from "./api.ts"
+import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
+import { cpuOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
 
 const rounds = 9
@@ -53,22 +50,10 @@ const initialize = JSON.stringify({
 })
 
 export const mcp = async (url: string): Promise<ReadonlyArray<Figure>> => {
-  const base = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bench-"))
-  fs.chmodSync(base, 0o755)
-  const [port, metricsPort] = await Promise.all([freePort(), freePort()])
-  const program = fileURLToPath(new URL("./auth-server.ts", import.meta.url))
-  const server = spawn(process.execPath, ["--expose-gc", "--import", teller, program], {
-    cwd: base,
-    stdio: ["ignore", "ignore", "inherit", "ipc"],
-    env: {
-      ...process.env,
-      SVC_DATA_DIR: path.join(base, "data"),
-      SVC_DATABASE_URL: url,
-      SVC_PORT: String(port),
-      SVC_METRICS_PORT: String(metricsPort),
-      SVC_RATE_LIMIT: "100000000",
-      SVC_ROLES: "api"
-    }
+  const base = benchFolder()
+  const { port, child: server } = await apiProcess(base, url, {
+    args: ["--expose-gc", "--import", teller],
+    ipc: true
   })
   const heap = () =>
     new Promise<number>((resolve) => {
@@ -79,17 +64,11 @@ export const mcp = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const key = `svc_${randomBytes(20).toString("hex")}`
   const authorization = `Bearer ${key}`
   try {
-    await serving(port, "/v1/health", server)
     const org = randomUUIDv7()
     await sql`insert into organization (id, name, slug, billing_status) values (${org}, 'Bench', 'bench', 'active')`
     await sql`insert into api_key (org_id, id, name, key_prefix, digest, role)
       values (${org}, ${randomUUIDv7()}, 'bench', 'svc_', ${createHash("sha256").update(key).digest()}, 'admin')`
-    await sql`
-      insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
-      select ${org}, gen_random_uuid(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
-        'ready', 1, true, 'api'
-      from generate_series(1, 20) i`
-    await sql`analyze`
+    await seedProjects(sql, org)
     const post = (body: string) => () => ({ method: "POST", path: "/mcp", body })
     const ways = [
       {
