@@ -12,7 +12,7 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { inOrg, type Sql, transaction } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { TableRule } from "#src/store/table-rules.ts"
-import { afterLock, dueNow } from "#src/store/work-rows.ts"
+import { afterLock, dueNow, lockWork, oneOfMany } from "#src/store/work-rows.ts"
 
 /** What became of the wish to delete an organization. */
 export type Deletion =
@@ -88,10 +88,6 @@ export const deletionBatch = 5_000
 /**
  * Asks for the deletion of resources that are not asked for yet: the engine takes children first by itself. Like the
  * engine it locks queue entries before resources, so that the two do not wait for each other.
- *
- * Whether a row is among them is a test (`is true`), and so looked up in a hash. As a condition it is a join, and of rows
- * that were written a moment ago the planner expects one: it would compare each with each, which takes longer than a
- * statement may.
  */
 export const markDeleted = (sql: Sql, orgId: string, principal: string, gate: Fragment): Fragment => sql`
   candidates as materialized (
@@ -99,20 +95,16 @@ export const markDeleted = (sql: Sql, orgId: string, principal: string, gate: Fr
     where org_id = ${orgId}::uuid and deleted_at is null and deletion_requested_at is null and ${gate}
     limit ${deletionBatch}::int
   ),
-  held as materialized (
-    select w.uid from work w
-    where w.org_id = ${orgId}::uuid and ${gate} and (w.uid in (select uid from candidates)) is true
-    order by w.uid for update
-  ),
+  ${lockWork(sql, orgId, "candidates", gate, oneOfMany)},
   doomed as (
     update resource set deletion_requested_at = now(), phase = 'deleting', phase_since = now(), protected = false,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
     where org_id = ${orgId}::uuid and deleted_at is null and ${gate} and ${afterLock(sql)}
-      and (uid in (select uid from candidates)) is true
+      and ${oneOfMany(sql, "uid", "candidates")}
     returning uid, generation
   ), requeued as (
     update work w set waiting_on = null, ${dueNow(sql)}
-    where w.org_id = ${orgId}::uuid and (w.uid in (select uid from doomed)) is true and ${gate}
+    where w.org_id = ${orgId}::uuid and ${oneOfMany(sql, "w.uid", "doomed")} and ${gate}
   ), told as (
     insert into resource_event (org_id, uid, type, reason, message, actor, generation)
     select ${orgId}::uuid, uid, 'Normal', 'DeletionRequested', 'Deletion requested with the organization',
