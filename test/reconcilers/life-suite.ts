@@ -12,11 +12,10 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { ExternalCallHook } from "#src/engine/external-call.ts"
 import type { Resource } from "#src/engine/Reconciler.ts"
-import { look } from "./settle.ts"
 import { controlPlanes, crashAfter, type Subject } from "./suite.ts"
 
 /** Dies right after the first outside write whose name is not among these, and adds that name. */
-export const crashAfterNew = (died: Array<string>): ExternalCallHook => ({
+const crashAfterNew = (died: Array<string>): ExternalCallHook => ({
   before: () => Effect.void,
   after: (name, effect) =>
     Effect.suspend(() => {
@@ -30,7 +29,8 @@ export const crashAfterNew = (died: Array<string>): ExternalCallHook => ({
 const allButLast = (writes: ReadonlyArray<string>): Array<string> => [...new Set(writes)].slice(0, -1)
 
 export const lifeSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
-  const { run, settle, settleOrCrash, writesOf, gone, lastFence } = controlPlanes(subject)
+  const { settle, settleOrCrash, writesOf, gone, lastFence, lateRunIsRefused, driftIsRepaired } =
+    controlPlanes(subject)
 
   /** Settles by control planes that die, one after each act; answers the acts. */
   const settleByDying = Effect.fnUntraced(function* (world: World, resource: Resource<Spec>) {
@@ -56,41 +56,6 @@ export const lifeSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): voi
     assert.deepStrictEqual(yield* writesOf(world, once), [], "what is ready is left alone")
     assert.deepStrictEqual(yield* subject.snapshot(world, once), expected, "and looking changes nothing")
     return expected
-  })
-
-  /** `changed` is still to be made true, and was worked on with a higher fence than `stale`. */
-  const lateRunIsRefused = Effect.fnUntraced(function* (
-    world: World,
-    changed: Resource<Spec>,
-    stale: bigint
-  ) {
-    const before = yield* subject.snapshot(world, changed)
-    yield* run(world, changed, (target, current) =>
-      Effect.gen(function* () {
-        const observation = yield* look(target, current)
-        const late = { ...current, fence: stale }
-        const converged = yield* Effect.exit(target.converge(late, observation))
-        assert.isTrue(Exit.isFailure(converged), "a late step is refused")
-        const removed = yield* Effect.exit(target.remove({ ...late, deleting: true }, observation))
-        assert.isTrue(Exit.isFailure(removed), "a late removal is refused")
-      })
-    )
-    assert.deepStrictEqual(yield* subject.snapshot(world, changed), before)
-  })
-
-  const driftIsRepaired = Effect.fnUntraced(function* (world: World, resource: Resource<Spec>) {
-    const before = yield* subject.snapshot(world, resource)
-    for (const drift of subject.drifts) {
-      yield* drift.disturb(world, resource)
-      const seen = yield* run(world, resource, look)
-      const fields =
-        seen._tag === "Absent"
-          ? ["absent"]
-          : [...seen.differences, ...(seen.maintenance ?? [])].map((difference) => difference.field)
-      assert.include(fields, drift.field, drift.name)
-      assert.isNotEmpty(yield* writesOf(world, resource), `${drift.name}: repairing it takes a write`)
-      assert.deepStrictEqual(yield* subject.snapshot(world, resource), before, drift.name)
-    }
   })
 
   describe(subject.name, () => {

@@ -113,7 +113,52 @@ export const controlPlanes = <World, Spec, E>(subject: Subject<World, Spec, E>) 
       yield* settle(world, resource).pipe(Effect.provideService(ExternalCallHook, recordWrites(writes)))
       return writes
     })
-  return { run, settle, settleOrCrash, writesOf, gone, lastFence: () => fence }
+
+  /** `changed` is still to be made true, and was worked on with a higher fence than `stale`. */
+  const lateRunIsRefused = Effect.fnUntraced(function* (
+    world: World,
+    changed: Resource<Spec>,
+    stale: bigint
+  ) {
+    const before = yield* subject.snapshot(world, changed)
+    yield* run(world, changed, (target, current) =>
+      Effect.gen(function* () {
+        const observation = yield* look(target, current)
+        const late = { ...current, fence: stale }
+        const converged = yield* Effect.exit(target.converge(late, observation))
+        assert.isTrue(Exit.isFailure(converged), "a late step is refused")
+        const removed = yield* Effect.exit(target.remove({ ...late, deleting: true }, observation))
+        assert.isTrue(Exit.isFailure(removed), "a late removal is refused")
+      })
+    )
+    assert.deepStrictEqual(yield* subject.snapshot(world, changed), before)
+  })
+
+  const driftIsRepaired = Effect.fnUntraced(function* (world: World, resource: Resource<Spec>) {
+    const before = yield* subject.snapshot(world, resource)
+    for (const drift of subject.drifts) {
+      yield* drift.disturb(world, resource)
+      const seen = yield* run(world, resource, look)
+      const fields =
+        seen._tag === "Absent"
+          ? ["absent"]
+          : [...seen.differences, ...(seen.maintenance ?? [])].map((difference) => difference.field)
+      assert.include(fields, drift.field, drift.name)
+      assert.isNotEmpty(yield* writesOf(world, resource), `${drift.name}: repairing it takes a write`)
+      assert.deepStrictEqual(yield* subject.snapshot(world, resource), before, drift.name)
+    }
+  })
+
+  return {
+    run,
+    settle,
+    settleOrCrash,
+    writesOf,
+    gone,
+    lateRunIsRefused,
+    driftIsRepaired,
+    lastFence: () => fence
+  }
 }
 
 /**
@@ -163,7 +208,8 @@ export const crashes =
 export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>): void => {
   const timeout = subject.timeoutMs ?? 240_000
   const atOnce = subject.atOnce ?? 1
-  const { run, settle, settleOrCrash, writesOf, gone, lastFence } = controlPlanes(subject)
+  const { settle, settleOrCrash, writesOf, gone, lastFence, lateRunIsRefused, driftIsRepaired } =
+    controlPlanes(subject)
 
   const settleUntilCrash = (world: World, resource: Resource<Spec>, n: number) =>
     Effect.map(
@@ -303,18 +349,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
         Effect.gen(function* () {
           const resource = yield* subject.makeResource(world)
           yield* settle(world, resource)
-          const before = yield* subject.snapshot(world, resource)
-          for (const drift of subject.drifts) {
-            yield* drift.disturb(world, resource)
-            const seen = yield* run(world, resource, look)
-            const fields =
-              seen._tag === "Absent"
-                ? ["absent"]
-                : [...seen.differences, ...(seen.maintenance ?? [])].map((difference) => difference.field)
-            assert.include(fields, drift.field, drift.name)
-            assert.isNotEmpty(yield* writesOf(world, resource), `${drift.name}: repairing it takes a write`)
-            assert.deepStrictEqual(yield* subject.snapshot(world, resource), before, drift.name)
-          }
+          yield* driftIsRepaired(world, resource)
         })
       )
 
@@ -329,18 +364,7 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
         yield* settle(world, resource)
         const [change] = subject.changes
         const changed = change === undefined ? resource : yield* change.apply(world, resource)
-        const before = yield* subject.snapshot(world, resource)
-        yield* run(world, changed, (target, current) =>
-          Effect.gen(function* () {
-            const observation = yield* look(target, current)
-            const late = { ...current, fence: stale }
-            const converged = yield* Effect.exit(target.converge(late, observation))
-            assert.isTrue(Exit.isFailure(converged), "a late step is refused")
-            const removed = yield* Effect.exit(target.remove({ ...late, deleting: true }, observation))
-            assert.isTrue(Exit.isFailure(removed), "a late removal is refused")
-          })
-        )
-        assert.deepStrictEqual(yield* subject.snapshot(world, resource), before)
+        yield* lateRunIsRefused(world, changed, stale)
         yield* settle(world, changed)
       }))
   })
