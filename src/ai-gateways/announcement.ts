@@ -9,7 +9,7 @@ import { emission } from "#src/webhooks/events.ts"
 import { capOf } from "./ledger-statements.ts"
 
 /** Part of a gateway's budget at which `budget.alert` is sent. */
-export const alertPercent = 80
+const alertPercent = 80
 
 const marks = { "budget.alert": "alerted_at", "budget.exceeded": "exceeded_at" } as const
 export type BudgetEvent = keyof typeof marks & EventType

@@ -8,7 +8,7 @@ import { isObject } from "#src/api/definition/json-schema.ts"
 export const manifestUri = "svc://manifest"
 const resourceForm = /^svc:\/\/resources\/([^/]+)(\/events)?$/
 
-export const resourceUri = (uid: string): string => `svc://resources/${uid}`
+const resourceUri = (uid: string): string => `svc://resources/${uid}`
 
 /** The operation that following resources takes. */
 export const subscribing = "resources.watch"

@@ -14,7 +14,7 @@ import type { BudgetUsedUp, GatewayGone } from "../ledger-batches.ts"
 import { able } from "./able.ts"
 import type { Begun, Try } from "./attempt.ts"
 import type { Sink, Usage } from "./dialects/dialect.ts"
-import { type CallFailed, callFailed } from "./failure.ts"
+import { type CallFailed, callFailed, unavailable } from "./failure.ts"
 import type { Asked } from "./request.ts"
 import { begin, blame, type Made } from "./tries.ts"
 import { type LiveUpstream, showBreaker } from "./Upstreams.ts"
@@ -187,11 +187,6 @@ const notHeld = (error: BudgetUsedUp | GatewayGone | StoreUnavailable): CallFail
       return unavailable
   }
 }
-
-const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {
-  again: true,
-  retryAfter: 1
-})
 
 /** Ends an answer in which nothing comes any more, or that takes too long. */
 const watch = Effect.fnUntraced(function* (

@@ -4,7 +4,7 @@
  */
 
 /** Characters of one event. */
-export const longestEvent = 1024 * 1024
+const longestEvent = 1024 * 1024
 
 /**
  * Takes pieces in order and answers the data of the events that end in each, comments and events without data left out.

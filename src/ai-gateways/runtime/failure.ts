@@ -56,3 +56,9 @@ export const failureResponse = (failure: CallFailed): HttpServerResponse.HttpSer
       ...failure.headers
     }
   })
+
+/** The store, or whatever else the service itself needs, is away for now. */
+export const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {
+  again: true,
+  retryAfter: 1
+})

@@ -22,18 +22,13 @@ import { type GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
 import { Ledger } from "../Ledger.ts"
 import { completion, eventWriter, naming } from "./answer.ts"
 import { type Books, type CallRequest, type Running, startCall } from "./call.ts"
-import { CallFailed, callFailed, failureResponse, invalidRequest } from "./failure.ts"
+import { CallFailed, callFailed, failureResponse, invalidRequest, unavailable } from "./failure.ts"
 import { makeLimits } from "./limits.ts"
 import { readRequest } from "./request.ts"
 import { Upstreams } from "./Upstreams.ts"
 
 const longestBody = ByteSize.bytes(1024 * 1024)
 const isModel = Schema.is(AiModel)
-
-const unavailable = callFailed(503, "unavailable", "The service is not available at the moment", {
-  again: true,
-  retryAfter: 1
-})
 
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
