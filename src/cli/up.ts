@@ -1,5 +1,6 @@
 /** `svc up`: the control plane in this process, and the first manifest on an empty store. */
 import * as fs from "node:fs/promises"
+import { flushCompileCache } from "node:module"
 import * as net from "node:net"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
@@ -98,6 +99,8 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
   const config = yield* AppConfig
   const { made } = yield* FirstStart
   yield* Effect.acquireRelease(register(config.dataDir, url), () => unregister(config.dataDir))
+  // For the next start: by itself Node writes them when a process ends, and one that is killed has no time to.
+  yield* Effect.sync(flushCompileCache)
   if (!config.roles.has("api")) {
     yield* say(`${paint("green", "The engine works")}; this process serves no API (SVC_ROLES)`)
     return yield* Effect.never

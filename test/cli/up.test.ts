@@ -68,9 +68,12 @@ it.live(
   "the first start makes everything and says how to connect, the next changes nothing, down stops, --delete removes",
   () =>
     Effect.gen(function* () {
-      const { svc, program, up, dataDir, credentialsFile, ports, port } = yield* newcomer
-      const first = up()
+      const { svc, program, up, cwd, dataDir, credentialsFile, ports, port } = yield* newcomer
+      const compiled = path.join(cwd, "compiled")
+      const first = up([], { NODE_COMPILE_CACHE: compiled })
       yield* says(first, serving)
+      const modules = fs.readdirSync(compiled, { recursive: true })
+      assert.isAbove(modules.length, 500, "what it compiled is kept for the next start, however it ends")
       const told = first.stderr()
       assert.match(told, /^ {2}svc_[0-9a-f]{40}$/m)
       for (const address of ["Database/main", "Cache/sessions", "Cache/pages"]) {
