@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/testing/TestClock"
 import { AgentTokens } from "#src/agents/AgentTokens.ts"
+import type { AuthorizationRequests } from "#src/agents/AuthorizationRequests.ts"
 import { AppConfig } from "#src/config.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -41,6 +42,11 @@ layer(testPlane({}, variables), { excludeTestServices: true, timeout: "3 minutes
       )
       return { tokens: Context.get(context, AgentTokens), proxy }
     })
+    /** The services on such a way. */
+    interface Way {
+      readonly tokens: AgentTokens["Service"]
+      readonly requests: AuthorizationRequests["Service"]
+    }
     const refreshed = { clientId: "svc-cli", audience: undefined, scopes: undefined }
 
     it.effect("whose statement or its answer is lost on the way is carried out once, and answered", () =>
@@ -120,9 +126,7 @@ layer(testPlane({}, variables), { excludeTestServices: true, timeout: "3 minutes
           Effect.gen(function* () {
             const { tenant } = yield* Plane
             const mine = yield* tenant()
-            const { tokens, proxy } = yield* onLossyWay
             const direct = yield* requestsOf
-            const requests = yield* requestsWithin(100_000, proxy.url)
             const { id } = yield* direct.begin(queryOf())
             const { refresh: token } = yield* tokensFor(direct, { tenant: mine, scope })
             const decision = {
@@ -132,22 +136,19 @@ layer(testPlane({}, variables), { excludeTestServices: true, timeout: "3 minutes
               role: "admin",
               scopes: ["projects.list"]
             } as const
-            for (const [statement, asked] of [
-              ["update agent_grant set revoked_at", tokens.revoke(token, "svc-cli")],
-              ["insert into authorization_request", requests.begin(queryOf())],
-              ["from authorization_request", requests.get(id)],
-              [
-                "from member m join account",
-                requests.approve(id, { ...decision, scopes: ["projects.list"] })
-              ],
-              ["delete from authorization_request", requests.deny(id)]
-            ] as const) {
+            /** Each on a way of its own, all at once: the driver gives a silent connection up after five seconds. */
+            const ends = Effect.fnUntraced(function* (
+              statement: string,
+              ask: (way: Way) => Effect.Effect<unknown, { readonly _tag: string }>
+            ) {
+              const { tokens, proxy } = yield* onLossyWay
+              const requests = yield* requestsWithin(100_000, proxy.url)
               const losing = { statement, lose: "quietly" as const, times: always }
               proxy.state.losing = losing
               const clock = yield* TestClock.make()
               const fiber = yield* Effect.forkChild(
                 Effect.provideService(
-                  Effect.result(Effect.asVoid<unknown, { readonly _tag: string }, never>(asked)),
+                  Effect.result(Effect.asVoid(ask({ tokens, requests }))),
                   Clock.Clock,
                   clock
                 )
@@ -163,8 +164,17 @@ layer(testPlane({}, variables), { excludeTestServices: true, timeout: "3 minutes
                 "StoreUnavailable",
                 statement
               )
-            }
-            proxy.state.losing = undefined
+            })
+            yield* Effect.all(
+              [
+                ends("update agent_grant set revoked_at", ({ tokens }) => tokens.revoke(token, "svc-cli")),
+                ends("insert into authorization_request", ({ requests }) => requests.begin(queryOf())),
+                ends("from authorization_request", ({ requests }) => requests.get(id)),
+                ends("from member m join account", ({ requests }) => requests.approve(id, decision)),
+                ends("delete from authorization_request", ({ requests }) => requests.deny(id))
+              ],
+              { concurrency: "unbounded" }
+            )
           })
         )
     )

@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Schedule from "effect/Schedule"
 import { createClient } from "redis"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
@@ -91,7 +92,7 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
     "are not called ready while a script keeps them busy, and a rotation then takes effect all the same",
     () =>
       Effect.gen(function* () {
-        const { call } = yield* Plane
+        const { call, sql } = yield* Plane
         const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
         const created = yield* call("POST", base, { body: { ...input, name: "busy" } })
         const one = `${base}/${created.body.id}`
@@ -124,7 +125,15 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
           listed.body.map(({ name, status }: { name: string; status: string }) => [name, status]),
           ["busy", "provisioning"]
         )
+        // The script's time passes: in truth it would cost half a minute of a processor.
+        const longAgo = JSON.stringify(new Date(Date.now() - 3_600_000).toISOString())
+        const aged = sql(
+          `update resource set status = jsonb_set(status, '{unansweredSince}', '${longAgo}')
+           where uid = '${created.body.id}' and status ? 'unansweredSince'`
+        )
+        const ageing = yield* Effect.forkChild(Effect.repeat(aged, Schedule.spaced("200 millis")))
         const rotated = yield* Fiber.join(rotating)
+        yield* Fiber.interrupt(ageing)
         assert.include(yield* ping(first, ca), "WRONGPASS")
         assert.strictEqual(yield* ping(rotated.body.connectionString, ca), "PONG")
         yield* until("ready")

@@ -205,7 +205,9 @@ test("a server that hangs is waited for and not ready, and started again when th
     assert.deepInclude(anew.observation, { reason: "NotAnswering", differences: [] })
     assert.isAbove(Date.parse(anew.resource.status?.unansweredSince ?? ""), Date.parse(tenMinutesAgo))
     yield* run(world, hanging.resource, (target, current) =>
-      Effect.flatMap(look(target, current), (observation) => target.converge(current, observation))
+      Effect.flatMap(givenUpSoon(look(target, current)), (observation) =>
+        target.converge(current, observation)
+      )
     )
     yield* settle(world, hanging.resource)
     assert.notInclude(pidOf(world, made), pid)
