@@ -14,8 +14,8 @@ const store = "test/**/*.store.test.ts"
  */
 export default defineConfig({
   test: {
-    // Half of a test's time is waiting for servers, so two for each core; all share one Postgres.
-    maxWorkers: Math.min(8, availableParallelism() * 2),
+    // Two thirds of a test's time is waiting for servers, so three for each core; all share one Postgres.
+    maxWorkers: Math.min(8, availableParallelism() * 3),
     // Files of a tier share their worker's modules: to load the program again for each would be half of the work.
     isolate: false,
     // What runs in processes that tests start is not counted.

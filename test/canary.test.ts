@@ -19,7 +19,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { platformPlace } from "#src/store/Secrets.ts"
 import { endless, refuses, says, standIn } from "#test/ai-gateways/runtime/upstream.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
-import { emptyDatabase } from "#test/setup/database.ts"
+import { migratedDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { killNaming, sweep } from "#test/setup/processes.ts"
 import { objectStore } from "#test/setup/s3.ts"
@@ -98,14 +98,22 @@ const collector = Effect.acquireRelease(
 )
 
 /**
- * Command lines and environments of every process but the control plane itself, as often as they can be looked at.
- * A child that has not begun its own program yet is still the control plane.
+ * Command lines and environments of every process but the control plane itself. A child that has not begun its own
+ * program yet is still the control plane. One that is new is looked at as often as can be, because it may end or begin
+ * another program soon; one that goes on, once a second.
  */
 const watchProcesses = () => {
   const seen = new Set<string>()
+  /** How often each process that runs was there. */
+  let ages = new Map<string, number>()
   const look = () => {
+    const before = ages
+    ages = new Map()
     for (const pid of fs.readdirSync("/proc")) {
       if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue
+      const age = before.get(pid) ?? 0
+      ages.set(pid, age + 1)
+      if (age > 80 && age % 40 !== 0) continue
       try {
         const command = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
         seen.add(command)
@@ -134,7 +142,7 @@ const world = Effect.gen(function* () {
     }),
     (folder) => Effect.promise(() => sweep(folder))
   )
-  const url = yield* emptyDatabase
+  const url = yield* migratedDatabase
   const sql = yield* Effect.acquireRelease(
     Effect.sync(() => postgres(Redacted.value(url), { max: 1, onnotice: () => {} })),
     (client) => Effect.promise(() => client.end({ timeout: 1 }))

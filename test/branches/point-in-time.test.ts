@@ -36,11 +36,11 @@ campaign(
           const sent = Date.now()
           await sql`insert into ledger values (${commits.length + 1})`
           commits.push({ sent, known: Date.now() })
-          await sleep(5)
+          await sleep(20)
         }
         await sql.end()
       })()
-      await until("there is something to tell moments apart by", () => commits.length > 100)
+      await until("there is something to tell moments apart by", () => commits.length > 50)
 
       const distinct = new Set<number>()
       const branchOfMoment = async (index: number) => {

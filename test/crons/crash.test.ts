@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { makePlane, type Plane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, type Plane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { until } from "#test/setup/wait.ts"
 import { type Received, receiver } from "./receiver.ts"
 import { type StoreClock, storeClock } from "./store-clock.ts"
@@ -24,7 +24,7 @@ it.live(
   "a killed control plane's runs go on or end and say why; with clocks hours off each time is run once, when it has come",
   () =>
     Effect.gen(function* () {
-      const { base, store, planes } = yield* planesWorld
+      const { base, store, planes } = yield* planesOnSharedServer
       let silent = true
       const first = yield* receiver(() => ({ status: 200, afterMs: silent ? 3_600_000 : 0 }))
       const came: Array<{ readonly request: Received; readonly at: number }> = []

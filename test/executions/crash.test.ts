@@ -1,7 +1,7 @@
 /** Control planes killed while executions are in each of their phases, and what the next one makes of them. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { makePlane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { base, small } from "./world.ts"
@@ -11,7 +11,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const engine = yield* containerEngine
-      const world = yield* planesWorld
+      const world = yield* planesOnSharedServer
       yield* Effect.promise(async () => {
         const plane = await makePlane(world.base, world.store.url, {
           SVC_CONTAINER_SOCKET: engine.socket,

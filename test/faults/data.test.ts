@@ -41,7 +41,7 @@ const ledger = (world: BranchPlane) => {
           const n = acknowledged + 1
           await sql`insert into ledger values (${n}) on conflict do nothing`
           acknowledged = n
-          await sleep(5)
+          await sleep(25)
         }
       } catch {
         await sleep(50)

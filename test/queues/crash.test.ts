@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { makePlane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { reply, startApp } from "./app.ts"
 
@@ -10,7 +10,7 @@ it.live(
   "a control plane that is killed while it delivers loses no message, and another one goes on",
   () =>
     Effect.gen(function* () {
-      const { base, store, planes } = yield* planesWorld
+      const { base, store, planes } = yield* planesOnSharedServer
       const app = yield* startApp
       yield* Effect.promise(async () => {
         const first = await makePlane(base, store.url)

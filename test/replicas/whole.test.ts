@@ -82,7 +82,7 @@ it.live(
                 await sql`insert into ledger values (${n}) on conflict do nothing`
                 last = Date.now()
                 known.set(n, last)
-                await sleep(5)
+                await sleep(25)
               }
             } catch {
               await sleep(50)

@@ -7,7 +7,7 @@ import postgres from "postgres"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
-import { makePlane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { receiver } from "#test/outbound/receiver.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { sleep, until } from "#test/setup/wait.ts"
@@ -22,7 +22,7 @@ campaign(
     Effect.gen(function* () {
       const random = new Seeded(seed)
       const [events, kills] = full ? [150, 3] : [60, 2]
-      const { base, store, planes } = yield* planesWorld
+      const { base, store, planes } = yield* planesOnSharedServer
       let away = false
       let secret = ""
       const arrived = new Set<string>()
