@@ -9,6 +9,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { installPackage } from "#src/infra/host/setup.ts"
+import { fromTemplate } from "./new-data.ts"
 import { until } from "./wait.ts"
 
 const packages = [
@@ -162,17 +163,20 @@ export const containerEngine = Effect.acquireRelease(
       if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
       return done.stdout.trim()
     }
-    const context = path.join(folder, "image")
-    fs.mkdirSync(context)
-    fs.copyFileSync("/bin/busybox", path.join(context, "busybox"))
-    fs.writeFileSync(
-      path.join(context, "Dockerfile"),
-      'FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\nCMD ["/bin/sh"]\n'
-    )
     const openImage = `${open.host}/test/box:1`
-    podman("build", "-q", "-t", openImage, context)
-    podman("push", "-q", openImage)
-    podman("rmi", "-f", openImage)
+    // Both registries serve the files of this folder. To build an image takes seconds.
+    fromTemplate("registry", path.join(folder, "registry"), () => {
+      const context = path.join(folder, "image")
+      fs.mkdirSync(context)
+      fs.copyFileSync("/bin/busybox", path.join(context, "busybox"))
+      fs.writeFileSync(
+        path.join(context, "Dockerfile"),
+        'FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\nCMD ["/bin/sh"]\n'
+      )
+      podman("build", "-q", "-t", openImage, context)
+      podman("push", "-q", openImage)
+      podman("rmi", "-f", openImage)
+    })
     const log = path.join(folder, "podman.log")
     let service = serve(args, socket, env, log)
     const answers = () => until("the engine answers", () => answersAt(socket))

@@ -1,6 +1,7 @@
 /**
- * New data folders of Postgres, copied from ones that initdb made once in the run: a copy takes a tenth of initdb's
- * processor time. Each has a system identifier of its own, as it would from initdb.
+ * Folders that many tests begin with, copied from ones that were made once in the run. Among them are new data folders
+ * of Postgres: a copy takes a tenth of initdb's processor time. Each of these has a system identifier of its own, as it
+ * would from initdb.
  */
 import { createHash, randomBytes, randomUUID } from "node:crypto"
 import * as fs from "node:fs"
@@ -10,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Host, type RunResult } from "#src/infra/host/Host.ts"
 
-/** Names the folder of this run's templates, for all of its processes. Where it is not set, initdb makes every folder. */
+/** Names the folder of this run's templates, for all of its processes. Where it is not set, every folder is made anew. */
 const variable = "SVC_TEST_TEMPLATES"
 
 /** Makes that folder, and answers how to remove it. */
@@ -22,6 +23,28 @@ export const keepTemplates = (): (() => void) => {
   return () => {
     delete process.env[variable]
     fs.rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/**
+ * Copies a folder that is the same in every test of the run: `make` makes it the first time, at `target`. Without
+ * templates it makes it every time.
+ */
+export const fromTemplate = (name: string, target: string, make: () => void): void => {
+  const templates = process.env[variable]
+  const template = path.join(templates ?? "", name)
+  if (templates !== undefined && fs.existsSync(template)) {
+    fs.cpSync(template, target, { recursive: true })
+    return
+  }
+  make()
+  if (templates === undefined) return
+  const making = `${template}.${randomUUID()}`
+  fs.cpSync(target, making, { recursive: true })
+  try {
+    fs.renameSync(making, template)
+  } catch {
+    // Another process was first.
   }
 }
 
