@@ -26,7 +26,7 @@ it.live("processes refresh once; one that is killed while it does so keeps nobod
 
     expire()
     const all = yield* Effect.all(
-      Array.from({ length: 12 }, () => user.program(["api", "GET", "/v1/me"])),
+      Array.from({ length: 6 }, () => user.program(["api", "GET", "/v1/me"])),
       { concurrency: "unbounded" }
     )
     assert.deepStrictEqual(
