@@ -109,11 +109,11 @@ export const modelUpstreams = Layer.effect(
   Effect.gen(function* () {
     const upstreams = yield* Upstreams
     return ModelUpstreams.of({
-      of: (model) =>
+      of: (model, orgId) =>
         Effect.map(Clock.currentTimeMillis, (now) =>
           upstreams.of(model).map(({ settings, breaker }) => ({
             name: settings.name,
-            failing: breaker.isOpen(now)
+            failing: breaker.isOpen(now, orgId)
           }))
         )
     })
