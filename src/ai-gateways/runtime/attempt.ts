@@ -4,11 +4,11 @@ import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import { type Counter, counting } from "./answer.ts"
 import type { Fault } from "./breaker.ts"
+import type { ChatRequest } from "./chat-request.ts"
 import type { Reader, Sink } from "./dialects/dialect.ts"
 import { eventSplitter } from "./events.ts"
 import type { Broken, Exchange, Head } from "./exchange.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
-import type { ChatRequest } from "./request.ts"
 import type { LiveUpstream } from "./Upstreams.ts"
 
 /** Of an answer that is a failure, to see why. */

@@ -10,9 +10,9 @@ import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
 import { attempt, type Begun, newTry, type Try } from "./attempt.ts"
 import type { Fault, Pass } from "./breaker.ts"
+import type { ChatRequest } from "./chat-request.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
-import type { ChatRequest } from "./request.ts"
 import { type LiveUpstream, showBreaker } from "./Upstreams.ts"
 
 export interface Tries {
@@ -37,12 +37,20 @@ export interface Made extends Try {
   blamed: boolean
 }
 
-const tried = Metric.counter("svc_ai_upstream_tries_total", {
-  description: "Requests to upstreams of AI gateways, by what became of them",
-  incremental: true
-})
-const count = ({ settings }: LiveUpstream, outcome: string) =>
-  Metric.update(Metric.withAttributes(tried, { upstream: settings.name, outcome }), 1)
+/** Counters by what became of a try: each keeps its name in the registry, which costs as much to make as a small event. */
+const counters = new WeakMap<LiveUpstream, Map<string, Metric.Counter<number>>>()
+const count = (upstream: LiveUpstream, outcome: string) => {
+  const known = counters.get(upstream) ?? new Map<string, Metric.Counter<number>>()
+  const counter =
+    known.get(outcome) ??
+    Metric.counter("svc_ai_upstream_tries_total", {
+      description: "Requests to upstreams of AI gateways, by what became of them",
+      incremental: true,
+      attributes: { upstream: upstream.settings.name, outcome }
+    })
+  counters.set(upstream, known.set(outcome, counter))
+  return Metric.update(counter, 1)
+}
 
 const firstPauseMs = 200
 const longestPauseMs = 4_000
