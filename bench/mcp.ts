@@ -9,15 +9,11 @@ import { ended, load } from "./api.ts"
 import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
 import { cpuOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
+import { heapOf, heapTeller } from "./heap.ts"
 
 const rounds = 9
 const seconds = 1.5
 const greetings = 2_000
-
-/** Tells the bytes on the heap after a collection, when asked. */
-const teller = `data:text/javascript,${encodeURIComponent(
-  "process.on('message', () => { gc(); gc(); process.send(process.memoryUsage().heapUsed) })"
-)}`
 
 const accept = "application/json, text/event-stream"
 const call = { name: "execute", arguments: { operation: "projects.list" } }
@@ -52,14 +48,10 @@ const initialize = JSON.stringify({
 export const mcp = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const base = benchFolder()
   const { port, child: server } = await apiProcess(base, url, {
-    args: ["--expose-gc", "--import", teller],
+    args: heapTeller,
     ipc: true
   })
-  const heap = () =>
-    new Promise<number>((resolve) => {
-      server.once("message", (bytes) => resolve(Number(bytes) / 1e6))
-      server.send("heap")
-    })
+  const heap = () => heapOf(server)
   const sql = postgres(url, { max: 1, onnotice: () => {} })
   const key = `svc_${randomBytes(20).toString("hex")}`
   const authorization = `Bearer ${key}`

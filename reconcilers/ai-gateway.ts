@@ -17,10 +17,10 @@ export const layer = register(
   Effect.gen(function* () {
     const upstreams = yield* ModelUpstreams
     return {
-      observe: Effect.fnUntraced(function* ({ spec, deleting }) {
+      observe: Effect.fnUntraced(function* ({ orgId, spec, deleting }) {
         if (deleting) return absent
         const models = yield* Effect.forEach(spec.allowedModels, (model) =>
-          Effect.map(externalCall("upstreams.look", "read")(upstreams.of(model)), (found) => ({
+          Effect.map(externalCall("upstreams.look", "read")(upstreams.of(model, orgId)), (found) => ({
             model,
             found
           }))

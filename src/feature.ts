@@ -16,6 +16,7 @@ import type { AccessRecords } from "./access/AccessRecords.ts"
 import type { AuditWriter } from "./access/AuditWriter.ts"
 import type { RateLimits } from "./access/RateLimits.ts"
 import type { Cursors } from "./api/cursor.ts"
+import type { Described } from "./api/definition/openapi.ts"
 import type { PublicAccess } from "./api/definition/public-access.ts"
 import type { Authorize } from "./api/definition/scope.ts"
 import type { ReconcileNow } from "./api/ReconcileNow.ts"
@@ -110,6 +111,8 @@ export interface Feature<Groups extends HttpApiGroup.Constraint, Public extends 
   readonly publicGroups: ReadonlyArray<Public>
   /** Schemas that the API document describes though no operation's body refers to them. */
   readonly schemas: ReadonlyArray<Schema.Constraint>
+  /** Routes that are no operations, as the API document describes them. */
+  readonly described: () => Described
   /** Beginnings of paths whose rest is a secret: requests to them leave no trace. */
   readonly untraced: ReadonlyArray<string>
   readonly server: () => Promise<Server<Groups | Public>>
@@ -128,6 +131,7 @@ export const defineFeature = <
   readonly groups?: Groups
   readonly publicGroups?: Public
   readonly schemas?: ReadonlyArray<Schema.Constraint>
+  readonly described?: () => Described
   readonly untraced?: ReadonlyArray<string>
   readonly server: () => Promise<Server<NoInfer<Groups[number] | Public[number]>>>
   readonly settings?: () => Promise<Config.Config<unknown>>
@@ -137,6 +141,7 @@ export const defineFeature = <
   groups: feature.groups ?? [],
   publicGroups: feature.publicGroups ?? [],
   schemas: feature.schemas ?? [],
+  described: feature.described ?? (() => ({ paths: {}, schemas: {}, securitySchemes: {} })),
   untraced: feature.untraced ?? [],
   server: feature.server,
   settings: feature.settings ?? (async () => Config.succeed({})),

@@ -1,6 +1,6 @@
 /**
  * Token buckets that hold across processes without a round trip for every request: each process draws tokens from
- * the shared bucket in Postgres a handful at a time and hands them out from memory. What a process holds when it
+ * the shared bucket in Postgres some at a time and hands them out from memory. What a process holds when it
  * ends is forgone, which errs on the strict side.
  */
 import * as Clock from "effect/Clock"
@@ -31,8 +31,13 @@ interface Held {
   readonly drawing: Semaphore.Semaphore
 }
 
-/** Share of a bucket drawn at once. */
-const chunk = 20
+/**
+ * Tokens drawn at once: what a second refills, since whoever makes thousands of requests would else wait for a draw after
+ * every few of them; no fewer than a handful, and no more than a tenth of the bucket.
+ */
+const share = (perMinute: number): number =>
+  Math.max(1, Math.floor(Math.min(perMinute / 10, Math.max(20, perMinute / 60))))
+
 /** Buckets kept in memory; the ones unused for longest go first. */
 const mostHeld = 10_000
 
@@ -50,7 +55,7 @@ export class RateLimits extends Context.Service<
       const held = new Map<string, Held>()
 
       const draw = Effect.fnUntraced(function* (bucket: string, perMinute: number) {
-        const wanted = Math.max(1, Math.min(chunk, Math.floor(perMinute / 10)))
+        const wanted = share(perMinute)
         const [row] = yield* repeatable(sql<{ readonly available: number }>`
           with filled as materialized (
             select least(${perMinute}::float8, tokens

@@ -2,8 +2,8 @@
  * The books of AI gateways. A call reserves the most that it can cost before it is sent, and is settled once it has
  * ended. Spent and reserved together never exceed the month's budget, whatever number of processes make calls.
  *
- * - Calls of one gateway that come at the same moment share a statement, so that the one row they all pass is locked
- *   once for all of them. Gateways do not wait for each other.
+ * - Calls of one gateway that begin or end at the same moment share a statement, so that the one row they all pass is
+ *   locked once for all of them. Gateways do not wait for each other.
  * - A reservation belongs to a scope: whatever ends the call, closing the scope settles it. What a process that died
  *   left behind is settled by `sweep`, at what was reserved: the upstream may have charged all of it.
  * - A settlement that the store does not take at once is tried again until it does, or the process ends.
@@ -24,14 +24,16 @@ import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import {
   type BudgetUsedUp,
+  type Entry,
+  enterAll,
   extend,
   type GatewayGone,
   longestStatementMs,
   notMade,
   type OfGateway,
   type Question,
-  reserveAll,
   settleAll,
+  settling,
   withinTime
 } from "./ledger-batches.ts"
 import * as statements from "./ledger-statements.ts"
@@ -147,12 +149,13 @@ export class Ledger extends Context.Service<
       )
 
       const laneOf = ({ gateway }: { readonly gateway: string }) => gateway
-      const reserving = yield* batched(
-        ({ id }: Question<statements.Asked>) => id,
-        (calls) => reserveAll(sql, holder, calls),
+      const entering = yield* batched(
+        (entry: Entry) => `${"settled" in entry} ${entry.id}`,
+        (entries) => enterAll(sql, entries),
         laneOf
       )
-      const settling = yield* batched(
+      /** For settlements that failed once: what may be wrong with one of them holds up no reservation. */
+      const settlingAgain = yield* batched(
         ({ id }: Question<statements.Settled>) => id,
         (calls) =>
           Effect.tapError(settleAll(sql, calls), (error) =>
@@ -167,8 +170,8 @@ export class Ledger extends Context.Service<
 
       /** Comes back when it is written, or after a while: it is tried again until it is. */
       const write = Effect.fnUntraced(function* (settled: Question<statements.Settled>) {
-        const writing = settling(settled).pipe(
-          Effect.retry(backoff),
+        const writing = entering(settling(settled)).pipe(
+          Effect.catch(() => Effect.retry(settlingAgain(settled), backoff)),
           // Not when it is interrupted: what is not open is given back.
           Effect.tap(() => Effect.sync(() => open.delete(settled.id))),
           // Whoever settles may not be interrupted; what goes on after it may.
@@ -188,11 +191,11 @@ export class Ledger extends Context.Service<
         hasReserved = true
         const givenBack = { ...of, ...notMade }
         const verdict = yield* Effect.onError(
-          reserving({ ...of, keyId, model, amount: whole(mostNanoUsd) }),
+          entering({ ...of, asked: { id: of.id, holder, keyId, model, amount: whole(mostNanoUsd) } }),
           // The store may have taken it all the same.
           () => FiberSet.run(background, write(givenBack))
         )
-        if (verdict !== "granted") {
+        if (typeof verdict !== "string") {
           open.delete(of.id)
           return yield* verdict
         }

@@ -86,7 +86,7 @@ export const GatewayKeyList = Schema.Array(
 )
 export const NewGatewayKey = Schema.Struct({
   ...handle,
-  secret: Schema.String.annotate({ description: "svcgw_ and 40 hex digits, shown this once" })
+  secret: Schema.String.annotate({ description: "svcgw_ and 40 letters and digits, shown this once" })
 }).annotate({ identifier: "NewAiGatewayKey" })
 
 export const CallPage = page(

@@ -34,49 +34,65 @@ type Verdict = "granted" | GatewayGone | BudgetUsedUp
 
 export const longestStatementMs = 5_000
 
+/** Calls of one gateway that are to be reserved, or settled. */
+export type Entry = Question<{ readonly id: string } & (Reserve | Settle)>
+interface Reserve {
+  readonly asked: statements.Asked
+}
+interface Settle {
+  readonly settled: statements.Settled
+}
+export type Answer = Verdict | "settled"
+
 /** All of one gateway. */
-export const reserveAll = Effect.fnUntraced(function* (
-  sql: Sql,
-  holder: string,
-  calls: ReadonlyArray<Question<statements.Asked>>
-) {
+export const enterAll = Effect.fnUntraced(function* (sql: Sql, entries: ReadonlyArray<Entry>) {
   const verdicts = new Map<string, Verdict>()
-  const [first] = calls
-  let left = calls
-  while (first !== undefined && left.length > 0) {
+  const [first] = entries
+  let settled = entries.flatMap((entry) => ("settled" in entry ? [entry.settled] : []))
+  let left = entries.flatMap((entry) => ("asked" in entry ? [entry.asked] : []))
+  while (first !== undefined && settled.length + left.length > 0) {
     const asked = left
     let tries = 0
-    const [now] = yield* withinTime(
-      "reserve calls",
+    const months = yield* withinTime(
+      "reserve and settle calls",
       Effect.suspend(() => {
         tries++
-        return statements.reserve(sql, first.orgId, first.gateway, holder, asked)
+        return statements.enter(sql, first.orgId, first.gateway, settled, asked)
       })
     )
-    if (now === undefined) {
+    settled = []
+    left = []
+    for (const now of months) {
+      if (now.settled && now.month !== null) yield* tell(sql, first, now.month, due(now, false))
+    }
+    if (asked.length === 0) break
+    if (months[0]?.live !== true) {
       for (const { id } of asked) verdicts.set(id, gone)
       break
     }
-    if (now.month === null) {
+    const now = months.find(({ current }) => current)
+    if (now === undefined || now.month === null) {
       yield* withinTime("begin a month", statements.beginMonth(sql, first.orgId, first.gateway))
+      left = asked
       continue
     }
     const granted = new Set(now.granted)
     const room = now.cap - now.spent - now.reserved - now.taken
-    left = []
     let refused = false
     for (const call of asked) {
       if (granted.has(call.id)) verdicts.set(call.id, "granted")
       // A try whose answer was lost may have taken it after this one began, and be what leaves no room.
-      else if (call.amount <= room || tries > 1) left = [...left, call]
+      else if (call.amount <= room || tries > 1) left.push(call)
       else {
-        verdicts.set(call.id, usedUp(now, now.month, now.reserved + now.taken, call.amount))
+        verdicts.set(call.id, usedUp(now, now.month.slice(0, 7), now.reserved + now.taken, call.amount))
         refused ||= call.amount > now.cap - now.spent
       }
     }
-    if (refused) yield* tell(sql, first, `${now.month}-01`, due({ ...now, alerted: true }, true))
+    if (refused) yield* tell(sql, first, now.month, due({ ...now, alerted: true }, true))
   }
-  return calls.map(({ id }) => verdicts.get(id) ?? gone)
+  return entries.map(
+    (entry): Answer => ("settled" in entry ? "settled" : (verdicts.get(entry.asked.id) ?? gone))
+  )
 })
 
 export const notMade: Omit<statements.Settled, "id"> = {
@@ -91,15 +107,16 @@ export const notMade: Omit<statements.Settled, "id"> = {
 }
 
 /** All of one gateway. */
-export const settleAll = Effect.fnUntraced(function* (
-  sql: Sql,
-  calls: ReadonlyArray<Question<statements.Settled>>
-) {
-  const [first] = calls
-  if (first === undefined) return []
-  const months = yield* withinTime("settle calls", statements.settle(sql, first.orgId, first.gateway, calls))
-  for (const month of months) yield* tell(sql, first, month.month, due(month, false))
-  return calls.map(() => true)
+export const settleAll = (sql: Sql, calls: ReadonlyArray<Question<statements.Settled>>) =>
+  enterAll(sql, calls.map(settling))
+
+/** The entry that settles a call. */
+export const settling = (settled: Question<statements.Settled>): Entry => ({
+  id: settled.id,
+  orgId: settled.orgId,
+  projectId: settled.projectId,
+  gateway: settled.gateway,
+  settled
 })
 
 /** Holds `total` for a call that holds less, in the month in which it was reserved. */

@@ -10,6 +10,8 @@ export interface Asked {
   readonly keyId: string | null
   readonly model: string
   readonly amount: number
+  /** The process that makes the call. */
+  readonly holder: string
 }
 
 /** What a call came to. */
@@ -33,12 +35,19 @@ export const capOf = (sql: Sql) => sql`round((r.spec->>'monthlyBudgetUsd')::nume
 /** The key that stands for the tokens of apps. */
 export const noKey = "00000000-0000-0000-0000-000000000000"
 
-/** The month as it was before. */
-export interface ReservedRow {
+/** A month in which something was settled or is to be reserved, with what was settled now and without what was granted. */
+export interface EnteredRow {
+  /** False: the gateway is gone, and nothing was granted. */
+  readonly live: boolean
+  /** Its first day; null: there is none. */
   readonly month: string | null
+  /** In which calls are reserved now. */
+  readonly current: boolean
+  readonly settled: boolean
   readonly cap: number
   readonly spent: number
   readonly reserved: number
+  readonly alerted: boolean
   readonly exceeded: boolean
   /** What was granted, now or by an earlier try of the statement. */
   readonly granted: ReadonlyArray<string>
@@ -47,67 +56,130 @@ export interface ReservedRow {
 }
 
 /**
- * Grants in the order of arrival what fits. No row: the gateway is gone. A row without a month: nothing was reserved in it
- * yet, see `beginMonth`. What follows a call that did not fit may fit by itself, which another look tells.
+ * Settles calls, and then reserves others, under one lock and with one commit: their calls wait half as long as they
+ * would for two.
+ *
+ * What calls came to takes the place of what they reserved, and is never more. A call without a reservation was settled
+ * already. What is asked is granted in the order of arrival as far as it fits; what follows a call that did not fit may
+ * fit by itself, which another look tells. No row: there is no gateway. No current month: nothing was reserved in it yet,
+ * see `beginMonth`. Repeating all this changes nothing.
  */
-export const reserve = (
+export const enter = (
   sql: Sql,
   orgId: string,
   gateway: string,
-  holder: string,
-  calls: ReadonlyArray<Asked>
+  settled: ReadonlyArray<Settled>,
+  asked: ReadonlyArray<Asked>
 ) => {
   const gate = inOrg(sql, orgId)
-  const asked = calls.map(({ id, keyId, model, amount }, ord) => ({
+  const settledRows = settled.map((call) => ({
+    id: call.id,
+    cost: call.cost,
+    input_tokens: call.inputTokens,
+    output_tokens: call.outputTokens,
+    estimated: call.estimated,
+    status: call.status,
+    upstream: call.upstream,
+    latency_ms: call.latencyMs,
+    made: call.made
+  }))
+  const askedRows = asked.map(({ id, keyId, model, amount, holder }, ord) => ({
     id,
     gateway_key: keyId,
     model,
     amount,
+    holder,
     ord
   }))
-  return sql<ReservedRow>`
-    with gateway as materialized (
-      select r.uid, ${capOf(sql)} as cap from resource r
-      where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.kind = 'AiGateway'
-        and r.deletion_requested_at is null and ${gate}
+  return sql<EnteredRow>`
+    with settled as materialized (
+      select * from jsonb_to_recordset(${sql.json(settledRows)}::jsonb) as i(id uuid, cost bigint, input_tokens bigint,
+        output_tokens bigint, estimated boolean, status int, upstream text, latency_ms int, made boolean)
     ),
-    month as materialized (
-      select m.month, m.spent, m.reserved, m.exceeded_at from ai_gateway_month m
-      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = ${thisMonth(sql)}
-        and ${gate} and exists (select from gateway)
-      for update
+    asked as materialized (
+      select * from jsonb_to_recordset(${sql.json(askedRows)}::jsonb)
+        as i(id uuid, gateway_key uuid, model text, amount bigint, holder uuid, ord int)
     ),
-    input as materialized (
-      select * from jsonb_to_recordset(${sql.json(asked)}::jsonb)
-        as i(id uuid, gateway_key uuid, model text, amount bigint, ord int)
+    gateway as materialized (
+      select ${capOf(sql)} as cap, r.deletion_requested_at is null as live from resource r
+      where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.kind = 'AiGateway' and ${gate}
+    ),
+    ended as (
+      delete from ai_gateway_reservation r using settled i
+      where r.org_id = ${orgId}::uuid and r.id = i.id and r.gateway_uid = ${gateway}::uuid and ${gate}
+      returning r.id, r.gateway_key, r.model, r.day, r.amount, i.made, i.estimated, i.status, i.upstream, i.latency_ms,
+        i.input_tokens, i.output_tokens, case when i.made then least(i.cost, r.amount) else 0 end as cost
+    ),
+    sums as materialized (
+      select date_trunc('month', day)::date as month, sum(amount)::bigint as amount, sum(cost)::bigint as cost,
+        count(*) filter (where made) as requests, coalesce(sum(input_tokens) filter (where made), 0) as input_tokens,
+        coalesce(sum(output_tokens) filter (where made), 0) as output_tokens
+      from ended group by 1
+    ),
+    -- In order, so that two processes that settle at the turn of a month do not wait for each other in a circle.
+    locked as materialized (
+      select m.month, m.spent, m.reserved, m.alerted_at, m.exceeded_at from ai_gateway_month m
+      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and ${gate}
+        and (m.month in (select s.month from sums s)
+          or m.month = ${thisMonth(sql)} and exists (select from asked) and exists (select from gateway g where g.live))
+      order by m.month for update
+    ),
+    months as materialized (
+      select l.month, l.month = ${thisMonth(sql)} as current, s.month is not null as settled,
+        l.spent + coalesce(s.cost, 0) as spent, l.reserved - coalesce(s.amount, 0) as reserved, l.alerted_at,
+        l.exceeded_at, coalesce(s.amount, 0) as amount, coalesce(s.cost, 0) as cost,
+        coalesce(s.requests, 0) as requests, coalesce(s.input_tokens, 0) as input_tokens,
+        coalesce(s.output_tokens, 0) as output_tokens
+      from locked l left join sums s on s.month = l.month
     ),
     known as materialized (
-      select r.id from ai_gateway_reservation r join input i on i.id = r.id
+      select r.id from ai_gateway_reservation r join asked i on i.id = r.id
       where r.org_id = ${orgId}::uuid and ${gate}
     ),
     fitting as (
-      select i.*, sum(i.amount) over (order by i.ord) as upto from input i
+      select i.*, sum(i.amount) over (order by i.ord) as upto from asked i
       where i.id not in (select id from known)
     ),
     granted as (
       insert into ai_gateway_reservation (org_id, id, gateway_uid, gateway_key, model, holder, day, amount)
-      select ${orgId}::uuid, f.id, ${gateway}::uuid, f.gateway_key, f.model, ${holder}::uuid, ${today(sql)}, f.amount
-      from fitting f cross join month m cross join gateway g
-      where f.upto <= g.cap - m.spent - m.reserved and ${gate}
+      select ${orgId}::uuid, f.id, ${gateway}::uuid, f.gateway_key, f.model, f.holder, ${today(sql)}, f.amount
+      from fitting f cross join months m cross join gateway g
+      where m.current and g.live and f.upto <= g.cap - m.spent - m.reserved and ${gate}
       on conflict do nothing
       returning id, amount
     ),
-    held as (
-      update ai_gateway_month m set reserved = m.reserved + s.amount
-      from (select sum(amount)::bigint as amount from granted) s, month l
+    counted as (
+      update ai_gateway_month m set reserved = m.reserved - l.amount + case when l.current then t.amount else 0 end,
+        spent = m.spent + l.cost, requests = m.requests + l.requests, input_tokens = m.input_tokens + l.input_tokens,
+        output_tokens = m.output_tokens + l.output_tokens
+      from months l cross join (select coalesce(sum(amount), 0)::bigint as amount from granted) t
       where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = l.month
-        and s.amount > 0 and ${gate}
+        and (l.settled or l.current and t.amount > 0) and ${gate}
+    ),
+    used as (
+      insert into ai_gateway_usage as u
+        (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
+      select ${orgId}::uuid, ${gateway}::uuid, e.day, e.model, coalesce(e.gateway_key, ${noKey}::uuid), count(*),
+        sum(e.input_tokens), sum(e.output_tokens), sum(e.cost)
+      from ended e join locked l on l.month = date_trunc('month', e.day)::date
+      where e.made and ${gate} group by e.day, e.model, e.gateway_key order by e.day, e.model, e.gateway_key
+      on conflict (org_id, gateway_uid, day, model, gateway_key) do update set requests = u.requests + excluded.requests,
+        input_tokens = u.input_tokens + excluded.input_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens, spent = u.spent + excluded.spent
+    ),
+    logged as (
+      insert into ai_gateway_request (org_id, gateway_uid, id, gateway_key, model, upstream, status, input_tokens,
+        output_tokens, estimated, cost, latency_ms)
+      select ${orgId}::uuid, ${gateway}::uuid, id, gateway_key, model, upstream, status, input_tokens, output_tokens,
+        estimated, cost, latency_ms
+      from ended where made and ${gate}
     )
-    select to_char(m.month, 'YYYY-MM') as month, g.cap::float8 as cap, m.spent::float8 as spent,
-      m.reserved::float8 as reserved, m.exceeded_at is not null as exceeded,
+    select g.live, m.month::text as month, coalesce(m.current, false) as current, coalesce(m.settled, false) as settled,
+      g.cap::float8 as cap, m.spent::float8 as spent, m.reserved::float8 as reserved,
+      m.alerted_at is not null as alerted, m.exceeded_at is not null as exceeded,
       array(select id::text from granted union all select id::text from known) as granted,
       coalesce((select sum(amount) from granted), 0)::float8 as taken
-    from gateway g left join month m on true`
+    from gateway g left join months m on true`
 }
 
 /** The month of a call, and what the call holds, as they were before. */
@@ -124,7 +196,7 @@ export interface ExtendedRow {
 
 /**
  * Lets a call hold `total`, if that fits. Repeating it changes nothing. No row: the gateway is gone. The locks come in the
- * order of `settle`.
+ * order of `enter`.
  */
 export const extend = (sql: Sql, orgId: string, gateway: string, id: string, total: number) => {
   const gate = inOrg(sql, orgId)
@@ -167,94 +239,6 @@ export const beginMonth = (sql: Sql, orgId: string, gateway: string) => sql`
   select r.org_id, r.uid, ${thisMonth(sql)} from resource r
   where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
   on conflict do nothing`
-
-/** A month in which something was settled, as it is now. */
-export interface SettledRow {
-  /** Its first day. */
-  readonly month: string
-  readonly cap: number
-  readonly spent: number
-  readonly alerted: boolean
-  readonly exceeded: boolean
-}
-
-/**
- * What calls came to takes the place of what they reserved, and is never more. A call without a reservation was settled
- * already: repeating this changes nothing.
- */
-export const settle = (sql: Sql, orgId: string, gateway: string, calls: ReadonlyArray<Settled>) => {
-  const gate = inOrg(sql, orgId)
-  const input = calls.map((call) => ({
-    id: call.id,
-    cost: call.cost,
-    input_tokens: call.inputTokens,
-    output_tokens: call.outputTokens,
-    estimated: call.estimated,
-    status: call.status,
-    upstream: call.upstream,
-    latency_ms: call.latencyMs,
-    made: call.made
-  }))
-  return sql<SettledRow>`
-    with input as materialized (
-      select * from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(id uuid, cost bigint, input_tokens bigint,
-        output_tokens bigint, estimated boolean, status int, upstream text, latency_ms int, made boolean)
-    ),
-    ended as (
-      delete from ai_gateway_reservation r using input i
-      where r.org_id = ${orgId}::uuid and r.id = i.id and r.gateway_uid = ${gateway}::uuid and ${gate}
-      returning r.id, r.gateway_key, r.model, r.day, r.amount, i.made, i.estimated, i.status, i.upstream, i.latency_ms,
-        i.input_tokens, i.output_tokens, case when i.made then least(i.cost, r.amount) else 0 end as cost
-    ),
-    ${booked(sql, orgId, gateway)}
-    select c.month::text as month, ${capOf(sql)}::float8 as cap, c.spent::float8 as spent,
-      c.alerted_at is not null as alerted, c.exceeded_at is not null as exceeded
-    from counted c join resource r on r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and ${gate}`
-}
-
-/** CTEs that enter the calls of the CTE `ended` into the books of one gateway. */
-const booked = (sql: Sql, orgId: string, gateway: string) => {
-  const gate = inOrg(sql, orgId)
-  return sql`
-    sums as (
-      select date_trunc('month', day)::date as month, sum(amount)::bigint as amount, sum(cost)::bigint as cost,
-        count(*) filter (where made) as requests, sum(input_tokens) filter (where made) as input_tokens,
-        sum(output_tokens) filter (where made) as output_tokens
-      from ended group by 1
-    ),
-    -- In order, so that two processes that settle at the turn of a month do not wait for each other in a circle.
-    held as materialized (
-      select m.month from ai_gateway_month m join sums s on s.month = m.month
-      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and ${gate}
-      order by m.month for update of m
-    ),
-    counted as (
-      update ai_gateway_month m set reserved = m.reserved - s.amount, spent = m.spent + s.cost,
-        requests = m.requests + s.requests, input_tokens = m.input_tokens + coalesce(s.input_tokens, 0),
-        output_tokens = m.output_tokens + coalesce(s.output_tokens, 0)
-      from sums s join held h on h.month = s.month
-      where m.org_id = ${orgId}::uuid and m.gateway_uid = ${gateway}::uuid and m.month = s.month and ${gate}
-      returning m.month, m.spent, m.alerted_at, m.exceeded_at
-    ),
-    used as (
-      insert into ai_gateway_usage as u
-        (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
-      select ${orgId}::uuid, ${gateway}::uuid, e.day, e.model, coalesce(e.gateway_key, ${noKey}::uuid), count(*),
-        sum(e.input_tokens), sum(e.output_tokens), sum(e.cost)
-      from ended e join held h on h.month = date_trunc('month', e.day)::date
-      where e.made and ${gate} group by e.day, e.model, e.gateway_key order by e.day, e.model, e.gateway_key
-      on conflict (org_id, gateway_uid, day, model, gateway_key) do update set requests = u.requests + excluded.requests,
-        input_tokens = u.input_tokens + excluded.input_tokens,
-        output_tokens = u.output_tokens + excluded.output_tokens, spent = u.spent + excluded.spent
-    ),
-    logged as (
-      insert into ai_gateway_request (org_id, gateway_uid, id, gateway_key, model, upstream, status, input_tokens,
-        output_tokens, estimated, cost, latency_ms)
-      select ${orgId}::uuid, ${gateway}::uuid, id, gateway_key, model, upstream, status, input_tokens, output_tokens,
-        estimated, cost, latency_ms
-      from ended where made and ${gate}
-    )`
-}
 
 /** Reservations of one gateway. */
 export interface Held {

@@ -342,6 +342,8 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
         Effect.sync(() => told),
         (lines) => lines.some((line) => line.includes("could not settle"))
       )
+      // It holds up nobody else.
+      yield* Effect.scoped(reserve(callOf(gateway, 100)))
       yield* hold(300)
       yield* Fiber.join(ending)
       const books = yield* eventually("it is written", booksOf(gateway), ({ spent }) => spent > 0)

@@ -38,9 +38,17 @@ export interface LiveUpstream {
 const connectMs = 10_000
 const dialects = { openai, anthropic }
 
-const failing = Metric.gauge("svc_ai_upstream_failing", {
-  description: "Whether an upstream of AI gateways is left alone because it fails"
-})
+const gauges = new WeakMap<LiveUpstream, Metric.Gauge<number>>()
+const gaugeOf = (upstream: LiveUpstream) => {
+  const gauge =
+    gauges.get(upstream) ??
+    Metric.gauge("svc_ai_upstream_failing", {
+      description: "Whether an upstream of AI gateways is left alone because it fails",
+      attributes: { upstream: upstream.settings.name, model: upstream.neutralModel }
+    })
+  gauges.set(upstream, gauge)
+  return gauge
+}
 
 export class Upstreams extends Context.Service<
   Upstreams,
@@ -109,22 +117,19 @@ export const modelUpstreams = Layer.effect(
   Effect.gen(function* () {
     const upstreams = yield* Upstreams
     return ModelUpstreams.of({
-      of: (model) =>
+      of: (model, orgId) =>
         Effect.map(Clock.currentTimeMillis, (now) =>
           upstreams.of(model).map(({ settings, breaker }) => ({
             name: settings.name,
-            failing: breaker.isOpen(now)
+            failing: breaker.isOpen(now, orgId)
           }))
         )
     })
   })
 )
 
-export const showBreaker = ({ settings, breaker, neutralModel }: LiveUpstream, now: number) =>
-  Metric.update(
-    Metric.withAttributes(failing, { upstream: settings.name, model: neutralModel }),
-    breaker.isOpen(now) ? 1 : 0
-  )
+export const showBreaker = (upstream: LiveUpstream, now: number) =>
+  Metric.update(gaugeOf(upstream), upstream.breaker.isOpen(now) ? 1 : 0)
 
 /** Connects to an address that was judged, and to no other that the name may have a moment later. */
 const connectorTo = (

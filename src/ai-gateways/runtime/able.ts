@@ -1,8 +1,8 @@
 /** Which of a model's upstreams can do what a request says. */
 import * as Effect from "effect/Effect"
 import type { AiModel } from "#schemas/ai-gateway.ts"
+import type { ChatRequest } from "./chat-request.ts"
 import { callFailed, invalidRequest } from "./failure.ts"
-import type { ChatRequest } from "./request.ts"
 import type { LiveUpstream } from "./Upstreams.ts"
 
 /** Those that can do all of it, and the longest answer that is asked of them. */

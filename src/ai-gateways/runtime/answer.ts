@@ -1,5 +1,5 @@
 /** What clients get: OpenAI's chunks as events, or its completion as one JSON document. Both come from a {@link Sink}. */
-import { randomBytes } from "node:crypto"
+import { randomUUID } from "node:crypto"
 import type { AiModel } from "#schemas/ai-gateway.ts"
 import type { Delta, FinishReason, Sink, Usage } from "./dialects/dialect.ts"
 import { type CallFailed, errorBody } from "./failure.ts"
@@ -15,7 +15,7 @@ export interface Naming {
 }
 
 export const naming = (model: AiModel, nowMs: number): Naming => ({
-  id: `chatcmpl-${randomBytes(18).toString("base64url")}`,
+  id: `chatcmpl-${randomUUID().replaceAll("-", "")}`,
   created: Math.floor(nowMs / 1_000),
   model
 })

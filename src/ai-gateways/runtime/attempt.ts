@@ -3,11 +3,12 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import { type Counter, counting } from "./answer.ts"
+import type { Fault } from "./breaker.ts"
+import type { ChatRequest } from "./chat-request.ts"
 import type { Reader, Sink } from "./dialects/dialect.ts"
 import { eventSplitter } from "./events.ts"
 import type { Broken, Exchange, Head } from "./exchange.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
-import type { ChatRequest } from "./request.ts"
 import type { LiveUpstream } from "./Upstreams.ts"
 
 /** Of an answer that is a failure, to see why. */
@@ -20,12 +21,12 @@ export class AttemptFailed {
   readonly failure: CallFailed
   /** What may help: the same upstream a moment later, another one, or nothing. */
   readonly next: "again" | "other" | "nothing"
-  /** Whether it says that the upstream does not work. */
-  readonly blame: boolean
-  constructor(failure: CallFailed, next: AttemptFailed["next"], blame: boolean) {
+  /** What it tells of the upstream; undefined: nothing. */
+  readonly fault: Fault | undefined
+  constructor(failure: CallFailed, next: AttemptFailed["next"], fault?: Fault) {
     this.failure = failure
     this.next = next
-    this.blame = blame
+    this.fault = fault
   }
 }
 
@@ -36,7 +37,7 @@ const misconfigured = callFailed(
   "upstream_misconfigured",
   "The operator's access to the model's provider does not work"
 )
-const garbled = new AttemptFailed(upstreamError, "again", true)
+const garbled = new AttemptFailed(upstreamError, "again", "call")
 
 /** One try, as far as it is known at a moment, also to whoever interrupts it. */
 export interface Try {
@@ -88,7 +89,9 @@ export const attempt = Effect.fnUntraced(function* (
     (started) => Effect.sync(() => (counter.progress.done ? started.leave() : started.abort()))
   )
   const failed = (error: Broken | CallFailed) =>
-    error._tag === "CallFailed" ? error : new AttemptFailed(unreachable, "again", true)
+    error._tag === "CallFailed"
+      ? error
+      : new AttemptFailed(unreachable, "again", made.sent ? "call" : "upstream")
   const head = yield* Effect.mapError(exchange.head, failed)
   if (head.status !== 200) {
     made.refused = true
@@ -173,14 +176,15 @@ const judge = (
                 param: "messages"
               })
             : callFailed(400, "upstream_rejected", "The model's provider rejected the request"),
-        "nothing",
-        false
+        "nothing"
       )
     case 401:
     case 402:
-    case 403:
     case 404:
-      return new AttemptFailed(misconfigured, "other", true)
+      return new AttemptFailed(misconfigured, "other", "upstream")
+    // Also what a firewall in front of some providers says to what it does not like in a prompt.
+    case 403:
+      return new AttemptFailed(misconfigured, "other", "call")
     case 429: {
       const seconds = Number(retryAfter)
       return new AttemptFailed(
@@ -190,11 +194,10 @@ const judge = (
             ? { retryAfter: Math.min(seconds, 3_600) }
             : {})
         }),
-        "again",
-        false
+        "again"
       )
     }
     default:
-      return new AttemptFailed(upstreamError, status >= 500 || status === 408 ? "again" : "other", true)
+      return new AttemptFailed(upstreamError, status >= 500 || status === 408 ? "again" : "other", "call")
   }
 }

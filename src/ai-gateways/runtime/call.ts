@@ -137,6 +137,7 @@ export const startCall = Effect.fnUntraced(function* (
     })
   const started = yield* begin(
     {
+      orgId: caller.orgId,
       request,
       upstreams,
       maxTokens,
@@ -165,7 +166,7 @@ export const startCall = Effect.fnUntraced(function* (
       Effect.andThen(
         failed(failure),
         // One that takes too long may do so because of its client.
-        failure.status >= 500 && failure !== tooLong ? blame(made) : Effect.void
+        failure.status >= 500 && failure !== tooLong ? blame(made, "call") : Effect.void
       )
     )
   )

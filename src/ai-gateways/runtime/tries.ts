@@ -9,13 +9,15 @@ import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
 import { attempt, type Begun, newTry, type Try } from "./attempt.ts"
-import type { Pass } from "./breaker.ts"
+import type { Fault, Pass } from "./breaker.ts"
+import type { ChatRequest } from "./chat-request.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
-import type { ChatRequest } from "./request.ts"
 import { type LiveUpstream, showBreaker } from "./Upstreams.ts"
 
 export interface Tries {
+  /** Who calls. */
+  readonly orgId: string
   readonly request: ChatRequest
   readonly upstreams: ReadonlyArray<LiveUpstream>
   readonly maxTokens: number
@@ -35,12 +37,20 @@ export interface Made extends Try {
   blamed: boolean
 }
 
-const tried = Metric.counter("svc_ai_upstream_tries_total", {
-  description: "Requests to upstreams of AI gateways, by what became of them",
-  incremental: true
-})
-const count = ({ settings }: LiveUpstream, outcome: string) =>
-  Metric.update(Metric.withAttributes(tried, { upstream: settings.name, outcome }), 1)
+/** Counters by what became of a try: each keeps its name in the registry, which costs as much to make as a small event. */
+const counters = new WeakMap<LiveUpstream, Map<string, Metric.Counter<number>>>()
+const count = (upstream: LiveUpstream, outcome: string) => {
+  const known = counters.get(upstream) ?? new Map<string, Metric.Counter<number>>()
+  const counter =
+    known.get(outcome) ??
+    Metric.counter("svc_ai_upstream_tries_total", {
+      description: "Requests to upstreams of AI gateways, by what became of them",
+      incremental: true,
+      attributes: { upstream: upstream.settings.name, outcome }
+    })
+  counters.set(upstream, known.set(outcome, counter))
+  return Metric.update(counter, 1)
+}
 
 const firstPauseMs = 200
 const longestPauseMs = 4_000
@@ -63,7 +73,7 @@ const timedOut = callFailed(504, "upstream_timeout", "The model's provider did n
 /** `made` gets every try as it begins, also for whoever interrupts it. */
 export const begin = Effect.fnUntraced(
   function* (
-    { request, upstreams, maxTokens, sink, maxRetries, holdAnother }: Tries,
+    { orgId, request, upstreams, maxTokens, sink, maxRetries, holdAnother }: Tries,
     made: Array<Made>
   ): Effect.fn.Return<Begun, CallFailed, Scope.Scope> {
     const scope = yield* Scope.Scope
@@ -75,7 +85,7 @@ export const begin = Effect.fnUntraced(
       if (upstream === undefined) return yield* failure ?? resting
       const now = yield* Clock.currentTimeMillis
       const isBusy = upstream.active() >= upstream.settings.limits.concurrency
-      const pass = isBusy ? undefined : upstream.breaker.admit(now)
+      const pass = isBusy ? undefined : upstream.breaker.admit(orgId, now)
       if (pass === undefined) {
         failure ??= isBusy ? busy : resting
         at++
@@ -97,8 +107,8 @@ export const begin = Effect.fnUntraced(
         pass.ended()
         return yield* failed
       }
-      if (failed.blame) yield* blame(made)
-      else pass.ended()
+      if (failed.fault === undefined) pass.ended()
+      else yield* blame(made, failed.fault)
       yield* count(upstream, failed.failure.code)
       yield* Effect.logDebug(`the upstream ${upstream.settings.name} failed: ${failed.failure.code}`)
       failure = failed.failure
@@ -121,20 +131,21 @@ const late = Effect.fnUntraced(function* (made: ReadonlyArray<Made>) {
   if (last !== undefined) {
     const { limits } = last.upstream.settings
     const waited = (yield* Clock.currentTimeMillis) - last.startedMs
-    if (waited >= limits.beginSeconds * 1_000) yield* blame(made)
-    else last.pass.ended()
+    if (waited < limits.beginSeconds * 1_000) last.pass.ended()
+    else yield* blame(made, last.sent ? "call" : "upstream")
     yield* count(last.upstream, "timeout")
   }
   return yield* timedOut
 })
 
 /** The last try says that its upstream does not work. */
-export const blame = Effect.fnUntraced(function* (made: ReadonlyArray<Made>) {
+export const blame = Effect.fnUntraced(function* (made: ReadonlyArray<Made>, fault: Fault) {
   const last = made.at(-1)
   if (last === undefined) return
   const now = yield* Clock.currentTimeMillis
   last.pass.failed(
     now,
+    fault,
     made.some(({ upstream, blamed }) => blamed && upstream === last.upstream)
   )
   last.blamed = true

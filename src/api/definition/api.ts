@@ -34,6 +34,11 @@ export class Api extends operations
       license: { name: "MIT", identifier: "MIT" },
       // Wherever the document comes from; the served one names the public address.
       servers: [{ url: "/" }],
-      transform: (document) => completed(document as Generated, Object.values(operations.groups))
+      transform: (document) =>
+        completed(
+          document as Generated,
+          Object.values(operations.groups),
+          features.map(({ described }) => described())
+        )
     })
   ) {}

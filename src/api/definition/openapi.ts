@@ -9,6 +9,13 @@ import type * as OpenApi from "effect/http-api/OpenApi"
 import * as Schema from "effect/Schema"
 import { isObject, type JsonObject, plainSchemas, withoutDefaults } from "./json-schema.ts"
 
+/** Part of the document that is no operation's: entries of its paths, and what they refer to. */
+export interface Described {
+  readonly paths: JsonObject
+  readonly schemas: JsonObject
+  readonly securitySchemes: JsonObject
+}
+
 type Groups = ReadonlyArray<{ readonly endpoints: object }>
 
 /** What is used of the document. */
@@ -102,7 +109,12 @@ type Operation = JsonObject & { readonly parameters: ReadonlyArray<JsonObject> }
 /** By path and method. */
 type Paths = Readonly<Record<string, Readonly<Record<string, Operation>>>>
 
-export const completed = (document: Generated, groups: Groups): JsonObject => {
+export const completed = (
+  document: Generated,
+  groups: Groups,
+  more: ReadonlyArray<Described>
+): JsonObject => {
+  const besides = (part: keyof Described) => Object.assign({}, ...more.map((one) => one[part]))
   const endpoints = endpointsOf(groups)
   const described = mapEntries(document.paths, (item, path) =>
     mapEntries(item, (operation, method) =>
@@ -113,13 +125,17 @@ export const completed = (document: Generated, groups: Groups): JsonObject => {
   const { schemas, responses } = problemsOnce(document)
   const whole = {
     ...document,
-    paths,
+    paths: { ...paths, ...besides("paths") },
     components: {
-      schemas,
+      schemas: { ...schemas, ...besides("schemas") },
       responses: { ...responses, NotModified: notModified },
       parameters,
       headers,
-      securitySchemes: { ...securitySchemes, grant: grantScheme(paths) }
+      securitySchemes: {
+        ...securitySchemes,
+        grant: grantScheme(paths),
+        ...besides("securitySchemes")
+      }
     }
   }
   return plainSchemas(withoutDefaults(whole))

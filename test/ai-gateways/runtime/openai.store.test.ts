@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import OpenAI, { APIError } from "openai"
 import type { ChatCompletionChunk } from "openai/resources/chat/completions"
+import { asDocumented } from "#test/setup/documented.ts"
 import { until } from "#test/setup/wait.ts"
 import { callsTool, endless, refuses, says, stalls } from "./upstream.ts"
 import { newGateway, Providers, providerKey, settled, type TestGateway, worldLayer } from "./world.ts"
@@ -41,7 +42,7 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("OpenAI
       assert.strictEqual(answer.choices[0]?.message.content, "Hello there")
       assert.strictEqual(answer.choices[0]?.finish_reason, "stop")
       assert.strictEqual(answer.model, "svc/fast")
-      assert.match(answer.id, /^chatcmpl-[\w-]{24}$/)
+      assert.match(answer.id, /^chatcmpl-[0-9a-f]{32}$/)
       assert.deepInclude(answer.usage, { prompt_tokens: 11, completion_tokens: 2, total_tokens: 13 })
       const sent = first.seen.at(-1)
       assert.strictEqual(sent?.path, "/v1/chat/completions")
@@ -229,6 +230,36 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("OpenAI
       assert.strictEqual(got.join(""), "once upon ")
       const { calls } = yield* settled(gateway, 1)
       assert.deepInclude(calls[0], { status: 504, estimated: true, outputTokens: 4 })
+    })
+  )
+
+  it.effect("finds in the API document what it sends and gets", () =>
+    Effect.gen(function* () {
+      const { first } = yield* Providers
+      const gateway = yield* newGateway()
+      const exchange = async (method: string, path: string, body?: object) => {
+        const sent = body === undefined ? undefined : JSON.stringify(body)
+        const response = await fetch(`${gateway.baseURL}${path}`, {
+          method,
+          headers: { authorization: `Bearer ${gateway.apiKey}`, "content-type": "application/json" },
+          ...(sent === undefined ? {} : { body: sent })
+        })
+        const { status, headers } = response
+        const { pathname } = new URL(`${gateway.baseURL}${path}`)
+        asDocumented({ method, path: pathname, sent, status, headers, text: await response.text() })
+        return status
+      }
+      const chat = (more: object) =>
+        exchange("POST", "/chat/completions", { model: "svc/fast", messages: hello, ...more })
+      const statuses = yield* Effect.promise(async () => {
+        first.behave(says(["Hello"]))
+        const said = [await chat({}), await chat({ stream: true, max_tokens: 5, stop: ["a"] })]
+        first.behave(callsTool)
+        const called = await chat({ tools: [weather], tool_choice: "auto" })
+        first.behave(refuses(400))
+        return [...said, called, await chat({}), await chat({ nothing: 1 }), await exchange("GET", "/models")]
+      })
+      assert.deepStrictEqual(statuses, [200, 200, 200, 400, 400, 200])
     })
   )
 

@@ -161,6 +161,44 @@ layer(worldLayer(limits), { excludeTestServices: true, timeout: "2 minutes" })("
     })
   )
 
+  it.effect("of a caller who was here before is judged by what holds now", () =>
+    Effect.gen(function* () {
+      const plane = yield* Plane
+      const { first } = yield* Providers
+      const gateway = yield* newGateway({ allowedModels: ["svc/reasoning"] })
+      first.behave(says(["hello"]))
+      const before = first.seen.length
+      const url = `${gateway.baseURL}/chat/completions`
+      const call = Effect.promise(async () => {
+        const response = await send(url, { key: gateway.apiKey })
+        const body = JSON.parse(await response.text())
+        return [response.status, body.error?.code ?? body.choices[0].message.content]
+      })
+      const change = (body: object) => plane.call("PATCH", gateway.path, { token: gateway.token, body })
+      const bill = (status: string) =>
+        plane.sql(
+          `update organization set billing_status = '${status}' where id = '${gateway.path.split("/")[3]}'`
+        )
+      assert.deepStrictEqual(yield* call, [404, "model_not_found"])
+      yield* change({ allowedModels: ["svc/fast"] })
+      assert.deepStrictEqual(yield* call, [200, "hello"])
+      yield* bill("unpaid")
+      assert.deepStrictEqual(yield* call, [402, "billing_inactive"])
+      yield* bill("active")
+      assert.deepStrictEqual(yield* call, [200, "hello"])
+      yield* change({ allowedModels: ["svc/reasoning"] })
+      assert.deepStrictEqual(yield* call, [404, "model_not_found"])
+      yield* change({ allowedModels: ["svc/fast"] })
+      assert.deepStrictEqual(yield* call, [200, "hello"])
+      yield* plane.call("DELETE", `${gateway.path}/keys/${gateway.keyId}`, { token: gateway.token })
+      assert.deepStrictEqual(yield* call, [401, "invalid_api_key"])
+      assert.deepStrictEqual(yield* call, [401, "invalid_api_key"])
+      // Nothing was sent but what was answered, and nothing is held.
+      assert.strictEqual(first.seen.length - before, 3)
+      yield* settled(gateway, 3)
+    })
+  )
+
   it.effect("for a model that has no upstream is a 503 in OpenAI's shape", () =>
     Effect.gen(function* () {
       const gateway = yield* newGateway({ allowedModels: ["svc/reasoning"] })

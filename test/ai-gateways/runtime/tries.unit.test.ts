@@ -57,6 +57,7 @@ const connected = silent((_, handler) => {
 const call = Effect.fnUntraced(function* (upstream: LiveUpstream, timeoutMs: number) {
   const made: Array<Made> = []
   const tries = {
+    orgId: "org",
     request,
     upstreams: [upstream],
     maxTokens: 10,

@@ -353,6 +353,12 @@ layer(worldLayer(), { excludeTestServices: true, timeout: "2 minutes" })("an ups
         [502, 502, 502, 502, 502, 503, 503]
       )
       assert.strictEqual(answers.at(-1)?.headers.get("retry-after"), "5")
+      // What calls may have provoked is no other organization's business.
+      const other = yield* newGateway({ maxRetries: 0 })
+      assert.strictEqual((yield* post(other, { model: "svc/balanced" })).status, 502)
+      const others = yield* Effect.forEach([1, 2, 3], () => newGateway({ maxRetries: 0 }))
+      yield* Effect.forEach(others, (one) => post(one, { model: "svc/balanced" }))
+      assert.strictEqual((yield* post(other, { model: "svc/balanced" })).status, 503)
       const metrics = yield* Effect.promise(async () => (await fetch(`${plane.metricsUrl}/metrics`)).text())
       assert.match(metrics, /svc_ai_upstream_failing\{[^}]*upstream="anthropic"[^}]*\} 1/)
       assert.match(metrics, /svc_ai_upstream_tries_total\{[^}]*outcome="upstream_error"[^}]*\} \d/)

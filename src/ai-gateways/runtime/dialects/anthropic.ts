@@ -1,6 +1,7 @@
 /** Anthropic's messages (its API reference, "Messages" and "Streaming messages"; version 2023-06-01). */
+
+import type { ChatRequest, Message } from "../chat-request.ts"
 import { countOf, type Fields, fieldsOf, parseFields, textOf } from "../fields.ts"
-import type { ChatRequest, Message } from "../request.ts"
 import type { Dialect, FinishReason, Reader, Sink } from "./dialect.ts"
 
 export const anthropic: Dialect = {

@@ -2,7 +2,7 @@
  * How an upstream is spoken to. Whatever a dialect's events look like, a reader makes them what a {@link Sink} takes, so
  * that clients get the same answers from all of them.
  */
-import type { ChatRequest } from "../request.ts"
+import type { ChatRequest } from "../chat-request.ts"
 
 export const finishReasons = ["stop", "length", "tool_calls", "content_filter"] as const
 export type FinishReason = (typeof finishReasons)[number]
