@@ -11,6 +11,7 @@ import { caches } from "./caches/feature.ts"
 import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
 import { databases } from "./databases/feature.ts"
+import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
@@ -41,6 +42,7 @@ export const features = [
   backups,
   databases,
   branches,
+  edge,
   organizations,
   agents,
   webhooks,
