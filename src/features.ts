@@ -25,6 +25,7 @@ import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
 import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
+import { visitors } from "./visitors/feature.ts"
 import { webhooks } from "./webhooks/feature.ts"
 
 export const features = [
@@ -43,6 +44,7 @@ export const features = [
   databases,
   branches,
   edge,
+  visitors,
   organizations,
   agents,
   webhooks,

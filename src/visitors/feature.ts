@@ -1,0 +1,11 @@
+/** Who may see an environment at its addresses: the policy, invited addresses, signing in, and what lets visitors in. */
+
+import { type Commands, defineFeature } from "#src/feature.ts"
+import { Access } from "./api.ts"
+
+export const visitors = defineFeature({
+  groups: [Access],
+  server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).access] })
+})
