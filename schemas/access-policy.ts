@@ -68,6 +68,7 @@ export const AccessPolicy = defineKind({
   deleteRole: "admin",
   reasons: {
     AddressesPending: progress("An environment has no address yet"),
+    EdgeUnreachable: warning("No edge is at work, or none of them answers"),
     EnvironmentMissing: warning("It names an environment that the project does not have")
   },
   manifest: section({

@@ -7,7 +7,8 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface SiteMode {
-  /** Slug. */
+  readonly environmentUid: string
+  /** Its slug. */
   readonly environment: string
   readonly wanted: AccessMode
   /** Null: the environment has no site yet, which will begin with what is wanted. */
@@ -22,8 +23,6 @@ export class SiteModes extends Context.Service<
       orgId: string,
       projectId: string
     ) => Effect.Effect<ReadonlyArray<SiteMode>, StoreUnavailable>
-    /** Puts what the policy says in force. */
-    readonly apply: (orgId: string, projectId: string) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/visitors/SiteModes") {
   static readonly layer = Layer.effect(
@@ -34,19 +33,12 @@ export class SiteModes extends Context.Service<
         // Index: resource_by_place.
         look: Effect.fn("SiteModes.look")(function* (orgId, projectId) {
           return yield* repeatable(sql<SiteMode>`
-            select e.name as environment, svc_access_mode(e.org_id, e.uid) as wanted, s.access as actual
+            select e.uid as "environmentUid", e.name as environment, svc_access_mode(e.org_id, e.uid) as wanted,
+              s.access as actual
             from resource e left join edge_site s on s.org_id = e.org_id and s.environment_uid = e.uid
             where e.org_id = ${orgId}::uuid and e.kind = 'Environment' and e.project_id = ${projectId}::uuid
               and e.deleted_at is null
             order by e.name`)
-        }),
-        apply: Effect.fn("SiteModes.apply")(function* (orgId, projectId) {
-          yield* repeatable(sql`
-            update edge_site s set access = svc_access_mode(s.org_id, s.environment_uid)
-            from resource e
-            where e.org_id = ${orgId}::uuid and e.kind = 'Environment' and e.project_id = ${projectId}::uuid
-              and e.deleted_at is null and s.org_id = e.org_id and s.environment_uid = e.uid
-              and s.access is distinct from svc_access_mode(s.org_id, s.environment_uid)`)
         })
       })
     })

@@ -5,6 +5,8 @@ import { Access } from "./api.ts"
 
 export const visitors = defineFeature({
   groups: [Access],
+  // A code stands in what is answered there, and what a browser is bound by in what it asks.
+  untraced: ["/access"],
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).access] })
