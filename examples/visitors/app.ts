@@ -1,6 +1,6 @@
 // An app that greets whoever the edge has let in: npx node examples/visitors/app.ts
 //
-//   SIGNING_SECRET   whsec_..., as svc environments rotate-signing-secret showed it
+//   SIGNING_SECRET   whsec_..., as svc environments rotate-secret showed it
 //   PORT             default 3000
 import { createServer } from "node:http"
 import { verify } from "./verify.ts"

@@ -14,7 +14,7 @@ const tolerance = 30
 /**
  * The visitor, or undefined where the header says of nobody: calls of the platform itself carry none, and neither do
  * requests to an environment that is public. `secret` is `whsec_...` as
- * `svc environments rotate-signing-secret` showed it, `host` the name under which the app is reached, and the names in
+ * `svc environments rotate-secret` showed it, `host` the name under which the app is reached, and the names in
  * `headers` are in lower case, as Node gives them. Whoever reaches the app past the edge can send any header: only
  * what this answers says who they are.
  */
