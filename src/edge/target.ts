@@ -12,6 +12,4 @@ export const Target = Schema.Struct({
 })
 export type Target = typeof Target.Type
 
-export const AccessMode = Schema.Literals(["public", "authenticated", "organization", "invite_only"])
-/** Who may see an environment. */
-export type AccessMode = typeof AccessMode.Type
+export { AccessMode } from "#schemas/access-policy.ts"

@@ -1,13 +1,16 @@
 /** Cookies of a protected host. Their names make browsers keep them to that host and to TLS (RFC 6265bis, `__Host-`). */
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { platformCookies } from "#src/edge/haproxy-config.ts"
 
-/** Lets through, for minutes. HAProxy checks it and cuts it out. */
-export const ticketCookie = "__Host-svc_access"
-/** Renews tickets, for a day. */
-export const visitCookie = "__Host-svc_visitor"
-/** Ties the way through the platform to the browser that set out on it. */
-export const stateCookie = "__Host-svc_state"
+export const {
+  /** Lets through, for minutes. HAProxy checks it and cuts it out. */
+  ticket: ticketCookie,
+  /** Renews tickets, for a day. */
+  visitor: visitCookie,
+  /** Ties the way through the platform to the browser that set out on it. */
+  state: stateCookie
+} = platformCookies
 
 /** The value of a cookie that is there once. One that is there twice says nothing. */
 export const cookieOf = (cookies: string | undefined, name: string): Option.Option<string> => {

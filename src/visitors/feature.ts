@@ -9,5 +9,8 @@ export const visitors = defineFeature({
   untraced: ["/access"],
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
-  commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).access] })
+  commands: async (): Promise<Commands> => {
+    const [{ access }, { open }] = await Promise.all([import("./commands.ts"), import("./open-command.ts")])
+    return { commands: [access, open] }
+  }
 })

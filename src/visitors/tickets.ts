@@ -3,21 +3,11 @@
  * the platform. In it is what the app is told, another JWT, keyed with the environment's secret: HAProxy hands it to the
  * app as `X-Svc-User`. The cookie itself never gets there.
  */
-import { createHmac, randomBytes } from "node:crypto"
-import * as Effect from "effect/Effect"
+import { createHmac } from "node:crypto"
 import * as Redacted from "effect/Redacted"
-import { PlatformSecrets } from "#src/store/Secrets.ts"
 
 /** A removed member, a withdrawn invitation and an ended session count after so long at the latest. */
 export const ticketSeconds = 300
-
-/** The platform's secret for tickets: 64 hex digits, which every program may quote as they are. */
-export const ticketKey = Effect.flatMap(PlatformSecrets, (secrets) =>
-  secrets.ensure(
-    "edge-ticket",
-    Effect.sync(() => Redacted.make(randomBytes(32).toString("hex")))
-  )
-)
 
 const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url")
 const header = encoded({ alg: "HS256", typ: "JWT" })

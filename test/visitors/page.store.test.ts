@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { digestOf } from "#src/access/Access.ts"
 import { Plane, type Tenant, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { onwardOf } from "../agents/asking.ts"
 import { type Seen, type Visitor, visitor } from "../identity/visitor.ts"
 import { challenge } from "./world.ts"
@@ -25,13 +26,15 @@ layer(testPlane(), { excludeTestServices: true })("the page of a protected host"
     const path = `/v1/orgs/${mine.slug}/projects`
     const made = yield* call("POST", path, { token: mine.owner, body: { name: "Shop", slug: "shop" } })
     assert.strictEqual(made.status, 201, made.text)
-    const host = `shop-${mine.slug}.example.test`
-    const production = `resource where org_id = '${mine.id}' and kind = 'Environment' and name = 'production'`
-    yield* sql(`insert into edge_site (org_id, environment_uid, label)
-      select org_id, uid, '${mine.slug}' from ${production} on conflict do nothing`)
-    yield* sql(`insert into edge_host (hostname, org_id, environment_uid)
-      select '${host}', org_id, uid from ${production}`)
+    const { address } = yield* eventually(
+      "it has an address",
+      Effect.map(call("GET", `${path}/shop/environments`, { token: mine.owner }), ({ body }) =>
+        body.find((one: { slug: string }) => one.slug === "production")
+      ),
+      (one) => typeof one?.address === "string"
+    )
     yield* sql(`update edge_site set access = '${mode}' where org_id = '${mine.id}'`)
+    const host = new URL(address).hostname
     return { mine, host }
   })
   const at = (host: string, params: Readonly<Record<string, string>> = {}) =>
