@@ -165,6 +165,7 @@ export class Visits extends Context.Service<
           const { returnPath, ...visit } = row
           return Option.some({ visit, cookie, returnPath })
         }),
+        // By primary keys.
         find: Effect.fn("Visits.find")(function* (cookie, host) {
           if (!cookieForm.test(cookie)) return Option.none()
           const [row] = yield* repeatable(sql<Visit>`

@@ -20,13 +20,16 @@ import { returnPath } from "./return-path.ts"
 import { makeTicket, type Person, ticketSeconds } from "./tickets.ts"
 import { challengeOf, isState, newState, Visits, visitSeconds } from "./Visits.ts"
 
-/** Questions to the store at a time; whoever comes beyond the line is told to come again. */
+/** Questions to the store at a time; whoever comes beyond the line, or waits for too long, is told to come again. */
 const atOnce = 32
 const longestLine = 500
-/** Bodies of signed calls that are read at a time, how long each may be, in bytes, and how long it may take. */
-const callsAtOnce = 32
+const patience = "10 seconds"
+/** Of the body of a signed call, in bytes, and how long it may take to come. */
 const longestCall = 4 * 1024 * 1024
 const callPatience = "30 seconds"
+/** Bodies that are read at a time, in all and for one environment: anybody may send one that is signed by nobody. */
+const callsAtOnce = 64
+const callsOfOne = 8
 /** Seconds that a browser may take to sign in. */
 const stateSeconds = 1_800
 
@@ -66,8 +69,8 @@ export const layer = Layer.effect(
     const { publicUrl } = yield* AppConfig
     const key = yield* ticketKey
     const turns = yield* Semaphore.make(atOnce)
-    const calls = yield* Semaphore.make(callsAtOnce)
-    let line = 0
+    const calls = new Map<string, number>()
+    let [line, reading] = [0, 0]
 
     /** Bounds what is asked of the store at once, and answers for it when it cannot be asked. */
     const inTurn = <A>(self: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | EdgeAnswer> =>
@@ -77,9 +80,29 @@ export const layer = Layer.effect(
         return turns
           .withPermits(1)(self)
           .pipe(
+            Effect.timeoutOption(patience),
+            Effect.map(Option.getOrElse((): A | EdgeAnswer => unavailable)),
             Effect.ensuring(Effect.sync(() => (line -= 1))),
             Effect.catchTag("StoreUnavailable", () => Effect.succeed(unavailable))
           )
+      })
+
+    /** Bounds the bodies of calls that are in memory at once. */
+    const asCall = <A>(environmentUid: string, self: Effect.Effect<A>): Effect.Effect<A | EdgeAnswer> =>
+      Effect.suspend((): Effect.Effect<A | EdgeAnswer> => {
+        const own = calls.get(environmentUid) ?? 0
+        if (own >= callsOfOne || reading >= callsAtOnce) return Effect.succeed(unavailable)
+        calls.set(environmentUid, own + 1)
+        reading += 1
+        return Effect.ensuring(
+          self,
+          Effect.sync(() => {
+            const left = (calls.get(environmentUid) ?? 1) - 1
+            if (left === 0) calls.delete(environmentUid)
+            else calls.set(environmentUid, left)
+            reading -= 1
+          })
+        )
       })
 
     const ticketFor = Effect.fnUntraced(function* (
@@ -111,9 +134,7 @@ export const layer = Layer.effect(
     })
 
     /** Undefined: the browser has no visit that holds. */
-    const renewed = Effect.fnUntraced(function* (request: GatedRequest) {
-      const cookie = Option.getOrUndefined(cookieOf(request.headers.cookie, visitCookie))
-      if (cookie === undefined) return undefined
+    const renewed = Effect.fnUntraced(function* (request: GatedRequest, cookie: string) {
       const visit = Option.getOrUndefined(yield* visits.find(cookie, request.host))
       if (visit === undefined || visit.environmentUid !== request.environmentUid) return undefined
       const ticket = yield* ticketFor(request, visit)
@@ -145,19 +166,15 @@ export const layer = Layer.effect(
     })
 
     return {
-      judge: (request) => {
-        const signature = request.headers["svc-signature"]
-        if (typeof signature === "string") {
-          return Effect.map(
-            calls.withPermitsIfAvailable(1)(signedCall(request, signature)),
-            Option.getOrElse(() => unavailable)
-          )
-        }
-        return Effect.map(
-          inTurn(renewed(request)),
-          (found) => found ?? (isNavigation(request) ? leave(request) : signInFirst)
-        )
-      },
+      judge: Effect.fnUntraced(function* (request) {
+        const { headers, environmentUid } = request
+        const signature = headers["svc-signature"]
+        if (typeof signature === "string")
+          return yield* asCall(environmentUid, signedCall(request, signature))
+        const cookie = Option.getOrUndefined(cookieOf(headers.cookie, visitCookie))
+        const known = cookie === undefined ? undefined : yield* inTurn(renewed(request, cookie))
+        return known ?? (isNavigation(request) ? leave(request) : signInFirst)
+      }),
       own: (request) =>
         inTurn(
           Effect.gen(function* () {

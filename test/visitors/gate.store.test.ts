@@ -2,6 +2,7 @@ import { createHmac } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -270,6 +271,22 @@ layer(services, { excludeTestServices: true })("the gate", (it) => {
       ] as const
       for (const [where, about, status] of refused)
         assert.strictEqual((yield* at(began, answered(where, about))).status, status, about.sent.slice(0, 40))
+    })
+  )
+
+  it.effect("reads few bodies at once, and has room for those of other environments", () =>
+    Effect.gen(function* () {
+      const [site, other] = [yield* makeSite("organization"), yield* makeSite("organization")]
+      const slow = { method: "POST", headers: { "svc-signature": "t=1,v1=00" }, body: () => Effect.never }
+      const waiting = yield* Effect.forEach(Array.from({ length: 8 }), () =>
+        Effect.forkChild(judged(site, slow), { startImmediately: true })
+      )
+      const one = yield* answered(site, slow)
+      assert.deepStrictEqual([one.status, one.headers["retry-after"]], [503, "2"])
+      const quick = { ...slow, body: () => Effect.succeed(Buffer.from("")) }
+      assert.strictEqual((yield* answered(other, quick)).status, 401)
+      yield* Effect.forEach(waiting, Fiber.interrupt)
+      assert.strictEqual((yield* answered(site, quick)).status, 401)
     })
   )
 })
