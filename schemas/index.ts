@@ -1,4 +1,5 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
+import { AccessPolicy } from "./access-policy.ts"
 import { AiGateway } from "./ai-gateway.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
@@ -15,6 +16,7 @@ import { Queue } from "./queue.ts"
 export const kinds = [
   BackupDestination,
   Project,
+  AccessPolicy,
   Environment,
   EnvVariables,
   Database,

@@ -91,15 +91,6 @@ const Alert = Schema.Struct({
   cooldownSeconds: optional(integer(0, 30 * day))
 })
 
-const AccessMode = Schema.Literals(["public", "authenticated", "organization", "invite_only"])
-const Access = Schema.Struct({
-  mode: optional(AccessMode),
-  previewMode: optional(
-    Schema.Literals(["public", "authenticated", "organization", "invite_only", "inherit"])
-  ),
-  environments: optional(Schema.Record(EnvironmentSlug, AccessMode))
-})
-
 const ttl = optional(integer(1, 10 * 365 * day))
 const Auth = Schema.Struct({
   enabled: optional(Schema.Boolean),
@@ -144,7 +135,6 @@ export const unavailableFields = {
   realtime: optional(list(Realtime)),
   customerPayments: optional(list(CustomerPayments, 100)),
   alerts: optional(list(Alert, 1_000)),
-  access: optional(Access),
   auth: optional(Auth),
   maintenance: optional(Maintenance)
 } as const

@@ -16,6 +16,12 @@ import { isRange } from "./address-ranges.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import { list, optional } from "./settings.ts"
 
+/**
+ * What a process does: answer requests to the API, converge resources and run the loops beside it, or serve the apps'
+ * addresses with an edge of its own.
+ */
+export type Role = "api" | "engine" | "edge"
+
 export interface Settings {
   /** Absolute path: embedded Postgres, managed servers, certificates. */
   readonly dataDir: string
@@ -30,7 +36,7 @@ export interface Settings {
   readonly encryptionKeys: Redacted.Redacted | undefined
   readonly billing: "open" | "required"
   readonly outboundAllow: ReadonlyArray<string>
-  readonly roles: ReadonlySet<"api" | "engine">
+  readonly roles: ReadonlySet<Role>
   /** The region of the machine that this process runs on: what is placed there is this process's to work on. */
   readonly region: string
   /** Host that connection strings of managed servers name, and the address they listen on. */
@@ -89,7 +95,7 @@ const provider = (env: Readonly<Record<string, string | undefined>>) =>
     preserveEmptyStrings: true
   })
 
-const isRole = Schema.is(Schema.Literals(["api", "engine"]))
+const isRole = Schema.is(Schema.Literals(["api", "engine", "edge"]))
 
 const isHttps = /^https:\/\/|^http:\/\/(127\.0\.0\.1|localhost|\[::1\])(:|\/|$)/
 /** JSON, in one variable, because it holds secrets. */
@@ -160,15 +166,15 @@ const settings: Config.Config<Settings> = Config.all({
     })
   ),
   roles: Config.String("SVC_ROLES").pipe(
-    Config.withDefault("api,engine"),
+    Config.withDefault("api,engine,edge"),
     Config.map(list),
     Config.flatMap((names) => {
       const roles = new Set(names.filter(isRole))
       // A process without a role would do nothing and say nothing.
       return roles.size > 0 && names.every(isRole)
-        ? Config.succeed<ReadonlySet<"api" | "engine">>(roles)
+        ? Config.succeed<ReadonlySet<Role>>(roles)
         : Config.fail(
-            new ConfigProvider.SourceError({ message: `SVC_ROLES must be "api", "engine" or "api,engine"` })
+            new ConfigProvider.SourceError({ message: `SVC_ROLES must be some of "api,engine,edge"` })
           )
     })
   ),

@@ -92,6 +92,8 @@ export interface Server<Groups extends HttpApiGroup.Constraint = never> {
   readonly reconcilers?: Layer.Layer<never, StartError, ReconcilerCore>
   /** Loops beside the engine, in processes of the role `engine`. */
   readonly loops?: Layer.Layer<never, StartError, Core>
+  /** What serves the apps' addresses, in processes of the role `edge`. */
+  readonly edge?: Layer.Layer<never, StartError, Core>
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: commands of a list differ in name and input.

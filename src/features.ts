@@ -11,6 +11,7 @@ import { caches } from "./caches/feature.ts"
 import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
 import { databases } from "./databases/feature.ts"
+import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
@@ -24,6 +25,7 @@ import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
 import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
+import { visitors } from "./visitors/feature.ts"
 import { webhooks } from "./webhooks/feature.ts"
 
 export const features = [
@@ -41,6 +43,8 @@ export const features = [
   backups,
   databases,
   branches,
+  edge,
+  visitors,
   organizations,
   agents,
   webhooks,

@@ -90,6 +90,11 @@ const loops = Layer.unwrap(
   )
 )
 
+/** What serves the apps' addresses. */
+const edge = Layer.unwrap(
+  Effect.map(loadServers, (parts) => mergeLayers(parts.flatMap((part) => part.edge ?? [])))
+)
+
 /** What the first start made, if this was the first. */
 export class FirstStart extends Context.Service<FirstStart, { readonly made: Bootstrap | undefined }>()(
   "svc/FirstStart"
@@ -108,7 +113,7 @@ export const controlPlane = Layer.unwrap(
       : ReconcileNow.layer
     const serving = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
     const working = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, loops) : Housekeeping.layer
-    return Layer.mergeAll(serving, working).pipe(
+    return Layer.mergeAll(serving, working, roles.has("edge") ? edge : Layer.empty).pipe(
       Layer.provide(engine),
       Layer.provide(Outbound.layer),
       Layer.provideMerge(FirstStart.layer),

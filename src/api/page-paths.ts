@@ -37,7 +37,13 @@ export const agentPaths = [
   ["/account/agents/revoke", "POST"]
 ] as const
 
-export const pagePaths = [...identityPaths, ...agentPaths] as const
+/** From a protected app to signing in, and back with a code. */
+export const visitorPaths = [
+  ["/access", "GET"],
+  ["/access", "POST"]
+] as const
+
+export const pagePaths = [...identityPaths, ...agentPaths, ...visitorPaths] as const
 
 /** What programs of agents call by the standards of OAuth, beside operations. Pages of any site may, so OPTIONS is theirs. */
 export const protocolPaths = [

@@ -5,7 +5,7 @@
  * Webhooks, whose libraries exist in most languages. A secret that is being replaced signs beside the new one, so
  * that receivers can change over whenever they like.
  */
-import { createHmac, randomBytes } from "node:crypto"
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
 import * as Redacted from "effect/Redacted"
 
 export interface Signed {
@@ -37,6 +37,32 @@ export const signed = (
     "webhook-timestamp": time,
     "webhook-signature": standard.join(" ")
   }
+}
+
+/** Seconds that a signature is good for: clocks may differ so much, and what is overheard may be sent again so long. */
+const toleranceSeconds = 300
+
+/** Whether the field `svc-signature` was made for this body with one of the secrets, not long ago. */
+export const isSigned = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  signature: string,
+  body: Uint8Array,
+  nowSeconds: number
+): boolean => {
+  const fields = signature.split(",", 10).map((field) => field.trim().split("=", 2))
+  const times = fields.flatMap(([name, value = ""]) => (name === "t" ? [value] : []))
+  const [time = ""] = times
+  if (times.length !== 1 || !/^\d{1,12}$/.test(time)) return false
+  if (Math.abs(nowSeconds - Number(time)) > toleranceSeconds) return false
+  const expected = secrets.map((secret) =>
+    hmac(Buffer.from(Redacted.value(secret)), `${time}.`)
+      .update(body)
+      .digest()
+  )
+  return fields.some(([name, value = ""]) => {
+    const given = Buffer.from(value, "hex")
+    return name === "v1" && expected.some((one) => one.length === given.length && timingSafeEqual(one, given))
+  })
 }
 
 /** Random bytes that a signing secret is made of. 40 digits are 30 bytes of base64 as well. */

@@ -35,6 +35,7 @@ interface Attempt {
 /** What requests that make something are made with; `ids` are those of what the operations before them made. */
 const making: Readonly<Record<string, (ids: (operation: string) => string) => Attempt>> = {
   "projects.create": () => ({ path: `${org}/projects`, body: { name: "Shop", slug: "shop" } }),
+  "access.invite": () => ({ path: `${shop}/access/invitations`, body: { email: "ada@example.test" } }),
   "environments.create": () => ({ path: `${shop}/environments`, body: { slug: "staging" } }),
   "caches.create": () => ({
     path: `${shop}/caches`,

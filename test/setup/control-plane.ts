@@ -89,6 +89,8 @@ export const testPlane = (
           metricsPort,
           publicUrl: `http://127.0.0.1:${port}`,
           rateLimit: 100_000,
+          // An edge takes a server of its own: who needs one says so.
+          roles: new Set(["api", "engine"]),
           ...settings
         },
         variables

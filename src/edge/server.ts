@@ -1,0 +1,20 @@
+import * as Layer from "effect/Layer"
+import type { Server } from "#src/feature.ts"
+import * as gate from "#src/visitors/gate.ts"
+import { Visits } from "#src/visitors/Visits.ts"
+import * as agent from "./agent/layer.ts"
+import { Certificates } from "./certificates/Certificates.ts"
+import { EdgeNodes } from "./EdgeNodes.ts"
+import { EdgeSites } from "./EdgeSites.ts"
+
+export const server: Server = {
+  handlers: Layer.empty,
+  edge: agent.layer.pipe(
+    Layer.provide([
+      Certificates.layer,
+      EdgeNodes.layer,
+      EdgeSites.layer,
+      gate.layer.pipe(Layer.provide(Visits.layer))
+    ])
+  )
+}

@@ -1,0 +1,156 @@
+/** Handlers of `access.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import { AccessPolicy, AccessPolicySpec, accessModeOf, accessPolicyName } from "#schemas/access-policy.ts"
+import { looksLikeUid } from "#schemas/names.ts"
+import { answer } from "#src/api/answer.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { handlersOf } from "#src/api/handler.ts"
+import { fromStore, notFound, problem } from "#src/api/problem.ts"
+import { targetProject } from "#src/api/target.ts"
+import { serviceStatus } from "#src/api/views.ts"
+import { precondition, remove } from "#src/api/writing.ts"
+import { normalizeEmail } from "#src/organizations/Invitations.ts"
+import type { Change } from "#src/store/change.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { type AccessInvitation, AccessInvitations, mostInvitations } from "./AccessInvitations.ts"
+import { AccessInvitationList, AccessPolicyView } from "./api.ts"
+
+const complete = Schema.decodeUnknownEffect(AccessPolicySpec)
+
+const policyView = (
+  spec: AccessPolicySpec,
+  record: ResourceRecord | undefined,
+  environments: ReadonlyArray<string>
+) => ({
+  ...spec,
+  effective: Object.fromEntries(
+    environments.map((name) => [name, accessModeOf(record === undefined ? undefined : spec, name)])
+  ),
+  status: record === undefined ? null : serviceStatus(record),
+  managedBy: record?.managedBy ?? null
+})
+
+const invitationView = ({ createdAt, ...invitation }: AccessInvitation) => ({
+  ...invitation,
+  createdAt: createdAt.toISOString()
+})
+
+const tooMany = problem(
+  409,
+  "too_many_invitations",
+  `A project has at most ${mostInvitations} invited addresses; take some back, or let the whole organization in`
+)
+
+/** Of several who set the policy at once, the last one wins; whoever names what must be there is told. */
+const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "access",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const invitations = yield* AccessInvitations
+
+    const current = Effect.gen(function* () {
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      const found = yield* resources.find(orgId, AccessPolicy.name, projectId, null, accessPolicyName)
+      // What is being deleted gives way to what takes its place.
+      return Option.getOrUndefined(
+        Option.filter(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)
+      )
+    })
+
+    const shown = Effect.gen(function* () {
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      const [record, environments] = yield* Effect.mapError(
+        Effect.all([current, resources.listKind(orgId, "Environment", projectId)], { concurrency: 2 }),
+        fromStore
+      )
+      const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
+      const living = environments.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
+      const view = policyView(
+        spec,
+        record,
+        living.map(({ name }) => name)
+      )
+      return answer(AccessPolicyView, view, record)
+    })
+
+    return handlers.handleAll(
+      handlersOf(Api.groups.access)({
+        get: () => shown,
+        set: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const spec = yield* Effect.orDie(complete(payload))
+          const write = Effect.gen(function* () {
+            const record = yield* current
+            const expected = yield* precondition(record)
+            const change: Change =
+              record === undefined
+                ? {
+                    action: "create",
+                    uid: randomUUIDv7(),
+                    kind: AccessPolicy.name,
+                    projectId,
+                    environment: null,
+                    name: accessPolicyName,
+                    parentUid: projectId,
+                    spec,
+                    managedBy: "api"
+                  }
+                : { action: "update", uid: record.uid, ...expected, spec, managedBy: "api" }
+            yield* resources.write(orgId, [change], caller.actor)
+          })
+          yield* write.pipe(
+            Effect.retry({
+              times: 10,
+              schedule: again,
+              while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
+            }),
+            Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
+          )
+          return yield* shown
+        }),
+        delete: Effect.fnUntraced(function* () {
+          const record = yield* Effect.mapError(current, fromStore)
+          if (record === undefined) return yield* notFound("access policy in this project")
+          return yield* remove(record)
+        }),
+        listInvitations: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const found = yield* Effect.mapError(invitations.list(orgId, projectId), fromStore)
+          return answer(AccessInvitationList, found.map(invitationView))
+        }),
+        invite: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller, reservation } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const invited = { id: reservation.uid, email: normalizeEmail(payload.email) }
+          const actor = { ...caller.actor, outcome: 201 }
+          const found = yield* Effect.mapError(invitations.add(orgId, projectId, invited, actor), fromStore)
+          return Option.isSome(found) ? invitationView(found.value) : yield* tooMany
+        }),
+        revokeInvitation: Effect.fnUntraced(function* ({ params: { invitationId } }) {
+          const { orgId, caller } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          if (!looksLikeUid(invitationId)) return yield* notFound("invitation of this project")
+          const removed = yield* Effect.mapError(
+            invitations.remove(orgId, projectId, invitationId, caller.actor),
+            fromStore
+          )
+          return removed ? { ok: true as const } : yield* notFound("invitation of this project")
+        })
+      })
+    )
+  })
+)
