@@ -5,6 +5,7 @@ import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
+import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import { Execution } from "./execution.ts"
@@ -16,6 +17,7 @@ export const kinds = [
   BackupDestination,
   Project,
   Environment,
+  Domain,
   EnvVariables,
   Database,
   DatabaseBranch,
