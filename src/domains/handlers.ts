@@ -27,6 +27,8 @@ import { makeViewer } from "./view.ts"
 
 /** How long a check waits for the look that it asked for. */
 const lookPatience = "10 seconds"
+/** How long an addition waits for the environment's address. */
+const addressPatience = "3 seconds"
 const decodeSpec = Schema.decodeUnknownOption(DomainSpec)
 
 export const layer = HttpApiBuilder.group(
@@ -58,6 +60,16 @@ export const layer = HttpApiBuilder.group(
           ? problem(409, "hostname_taken", `The host name ${name} is in use on this platform`)
           : failure
     })
+
+    /** A new environment gets its address within moments: the answer is to name it. */
+    const addressed = (orgId: string, environmentUid: string) =>
+      Effect.gen(function* () {
+        for (let pause = 20; ; pause = Math.min(250, pause * 1.5)) {
+          const { site } = yield* Effect.mapError(sites.look({ orgId, environmentUid }), fromStore)
+          if (site !== undefined) return
+          yield* Effect.sleep(pause)
+        }
+      }).pipe(Effect.timeoutOrElse({ duration: addressPatience, orElse: () => Effect.void }))
 
     /** Whether another domain of the environment sends its requests on to this one. */
     const isNamed = Effect.fnUntraced(function* ({ orgId, projectId, environment, name }: ResourceRecord) {
@@ -121,6 +133,7 @@ export const layer = HttpApiBuilder.group(
             if (parentUid === null) return yield* notFound("environment in this project")
             yield* billing
             yield* edgeAnswers("Nothing was added")
+            yield* addressed(orgId, parentUid)
             return { name: hostname, spec, place: { projectId, project, environment, parentUid } }
           })
         ),

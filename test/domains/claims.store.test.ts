@@ -66,7 +66,7 @@ layer(world, { excludeTestServices: true })("a host name", (it) => {
         const failures = tries.flatMap((one) => (one._tag === "Failure" ? [one.failure._tag] : []))
         assert.deepStrictEqual(
           failures,
-          Array.from({ length: 5 }, () => "NameTaken")
+          Array.from({ length: 5 }, () => "Refused")
         )
       }
     })
@@ -94,13 +94,13 @@ layer(world, { excludeTestServices: true })("a host name", (it) => {
       const [a, b] = [name(), name()]
       const mine = yield* one.add(a)
       yield* one.add(b)
-      assert.strictEqual(yield* refusal(two.add(a)), "NameTaken")
+      assert.strictEqual(yield* refusal(two.add(a)), "Refused")
       yield* one.remove(mine)
       yield* two.add(a)
       assert.isUndefined(yield* one.claim(mine))
       yield* one.remove(one.projectId)
       yield* two.add(b)
-      assert.strictEqual(yield* refusal(three.add(b)), "NameTaken")
+      assert.strictEqual(yield* refusal(three.add(b)), "Refused")
       const { engine } = yield* Db
       yield* engine`update resource set deletion_requested_at = now() where org_id = ${two.orgId}::uuid`
       yield* three.add(b)
@@ -120,14 +120,14 @@ layer(world, { excludeTestServices: true })("a host name", (it) => {
       yield* one.prove(provenUid)
       yield* age("6 days 23 hours")
       assert.strictEqual((yield* one.claim(idleUid))?.lapsed, false)
-      assert.strictEqual(yield* refusal(two.add(idle)), "NameTaken")
+      assert.strictEqual(yield* refusal(two.add(idle)), "Refused")
       yield* age("7 days 1 minute")
       assert.strictEqual((yield* one.claim(idleUid))?.lapsed, true)
       const theirs = yield* two.add(idle)
       assert.isUndefined(yield* one.claim(idleUid))
       assert.strictEqual((yield* two.claim(theirs))?.lapsed, false)
       assert.strictEqual((yield* one.claim(provenUid))?.lapsed, false)
-      assert.strictEqual(yield* refusal(two.add(proven)), "NameTaken")
+      assert.strictEqual(yield* refusal(two.add(proven)), "Refused")
     })
   )
 

@@ -1,4 +1,5 @@
 /** A node of the edge that is at work as far as the store knows: it answers questions, and serves nothing. */
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -23,14 +24,15 @@ export const answeringNode = Effect.fnUntraced(function* (
     const beat = nodes.beat({ id, ...at, fault: undefined })
     yield* Effect.acquireRelease(beat, () => Effect.orDie(nodes.leave(id)))
     yield* Effect.forkScoped(Effect.repeat(beat, Schedule.spaced("3 seconds")))
+    const listens = yield* Deferred.make<void>()
     yield* notifications(engine, edgeChannel).pipe(
       Stream.runForEach((told) => {
-        const question = /^ask (\d+)$/.exec(told ?? "")?.[1]
+        if (told === undefined) return Deferred.succeed(listens, undefined)
+        const question = /^ask (\d+)$/.exec(told)?.[1]
         return question === undefined ? Effect.void : nodes.answer(id, BigInt(question))
       }),
       Effect.forkScoped
     )
-    // Until it listens.
-    yield* Effect.retry(nodes.ask, { times: 20 })
+    yield* Deferred.await(listens)
   }).pipe(Effect.provide(context))
 })

@@ -59,7 +59,8 @@ begin
           where r.org_id = c.org_id and r.uid = c.domain_uid and r.deletion_requested_at is null));
     if found then return null; end if;
     if exists (select from domain_claim where hostname = new.name) then
-      raise unique_violation using constraint = 'domain_claim_pkey', message = 'the host name is taken';
+      raise exception using errcode = 'SVREF', constraint = 'hostname_taken',
+        message = format('The host name %s is in use on this platform', new.name);
     end if;
   end loop;
 end
