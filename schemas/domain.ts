@@ -51,14 +51,17 @@ const asciiOf = (text: string): string | undefined => {
   return hostnameFault(hostname) === undefined ? hostname : undefined
 }
 
+/** As far as a pattern can tell. */
+const form = "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\.)+([a-z]{2,63}|xn--[a-z0-9-]{0,58}[a-z0-9])$"
+
 /** A host name as users give it. */
 export const Hostname = Schema.String.check(
-  Schema.makeFilter((text: string) => hostnameFault(text))
+  Schema.makeFilter((text: string) => hostnameFault(text), {
+    toJsonSchema: () => ({ pattern: form, maxLength: longestName })
+  })
 ).annotate({
   identifier: "Hostname",
-  format: "hostname",
-  description:
-    "Lowercase DNS name with two parts or more; internationalized names in their ASCII form (xn--)",
+  description: "Lowercase DNS name of two parts or more; internationalized ones in their ASCII form (xn--)",
   examples: ["www.example.com"]
 })
 
