@@ -2,16 +2,15 @@
  * What visitors of a host name would meet: a TLS handshake with every edge that is at work, at the edge's own address, so
  * that DNS has no part in it. What counts as a good certificate is what browsers and the platform's own clients trust.
  */
-import * as fs from "node:fs/promises"
 import * as tls from "node:tls"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import { certificateSettings } from "#src/edge/certificates/settings.ts"
 import { type EdgeNode, EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { settings } from "./settings.ts"
 
 export type Served =
   | { readonly _tag: "Everywhere" }
@@ -34,24 +33,14 @@ export class Probe extends Context.Service<
     Effect.gen(function* () {
       const nodes = yield* EdgeNodes
       const { caPem } = yield* CertificateAuthority
-      const { authorities } = yield* settings
-      const own =
-        authorities === undefined
-          ? []
-          : [
-              yield* Effect.tryPromise({
-                try: () => fs.readFile(authorities, "utf8"),
-                catch: (cause) =>
-                  new AuthoritiesUnreadable({ message: `SVC_ACME_CA_FILE cannot be read: ${cause}` })
-              })
-            ]
+      const { acme } = yield* certificateSettings
       const trusted = (ca: () => ReadonlyArray<string>) => {
         let made: tls.SecureContext | undefined
         return () => (made ??= tls.createSecureContext({ ca: [...ca()] }))
       }
       // To read what the system trusts takes a third of a second: it is done where it is needed, once.
       const trust = [
-        trusted(() => [caPem, ...own]),
+        trusted(() => (acme?.extraCa === undefined ? [caPem] : [caPem, acme.extraCa])),
         trusted(() => [...tls.rootCertificates, ...tls.getCACertificates("system")])
       ]
       const look = Effect.fnUntraced(function* (node: EdgeNode, hostname: string) {
@@ -78,10 +67,6 @@ export class Probe extends Context.Service<
     })
   )
 }
-
-class AuthoritiesUnreadable extends Schema.TaggedError<AuthoritiesUnreadable>()("AuthoritiesUnreadable", {
-  message: Schema.String
-}) {}
 
 /** What is wrong with the answer; undefined: a chain that is trusted and names the host. */
 const handshake = (

@@ -1,9 +1,9 @@
 import * as net from "node:net"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
-import { list, optional } from "#src/settings.ts"
+import { list } from "#src/settings.ts"
 
-/** Custom domains: who is asked what DNS says, and whose certificates count as good. */
+/** Custom domains: who is asked what DNS says. */
 export const settings = Config.all({
   /** Name servers as `address` or `address:port`, an IPv6 address in brackets. Empty: those of the system. */
   dnsServers: Config.String("SVC_DNS_SERVERS").pipe(
@@ -19,9 +19,7 @@ export const settings = Config.all({
             })
           )
     })
-  ),
-  /** PEM of authorities whose certificates are good besides those that the system trusts. */
-  authorities: optional("SVC_ACME_CA_FILE")
+  )
 })
 
 const isServer = (text: string): boolean => {
