@@ -6,6 +6,7 @@ import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
+import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import { Execution } from "./execution.ts"
@@ -18,6 +19,7 @@ export const kinds = [
   Project,
   AccessPolicy,
   Environment,
+  Domain,
   EnvVariables,
   Database,
   DatabaseBranch,

@@ -122,15 +122,7 @@ const Maintenance = Schema.Struct({
   )
 })
 
-const Hostname = Schema.String.check(
-  Schema.isPattern(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/u, {
-    expected: "a lowercase DNS name"
-  }),
-  Schema.isMaxLength(253)
-)
-
 export const unavailableFields = {
-  domains: optional(list(Hostname, 1_000)),
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
   customerPayments: optional(list(CustomerPayments, 100)),

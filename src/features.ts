@@ -11,6 +11,7 @@ import { caches } from "./caches/feature.ts"
 import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
 import { databases } from "./databases/feature.ts"
+import { domains } from "./domains/feature.ts"
 import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
@@ -45,6 +46,7 @@ export const features = [
   branches,
   edge,
   visitors,
+  domains,
   organizations,
   agents,
   webhooks,

@@ -6,6 +6,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
@@ -56,6 +57,12 @@ export interface HostWish extends SiteKey {
   readonly hstsSeconds?: number | undefined
 }
 
+export interface HostKey {
+  readonly orgId: string
+  readonly domainUid: string
+  readonly hostname: string
+}
+
 interface Row {
   readonly label: string | null
   readonly hostname: string | null
@@ -95,12 +102,10 @@ export class EdgeSites extends Context.Service<
     readonly requestWake: (key: SiteKey) => Effect.Effect<void, StoreUnavailable>
     /** A custom host name; fails if somebody else has it. */
     readonly putHost: (wish: HostWish) => Effect.Effect<void, HostTaken | SiteMissing | StoreUnavailable>
+    /** A custom host name of this domain as it is served. */
+    readonly findHost: (host: HostKey) => Effect.Effect<Option.Option<HostWish>, StoreUnavailable>
     /** Removes a custom host name of this domain; one that is not there is success. */
-    readonly removeHost: (host: {
-      readonly orgId: string
-      readonly domainUid: string
-      readonly hostname: string
-    }) => Effect.Effect<void, StoreUnavailable>
+    readonly removeHost: (host: HostKey) => Effect.Effect<void, StoreUnavailable>
     /** Removes the site with all host names that lead to it. */
     readonly remove: (key: SiteKey) => Effect.Effect<void, StoreUnavailable>
   }
@@ -227,6 +232,23 @@ export class EdgeSites extends Context.Service<
             return yield* new SiteMissing({ message: "The environment is not known to the edge yet" })
           if (!row.put && !row.same)
             return yield* new HostTaken({ message: `The host name ${hostname} is in use already` })
+        }),
+        findHost: Effect.fn("EdgeSites.findHost")(function* ({ orgId, domainUid, hostname }) {
+          const [row] = yield* repeatable(sql<{
+            readonly environmentUid: string
+            readonly redirectTo: string | null
+            readonly hstsSeconds: number
+          }>`
+            select environment_uid as "environmentUid", redirect_to as "redirectTo", hsts_seconds as "hstsSeconds"
+            from edge_host
+            where hostname = ${hostname} and org_id = ${orgId}::uuid and domain_uid = ${domainUid}::uuid`)
+          return Option.map(Option.fromUndefinedOr(row), ({ redirectTo, ...host }) => ({
+            orgId,
+            domainUid,
+            hostname,
+            ...host,
+            redirectTo: redirectTo ?? undefined
+          }))
         }),
         removeHost: ({ orgId, domainUid, hostname }) =>
           Effect.asVoid(

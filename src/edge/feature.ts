@@ -1,8 +1,13 @@
 /** The edge: managed addresses with TLS for every environment, and what decides who gets where. */
+import * as Config from "effect/Config"
 import { defineFeature } from "#src/feature.ts"
 
 export const edge = defineFeature({
   server: async () => (await import("./server.ts")).server,
-  settings: async () => (await import("./settings.ts")).settings,
+  settings: async () =>
+    Config.all([
+      (await import("./settings.ts")).settings,
+      (await import("./certificates/settings.ts")).certificateSettings
+    ]),
   tables: async () => (await import("./tables.ts")).tables
 })

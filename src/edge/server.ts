@@ -4,11 +4,13 @@ import * as gate from "#src/visitors/gate.ts"
 import { Visits } from "#src/visitors/Visits.ts"
 import * as agent from "./agent/layer.ts"
 import { Certificates } from "./certificates/Certificates.ts"
+import * as certificates from "./certificates/loop.ts"
 import { EdgeNodes } from "./EdgeNodes.ts"
 import { EdgeSites } from "./EdgeSites.ts"
 
 export const server: Server = {
   handlers: Layer.empty,
+  loops: certificates.layer,
   edge: agent.layer.pipe(
     Layer.provide([
       Certificates.layer,

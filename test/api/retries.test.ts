@@ -6,6 +6,7 @@ import * as Layer from "effect/Layer"
 import { Api } from "#src/api/definition/api.ts"
 import { Operation } from "#src/api/definition/operation.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { answeringNode } from "#test/setup/edge-node.ts"
 import { knownToken, person } from "#test/setup/people.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -108,6 +109,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
   "environments.rotateAppServiceToken": (ids) => ({
     path: `${shop}/environments/${ids("environments.create")}/app-service-token/rotate`
   }),
+  "domains.add": () => ({ path: `${shop}/domains`, body: { hostname: "www.example.com" } }),
   "webhooks.create": () => ({
     path: `${org}/webhooks`,
     body: { url: "https://127.0.0.1:9/hook", events: ["budget.alert"] }
@@ -128,6 +130,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
 
 /** Where a second try does what the first one did and leaves it as it is, and what other operations do the same way. */
 const others = new Set([
+  "domains.check",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test"],
   // A branch, like `databaseBranches.create`.
@@ -136,6 +139,7 @@ const others = new Set([
 
 /** What two tries of one request may tell differently: how far it has come. */
 const moving = new Set([
+  ...["verificationErrors", "instructions"],
   ...["status", "state", "step", "error", "reason", "progressPercent", "attempts", "nextAttemptAt"],
   ...[
     "startedAt",
@@ -249,7 +253,8 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
     "answer what the try made whose process was killed before its answer, and make nothing twice",
     () =>
       Effect.gen(function* () {
-        const { call } = yield* Plane
+        const { call, databaseUrl } = yield* Plane
+        yield* answeringNode(databaseUrl)
         const made = new Map<string, string>()
         const ids = (operation: string) => made.get(operation) ?? assert.fail(`${operation} made nothing`)
         for (const [operation, attempt] of Object.entries(making)) {

@@ -14,6 +14,7 @@ import { Operation } from "#src/api/definition/operation.ts"
 import { OperationOfKind } from "#src/api/definition/resource-group.ts"
 import { untilAnswer } from "#test/setup/answers.ts"
 import { type Answer, Plane, type RequestOptions, type Tenant, testPlane } from "#test/setup/control-plane.ts"
+import { answeringNode } from "#test/setup/edge-node.ts"
 import { type ObjectStore, objectStore, trust } from "#test/setup/s3.ts"
 
 class Store extends Context.Service<Store, ObjectStore>()("test/ObjectStore") {}
@@ -116,7 +117,7 @@ const subjects = [...new Set(endpoints.flatMap(({ kind }) => kind ?? []))].map((
   const [first] = endpoints.filter((one) => one.kind === kind)
   const own = endpoints.filter(({ group }) => group === first?.group)
   const find = (name: string) => own.find((one) => one.name === name)
-  const create = find("create") ?? assert.fail(`${kind} cannot be created`)
+  const create = find("create") ?? find("add") ?? assert.fail(`${kind} cannot be created`)
   // What operations on one of them are about.
   const single = own.find(({ path }) => path.startsWith(`${create.path}/:`))
   const param = single?.path.slice(create.path.length + 2).split("/")[0] ?? assert.fail(`${kind} has no id`)
@@ -127,7 +128,7 @@ const subjects = [...new Set(endpoints.flatMap(({ kind }) => kind ?? []))].map((
     list: find("list") ?? assert.fail(`${kind} cannot be listed`),
     get: find("get"),
     update: find("update"),
-    remove: find("delete"),
+    remove: find("delete") ?? find("remove"),
     /** All that name one of them. */
     single: own.filter(({ path }) => path.split("/").includes(`:${param}`)),
     /** Whether the query names the environment. */
@@ -152,7 +153,9 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("the operation
       subject.kind,
       () =>
         Effect.gen(function* () {
-          const { call, tenant, sql } = yield* Plane
+          const { call, tenant, sql, databaseUrl } = yield* Plane
+          // Domains are added and removed only where an edge answers.
+          if (subject.kind === "Domain") yield* answeringNode(databaseUrl)
           const { kind, create, list, get, update, remove, param, single } = subject
           const [mine, other] = [yield* tenant(), yield* tenant()]
           for (const [{ slug, owner }, project] of [

@@ -1,0 +1,109 @@
+/**
+ * What visitors of a host name would meet: a TLS handshake with every edge that is at work, at the edge's own address, so
+ * that DNS has no part in it. What counts as a good certificate is what browsers and the platform's own clients trust.
+ */
+import * as tls from "node:tls"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { certificateSettings } from "#src/edge/certificates/settings.ts"
+import { type EdgeNode, EdgeNodes } from "#src/edge/EdgeNodes.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+
+export type Served =
+  | { readonly _tag: "Everywhere" }
+  /** A sentence for users: what one of the edges answered. */
+  | { readonly _tag: "Not"; readonly message: string }
+  /** No edge is at work, so nobody can tell. */
+  | { readonly _tag: "NoEdge" }
+
+/** How long one handshake may take. */
+const patience = "3 seconds"
+/** Edges that are asked at a time. */
+const together = 8
+
+export class Probe extends Context.Service<
+  Probe,
+  { readonly served: (hostname: string) => Effect.Effect<Served, StoreUnavailable> }
+>()("svc/domains/Probe") {
+  static readonly layer = Layer.effect(
+    Probe,
+    Effect.gen(function* () {
+      const nodes = yield* EdgeNodes
+      const { caPem } = yield* CertificateAuthority
+      const { acme } = yield* certificateSettings
+      const trusted = (ca: () => ReadonlyArray<string>) => {
+        let made: tls.SecureContext | undefined
+        return () => (made ??= tls.createSecureContext({ ca: [...ca()] }))
+      }
+      // To read what the system trusts takes a third of a second: it is done where it is needed, once.
+      const trust = [
+        trusted(() => (acme?.extraCa === undefined ? [caPem] : [caPem, acme.extraCa])),
+        trusted(() => [...tls.rootCertificates, ...tls.getCACertificates("system")])
+      ]
+      const look = Effect.fnUntraced(function* (node: EdgeNode, hostname: string) {
+        let fault: string | undefined
+        for (const secureContext of trust) {
+          fault = yield* handshake(node, hostname, secureContext())
+          if (fault !== untrusted) return fault
+        }
+        return fault
+      })
+      return Probe.of({
+        served: Effect.fn("Probe.served")(function* (hostname) {
+          const live = yield* nodes.live
+          if (live.length === 0) return { _tag: "NoEdge" }
+          const faults = yield* Effect.forEach(live, (node) => look(node, hostname), {
+            concurrency: together
+          })
+          const fault = faults.find((one) => one !== undefined)
+          return fault === undefined
+            ? { _tag: "Everywhere" }
+            : { _tag: "Not", message: `An edge does not serve ${hostname} as it should: ${fault}` }
+        })
+      })
+    })
+  )
+}
+
+/** What is wrong with the answer; undefined: a chain that is trusted and names the host. */
+const handshake = (
+  { address, httpsPort }: EdgeNode,
+  hostname: string,
+  secureContext: tls.SecureContext
+): Effect.Effect<string | undefined> =>
+  Effect.callback<string | undefined>((resume) => {
+    const socket = tls.connect({ host: address, port: httpsPort, servername: hostname, secureContext })
+    socket.once("secureConnect", () => resume(Effect.succeed(undefined)))
+    socket.once("error", (error) => resume(Effect.succeed(inWords(error))))
+    socket.once("close", () => resume(Effect.succeed("it closed the connection")))
+    return Effect.sync(() => socket.destroy())
+  }).pipe(
+    Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.succeed("it did not answer in time") })
+  )
+
+const untrusted = "its certificate is signed by nobody who is trusted"
+const isFailure = Schema.is(Schema.Struct({ code: Schema.String }))
+const inWords = (error: Error): string => {
+  const code = isFailure(error) ? error.code : ""
+  return (
+    reasons[code] ??
+    (/alert/i.test(error.message)
+      ? "it has no certificate for it"
+      : `the handshake failed (${code || error.message.slice(0, 100)})`)
+  )
+}
+const reasons: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "it cannot be reached",
+  EHOSTUNREACH: "it cannot be reached",
+  ECONNRESET: "it closed the connection",
+  CERT_HAS_EXPIRED: "its certificate has expired",
+  CERT_NOT_YET_VALID: "its certificate does not hold yet",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is another name's",
+  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+  DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted
+}

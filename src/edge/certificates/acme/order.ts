@@ -1,0 +1,249 @@
+/**
+ * Getting a certificate from an ACME server, from wherever it stands: each pass looks at the order and takes the next
+ * step. Killed anywhere, it goes on from there, because the order and its key are stored before anything is proved for
+ * it. (Killed between the server's answer to a new order and our storing it, one order is left unused: the server forgets
+ * it, or gives it out again.)
+ */
+import { createHash } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import type { DnsResolver } from "#src/domains/dns/Resolver.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { caaRefusal } from "../caa.ts"
+import type { DnsProvider } from "../dns/DnsProvider.ts"
+import type { CertificateJob, CertificateJobs, Obtained, StoredOrder } from "../jobs.ts"
+import type { AcmeClient, Authorization, Challenge, Order } from "./AcmeClient.ts"
+import { AcmeError, typeOf, wordsOf } from "./errors.ts"
+import { certificateIdOf, chainOf, csrOf, newPrivateKey, renewAtOf } from "./x509.ts"
+
+export interface AcmeIssuer {
+  readonly client: AcmeClient
+  readonly jobs: Pick<CertificateJobs, "keepOrder" | "putChallenge" | "removeChallenge">
+  readonly resolver: Pick<DnsResolver, "caa">
+  readonly dns: DnsProvider | undefined
+}
+
+/** What a run came to. */
+export type Ordered =
+  | { readonly _tag: "Obtained"; readonly certificate: Obtained }
+  /** The authority is at it; to be asked again in so many seconds. */
+  | { readonly _tag: "UnderWay"; readonly again: number }
+
+/** An order that leads nowhere any more. */
+class OrderOver extends AcmeError {}
+
+/** Time of one run, after which somebody else gets the turn. */
+const runMs = 90_000
+const firstPauseMs = 250
+const longestPauseMs = 5_000
+/** What is further away is not waited for. */
+const worthWaitingMs = 20_000
+
+export const obtain = Effect.fnUntraced(function* (issuer: AcmeIssuer, job: CertificateJob) {
+  const { client } = issuer
+  const until = (yield* Clock.currentTimeMillis) + runMs
+  const stored = job.order?.directory === client.directoryUrl ? job.order : yield* placeOrder(issuer, job)
+  let pause = firstPauseMs
+  /** An authority that works on a proof need not say so: one that was accepted in this run is not accepted again. */
+  const accepted = new Set<string>()
+
+  const prove = Effect.fnUntraced(function* (order: Order) {
+    for (const url of order.authorizations) {
+      const { value: authorization, retryAfter } = yield* client.authorization(url)
+      if (authorization.status === "valid") continue
+      // The order is not invalid yet, and will be.
+      if (authorization.status !== "pending") {
+        yield* hideProofs(issuer, job, order)
+        return yield* new OrderOver(errorOf(authorization.challenges))
+      }
+      const { challenge, show } = yield* proofOf(issuer, job, authorization)
+      if (challenge.status === "pending" && !accepted.has(challenge.url)) {
+        yield* show
+        yield* client.accept(challenge.url)
+        accepted.add(challenge.url)
+      }
+      return retryAfter
+    }
+    return undefined
+  })
+  const step = Effect.gen(function* () {
+    const { value: order, retryAfter } = yield* Effect.mapError(client.order(stored.url), orGone)
+    switch (order.status) {
+      case "pending":
+        return { wait: yield* prove(order) }
+      case "ready":
+        yield* client
+          .finalize(order.finalize, yield* csrOf(job.name, stored.privateKeyPem))
+          .pipe(Effect.mapError((error) => (keyTypes.has(error.type) ? new OrderOver(error) : error)))
+        return { wait: undefined }
+      case "processing":
+        return { wait: retryAfter }
+      case "invalid": {
+        const why = yield* whyInvalid(client, order)
+        yield* hideProofs(issuer, job, order)
+        return yield* new OrderOver(why)
+      }
+      case "valid": {
+        const certificate = yield* download(client, job, order, stored)
+        yield* hideProofs(issuer, job, order)
+        return { certificate }
+      }
+    }
+  })
+
+  for (;;) {
+    const done = yield* step
+    if (done.certificate !== undefined) {
+      return { _tag: "Obtained", certificate: done.certificate } satisfies Ordered
+    }
+    const wait = done.wait === undefined ? pause : Math.max(done.wait * 1000, firstPauseMs)
+    const now = yield* Clock.currentTimeMillis
+    if (wait > worthWaitingMs || now + wait > until) {
+      return { _tag: "UnderWay", again: wait / 1000 } satisfies Ordered
+    }
+    yield* Effect.sleep(wait)
+    pause = Math.min(longestPauseMs, pause * 1.5)
+  }
+})
+
+const keyTypes: ReadonlySet<string> = new Set(["badCSR", "badPublicKey"])
+
+const download = Effect.fnUntraced(function* (
+  client: AcmeClient,
+  { name }: CertificateJob,
+  order: Order,
+  { privateKeyPem }: StoredOrder
+) {
+  if (order.certificate === undefined) {
+    return yield* new OrderOver({
+      message: "The certificate authority names no certificate",
+      type: "answer"
+    })
+  }
+  const chain = chainOf(yield* client.certificate(order.certificate), name, privateKeyPem)
+  if ("fault" in chain) {
+    return yield* new OrderOver({
+      message: `What the certificate authority issued ${chain.fault}`,
+      type: "answer"
+    })
+  }
+  const certificate: Obtained = {
+    issuer: "acme",
+    chain: chain.pem,
+    privateKeyPem,
+    fingerprint: chain.fingerprint,
+    notBefore: chain.notBefore,
+    notAfter: chain.notAfter,
+    renewAt: renewAtOf(chain)
+  }
+  return certificate
+})
+
+/** It is not there, or not ours. */
+const orGone = (error: AcmeError) =>
+  error.status === 403 || error.status === 404 || error.status === 410 ? new OrderOver(error) : error
+
+export const isOver = (error: AcmeError): boolean => error instanceof OrderOver
+
+/** Stored when this is done. */
+const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: AcmeIssuer, job: CertificateJob) {
+  const { meta } = yield* client.directory
+  const refusal = yield* caaRefusal(resolver, job.name, meta?.caaIdentities ?? [])
+  if (refusal !== undefined) return yield* new AcmeError({ message: refusal, type: "caa" })
+  const privateKeyPem = yield* newPrivateKey
+  const replaced =
+    job.issuer === "acme" && job.chain !== undefined ? yield* certificateIdOf(job.chain) : undefined
+  const { renewalInfo } = yield* client.directory
+  const replaces = renewalInfo === undefined ? undefined : replaced
+  const { url } = yield* client.newOrder(job.name, replaces).pipe(
+    // Something of this certificate is not as the authority wants it (RFC 9773, section 5): a new order all the same.
+    Effect.catchIf(
+      ({ type, status }) =>
+        replaces !== undefined && (type === "alreadyReplaced" || status === 409 || type === "malformed"),
+      () => client.newOrder(job.name, undefined)
+    )
+  )
+  const order: StoredOrder = { directory: client.directoryUrl, url, privateKeyPem }
+  yield* orLost(jobs.keepOrder(job, order))
+  return order
+})
+
+/** A lease that is lost ends the run: somebody else is at it. */
+const orLost = <E>(stored: Effect.Effect<boolean, E>) =>
+  Effect.flatMap(stored, (kept) => (kept ? Effect.void : Effect.interrupt))
+
+interface Proof {
+  readonly challenge: Challenge
+  readonly show: Effect.Effect<void, AcmeError | StoreUnavailable>
+  readonly hide: Effect.Effect<void, AcmeError | StoreUnavailable>
+}
+
+/** How this authorization is proved. */
+const proofOf = Effect.fnUntraced(function* (
+  { client, jobs, dns }: AcmeIssuer,
+  job: CertificateJob,
+  { challenges }: Authorization
+): Effect.fn.Return<Proof, AcmeError> {
+  const type = job.name.startsWith("*.") ? "dns-01" : "http-01"
+  const challenge = challenges.find((one) => one.type === type)
+  if (challenge?.token === undefined || !/^[\w-]+$/.test(challenge.token)) {
+    return yield* new OrderOver({
+      message: `The certificate authority offers no proof of ${job.name} by ${type}`,
+      type: "unsupportedChallenge"
+    })
+  }
+  const { token } = challenge
+  const keyAuthorization = client.keyAuthorization(token)
+  if (type === "http-01") {
+    return {
+      challenge,
+      show: orLost(jobs.putChallenge(job, { token, keyAuthorization })),
+      hide: jobs.removeChallenge(job, token)
+    }
+  }
+  const name = `_acme-challenge.${job.name.slice(2)}`
+  if (dns === undefined || !dns.covers(name)) {
+    return yield* new AcmeError({
+      message: `Nobody is set to write the record ${name}: see SVC_ACME_DNS`,
+      type: "settings"
+    })
+  }
+  const record = { name, value: createHash("sha256").update(keyAuthorization).digest("base64url") }
+  const failed = ({ message }: { readonly message: string }) =>
+    new AcmeError({ message, type: "dnsProvider" })
+  return {
+    challenge,
+    show: Effect.mapError(dns.add(record), failed),
+    hide: Effect.mapError(dns.remove(record), failed)
+  }
+})
+
+/** Once nobody looks any more: also those that an earlier run showed. One that stays does no harm. */
+const hideProofs = Effect.fnUntraced(
+  function* (issuer: AcmeIssuer, job: CertificateJob, order: Order) {
+    for (const url of order.authorizations) {
+      const { value } = yield* issuer.client.authorization(url)
+      yield* (yield* proofOf(issuer, job, value)).hide
+    }
+  },
+  Effect.catch((error) => Effect.logDebug("a proof for a certificate authority stays", error))
+)
+
+/** The order's own words, or those of the proof that failed. */
+const whyInvalid = Effect.fnUntraced(function* (client: AcmeClient, order: Order) {
+  for (const url of order.authorizations) {
+    const { value } = yield* client.authorization(url)
+    if (value.challenges.some(({ error }) => error !== undefined)) return errorOf(value.challenges)
+  }
+  if (order.error !== undefined) return { message: wordsOf(order.error), type: typeOf(order.error) }
+  return errorOf([])
+})
+
+const errorOf = (
+  challenges: ReadonlyArray<Challenge>
+): { readonly message: string; readonly type: string } => {
+  const problem = challenges.find(({ error }) => error !== undefined)?.error
+  return problem === undefined
+    ? { message: "The certificate authority gave the order up without a reason", type: "answer" }
+    : { message: wordsOf(problem), type: typeOf(problem) }
+}
