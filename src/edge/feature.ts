@@ -1,8 +1,9 @@
 /** The edge: managed addresses with TLS for every environment, and what decides who gets where. */
-import { defineFeature } from "#src/feature.ts"
+import { type Commands, defineFeature } from "#src/feature.ts"
 
 export const edge = defineFeature({
   server: async () => (await import("./server.ts")).server,
   settings: async () => (await import("./settings.ts")).settings,
-  tables: async () => (await import("./tables.ts")).tables
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => ({ commands: [(await import("./requests/commands.ts")).requests] })
 })

@@ -35,6 +35,8 @@ const text = (name: string, length: number) => `%[var(txn.${name}),bytes(0,${len
 
 /** In each frontend whose requests are logged. `%Ta` is without the time that an idle connection waited. */
 export const logFormat = `log-format '{${[
+  // Lines are numbered by process and frontend, so that lost ones are seen.
+  `"source":"%f-%pid","number":%lc`,
   `"environment":"%[var(txn.environment)]"`,
   `"host":"${text("host", longest.host)}"`,
   `"method":"${text("method", longest.method)}"`,
@@ -44,6 +46,9 @@ export const logFormat = `log-format '{${[
 
 /** A request that was answered, or that ended without. */
 export interface LoggedRequest {
+  /** Who numbered it. */
+  readonly source: string
+  readonly number: number
   /** Uid of the environment. */
   readonly environment: string
   readonly host: string
@@ -64,6 +69,8 @@ export interface LoggedRequest {
 const whole = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Line = Schema.fromJsonString(
   Schema.Struct({
+    source: Schema.String.check(Schema.isMaxLength(64)),
+    number: whole,
     environment: Schema.String.check(Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)),
     host: Schema.String.check(Schema.isMaxLength(longest.host)),
     method: Schema.String.check(Schema.isMaxLength(longest.method)),

@@ -15,7 +15,7 @@ const jsonAscii = (bytes: Uint8Array) =>
 
 const line = (visitor: { host: Uint8Array; method: Uint8Array; path: Uint8Array }, rest: object = {}) => {
   const numbers = { status: 200, durationMs: 12, bytesIn: 345, bytesOut: 6789, end: "--", ...rest }
-  return `{"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
+  return `{"source":"tls-7","number":3,"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
 }
 const bytes = (text: string) => new TextEncoder().encode(text)
 const usual = { host: bytes("shop.example"), method: bytes("GET"), path: bytes("/cart") }
@@ -23,6 +23,8 @@ const usual = { host: bytes("shop.example"), method: bytes("GET"), path: bytes("
 describe("a line of the proxy's log", () => {
   it("says what was asked and how it ended", () => {
     assert.deepStrictEqual(Option.getOrThrow(parseLine(line(usual))), {
+      source: "tls-7",
+      number: 3,
       environment,
       host: "shop.example",
       method: "GET",
