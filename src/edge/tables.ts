@@ -1,4 +1,5 @@
 import type { TableRule } from "#src/store/table-rules.ts"
+import { certificateTables } from "./certificates/tables.ts"
 
 export const tables: ReadonlyArray<TableRule> = [
   { name: "edge_site", onOrganizationDeletion: "cascade" },
@@ -18,5 +19,6 @@ export const tables: ReadonlyArray<TableRule> = [
     name: "edge_node",
     onOrganizationDeletion: "none",
     retention: { column: "alive_until", age: "1 day" }
-  }
+  },
+  ...certificateTables
 ]

@@ -1,6 +1,7 @@
 /**
- * The platform's own certificate authority. It is made once, kept sealed in the store, and signs the
- * certificates of managed servers; clients that trust its certificate verify every connection.
+ * The platform's own certificate authority. It is made once, kept sealed in the store, and signs the certificates
+ * of managed servers, and those of the edge where no public authority is set; clients that trust its certificate
+ * verify every connection.
  *
  * Keys are ECDSA on P-256. The authority lasts ten years and may sign leaves only (path length 0). A leaf
  * lasts 90 days, names hosts in its subject alternative name alone (RFC 9525) and may serve TLS, nothing else.
@@ -55,7 +56,10 @@ export class CertificateAuthority extends Context.Service<
     readonly caPem: string
     /** Signs a new key for these host names and IP addresses. */
     readonly issue: (request: {
+      /** A host name may be a wildcard, `*.example.com`. */
       readonly hosts: readonly [string, ...ReadonlyArray<string>]
+      /** For people who look at it: its common name, which no client checks. */
+      readonly subject?: string
     }) => Effect.Effect<IssuedCertificate, CertificateError>
     /** Reads the first certificate of a PEM text; none when there is none that can be read. */
     readonly inspect: (pem: string) => Option.Option<InspectedCertificate>
@@ -75,7 +79,7 @@ export class CertificateAuthority extends Context.Service<
 
       return CertificateAuthority.of({
         caPem: stored.certificatePem,
-        issue: Effect.fn("CertificateAuthority.issue")(function* ({ hosts }) {
+        issue: Effect.fn("CertificateAuthority.issue")(function* ({ hosts, subject = "Managed server" }) {
           const now = yield* Clock.currentTimeMillis
           // A leaf that outlived its authority would fail long before its own date says so.
           const expiresAt = new Date(Math.min(now + leafLifetime, authority.validToDate.getTime()))
@@ -84,7 +88,8 @@ export class CertificateAuthority extends Context.Service<
             const issuer = new x509.X509Certificate(stored.certificatePem)
             const certificate = await x509.X509CertificateGenerator.create({
               serialNumber: serialNumber(),
-              subject: "CN=Managed server",
+              // A common name has at most 64 characters (RFC 5280, appendix A.1).
+              subject: [{ CN: [subject.slice(0, 64)] }],
               issuer: issuer.subjectName,
               notBefore: new Date(now - backdate),
               notAfter: expiresAt,
