@@ -46,9 +46,6 @@ export const logFormat = `log-format '{${[
 
 /** A request that was answered, or that ended without. */
 export interface LoggedRequest {
-  /** Who numbered it. */
-  readonly source: string
-  readonly number: number
   /** Uid of the environment. */
   readonly environment: string
   readonly host: string
@@ -66,12 +63,20 @@ export interface LoggedRequest {
   readonly end: string
 }
 
+/** A line of the log: lines are numbered by source. */
+export interface LogLine {
+  readonly source: string
+  readonly number: number
+  /** None: it is of no environment, or was none that could be read. */
+  readonly request: Option.Option<LoggedRequest>
+}
+
 const whole = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Line = Schema.fromJsonString(
   Schema.Struct({
     source: Schema.String.check(Schema.isMaxLength(64)),
     number: whole,
-    environment: Schema.String.check(Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)),
+    environment: Schema.String.check(Schema.isPattern(/^(-|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/)),
     host: Schema.String.check(Schema.isMaxLength(longest.host)),
     method: Schema.String.check(Schema.isMaxLength(longest.method)),
     path: Schema.String.check(Schema.isMaxLength(longest.path)),
@@ -87,15 +92,22 @@ const decode = Schema.decodeUnknownOption(Line)
 /** Each character is a byte of what was sent. What would steer a terminal is shown as its escape, for whoever reads it. */
 const readable = (bytes: string): string => visibleLine(Buffer.from(bytes, "latin1").toString("utf8"))
 
-/** None: it is not a line of an environment's request. */
-export const parseLine = (line: string): Option.Option<LoggedRequest> =>
-  Option.map(decode(line), ({ status, durationMs, host, method, path, ...rest }) => ({
-    ...rest,
-    host: readable(host),
-    method: readable(method),
-    // `OPTIONS *` has none.
-    path: path === "-" ? "*" : readable(path),
-    status: status < 100 ? null : status,
-    // A request that was never complete has -1.
-    durationMs: Math.max(0, durationMs)
+/** None: it is no line of the log. */
+export const parseLine = (line: string): Option.Option<LogLine> =>
+  Option.map(decode(line), ({ source, number, status, durationMs, host, method, path, ...rest }) => ({
+    source,
+    number,
+    request:
+      rest.environment === "-"
+        ? Option.none()
+        : Option.some({
+            ...rest,
+            host: readable(host),
+            method: readable(method),
+            // `OPTIONS *` has none.
+            path: path === "-" ? "*" : readable(path),
+            status: status < 100 ? null : status,
+            // A request that was never complete has -1.
+            durationMs: Math.max(0, durationMs)
+          })
   }))

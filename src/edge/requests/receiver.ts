@@ -29,7 +29,7 @@ const stored = Metric.counter("svc_edge_requests_total", {
 const dropped = Metric.counter("svc_edge_requests_dropped_total", {
   description:
     "Requests that were not counted, by reason: lost (their line did not arrive), too_many (of too many environments), " +
-    "not_stored (the store did not answer), unreadable (lines that are none of an environment's request)",
+    "not_stored (the store did not answer), unreadable (lines of somebody else)",
   incremental: true
 })
 
@@ -86,7 +86,8 @@ export const receive = (port: number): Effect.Effect<void, LogPortTaken, Request
         return
       }
       gaps.arrived(parsed.value.source, parsed.value.number)
-      tally.add(parsed.value, clock.currentTimeMillisUnsafe())
+      const { request } = parsed.value
+      if (Option.isSome(request)) tally.add(request.value, clock.currentTimeMillisUnsafe())
     })
     yield* periodic({ does: "store requests to environments", every: "1 second" }, round)
   })

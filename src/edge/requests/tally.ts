@@ -18,7 +18,7 @@ export interface TallyBounds {
 }
 const usual: TallyBounds = { perEnvironment: 200, requests: 5_000, sums: 10_000 }
 
-export interface TalliedRequest extends Omit<LoggedRequest, "source" | "number"> {
+export interface TalliedRequest extends LoggedRequest {
   /** When it came, in milliseconds since 1970. */
   readonly at: number
 }
@@ -77,7 +77,7 @@ export const makeTally = ({ perEnvironment, requests: most, sums }: TallyBounds 
   }
 
   return {
-    add: ({ source: _, number: __, ...request }, nowMs) => {
+    add: (request, nowMs) => {
       const { environment, status, durationMs, bytesIn, bytesOut } = request
       const statusClass = status === null ? 0 : Math.min(5, Math.floor(status / 100))
       const of = sumsOf(environment, Math.floor(nowMs / 60_000) * 60_000, statusClass)

@@ -1,9 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Option from "effect/Option"
 import * as fc from "fast-check"
-import { parseLine } from "#src/edge/requests/log-format.ts"
+import { parseLine as parse } from "#src/edge/requests/log-format.ts"
 
 const environment = "019aa000-0000-7000-8000-000000000001"
+
+const parseLine = (text: string) => Option.flatMap(parse(text), ({ request }) => request)
 
 /** As HAProxy's converter `json(ascii)` writes bytes. */
 const jsonAscii = (bytes: Uint8Array) =>
@@ -23,8 +25,6 @@ const usual = { host: bytes("shop.example"), method: bytes("GET"), path: bytes("
 describe("a line of the proxy's log", () => {
   it("says what was asked and how it ended", () => {
     assert.deepStrictEqual(Option.getOrThrow(parseLine(line(usual))), {
-      source: "tls-7",
-      number: 3,
       environment,
       host: "shop.example",
       method: "GET",
@@ -35,6 +35,13 @@ describe("a line of the proxy's log", () => {
       bytesOut: 6789,
       end: "--"
     })
+  })
+
+  it("has a number, also where it is of no environment", () => {
+    const bad = line(usual, { status: 400, durationMs: 0 }).replace(environment, "-")
+    const { request, ...numbered } = Option.getOrThrow(parse(bad))
+    assert.deepStrictEqual(numbered, { source: "tls-7", number: 3 })
+    assert.isTrue(Option.isNone(request))
   })
 
   it("of a request that nobody answered has no status and no negative time", () => {
@@ -69,7 +76,7 @@ describe("a line of the proxy's log", () => {
   it("that is none is no request", () => {
     fc.assert(fc.property(fc.string(), (text) => assert.isTrue(Option.isNone(parseLine(text)))))
     const none = [
-      line(usual).replace(environment, "-"),
+      line(usual).replace(environment, "shop"),
       line(usual, { status: "200" }),
       line(usual, { bytesOut: -1 }),
       line(usual, { end: "\u001b[" }),

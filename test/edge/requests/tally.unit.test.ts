@@ -4,8 +4,6 @@ import type { LoggedRequest } from "#src/edge/requests/log-format.ts"
 import { makeTally } from "#src/edge/requests/tally.ts"
 
 const request = (environment: string, rest: Partial<LoggedRequest> = {}): LoggedRequest => ({
-  source: "tls-1",
-  number: 0,
   environment,
   host: "shop.example",
   method: "GET",
