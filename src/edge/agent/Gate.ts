@@ -27,6 +27,8 @@ export interface GatedRequest extends EdgeRequest {
   readonly orgId: string
   readonly environmentUid: string
   readonly access: AccessMode
+  /** Reads the whole body; undefined: it is longer than `most` bytes, or breaks off. Who reads it sends it on. */
+  readonly body: (most: number) => Effect.Effect<Buffer | undefined>
 }
 
 export interface EdgeAnswer {
@@ -41,6 +43,8 @@ export interface Forward {
   readonly _tag: "Forward"
   /** In place of the request's own `Cookie`, such as with a fresh ticket. */
   readonly cookie?: string
+  /** What was read of the body: all of it. */
+  readonly body?: Buffer
   /** Added to the app's answer. */
   readonly setCookies?: ReadonlyArray<string>
 }

@@ -23,9 +23,7 @@ export const ask = (socket: string, line: string): Effect.Effect<string, Haproxy
     const connection = net.connect(socket)
     const fail = (reason: HaproxyError["reason"], message: string, cause?: unknown) => {
       connection.destroy()
-      resume(
-        Effect.fail(new HaproxyError({ reason, message, ...(cause === undefined ? {} : { cause }) }))
-      )
+      resume(Effect.fail(new HaproxyError({ reason, message, ...(cause === undefined ? {} : { cause }) })))
     }
     connection.setTimeout(answerMs, () => fail("Silent", "HAProxy's control socket does not answer"))
     connection.on("data", (chunk: Buffer) => {
@@ -210,7 +208,5 @@ const expect = (socket: string, command: string, wanted: RegExp) =>
 /** SHA-1 of the first certificate of a PEM text, in hex; empty when there is none. */
 export const fingerprintOf = (pem: string): string => {
   const [, body] = /-----BEGIN CERTIFICATE-----([^-]+)-----END CERTIFICATE-----/.exec(pem) ?? []
-  return body === undefined
-    ? ""
-    : createHash("sha1").update(Buffer.from(body, "base64")).digest("hex")
+  return body === undefined ? "" : createHash("sha1").update(Buffer.from(body, "base64")).digest("hex")
 }

@@ -160,7 +160,10 @@ export const makeHaproxy = (host: Host["Service"]) => {
           duration: startMs,
           orElse: () =>
             Effect.fail(
-              new HaproxyError({ reason: "StartFailed", message: "HAProxy did not take up its new configuration" })
+              new HaproxyError({
+                reason: "StartFailed",
+                message: "HAProxy did not take up its new configuration"
+              })
             )
         })
       )
