@@ -95,6 +95,27 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     ),
     "http-request del-header Forwarded"
   ]
+  /** What would mean one thing here and another to an app. */
+  const strictness = [
+    // More than a name and a port: apps that make URLs of it would send visitors elsewhere.
+    "http-request deny deny_status 400 unless { req.fhdr(host) -m reg ^[A-Za-z0-9.-]+(:[0-9]{1,5})?$ }",
+    // Whatever follows a CONNECT that an app accepts would reach it as it is; TRACE shows what is for the app alone.
+    "http-request deny deny_status 405 if { method CONNECT TRACE }",
+    // RFC 9112, section 6.1: where such a message ends nobody can say.
+    "http-request deny deny_status 400 if HTTP_1.0 { req.fhdr(transfer-encoding) -m found }",
+    // RFC 9110, section 5.5.
+    "http-request deny deny_status 400 if { req.hdrs -m reg '\\x00' }",
+    "http-request set-uri %[pathq] if { url_beg -i http:// https:// }",
+    // Of one connection only (RFC 9110, section 7.6.1). An app that goes over to another protocol than WebSocket, such as h2c,
+    // would take requests that were never looked at.
+    "acl websocket req.fhdr(upgrade) -i -m str websocket",
+    "http-request del-header Upgrade unless websocket",
+    "http-request del-header Connection",
+    "http-request set-header Connection Upgrade if websocket",
+    ...["HTTP2-Settings", "Keep-Alive", "Proxy-Connection"].map((name) => `http-request del-header ${name}`),
+    // CGI programs read it as the variable HTTP_PROXY.
+    "http-request del-header Proxy"
+  ]
   const lookup = [
     // All of it, where it holds commas too.
     "http-request set-var(txn.host) req.fhdr(host),host_only,lower,rtrim(.)",
@@ -153,6 +174,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       ...lookup,
       ...logRules,
       "http-request set-log-level silent if internal",
+      ...strictness,
       // The certificate was for the name in the handshake; other names are not served on it (RFC 9110, section 15.5.20).
       "http-request return status 421 if !internal !{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }",
       // Of two, only one would be cut from the header before the app.
@@ -202,6 +224,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       ...cleaning,
       ...lookup,
       ...logRules,
+      ...strictness,
       "http-request set-var(txn.scheme) str(http)",
       `http-request redirect code 308 location https://%[var(txn.host)]${port}%[pathq] if !agents { var(txn.entry) -m found }`,
       "default_backend agent"
@@ -215,7 +238,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
             `http-request replace-header Cookie '^(.*;\\s*|\\s*)${cookie}=[^;]*(;\\s*|$)(.*)$' '\\1\\3'`
         ),
         "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1'",
-        "http-request del-header Cookie if { req.fhdr(cookie) -m len 0 }",
+        "http-request del-header Cookie unless { req.fhdr(cookie) -m len gt 0 }",
         `http-request set-header X-Svc-Via ${config.nodeId}`,
         "http-request set-dst var(txn.address)",
         "http-request set-dst-port var(txn.site),field(3,|)",

@@ -7,6 +7,7 @@ import { Certificates } from "./certificates/Certificates.ts"
 import * as certificates from "./certificates/loop.ts"
 import { EdgeNodes } from "./EdgeNodes.ts"
 import { EdgeSites } from "./EdgeSites.ts"
+import { RequestRecords } from "./requests/RequestRecords.ts"
 
 export const server: Server = {
   handlers: Layer.empty,
@@ -16,6 +17,7 @@ export const server: Server = {
       Certificates.layer,
       EdgeNodes.layer,
       EdgeSites.layer,
+      RequestRecords.layer,
       gate.layer.pipe(Layer.provide(Visits.layer))
     ])
   )

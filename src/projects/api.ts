@@ -19,6 +19,7 @@ import {
 import { group, operation } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
 import { inOrganization, inProject, resourceOperations } from "#src/api/definition/resource-group.ts"
+import { RequestPage, requestQuery } from "#src/edge/requests/view.ts"
 
 export const ProjectView = Schema.Struct({
   id: Id,
@@ -224,6 +225,20 @@ export const Environments = group(
       "admin",
       "Replace the token that apps present to the platform's services, and show it",
       { sensitive: true, target }
+    )
+  ),
+  HttpApiEndpoint.get("requests", `${environments.one}/requests`, {
+    params: environments.params,
+    query: requestQuery,
+    success: RequestPage,
+    error: problems()
+  }).annotateMerge(
+    operation(
+      "environments.requests",
+      "read",
+      "member",
+      "List the requests to an environment of the last day, at most 10,000, newest first",
+      { target }
     )
   ),
   HttpApiEndpoint.delete("delete", environments.one, {

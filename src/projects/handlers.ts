@@ -1,4 +1,5 @@
 /** Handlers of `projects.*` and `environments.*`. */
+import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -8,7 +9,9 @@ import { Environment, EnvironmentSpec } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
 import { answer } from "#src/api/answer.ts"
+import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
+import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
@@ -17,6 +20,8 @@ import { targetProject } from "#src/api/target.ts"
 import { amend, mismatch, precondition } from "#src/api/writing.ts"
 import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
 import { microUsdOf, usdOf } from "#src/budgets/money.ts"
+import { RequestRecords } from "#src/edge/requests/RequestRecords.ts"
+import { digitOf, RequestPage, requestView } from "#src/edge/requests/view.ts"
 import { Invocations, previousSigningField, signingField } from "#src/outbound/Invocations.ts"
 import { signingSecretBytes, signingSecretOf } from "#src/outbound/signature.ts"
 import type { CreateChange } from "#src/store/change.ts"
@@ -129,6 +134,8 @@ export const layerEnvironments = HttpApiBuilder.group(
     const resources = yield* Resources
     const invocations = yield* Invocations
     const appTokens = yield* AppServiceTokens
+    const requests = yield* RequestRecords
+    const cursors = yield* Cursors
     const find = Effect.fnUntraced(function* (idOrSlug: string) {
       const { orgId } = yield* RequestScope
       const { projectId } = yield* targetProject
@@ -200,6 +207,29 @@ export const layerEnvironments = HttpApiBuilder.group(
             appServiceToken: Redacted.value(token),
             previousValidUntil: previousValidUntil?.toISOString() ?? null
           }
+        }),
+        requests: Effect.fnUntraced(function* ({ params, query }) {
+          const { orgId } = yield* RequestScope
+          const { uid } = yield* find(params.environmentId)
+          const { limit = defaultPageSize, cursor, status, path, since } = query
+          const list = `requests ${orgId} ${uid}`
+          const [before] = (yield* cursors.decode(list, cursor)) ?? []
+          const filter = {
+            statusClass: status === undefined ? undefined : digitOf(status),
+            path,
+            since: since === undefined ? undefined : DateTime.toDateUtc(since)
+          }
+          const found = yield* Effect.mapError(
+            requests.list(orgId, uid, filter, limit + 1, before),
+            fromStore
+          )
+          const items = found.slice(0, limit)
+          const last = items.at(-1)
+          return answer(RequestPage, {
+            items: items.map(requestView),
+            nextCursor:
+              found.length > limit && last !== undefined ? cursors.encode(list, [last.number]) : null
+          })
         }),
         delete: environments.delete((record) =>
           isImplicit(record)

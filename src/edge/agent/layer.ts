@@ -5,6 +5,7 @@ import * as Redacted from "effect/Redacted"
 import { supervise } from "#src/engine/supervise.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { haproxyConfig } from "../haproxy-config.ts"
+import { receive } from "../requests/receiver.ts"
 import { settings } from "../settings.ts"
 import { ticketKey } from "../ticket-key.ts"
 import { makeDispatch } from "./dispatch.ts"
@@ -33,6 +34,9 @@ const run = Effect.gen(function* () {
   })
   const dispatch = yield* makeDispatch
   yield* listen({ port: agentPort, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })
+  // By UDP, on the same number.
+  const log = Effect.scoped(Effect.andThen(receive(agentPort), Effect.never))
+  yield* Effect.forkScoped(supervise("take the log of requests", log))
   yield* runNode({ id, folder, config })
   return yield* Effect.never
 })

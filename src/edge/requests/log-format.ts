@@ -35,6 +35,8 @@ const text = (name: string, length: number) => `%[var(txn.${name}),bytes(0,${len
 
 /** In each frontend whose requests are logged. `%Ta` is without the time that an idle connection waited. */
 export const logFormat = `log-format '{${[
+  // Lines are numbered by process and frontend, so that lost ones are seen.
+  `"source":"%f-%pid","number":%lc`,
   `"environment":"%[var(txn.environment)]"`,
   `"host":"${text("host", longest.host)}"`,
   `"method":"${text("method", longest.method)}"`,
@@ -61,10 +63,20 @@ export interface LoggedRequest {
   readonly end: string
 }
 
+/** A line of the log: lines are numbered by source. */
+export interface LogLine {
+  readonly source: string
+  readonly number: number
+  /** None: it is of no environment, or was none that could be read. */
+  readonly request: Option.Option<LoggedRequest>
+}
+
 const whole = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Line = Schema.fromJsonString(
   Schema.Struct({
-    environment: Schema.String.check(Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)),
+    source: Schema.String.check(Schema.isMaxLength(64)),
+    number: whole,
+    environment: Schema.String.check(Schema.isPattern(/^(-|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/)),
     host: Schema.String.check(Schema.isMaxLength(longest.host)),
     method: Schema.String.check(Schema.isMaxLength(longest.method)),
     path: Schema.String.check(Schema.isMaxLength(longest.path)),
@@ -80,15 +92,22 @@ const decode = Schema.decodeUnknownOption(Line)
 /** Each character is a byte of what was sent. What would steer a terminal is shown as its escape, for whoever reads it. */
 const readable = (bytes: string): string => visibleLine(Buffer.from(bytes, "latin1").toString("utf8"))
 
-/** None: it is not a line of an environment's request. */
-export const parseLine = (line: string): Option.Option<LoggedRequest> =>
-  Option.map(decode(line), ({ status, durationMs, host, method, path, ...rest }) => ({
-    ...rest,
-    host: readable(host),
-    method: readable(method),
-    // `OPTIONS *` has none.
-    path: path === "-" ? "*" : readable(path),
-    status: status < 100 ? null : status,
-    // A request that was never complete has -1.
-    durationMs: Math.max(0, durationMs)
+/** None: it is no line of the log. */
+export const parseLine = (line: string): Option.Option<LogLine> =>
+  Option.map(decode(line), ({ source, number, status, durationMs, host, method, path, ...rest }) => ({
+    source,
+    number,
+    request:
+      rest.environment === "-"
+        ? Option.none()
+        : Option.some({
+            ...rest,
+            host: readable(host),
+            method: readable(method),
+            // `OPTIONS *` has none.
+            path: path === "-" ? "*" : readable(path),
+            status: status < 100 ? null : status,
+            // A request that was never complete has -1.
+            durationMs: Math.max(0, durationMs)
+          })
   }))

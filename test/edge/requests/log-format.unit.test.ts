@@ -1,9 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Option from "effect/Option"
 import * as fc from "fast-check"
-import { parseLine } from "#src/edge/requests/log-format.ts"
+import { parseLine as parse } from "#src/edge/requests/log-format.ts"
 
 const environment = "019aa000-0000-7000-8000-000000000001"
+
+const parseLine = (text: string) => Option.flatMap(parse(text), ({ request }) => request)
 
 /** As HAProxy's converter `json(ascii)` writes bytes. */
 const jsonAscii = (bytes: Uint8Array) =>
@@ -15,7 +17,7 @@ const jsonAscii = (bytes: Uint8Array) =>
 
 const line = (visitor: { host: Uint8Array; method: Uint8Array; path: Uint8Array }, rest: object = {}) => {
   const numbers = { status: 200, durationMs: 12, bytesIn: 345, bytesOut: 6789, end: "--", ...rest }
-  return `{"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
+  return `{"source":"tls-7","number":3,"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
 }
 const bytes = (text: string) => new TextEncoder().encode(text)
 const usual = { host: bytes("shop.example"), method: bytes("GET"), path: bytes("/cart") }
@@ -33,6 +35,13 @@ describe("a line of the proxy's log", () => {
       bytesOut: 6789,
       end: "--"
     })
+  })
+
+  it("has a number, also where it is of no environment", () => {
+    const bad = line(usual, { status: 400, durationMs: 0 }).replace(environment, "-")
+    const { request, ...numbered } = Option.getOrThrow(parse(bad))
+    assert.deepStrictEqual(numbered, { source: "tls-7", number: 3 })
+    assert.isTrue(Option.isNone(request))
   })
 
   it("of a request that nobody answered has no status and no negative time", () => {
@@ -67,7 +76,7 @@ describe("a line of the proxy's log", () => {
   it("that is none is no request", () => {
     fc.assert(fc.property(fc.string(), (text) => assert.isTrue(Option.isNone(parseLine(text)))))
     const none = [
-      line(usual).replace(environment, "-"),
+      line(usual).replace(environment, "shop"),
       line(usual, { status: "200" }),
       line(usual, { bytesOut: -1 }),
       line(usual, { end: "\u001b[" }),
