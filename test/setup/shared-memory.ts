@@ -5,7 +5,7 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 
-const folder = "/dev/shm"
+const systemFolder = "/dev/shm"
 /** A segment that is just being made is not mapped yet. */
 const youngMs = 1_000
 
@@ -14,8 +14,11 @@ const youngMs = 1_000
  * any server runs, such as one of another run of the tests, nothing is removed: a server keeps segments for its next
  * backends that none maps at the moment.
  */
-export const removeOrphanedSegments = (sinceMs: number, serverRuns = anyServerRuns): void => {
-  const candidates = segments().filter((file) => {
+export const removeOrphanedSegments = (
+  sinceMs: number,
+  { folder = systemFolder, serverRuns = anyServerRuns } = {}
+): void => {
+  const candidates = segmentsIn(folder).filter((file) => {
     const made = fs.statSync(file, { throwIfNoEntry: false })?.mtimeMs
     return made !== undefined && made >= sinceMs && made < Date.now() - youngMs
   })
@@ -25,7 +28,7 @@ export const removeOrphanedSegments = (sinceMs: number, serverRuns = anyServerRu
   for (const file of candidates) if (!maps.includes(`${file}\n`)) fs.rmSync(file, { force: true })
 }
 
-const segments = (): ReadonlyArray<string> =>
+const segmentsIn = (folder: string): ReadonlyArray<string> =>
   fs.existsSync(folder)
     ? fs
         .readdirSync(folder)
