@@ -11,6 +11,7 @@ export const edge = defineFeature({
     ]),
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({
-    commands: [(await import("./requests/commands.ts")).requests]
+    commands: [(await import("./requests/commands.ts")).requests],
+    admin: [(await import("./certificates/admin-commands.ts")).adminCertificates]
   })
 })
