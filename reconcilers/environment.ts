@@ -1,11 +1,96 @@
-/** An environment is ready as soon as it exists: there is nothing outside to converge. Deletion waits for its children. */
+/**
+ * An environment's managed address: a site of the edge with a host name of its own, which leads to the environment's
+ * origin. An environment is ready without an edge: what the edge lacks is told, and keeps nothing else waiting.
+ */
+import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
+import * as IpNetwork from "effect/net/IpNetwork"
 import { Environment } from "#schemas/environment.ts"
-import { register } from "#src/engine/Reconciler.ts"
-import { parentReconciler } from "./parent.ts"
+import { AppConfig } from "#src/config.ts"
+import { EdgeSites, type SiteLook } from "#src/edge/EdgeSites.ts"
+import { originTarget } from "#src/edge/origin-target.ts"
+import { externalCall } from "#src/engine/external-call.ts"
+import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
+
+/** How soon a name's addresses are looked up again, and whether there is an edge by now. */
+const lookUpAgain = "1 minute"
+const lookForEdgeAgain = "5 minutes"
 
 export const layer = register(
   Environment,
   { driftInterval: "1 hour", concurrency: 64 },
-  Effect.sync(parentReconciler)
+  Effect.gen(function* () {
+    const sites = yield* EdgeSites
+    const { outboundAllow } = yield* AppConfig
+    const allowed = outboundAllow.map(IpNetwork.fromStringUnsafe)
+    const keyOf = ({ orgId, uid }: Pick<Resource, "orgId" | "uid">) => ({ orgId, environmentUid: uid })
+    const away = Effect.mapError(
+      ({ message, cause }: { readonly message: string; readonly cause?: unknown }) =>
+        new Retryable({ message, cause })
+    )
+
+    const wanted = (origin: string | undefined, { site }: SiteLook) =>
+      origin === undefined
+        ? Effect.succeed({ target: undefined, trouble: undefined })
+        : originTarget(origin, site?.target, allowed)
+
+    return {
+      observe: Effect.fnUntraced(function* (resource) {
+        const look = yield* away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
+        const { site } = look
+        if (resource.deleting)
+          return site === undefined
+            ? absent
+            : { _tag: "Present" as const, status: {}, ready: false, differences: [] }
+        const { origin } = resource.spec
+        const { target, trouble } = yield* wanted(origin, look)
+        const hostname = site === undefined ? undefined : sites.hostnameOf(site.label)
+        // Names get other addresses now and then: no drift that somebody has to be told of.
+        const isMove =
+          site?.target !== undefined &&
+          target !== undefined &&
+          site.target.address !== target.address &&
+          isDeepStrictEqual({ ...site.target, address: "" }, { ...target, address: "" })
+        const differences = [
+          ...(site === undefined || site.hostname !== hostname
+            ? [{ field: "/status/address", message: "the edge does not have its managed address" }]
+            : []),
+          ...(isDeepStrictEqual(site?.target, target) || isMove
+            ? []
+            : [{ field: "/origin", message: "the edge sends requests somewhere else" }])
+        ]
+        const note = noteOf(look, trouble)
+        return {
+          _tag: "Present" as const,
+          status: hostname === undefined ? {} : { address: sites.urlOf(hostname) },
+          ready: true,
+          differences,
+          ...(site === undefined ? {} : { facts: { label: site.label } }),
+          ...(note === undefined ? {} : { note }),
+          ...(isMove ? { maintenance: [{ field: "/origin", message: "its name has another address" }] } : {}),
+          ...(origin !== undefined
+            ? { pollAfter: lookUpAgain }
+            : look.served
+              ? {}
+              : { pollAfter: lookForEdgeAgain })
+        }
+      }),
+      converge: Effect.fnUntraced(function* (resource) {
+        const look = yield* away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
+        const { target } = yield* wanted(resource.spec.origin, look)
+        const { label } = resource.facts
+        yield* away(externalCall("edge.ensure", "write")(sites.ensure(keyOf(resource), { label, target })))
+      }),
+      remove: (resource) => away(externalCall("edge.remove", "write")(sites.remove(keyOf(resource))))
+    }
+  })
 )
+
+const noteOf = ({ served, fault }: SiteLook, trouble: string | undefined) => {
+  if (trouble !== undefined) return { reason: "OriginUnusable", message: `Ready, but ${trouble}` }
+  if (served) return undefined
+  return {
+    reason: "NoEdge",
+    message: `Ready, but no edge serves its address${fault === undefined ? "" : `: ${fault}`}`
+  }
+}

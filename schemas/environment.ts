@@ -1,9 +1,9 @@
-/** `Environment`: a container of the things that run together. It is ready as soon as it exists. */
+/** `Environment`: a container of the things that run together, with the address under which its app is reached. */
 import * as Schema from "effect/Schema"
+import { progress, warning } from "./condition.ts"
 import { defineKind } from "./kind.ts"
 import { section } from "./manifest-mapping.ts"
 import { EnvironmentSlug, implicitEnvironments } from "./names.ts"
-import { ContainerStatus } from "./project.ts"
 
 /** Scheme, host and port, as `URL.origin` writes them: two spellings of one origin are no change. */
 export const Origin = Schema.String.check(
@@ -28,6 +28,18 @@ export const EnvironmentSpec = Schema.Struct({
 }).annotate({ identifier: "EnvironmentSpec" })
 export type EnvironmentSpec = typeof EnvironmentSpec.Type
 
+export const EnvironmentStatus = Schema.Struct({
+  /** Its managed address: a URL. Absent until it has been given one. */
+  address: Schema.optionalKey(Schema.String)
+}).annotate({ identifier: "EnvironmentStatus" })
+export type EnvironmentStatus = typeof EnvironmentStatus.Type
+
+export const EnvironmentFacts = Schema.Struct({
+  /** First label of its managed address. Others know it by that, so it never changes. */
+  label: Schema.optionalKey(Schema.String)
+}).annotate({ identifier: "EnvironmentFacts" })
+export type EnvironmentFacts = typeof EnvironmentFacts.Type
+
 /** A map without keys: `Schema.Struct({})` would take anything that is not null. */
 const Empty = Schema.Record(Schema.String, Schema.Never.annotate({ expected: "nothing here" }))
 
@@ -36,7 +48,8 @@ export const Environment = defineKind({
   summary: "A container of databases, caches, variables and what else runs together.",
   scope: "project",
   spec: EnvironmentSpec,
-  status: ContainerStatus,
+  status: EnvironmentStatus,
+  facts: EnvironmentFacts,
   fields: Object.keys(EnvironmentSpec.fields),
   immutable: [],
   // A deployment says where the app answers, not the manifest; production and preview are in no manifest at all.
@@ -45,7 +58,10 @@ export const Environment = defineKind({
   references: [],
   singleton: false,
   deleteRole: "owner",
-  reasons: {},
+  reasons: {
+    NoEdge: progress("No edge is at work: its address is known and not served"),
+    OriginUnusable: warning("Its origin cannot be looked up, or requests may not go there")
+  },
   manifest: section({
     section: "environments",
     fields: {

@@ -1,8 +1,13 @@
 import * as Layer from "effect/Layer"
 import type { Server } from "#src/feature.ts"
+import * as agent from "./agent/layer.ts"
+import { Certificates } from "./certificates/Certificates.ts"
 import * as certificates from "./certificates/loop.ts"
+import { EdgeNodes } from "./EdgeNodes.ts"
+import { EdgeSites } from "./EdgeSites.ts"
 
 export const server: Server = {
   handlers: Layer.empty,
-  loops: certificates.layer
+  loops: certificates.layer,
+  edge: agent.layer.pipe(Layer.provide([Certificates.layer, EdgeNodes.layer, EdgeSites.layer]))
 }

@@ -1,7 +1,25 @@
 import * as Config from "effect/Config"
-import { list, optional } from "#src/settings.ts"
+import * as ConfigProvider from "effect/ConfigProvider"
+import { isRange } from "#src/address-ranges.ts"
+import { atLeastOne, list } from "#src/settings.ts"
 
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
+
+const ranges = (name: string) =>
+  Config.String(name).pipe(
+    Config.map(list),
+    Config.flatMap((all) => {
+      const wrong = all.find((range) => !isRange(range))
+      return wrong === undefined
+        ? Config.succeed(all)
+        : Config.fail(
+            new ConfigProvider.SourceError({
+              message: `${name} must be ranges such as 10.0.0.0/8,fd00::/8: "${wrong}" is none`
+            })
+          )
+    }),
+    Config.withDefault<ReadonlyArray<string>>([])
+  )
 
 /** The edge: where it listens, and the names that it gives to environments. */
 export const settings = Config.all({
@@ -17,5 +35,23 @@ export const settings = Config.all({
     Config.withDefault<ReadonlyArray<string>>([])
   ),
   /** Where the port that the world sees is another than the one that it listens on. */
-  publicHttpsPort: optional("SVC_EDGE_PUBLIC_HTTPS_PORT")
+  publicHttpsPort: Config.Port("SVC_EDGE_PUBLIC_HTTPS_PORT").pipe(Config.withDefault(undefined)),
+  /** Load balancers whose connections begin with a header of the PROXY protocol. */
+  proxyProtocolFrom: ranges("SVC_EDGE_PROXY_PROTOCOL"),
+  /** Reverse proxies whose last entry of `X-Forwarded-For` is the visitor. */
+  trustedProxies: ranges("SVC_EDGE_TRUSTED_PROXIES"),
+  /** PEM file of the authorities that certificates of outside origins are from. Default: the system's. */
+  originAuthorities: Config.String("SVC_EDGE_ORIGIN_CA_FILE").pipe(Config.withDefault("@system-ca")),
+  maxConnections: atLeastOne("SVC_EDGE_MAX_CONNECTIONS", 4_000),
+  /** Until the header of a request is complete. */
+  headerSeconds: atLeastOne("SVC_EDGE_HEADER_SECONDS", 10),
+  /** Without a byte in either direction. */
+  idleSeconds: atLeastOne("SVC_EDGE_IDLE_SECONDS", 300),
+  /** The same for WebSockets; also how long a replaced HAProxy keeps them. */
+  tunnelSeconds: atLeastOne("SVC_EDGE_WEBSOCKET_IDLE_SECONDS", 14_400),
+  /** Until an origin takes a connection. */
+  connectSeconds: atLeastOne("SVC_EDGE_CONNECT_SECONDS", 5),
+  /** How long a request waits for an app that is asleep, and how many may wait. */
+  holdSeconds: atLeastOne("SVC_EDGE_HOLD_SECONDS", 30),
+  heldRequests: atLeastOne("SVC_EDGE_HELD_REQUESTS", 1_000)
 })

@@ -151,6 +151,10 @@ export const EnvironmentView = Schema.Struct({
   origin: Schema.NullOr(Schema.String.annotate({ format: "uri" })).annotate({
     description: "Where the app answers: cron and queue invocations go there; null until it is named"
   }),
+  address: Schema.NullOr(Schema.String.annotate({ format: "uri" })).annotate({
+    description:
+      "Where the edge serves the app: the same for the environment's whole life; null for moments at first"
+  }),
   createdAt: Timestamp
 }).annotate({ identifier: "Environment" })
 

@@ -1,5 +1,4 @@
 /** How projects and environments look to callers. */
-import * as Schema from "effect/Schema"
 import { Environment } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
@@ -27,11 +26,15 @@ const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
 /** Every project has it. */
 export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
 
-const decodeEnvironmentSpec = Schema.decodeUnknownSync(Environment.spec)
-export const environmentView = (record: ResourceRecord) => ({
-  id: record.uid,
-  slug: record.name,
-  implicit: isImplicit(record),
-  origin: decodeEnvironmentSpec(record.spec).origin ?? null,
-  createdAt: record.createdAt.toISOString()
-})
+const decodeEnvironment = decodeWith(Environment)
+export const environmentView = (record: ResourceRecord) => {
+  const { spec, status } = decodeEnvironment(record)
+  return {
+    id: record.uid,
+    slug: record.name,
+    implicit: isImplicit(record),
+    origin: spec.origin ?? null,
+    address: status?.address ?? null,
+    createdAt: record.createdAt.toISOString()
+  }
+}

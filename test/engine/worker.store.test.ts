@@ -5,6 +5,8 @@ import * as Option from "effect/Option"
 import * as environment from "#reconcilers/environment.ts"
 import * as project from "#reconcilers/project.ts"
 import { ReconcileNow } from "#src/api/ReconcileNow.ts"
+import { AppConfig } from "#src/config.ts"
+import { EdgeSites } from "#src/edge/EdgeSites.ts"
 import { defaults, EngineOptions } from "#src/engine/options.ts"
 import { Registry, Retryable, Terminal } from "#src/engine/Reconciler.ts"
 import * as Worker from "#src/engine/Worker.ts"
@@ -27,7 +29,7 @@ const EngineLive = (world: World, options: EngineOptions = fast, concurrency = 6
       Layer.mergeAll(
         toyLayer(world, { driftInterval: "1 hour", concurrency }),
         project.layer,
-        environment.layer
+        environment.layer.pipe(Layer.provide(EdgeSites.layer), Layer.provide(AppConfig.layerWith({})))
       )
     ),
     Layer.provide(Registry.layer),

@@ -1,0 +1,69 @@
+/** What a node serves, in memory, as the store last said; and each row as a line of HAProxy's maps. */
+import * as Context from "effect/Context"
+import * as Layer from "effect/Layer"
+import { isMapWord } from "#src/infra/haproxy/control.ts"
+import type { HostRow, SiteRow } from "./rows.ts"
+
+/** None where it could not be a line: nothing is served then. */
+const hostLine = ({ environmentUid, hstsSeconds, redirectTo }: HostRow) =>
+  `${environmentUid}|${hstsSeconds}|${redirectTo ?? ""}`
+
+const siteLine = ({ access, asleep, target }: SiteRow) =>
+  target === null || asleep
+    ? `${access}||||`
+    : `${access}|${target.address}|${target.port}|${target.tls ?? ""}|${target.host ?? ""}`
+
+const lines = <Row>(rows: ReadonlyMap<string, Row>, line: (row: Row) => string) =>
+  new Map(
+    [...rows].flatMap(([key, row]): ReadonlyArray<[string, string]> => {
+      const value = line(row)
+      return isMapWord(key) && isMapWord(value) ? [[key, value]] : []
+    })
+  )
+
+const makeRoutes = () => {
+  const hosts = new Map<string, HostRow>()
+  const sites = new Map<string, SiteRow>()
+  const watchers = new Set<() => void>()
+  return {
+    hosts: hosts as ReadonlyMap<string, HostRow>,
+    sites: sites as ReadonlyMap<string, SiteRow>,
+    /** The site that a host name leads to. */
+    siteOf: (hostname: string): SiteRow | undefined => {
+      const host = hosts.get(hostname)
+      return host === undefined ? undefined : sites.get(host.environmentUid)
+    },
+    /** Rows in place of those of these names; `all`: of every name. */
+    replaceHosts: (names: Iterable<string> | "all", rows: ReadonlyArray<HostRow>) => {
+      if (names === "all") hosts.clear()
+      else for (const name of names) hosts.delete(name)
+      for (const row of rows) hosts.set(row.hostname, row)
+    },
+    replaceSites: (uids: Iterable<string> | "all", rows: ReadonlyArray<SiteRow>) => {
+      if (uids === "all") sites.clear()
+      else for (const uid of uids) sites.delete(uid)
+      for (const row of rows) sites.set(row.environmentUid, row)
+    },
+    hostLines: () => lines(hosts, hostLine),
+    siteLines: () => lines(sites, siteLine),
+    hostLine: (name: string) => lines(new Map(entry(hosts, name)), hostLine).get(name),
+    siteLine: (uid: string) => lines(new Map(entry(sites, uid)), siteLine).get(uid),
+    /** Calls back after HAProxy has taken up changes, until the answer is called. */
+    watch: (changed: () => void) => {
+      watchers.add(changed)
+      return () => void watchers.delete(changed)
+    },
+    announce: () => {
+      for (const changed of watchers) changed()
+    }
+  }
+}
+
+const entry = <Row>(rows: ReadonlyMap<string, Row>, key: string): ReadonlyArray<[string, Row]> => {
+  const row = rows.get(key)
+  return row === undefined ? [] : [[key, row]]
+}
+
+export class Routes extends Context.Service<Routes, ReturnType<typeof makeRoutes>>()("svc/edge/Routes") {
+  static readonly layer = Layer.sync(Routes, makeRoutes)
+}

@@ -1,0 +1,42 @@
+/** The edge on this machine: HAProxy, and the agent beside it. Nothing of it keeps the rest of the process from starting. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import { supervise } from "#src/engine/supervise.ts"
+import { Host } from "#src/infra/host/Host.ts"
+import { haproxyConfig } from "../haproxy-config.ts"
+import { settings } from "../settings.ts"
+import { ticketKey } from "../ticket-key.ts"
+import { makeDispatch } from "./dispatch.ts"
+import { makeFolder } from "./folder.ts"
+import { makeForwarder } from "./forward.ts"
+import { listen } from "./listener.ts"
+import { runNode } from "./Node.ts"
+import { Routes } from "./Routes.ts"
+
+const run = Effect.gen(function* () {
+  const host = yield* Host
+  const values = yield* settings
+  const folder = yield* makeFolder
+  const { id, agentKey } = yield* folder.identity
+  const agentPort = yield* host.reservePort("edge/agent")
+  const { internalSocket, place } = folder
+  const config = haproxyConfig({
+    ...values,
+    publicHttpsPort: values.publicHttpsPort ?? values.httpsPort,
+    controlSocket: place.socket,
+    internalSocket,
+    agentPort,
+    agentKey,
+    ticketKey: Redacted.value(yield* ticketKey),
+    nodeId: id
+  })
+  const dispatch = yield* makeDispatch
+  yield* listen({ port: agentPort, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })
+  yield* runNode({ id, folder, config })
+  return yield* Effect.never
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.forkScoped(supervise("serve the apps' addresses", Effect.scoped(run)))
+).pipe(Layer.provide(Routes.layer))

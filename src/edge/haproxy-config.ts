@@ -1,0 +1,242 @@
+/**
+ * The whole configuration of HAProxy, as a function of settings. Nothing in it changes with apps, domains, certificates or
+ * access: these are lines of maps and a list of certificates, which the agent changes through the control socket. (HAProxy
+ * 2.6, configuration manual. Rules run in the order of their kinds: every `http-request` before any `use_backend`.)
+ */
+import { logFormat, logRules, logTarget } from "./requests/log-format.ts"
+
+/** The files that it reads, in its folder. */
+export const files = {
+  /** `host environment|hstsSeconds|redirectTo`, with empty fields. */
+  hosts: "hosts.map",
+  /** `environment access|address|port|tls name|Host`; without an address the agent answers. */
+  sites: "sites.map",
+  certificates: "certificates.list",
+  certificateDir: "certificates",
+  /** What is used for no name: HAProxy wants one to begin with. */
+  fallback: "fallback.pem"
+} as const
+
+/** Cookies of the platform on an app's host. Apps see none of them. */
+export const platformCookies = {
+  /** A ticket: JWT (HS256) `{h: host, e: environment, exp, u: token for the app}`. */
+  ticket: "__Host-svc_access",
+  visitor: "__Host-svc_visitor",
+  state: "__Host-svc_state"
+} as const
+
+/** Headers between HAProxy and the agent. */
+export const agentHeaders = {
+  /** Says that a request comes from HAProxy. */
+  key: "X-Svc-Edge-Key",
+  client: "X-Svc-Edge-Client",
+  scheme: "X-Svc-Edge-Scheme"
+} as const
+
+/** Paths that the agent answers for every host name. */
+export const agentPaths = { challenge: "/.well-known/acme-challenge/", own: "/.svc/" } as const
+
+export interface EdgeConfig {
+  readonly host: string
+  readonly httpsPort: number
+  readonly httpPort: number
+  /** In URLs that browsers are sent to. */
+  readonly publicHttpsPort: number
+  readonly appsDomain: string
+  /** Unix sockets: absolute paths. */
+  readonly controlSocket: string
+  readonly internalSocket: string
+  readonly agentPort: number
+  readonly agentKey: string
+  readonly ticketKey: string
+  /** Says whether a request has come through this edge before. */
+  readonly nodeId: string
+  /** Of authorities that certificates of origins are from: a file, or `@system-ca`. */
+  readonly originAuthorities: string
+  /** Ranges from which connections begin with a header of the PROXY protocol. */
+  readonly proxyProtocolFrom: ReadonlyArray<string>
+  /** Ranges whose last entry of `X-Forwarded-For` is believed. */
+  readonly trustedProxies: ReadonlyArray<string>
+  readonly maxConnections: number
+  /** Seconds: until the headers of a request are there; without a byte; without one in a WebSocket. */
+  readonly headerSeconds: number
+  readonly idleSeconds: number
+  readonly tunnelSeconds: number
+  /** Seconds until an origin takes a connection. */
+  readonly connectSeconds: number
+  readonly holdSeconds: number
+}
+
+const quoted = (text: string) => `"${text.replace(/["\\$]/g, "\\$&")}"`
+const bindAddress = (host: string) => (host.includes(":") ? `[${host}]` : host)
+
+export const haproxyConfig = (config: EdgeConfig): string => {
+  const { host, agentKey } = config
+  const port = config.publicHttpsPort === 443 ? "" : `:${config.publicHttpsPort}`
+  const own = `path_beg ${agentPaths.challenge} ${agentPaths.own}`
+  const proxied = (lines: ReadonlyArray<string>, ranges: ReadonlyArray<string>) =>
+    ranges.length === 0 ? [] : lines.map((line) => line.replace("RANGES", ranges.join(" ")))
+  const cookies = Object.values(platformCookies)
+
+  /** The same at both doors: whose request it is, and for which host. */
+  const beginning = [
+    ...proxied(["tcp-request connection expect-proxy layer4 if { src RANGES }"], config.proxyProtocolFrom),
+    ...proxied(
+      [
+        "http-request set-src req.hdr(x-forwarded-for,-1) if { src RANGES } { req.hdr(x-forwarded-for) -m found }"
+      ],
+      config.trustedProxies
+    )
+  ]
+  /** Nothing that the platform says about a visitor may come from one; many apps read _ as -. */
+  const cleaning = [
+    ...["X-Svc", "X_Svc", "X-Forwarded", "X_Forwarded", "X-Real", "X_Real"].map(
+      (name) => `http-request del-header ${name} -m beg`
+    ),
+    "http-request del-header Forwarded"
+  ]
+  const lookup = [
+    // All of it, where it holds commas too.
+    "http-request set-var(txn.host) req.fhdr(host),host_only,lower,rtrim(.)",
+    `http-request set-var(txn.entry) var(txn.host),map_str(${files.hosts})`,
+    "http-request set-var(txn.environment) var(txn.entry),field(1,|)"
+  ]
+  const section = (head: string, lines: ReadonlyArray<string>) =>
+    [head, ...lines.map((line) => `  ${line}`)].join("\n")
+
+  return `${[
+    section("global", [
+      `stats socket ${quoted(config.controlSocket)} mode 600 level admin expose-fd listeners`,
+      `maxconn ${config.maxConnections}`,
+      // A worker that was replaced keeps its WebSockets until then.
+      `hard-stop-after ${config.tunnelSeconds}s`,
+      logTarget(config.agentPort),
+      "ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets",
+      "tune.ssl.cachesize 20000"
+    ]),
+    section("defaults", [
+      "mode http",
+      "log global",
+      "option dontlognull",
+      "option http-keep-alive",
+      "option splice-auto",
+      `timeout connect ${config.connectSeconds}s`,
+      `timeout client ${config.idleSeconds}s`,
+      `timeout server ${config.idleSeconds}s`,
+      `timeout http-request ${config.headerSeconds}s`,
+      "timeout http-keep-alive 60s",
+      `timeout tunnel ${config.tunnelSeconds}s`,
+      "timeout client-fin 10s",
+      "timeout queue 10s",
+      "retries 1",
+      ...[
+        [502, "The app gave no answer that can be understood."],
+        [503, "The app does not answer."],
+        [504, "The app did not answer in time."]
+      ].map(
+        ([status, text]) =>
+          `http-error status ${status} content-type "text/plain; charset=utf-8" string "${text}\\n" hdr Cache-Control no-store`
+      )
+    ]),
+    section("frontend edge", [
+      `bind ${bindAddress(host)}:${config.httpsPort} name tls ssl crt ${files.fallback} crt-list ${files.certificates} strict-sni alpn h2,http/1.1`,
+      // What the agent has let through comes in here, and is judged like everything else.
+      `bind ${quoted(`unix@${config.internalSocket}`)} mode 600 name internal`,
+      logFormat,
+      "acl internal so_name internal",
+      `acl agents ${own}`,
+      ...beginning.map((line) => (line.startsWith("http-request") ? `${line} !internal` : line)),
+      `http-request set-src req.hdr(${agentHeaders.client}) if internal`,
+      // Its own address as an app's origin: around in a circle without end.
+      `http-request return status 508 content-type text/plain string "The origin of this app is the edge itself.\\n" if { req.hdr(X-Svc-Via) -m str ${config.nodeId} }`,
+      ...cleaning,
+      ...lookup,
+      ...logRules,
+      "http-request set-log-level silent if internal",
+      // The certificate was for the name in the handshake; other names are not served on it (RFC 9110, section 15.5.20).
+      "http-request return status 421 if !internal !{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }",
+      // Of two, only one would be cut from the header before the app.
+      ...cookies.map((name) => `http-request deny deny_status 400 if { req.cook_cnt(${name}) gt 1 }`),
+      "http-request set-var(txn.hsts) var(txn.entry),field(2,|)",
+      "http-request set-var(txn.redirect) var(txn.entry),field(3,|)",
+      `http-request redirect code 308 location https://%[var(txn.redirect)]${port}%[pathq] if !agents { var(txn.redirect) -m len gt 0 }`,
+      `http-request set-var(txn.site) var(txn.environment),map_str(${files.sites})`,
+      "http-request set-var(txn.address) var(txn.site),field(2,|)",
+      "acl public var(txn.site),field(1,|) -m str public",
+      `http-request set-var(txn.ticket) req.cook(${platformCookies.ticket}) if !public`,
+      "http-request set-var(txn.alg) var(txn.ticket),jwt_header_query('$.alg') if !public",
+      "http-request set-var(txn.ticket_host) var(txn.ticket),jwt_payload_query('$.h') if !public",
+      "http-request set-var(txn.ticket_environment) var(txn.ticket),jwt_payload_query('$.e') if !public",
+      "http-request set-var(txn.now) date() if !public",
+      "http-request set-var(txn.left) var(txn.ticket),jwt_payload_query('$.exp','int'),sub(txn.now) if !public",
+      "acl hs256 var(txn.alg) -m str HS256",
+      `acl genuine var(txn.ticket),jwt_verify(txn.alg,"${config.ticketKey}") 1`,
+      "acl for_host var(txn.ticket_host),strcmp(txn.host) eq 0",
+      "acl for_environment var(txn.ticket_environment),strcmp(txn.environment) eq 0",
+      "acl fresh var(txn.left) -m int gt 0",
+      "http-request set-var(txn.admitted) bool(true) if !public hs256 genuine for_host for_environment fresh",
+      "acl admitted var(txn.admitted) -m bool",
+      "http-request set-var(txn.to_agent) bool(true) if agents",
+      "http-request set-var(txn.to_agent) bool(true) if !{ var(txn.address) -m len gt 0 }",
+      "http-request set-var(txn.to_agent) bool(true) if !public !admitted",
+      "acl to_agent var(txn.to_agent) -m bool",
+      // It comes from the agent: not back to it.
+      'http-request return status 503 content-type text/plain string "The app is not served here yet.\\n" hdr Retry-After 5 if internal to_agent',
+      "http-request set-var(txn.scheme) str(https)",
+      "http-request set-header X-Forwarded-For %[src]",
+      "http-request set-header X-Forwarded-Proto https",
+      "http-request set-header X-Forwarded-Host %[req.fhdr(host)]",
+      "use_backend agent if to_agent",
+      "use_backend tls_origins if { var(txn.site),field(4,|) -m len gt 0 }",
+      "default_backend apps",
+      'http-after-response set-header Strict-Transport-Security "max-age=%[var(txn.hsts)]" if { var(txn.hsts) -m int gt 0 }',
+      // A managed host name is one of many below a domain that no app has for itself.
+      `http-response replace-header Set-Cookie '(?i)^(.*);\\s*domain=[^;]*(.*)$' '\\1\\2' if { var(txn.host) -m end .${config.appsDomain} }`,
+      "http-response replace-header Set-Cookie '(?i)^\\s*__Host-svc_.*$' 'svc_refused=; Max-Age=0' if !to_agent"
+    ]),
+    section("frontend plain", [
+      `bind ${bindAddress(host)}:${config.httpPort} name plain`,
+      logFormat,
+      `acl agents ${own}`,
+      ...beginning,
+      ...cleaning,
+      ...lookup,
+      ...logRules,
+      "http-request set-var(txn.scheme) str(http)",
+      `http-request redirect code 308 location https://%[var(txn.host)]${port}%[pathq] if !agents { var(txn.entry) -m found }`,
+      "default_backend agent"
+    ]),
+    ...(["apps", "tls_origins"] as const).map((name) =>
+      section(`backend ${name}`, [
+        "http-request set-var(txn.user) var(txn.ticket),jwt_payload_query('$.u') if { var(txn.admitted) -m bool }",
+        "http-request set-header X-Svc-User %[var(txn.user)] if { var(txn.user) -m len gt 0 }",
+        ...cookies.map(
+          (cookie) =>
+            `http-request replace-header Cookie '^(.*;\\s*|\\s*)${cookie}=[^;]*(;\\s*|$)(.*)$' '\\1\\3'`
+        ),
+        "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1'",
+        "http-request del-header Cookie if { req.fhdr(cookie) -m len 0 }",
+        `http-request set-header X-Svc-Via ${config.nodeId}`,
+        "http-request set-dst var(txn.address)",
+        "http-request set-dst-port var(txn.site),field(3,|)",
+        "http-request set-var(txn.sni) var(txn.site),field(4,|)",
+        "http-request set-header Host %[var(txn.site),field(5,|)] if { var(txn.site),field(5,|) -m len gt 0 }",
+        "http-reuse safe",
+        name === "apps"
+          ? "server any 0.0.0.0:0"
+          : `server any 0.0.0.0:0 ssl verify required ca-file ${quoted(config.originAuthorities)} sni var(txn.sni)`
+      ])
+    ),
+    section("backend agent", [
+      // A restart of the agent is a delay, not an error. Over TCP only: a Unix socket that nobody listens on is given up.
+      "retries 10",
+      "retry-on conn-failure",
+      "timeout connect 1s",
+      `timeout server ${config.holdSeconds + 60}s`,
+      `http-request set-header ${agentHeaders.key} ${agentKey}`,
+      `http-request set-header ${agentHeaders.client} %[src]`,
+      `http-request set-header ${agentHeaders.scheme} %[var(txn.scheme)]`,
+      `server agent 127.0.0.1:${config.agentPort}`
+    ])
+  ].join("\n")}\n`
+}

@@ -1,0 +1,94 @@
+/**
+ * What the proxy writes of each request, and how it is read: one line of JSON by UDP to this machine, without a syslog
+ * header (HAProxy 2.6 Configuration Manual, 8.2.4 "Custom log format"; `json` in 7.3.1).
+ *
+ * Everything that a visitor chooses passes HAProxy's converter `json(ascii)`, which escapes quotes, backslashes and control
+ * characters, and writes each byte above 127 as one `\u00XX`: nothing in a host name, a method or a path can end its
+ * string. All of them are cut, so that a line is never longer than HAProxy sends. The query and the visitor's address
+ * are not in it: they are often personal, or secret.
+ */
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { visibleLine } from "#src/cli/visible.ts"
+
+/** Bytes that are kept of what a visitor chooses. */
+const longest = { host: 253, method: 32, path: 1024 }
+/** Every byte of them as `\u00XX`, and the rest of a line. */
+const lineBytes = 8192
+
+/** In `global`: where lines go. Frontends whose requests are logged say `log global` and `logFormat`. */
+export const logTarget = (port: number): string =>
+  `log 127.0.0.1:${port} len ${lineBytes} format raw local0 info`
+
+/**
+ * In each frontend whose requests are logged, once `txn.environment` (the uid of the environment, unset for others) and
+ * `txn.host` are set, and before anything answers. Frontends for requests that passed another one already log nothing.
+ */
+export const logRules: ReadonlyArray<string> = [
+  "http-request set-log-level silent unless { var(txn.environment) -m found }",
+  // A variable holds a method without its name unless it is made a string.
+  `http-request set-var(txn.method) method,bytes(0,${longest.method})`,
+  `http-request set-var(txn.path) path,bytes(0,${longest.path})`
+]
+
+const text = (name: string, length: number) => `%[var(txn.${name}),bytes(0,${length}),json(ascii)]`
+
+/** In each frontend whose requests are logged. `%Ta` is without the time that an idle connection waited. */
+export const logFormat = `log-format '{${[
+  `"environment":"%[var(txn.environment)]"`,
+  `"host":"${text("host", longest.host)}"`,
+  `"method":"${text("method", longest.method)}"`,
+  `"path":"${text("path", longest.path)}"`,
+  `"status":%ST,"durationMs":%Ta,"bytesIn":%U,"bytesOut":%B,"end":"%ts"`
+].join(",")}}'`
+
+/** A request that was answered, or that ended without. */
+export interface LoggedRequest {
+  /** Uid of the environment. */
+  readonly environment: string
+  readonly host: string
+  readonly method: string
+  /** Without query. Not valid UTF-8: such bytes are U+FFFD. */
+  readonly path: string
+  /** Null: there was no answer. */
+  readonly status: number | null
+  /** From its first byte to the last one of its answer. */
+  readonly durationMs: number
+  /** As they went through the connection's HTTP, header fields included. */
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** How it ended, in two letters; `--` is as it should (HAProxy Configuration Manual, 8.5). */
+  readonly end: string
+}
+
+const whole = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+const Line = Schema.fromJsonString(
+  Schema.Struct({
+    environment: Schema.String.check(Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)),
+    host: Schema.String.check(Schema.isMaxLength(longest.host)),
+    method: Schema.String.check(Schema.isMaxLength(longest.method)),
+    path: Schema.String.check(Schema.isMaxLength(longest.path)),
+    status: Schema.Int.check(Schema.isBetween({ minimum: -1, maximum: 999 })),
+    durationMs: Schema.Int,
+    bytesIn: whole,
+    bytesOut: whole,
+    end: Schema.String.check(Schema.isPattern(/^[A-Za-z-]{2}$/))
+  })
+)
+const decode = Schema.decodeUnknownOption(Line)
+
+/** Each character is a byte of what was sent. What would steer a terminal is shown as its escape, for whoever reads it. */
+const readable = (bytes: string): string => visibleLine(Buffer.from(bytes, "latin1").toString("utf8"))
+
+/** None: it is not a line of an environment's request. */
+export const parseLine = (line: string): Option.Option<LoggedRequest> =>
+  Option.map(decode(line), ({ status, durationMs, host, method, path, ...rest }) => ({
+    ...rest,
+    host: readable(host),
+    method: readable(method),
+    // `OPTIONS *` has none.
+    path: path === "-" ? "*" : readable(path),
+    status: status < 100 ? null : status,
+    // A request that was never complete has -1.
+    durationMs: Math.max(0, durationMs)
+  }))
