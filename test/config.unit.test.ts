@@ -52,6 +52,13 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_EXECUTION_IMAGE_DAYS: "not set",
   SVC_EXECUTION_MEMORY_MB: "not set",
   SVC_ORG_EXECUTIONS: "not set",
+  SVC_ACME_DIRECTORY: "not set",
+  SVC_ACME_EMAIL: "not set",
+  SVC_ACME_EAB: "not set",
+  SVC_ACME_CA_FILE: "not set",
+  SVC_ACME_DNS: "not set",
+  SVC_APPS_CERTIFICATE: "not set",
+  SVC_APPS_CERTIFICATE_KEY: "not set",
   SVC_AI_UPSTREAMS: "not set",
   SVC_AI_GATEWAY_RATE_LIMIT: "not set",
   SVC_AI_KEY_RATE_LIMIT: "not set",
@@ -84,7 +91,7 @@ it.effect.each(Object.entries(emptyMeans))("%s set to nothing means: %s", ([name
 
 it("every variable that is read is in the table of settings, and here", () => {
   const folder = new URL("../src/", import.meta.url)
-  const source = ["config.ts", ...fs.globSync("*/settings.ts", { cwd: folder })]
+  const source = ["config.ts", ...fs.globSync("**/settings.ts", { cwd: folder })]
     .map((file) => fs.readFileSync(new URL(file, folder), "utf8"))
     .join("\n")
   const variables = [...source.matchAll(/"(SVC_[A-Z_]+|DOCKER_HOST)"/g)].map(([, name]) => name!)

@@ -1,6 +1,6 @@
 /** The edge: managed addresses with TLS for every environment, and what decides who gets where. */
 import * as Config from "effect/Config"
-import { defineFeature } from "#src/feature.ts"
+import { type Commands, defineFeature } from "#src/feature.ts"
 
 export const edge = defineFeature({
   server: async () => (await import("./server.ts")).server,
@@ -9,5 +9,9 @@ export const edge = defineFeature({
       (await import("./settings.ts")).settings,
       (await import("./certificates/settings.ts")).certificateSettings
     ]),
-  tables: async () => (await import("./tables.ts")).tables
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => ({
+    commands: [],
+    admin: [(await import("./certificates/admin-commands.ts")).adminCertificates]
+  })
 })

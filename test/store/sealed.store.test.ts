@@ -6,6 +6,8 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { destinationPlace, openCredentials, sealCredentials } from "#src/backups/destinations/seal.ts"
 import { lineagePlace } from "#src/backups/repository/lineage-place.ts"
+import { certificatePlace } from "#src/edge/certificates/Certificates.ts"
+import { orderPlace } from "#src/edge/certificates/jobs.ts"
 import { tableRules } from "#src/features.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Plans } from "#src/manifest/Plans.ts"
@@ -85,6 +87,22 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into app_service_token (org_id, id, environment_uid, digest, key_id, sealed)
     values (${org.id}, ${tokenId}, ${place.production}, ${Buffer.from(tokenId)}, ${token.keyId}, ${token.bytes})`
+  const host = `${org.id}.example.com`
+  const certificate = ring.seal(certificatePlace(host), Redacted.make("the certificate's"))
+  yield* sql`
+    insert into edge_certificate (name, org_id, state, chain, key_id, sealed)
+    values (${host}, ${org.id}, 'issued', 'a chain', ${certificate.keyId}, ${certificate.bytes})`
+  const order = ring.seal(orderPlace(host), Redacted.make("the order's"))
+  yield* sql`
+    insert into edge_certificate_order (name, directory, order_url, key_id, sealed)
+    values (${host}, 'https://ca.example.com/', 'https://ca.example.com/1', ${order.keyId}, ${order.bytes})`
+  const sealedOf = (table: string) =>
+    Effect.map(
+      sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
+        `select key_id as "keyId", sealed as bytes from ${table} where name = '${host}'`
+      ),
+      ([row]) => row ?? { keyId: "", bytes: Buffer.of() }
+    )
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -114,7 +132,11 @@ const fill = Effect.fn(function* (caches: number) {
     const opened = yield* openCredentials(now, bucket, yield* sealedIn("backup_destination_version"))
     const history = yield* now.open(lineagePlace(org.id, lineage), yield* sealedIn("backup_lineage"))
     const apps = yield* now.open(tokenPlace(org.id, tokenId), yield* sealedIn("app_service_token"))
+    const served = yield* now.open(certificatePlace(host), yield* sealedOf("edge_certificate"))
+    const ordered = yield* now.open(orderPlace(host), yield* sealedOf("edge_certificate_order"))
     return {
+      certificate: Redacted.value(served),
+      order: Redacted.value(ordered),
       storage: Redacted.value(opened.secretAccessKey),
       apps: Redacted.value(apps),
       backups: Redacted.value(history),
@@ -126,6 +148,8 @@ const fill = Effect.fn(function* (caches: number) {
     }
   })
   const expected = {
+    certificate: "the certificate's",
+    order: "the order's",
     storage: "the storage's",
     apps: "the apps'",
     backups: "the backups'",
@@ -194,8 +218,8 @@ layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 458, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 458])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 460, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 460])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)

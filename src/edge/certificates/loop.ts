@@ -82,7 +82,7 @@ export const seeToSettings = Effect.gen(function* () {
       and not exists (select from edge_certificate_order o where o.name = c.name)`)
 })
 
-const measure = Effect.gen(function* () {
+export const measure = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const [row] = yield* repeatable(sql<{
     readonly issued: number

@@ -10,7 +10,8 @@ export const certificateTables: ReadonlyArray<TableRule> = [
   },
   {
     name: "edge_certificate_order",
-    onOrganizationDeletion: "cascade",
+    // It goes with its certificate.
+    onOrganizationDeletion: "none",
     sealed: { key: [["name", "text"]], place: (name = "") => orderPlace(name), batch: 200 }
   },
   {
