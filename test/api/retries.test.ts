@@ -139,7 +139,7 @@ const others = new Set([
 
 /** What two tries of one request may tell differently: how far it has come. */
 const moving = new Set([
-  ...["verificationErrors", "instructions"],
+  ...["verificationErrors", "instructions", "address"],
   ...["status", "state", "step", "error", "reason", "progressPercent", "attempts", "nextAttemptAt"],
   ...[
     "startedAt",
