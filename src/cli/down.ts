@@ -7,6 +7,7 @@ import { known } from "#src/access/bootstrap.ts"
 import { AppConfig } from "#src/config.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
+import { edgePlace, makeHaproxy } from "#src/infra/haproxy/process.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { PostgresServers } from "#src/infra/postgres/PostgresServers.ts"
 import { StateStoreServer } from "#src/infra/postgres/StateStoreServer.ts"
@@ -82,6 +83,10 @@ const stopServers = (forGood: boolean) =>
       Installation.layer
     ).pipe(Layer.provide(PlatformSecrets.layer), Layer.provideMerge(store))
     yield* Effect.gen(function* () {
+      const host = yield* Host
+      yield* Effect.catch(makeHaproxy(host).stop(edgePlace(host)), ({ message }) =>
+        say(`The edge could not be stopped: ${message}`)
+      )
       yield* stopContainers(forGood)
       yield* (yield* RedisServers).stopAll
       yield* (yield* PostgresServers).stopAll
@@ -89,7 +94,7 @@ const stopServers = (forGood: boolean) =>
       yield* Effect.ignore((yield* Host).holding.leave)
       if (forGood) yield* forget
     }).pipe(Effect.provide(adapters))
-    yield* say(`Caches and databases are stopped${forGood ? "" : "; their data is kept"}`)
+    yield* say(`The edge, caches and databases are stopped${forGood ? "" : "; their data is kept"}`)
     if (databaseUrl === undefined) {
       yield* (yield* StateStoreServer).stop
       yield* say("The state store is stopped")

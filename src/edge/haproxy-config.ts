@@ -43,6 +43,8 @@ export interface EdgeConfig {
   /** In URLs that browsers are sent to. */
   readonly publicHttpsPort: number
   readonly appsDomain: string
+  /** The folder with all files that are named here. */
+  readonly folder: string
   /** Unix sockets: absolute paths. */
   readonly controlSocket: string
   readonly internalSocket: string
@@ -127,6 +129,8 @@ export const haproxyConfig = (config: EdgeConfig): string => {
 
   return `${[
     section("global", [
+      // Also for a reload, after somebody has deleted the folder that it was started in.
+      `default-path origin ${quoted(config.folder)}`,
       `stats socket ${quoted(config.controlSocket)} mode 600 level admin expose-fd listeners`,
       `maxconn ${config.maxConnections}`,
       // A worker that was replaced keeps its WebSockets until then.

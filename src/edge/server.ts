@@ -3,6 +3,7 @@ import type { Server } from "#src/feature.ts"
 import * as gate from "#src/visitors/gate.ts"
 import { Visits } from "#src/visitors/Visits.ts"
 import * as agent from "./agent/layer.ts"
+import { checkAppsDomain } from "./apps-domain.ts"
 import { Certificates } from "./certificates/Certificates.ts"
 import * as certificates from "./certificates/loop.ts"
 import { EdgeNodes } from "./EdgeNodes.ts"
@@ -19,6 +20,7 @@ export const server: Server = {
       EdgeSites.layer,
       RequestRecords.layer,
       gate.layer.pipe(Layer.provide(Visits.layer))
-    ])
+    ]),
+    Layer.merge(Layer.effectDiscard(checkAppsDomain))
   )
 }

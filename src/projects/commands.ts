@@ -186,6 +186,7 @@ const ofEnvironments = resourceCommands({
 const environmentsLs = ofEnvironments.ls({
   columns: {
     SLUG: (environment) => environment.slug,
+    ADDRESS: ({ address }) => address ?? "",
     ORIGIN: ({ origin }) => origin ?? "",
     CREATED: ({ createdAt }) => createdAt
   }

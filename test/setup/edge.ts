@@ -261,8 +261,12 @@ export const curl = (args: ReadonlyArray<string>) =>
   Effect.promise(
     () =>
       new Promise<{ readonly code: number; readonly out: string }>((resolve) =>
-        execFile("curl", ["-sS", ...args], { maxBuffer: 256 << 20 }, (error, stdout, stderr) =>
-          resolve({ code: error === null ? 0 : Number(error.code), out: `${stdout}${stderr}` })
+        execFile(
+          "curl",
+          ["-sS", "--max-time", "60", ...args],
+          { maxBuffer: 256 << 20 },
+          (error, stdout, stderr) =>
+            resolve({ code: error === null ? 0 : Number(error.code), out: `${stdout}${stderr}` })
         )
       )
   )

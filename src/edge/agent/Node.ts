@@ -104,18 +104,21 @@ export const runNode = Effect.fnUntraced(function* (node: {
         () => Effect.succeed(true)
       )
     )
+    const stored = yield* onHost(folder.config)
     if (ended) {
       worker = undefined
       yield* start
-    } else if ((yield* onHost(folder.config)) !== config) {
+    } else if (stored !== undefined && stored !== config) {
       // Another release's, or nobody's: the new one is checked before it is taken.
       yield* writeFiles
       yield* haproxy.check(place, config)
       yield* onHost(folder.writeConfig(config))
       yield* haproxy.reload(place)
     } else if (filesAreStale || !(yield* folder.isWhole)) {
+      // What runs is not touched for files that somebody has deleted.
       const whole = yield* folder.isWhole
       yield* writeFiles
+      if (stored === undefined) yield* onHost(folder.writeConfig(config))
       if (!whole) {
         written.clear()
         changes.everything()

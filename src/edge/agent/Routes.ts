@@ -25,6 +25,7 @@ const makeRoutes = () => {
   const hosts = new Map<string, HostRow>()
   const sites = new Map<string, SiteRow>()
   const watchers = new Set<() => void>()
+  let ahead = true
   return {
     hosts: hosts as ReadonlyMap<string, HostRow>,
     sites: sites as ReadonlyMap<string, SiteRow>,
@@ -33,13 +34,17 @@ const makeRoutes = () => {
       const host = hosts.get(hostname)
       return host === undefined ? undefined : sites.get(host.environmentUid)
     },
+    /** Whether HAProxy has yet to take up something of it. */
+    isAhead: () => ahead,
     /** Rows in place of those of these names; `all`: of every name. */
     replaceHosts: (names: Iterable<string> | "all", rows: ReadonlyArray<HostRow>) => {
+      ahead = true
       if (names === "all") hosts.clear()
       else for (const name of names) hosts.delete(name)
       for (const row of rows) hosts.set(row.hostname, row)
     },
     replaceSites: (uids: Iterable<string> | "all", rows: ReadonlyArray<SiteRow>) => {
+      ahead = true
       if (uids === "all") sites.clear()
       else for (const uid of uids) sites.delete(uid)
       for (const row of rows) sites.set(row.environmentUid, row)
@@ -48,12 +53,14 @@ const makeRoutes = () => {
     siteLines: () => lines(sites, siteLine),
     hostLine: (name: string) => lines(new Map(entry(hosts, name)), hostLine).get(name),
     siteLine: (uid: string) => lines(new Map(entry(sites, uid)), siteLine).get(uid),
-    /** Calls back after HAProxy has taken up changes, until the answer is called. */
+    /** Calls back when HAProxy has taken up everything, until the answer is called. */
     watch: (changed: () => void) => {
       watchers.add(changed)
       return () => void watchers.delete(changed)
     },
+    /** HAProxy has taken up everything. */
     announce: () => {
+      ahead = false
       for (const changed of watchers) changed()
     }
   }

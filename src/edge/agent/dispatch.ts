@@ -64,8 +64,8 @@ export const makeDispatch = Effect.gen(function* () {
     if (path.startsWith(agentPaths.own)) return yield* gate.own(gated)
     // Who may not see an app learns nothing of it, and wakes nothing.
     const judged: EdgeAnswer | Forward = access === "public" ? { _tag: "Forward" } : yield* gate.judge(gated)
-    if (judged._tag === "Answer" || isServed(site)) return judged
-    if (!site.asleep) return noTarget
+    if (judged._tag === "Answer" || (isServed(site) && !routes.isAhead())) return judged
+    if (!site.asleep && site.target === null) return noTarget
     return (yield* hold(site)) ? judged : stillAsleep
   })
 })

@@ -10,25 +10,17 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
-import { configName, type HaproxyPlace } from "#src/infra/haproxy/process.ts"
+import { configName, edgePlace } from "#src/infra/haproxy/process.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { files } from "../haproxy-config.ts"
 
 const Identity = Schema.fromJsonString(Schema.Struct({ id: Schema.String, agentKey: Schema.String }))
 const decodeIdentity = Schema.decodeUnknownOption(Identity)
 
-export const folderName = "edge"
-
-/** Where HAProxy is on this machine; one for each data folder. */
-export const placeOf = (host: Host["Service"]): HaproxyPlace => ({
-  dir: path.join(host.dataDir, folderName),
-  socket: path.join(host.socketDir, "edge.control")
-})
-
 export const makeFolder = Effect.gen(function* () {
   const host = yield* Host
   const authority = yield* CertificateAuthority
-  const place = placeOf(host)
+  const place = edgePlace(host)
   const certificateDir = path.join(place.dir, files.certificateDir)
   const at = (name: string) => path.join(place.dir, name)
   const write = (name: string, content: string) => host.writeFile(at(name), content)

@@ -1,4 +1,4 @@
-/** Requests for an app that is asleep wait until it has a target, bounded in number and time. */
+/** Requests for an app that is asleep wait until HAProxy serves it, bounded in number and time. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -23,6 +23,8 @@ export const makeHold = Effect.gen(function* () {
       const { environmentUid, orgId } = site
       const served = Deferred.makeUnsafe<boolean>()
       const look = () => {
+        // Before HAProxy knows it, a request would come back from there.
+        if (routes.isAhead()) return
         const now = routes.sites.get(environmentUid)
         if (isServed(now)) Deferred.doneUnsafe(served, Exit.succeed(true))
         // Nobody will wake what is gone or does not sleep.
@@ -31,7 +33,8 @@ export const makeHold = Effect.gen(function* () {
       held++
       const stop = routes.watch(look)
       look()
-      return sites.requestWake({ orgId, environmentUid }).pipe(
+      const wake = site.asleep ? sites.requestWake({ orgId, environmentUid }) : Effect.void
+      return wake.pipe(
         // Whoever asks next may be heard; and it may be awake on its own.
         Effect.catch((error) => Effect.logWarning("an app could not be asked to wake", error)),
         Effect.andThen(Deferred.await(served)),

@@ -25,6 +25,7 @@ const run = Effect.gen(function* () {
   const config = haproxyConfig({
     ...values,
     publicHttpsPort: values.publicHttpsPort ?? values.httpsPort,
+    folder: place.dir,
     controlSocket: place.socket,
     internalSocket,
     agentPort,

@@ -18,12 +18,20 @@ export interface HaproxyPlace {
   readonly socket: string
 }
 
+/** That of the edge on this machine; one for each data folder. */
+export const edgePlace = (host: Host["Service"]): HaproxyPlace => ({
+  dir: path.join(host.dataDir, "edge"),
+  socket: path.join(host.socketDir, "edge.control")
+})
+
 export const configName = "haproxy.cfg"
 const pidName = "haproxy.pid"
 export const logName = "haproxy.log"
 const maxLogBytes = 1 << 20
 /** It reads all certificates before it answers: some milliseconds each. */
 const startMs = 120_000
+/** One that fails is not told of: the worker before it goes on. */
+const reloadMs = 30_000
 const stopMs = 5_000
 
 export const makeHaproxy = (host: Host["Service"]) => {
@@ -157,7 +165,7 @@ export const makeHaproxy = (host: Host["Service"]) => {
       yield* Effect.orElseSucceed(readInfo(place.socket), () => before).pipe(
         Effect.repeat({ until: ({ pid }) => pid !== before.pid, schedule: every(20) }),
         Effect.timeoutOrElse({
-          duration: startMs,
+          duration: reloadMs,
           orElse: () =>
             Effect.fail(
               new HaproxyError({

@@ -25,9 +25,9 @@ const folders = [
 const find = (program: string): string | undefined =>
   folders.map((folder) => path.join(folder, program)).find((file) => fs.existsSync(file))
 
-const versionOf = (program: string | undefined): string | undefined => {
+const versionOf = (program: string | undefined, flag = "--version"): string | undefined => {
   if (program === undefined) return undefined
-  const { stdout, status } = spawnSync(program, ["--version"], {
+  const { stdout, status } = spawnSync(program, [flag], {
     encoding: "utf8",
     timeout: 5_000,
     env: helperEnvironment()
@@ -62,6 +62,12 @@ export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
       found: cacheServer,
       neededBy: "Cache",
       hint: "apt-get install -y --no-install-recommends redis-server (or valkey-server)"
+    },
+    {
+      name: "haproxy",
+      found: versionOf(find("haproxy"), "-v"),
+      neededBy: "addresses of environments",
+      hint: "apt-get install -y --no-install-recommends haproxy"
     },
     {
       name: "podman",

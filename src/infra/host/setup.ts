@@ -27,6 +27,9 @@ const privileged = ():
     : undefined
 }
 
+/** Dependencies that are a Debian package of the same name. */
+const packages: ReadonlySet<string> = new Set(["redis-server", "haproxy"])
+
 const apt = ["-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends"]
 
 /**
@@ -58,7 +61,7 @@ export const setUpHost = async (say: (line: string) => void): Promise<void> => {
   if (missing.length === 0) return
   const asRoot = privileged()
   for (const { name, hint, neededBy } of missing) {
-    if (name === "redis-server" && asRoot !== undefined) {
+    if (packages.has(name) && asRoot !== undefined) {
       say(`Installing ${name} (needed by ${neededBy}) ...`)
       if (installPackage(name)) continue
     }

@@ -54,3 +54,16 @@ export const anApp = Effect.fnUntraced(function* (
   )
   return { ...environment, app }
 })
+
+/** Answers once the edge serves all that is stored by now. */
+export const inForce = Effect.gen(function* () {
+  const { sql } = yield* Plane
+  const [row] = yield* sql(
+    "select n::text, pg_notify('svc_edge', 'ask ' || n) from nextval('edge_question') n"
+  )
+  yield* eventually(
+    "the edge has taken up everything",
+    sql(`select 1 from edge_node where alive_until > now() and answered >= ${row?.["n"]}`),
+    (rows) => rows.length > 0
+  )
+})
