@@ -100,9 +100,7 @@ const measured = Effect.gen(function* () {
       }),
       (child: ChildProcess) => Effect.sync(() => void child.kill("SIGKILL"))
     )
-  const [appPort, haproxyPort, caddyPort] = yield* Effect.promise(() =>
-    Promise.all([freePort(), freePort(), freePort()])
-  )
+  const [appPort, haproxyPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
   const configured = (name: string, text: string, port: number) => {
     fs.writeFileSync(path.join(base, name), text)
     return start("haproxy", ["-db", "-f", path.join(base, name)], port)
