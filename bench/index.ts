@@ -18,6 +18,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   crons: async () => (await import("./crons.ts")).crons,
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups,
+  edge: async () => (await import("./edge.ts")).edge,
   isolation: async () => (await import("./isolation.ts")).isolation
 }
 

@@ -98,17 +98,16 @@ export const ticketKey = randomBytes(32).toString("hex")
 
 const authority = CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))
 
+/** `agentPort` is also that of the log, by UDP; `freePort` marks ports by UDP sockets, so it is none of those. */
 export const startProxy = (
   sites: ReadonlyArray<Site>,
-  { headerSeconds = 10, certificates = [] as ReadonlyArray<string> } = {}
+  { headerSeconds = 10, moreCertificates = 0, agentPort = managedPorts.last } = {}
 ) =>
   Effect.gen(function* () {
     const { issue, caPem } = yield* CertificateAuthority
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), "svc-edge-"))
     yield* Effect.addFinalizer(() => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true })))
     const [httpsPort, httpPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
-    // Also of the log, by UDP: `freePort` marks ports by UDP sockets.
-    const agentPort = managedPorts.last
     const agent: Array<string> = []
     const logged: Array<LoggedRequest> = []
     yield* serve(
@@ -133,10 +132,13 @@ export const startProxy = (
     const pem = `${certificatePem}${Redacted.value(privateKeyPem)}`
     write(files.fallback, pem)
     write(path.join(files.certificateDir, "apps.pem"), pem)
-    write(
-      files.certificates,
-      [`${files.certificateDir}/apps.pem`, ...certificates].map((line) => `${line}\n`).join("")
-    )
+    const list = [`${files.certificateDir}/apps.pem`]
+    for (let index = 0; index < moreCertificates; index++) {
+      const file = path.join(files.certificateDir, `${index}.pem`)
+      write(file, pem)
+      list.push(`${file} host-${index}.example`)
+    }
+    write(files.certificates, list.map((line) => `${line}\n`).join(""))
     write(files.hosts, sites.map(({ host, environment }) => `${host} ${environment}|0|\n`).join(""))
     write(
       files.sites,
