@@ -169,7 +169,7 @@ export const layer = HttpApiBuilder.group(
           const putBack = Effect.ignore(sites.putHost(host))
           return yield* Effect.mapError(sites.removeHost(key), fromStore).pipe(
             Effect.andThen(edgeAnswers("The domain was kept")),
-            Effect.andThen(remove(record)),
+            Effect.andThen(Effect.uninterruptible(remove(record))),
             Effect.onError(() => putBack)
           )
         })

@@ -17,7 +17,7 @@ import { AccessMode, Target } from "./target.ts"
 /** Another organization, or another domain, has this host name. */
 export class HostTaken extends Schema.TaggedError<HostTaken>()("HostTaken", { message: Schema.String }) {}
 
-/** The environment has no site yet, or none any more: its own reconcile makes it. */
+/** The environment has no site yet, or none any more (its own reconcile makes it), or the domain is going. */
 export class SiteMissing extends Schema.TaggedError<SiteMissing>()("SiteMissing", {
   message: Schema.String
 }) {}
@@ -215,6 +215,9 @@ export class EdgeSites extends Context.Service<
             with site as (
               select org_id, environment_uid from edge_site
               where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid
+                -- A run that comes late leaves nothing behind of a domain that is going.
+                and exists (select from resource r where r.org_id = ${orgId}::uuid and r.uid = ${domainUid}::uuid
+                  and r.deletion_requested_at is null)
             ), put as (
               insert into edge_host (hostname, org_id, environment_uid, domain_uid, redirect_to, hsts_seconds)
               select ${hostname}, org_id, environment_uid, ${domainUid}::uuid, ${redirectTo}::text, ${hsts}::int from site
@@ -229,7 +232,9 @@ export class EdgeSites extends Context.Service<
               exists (select from edge_host where hostname = ${hostname} and org_id = ${orgId}::uuid
                 and domain_uid = ${domainUid}::uuid) as same`)
           if (row?.site !== true)
-            return yield* new SiteMissing({ message: "The environment is not known to the edge yet" })
+            return yield* new SiteMissing({
+              message: "The edge does not know the environment yet, or the domain is going"
+            })
           if (!row.put && !row.same)
             return yield* new HostTaken({ message: `The host name ${hostname} is in use already` })
         }),

@@ -302,6 +302,25 @@ it.live(
     }).pipe(Effect.scoped)
 )
 
+it.live("a host name is not given to a domain that is going, however late somebody tries", () =>
+  Effect.gen(function* () {
+    const made = yield* world
+    const resource = yield* made.add(made.mine, "late.example")
+    const { reconciler } = yield* Effect.provide(
+      Effect.map(Registry, ({ registrations }) => registrations.get("Domain") ?? assert.fail()),
+      layer(made),
+      { local: true }
+    )
+    const seen = yield* reconciler.observe(resource)
+    yield* made.db.engine`update resource set deletion_requested_at = now() where uid = ${resource.uid}::uuid`
+    assert.match((yield* Effect.flip(reconciler.converge(resource, seen))).message, /is going/)
+    assert.deepStrictEqual(
+      yield* made.db.engine`select 1 from edge_host where domain_uid = ${resource.uid}::uuid`,
+      []
+    )
+  }).pipe(Effect.scoped)
+)
+
 it.live("a name that another organization proved is proved by a TXT record", () =>
   Effect.gen(function* () {
     const made = yield* world
