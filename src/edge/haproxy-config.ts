@@ -92,10 +92,9 @@ export const haproxyConfig = (config: EdgeConfig): string => {
   ]
   /** Nothing that the platform says about a visitor may come from one; many apps read _ as -. */
   const cleaning = [
-    ...["X-Svc", "X_Svc", "X-Forwarded", "X_Forwarded", "X-Real", "X_Real"].map(
-      (name) => `http-request del-header ${name} -m beg`
-    ),
-    "http-request del-header Forwarded"
+    // Fields of one connection only (RFC 9110, section 7.6.1), and what CGI programs read as the variable HTTP_PROXY, are
+    // with them: each rule costs every request as much as all of these names in one.
+    "http-request del-header (?i)^(x[-_](svc|forwarded|real)|(forwarded|proxy|http2-settings|keep-alive|proxy-connection)$) -m reg"
   ]
   /** What would mean one thing here and another to an app. */
   const strictness = [
@@ -106,17 +105,14 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     // RFC 9112, section 6.1: where such a message ends nobody can say.
     "http-request deny deny_status 400 if HTTP_1.0 { req.fhdr(transfer-encoding) -m found }",
     // RFC 9110, section 5.5.
-    "http-request deny deny_status 400 if { req.hdrs -m reg '\\x00' }",
-    "http-request set-uri %[pathq] if { url_beg -i http:// https:// }",
-    // Of one connection only (RFC 9110, section 7.6.1). An app that goes over to another protocol than WebSocket, such as h2c,
-    // would take requests that were never looked at.
+    // HTTP/2 has it refused before (RFC 9113, section 8.2.1), and its URI reaches an app as a path.
+    "http-request deny deny_status 400 if !HTTP_2.0 { req.hdrs -m reg '\\x00' }",
+    "http-request set-uri %[pathq] if !HTTP_2.0 { url_beg -i http:// https:// }",
+    // An app that goes over to another protocol than WebSocket, such as h2c, would take requests that were never looked at.
     "acl websocket req.fhdr(upgrade) -i -m str websocket",
     "http-request del-header Upgrade unless websocket",
     "http-request del-header Connection",
-    "http-request set-header Connection Upgrade if websocket",
-    ...["HTTP2-Settings", "Keep-Alive", "Proxy-Connection"].map((name) => `http-request del-header ${name}`),
-    // CGI programs read it as the variable HTTP_PROXY.
-    "http-request del-header Proxy"
+    "http-request set-header Connection Upgrade if websocket"
   ]
   const lookup = [
     // All of it, where it holds commas too.
@@ -144,7 +140,6 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       "log global",
       "option dontlognull",
       "option http-keep-alive",
-      "option splice-auto",
       `timeout connect ${config.connectSeconds}s`,
       `timeout client ${config.idleSeconds}s`,
       `timeout server ${config.idleSeconds}s`,
@@ -182,13 +177,20 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       // The certificate was for the name in the handshake; other names are not served on it (RFC 9110, section 15.5.20).
       "http-request return status 421 if !internal !{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }",
       // Of two, only one would be cut from the header before the app.
-      ...cookies.map((name) => `http-request deny deny_status 400 if { req.cook_cnt(${name}) gt 1 }`),
-      "http-request set-var(txn.hsts) var(txn.entry),field(2,|)",
-      "http-request set-var(txn.redirect) var(txn.entry),field(3,|)",
-      `http-request redirect code 308 location https://%[var(txn.redirect)]${port}%[pathq] if !agents { var(txn.redirect) -m len gt 0 }`,
+      "http-request set-var(txn.cookies) bool(true) if { req.fhdr(cookie) -m sub __Host-svc_ }",
+      "acl cookies var(txn.cookies) -m found",
+      ...cookies.map((name) => `http-request deny deny_status 400 if cookies { req.cook_cnt(${name}) gt 1 }`),
+      `http-request redirect code 308 location https://%[var(txn.entry),field(3,|)]${port}%[pathq] if { var(txn.entry),field(3,|) -m len gt 0 } !agents`,
       `http-request set-var(txn.site) var(txn.environment),map_str(${files.sites})`,
-      "http-request set-var(txn.address) var(txn.site),field(2,|)",
-      "acl public var(txn.site),field(1,|) -m str public",
+      // None of them is there any more.
+      "http-request add-header X-Forwarded-For %[src]",
+      "http-request add-header X-Forwarded-Proto https",
+      "http-request add-header X-Forwarded-Host %[req.fhdr(host)]",
+      "acl located var(txn.site),field(2,|) -m len gt 0",
+      "http-request set-var(txn.public) bool(true) if { var(txn.site),field(1,|) -m str public }",
+      "acl public var(txn.public) -m found",
+      // Most requests: what follows is about tickets and about the agent.
+      "http-request allow if public located !agents",
       `http-request set-var(txn.ticket) req.cook(${platformCookies.ticket}) if !public`,
       "http-request set-var(txn.alg) var(txn.ticket),jwt_header_query('$.alg') if !public",
       "http-request set-var(txn.ticket_host) var(txn.ticket),jwt_payload_query('$.h') if !public",
@@ -203,19 +205,16 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       "http-request set-var(txn.admitted) bool(true) if !public hs256 genuine for_host for_environment fresh",
       "acl admitted var(txn.admitted) -m bool",
       "http-request set-var(txn.to_agent) bool(true) if agents",
-      "http-request set-var(txn.to_agent) bool(true) if !{ var(txn.address) -m len gt 0 }",
+      "http-request set-var(txn.to_agent) bool(true) if !located",
       "http-request set-var(txn.to_agent) bool(true) if !public !admitted",
       "acl to_agent var(txn.to_agent) -m bool",
       // It comes from the agent: not back to it.
       'http-request return status 503 content-type text/plain string "The app is not served here yet.\\n" hdr Retry-After 5 if internal to_agent',
       "http-request set-var(txn.scheme) str(https)",
-      "http-request set-header X-Forwarded-For %[src]",
-      "http-request set-header X-Forwarded-Proto https",
-      "http-request set-header X-Forwarded-Host %[req.fhdr(host)]",
       "use_backend agent if to_agent",
       "use_backend tls_origins if { var(txn.site),field(4,|) -m len gt 0 }",
       "default_backend apps",
-      'http-after-response set-header Strict-Transport-Security "max-age=%[var(txn.hsts)]" if { var(txn.hsts) -m int gt 0 }',
+      'http-after-response set-header Strict-Transport-Security "max-age=%[var(txn.entry),field(2,|)]" if { var(txn.entry),field(2,|) -m int gt 0 }',
       // A managed host name is one of many below a domain that no app has for itself.
       `http-response replace-header Set-Cookie '(?i)^(.*);\\s*domain=[^;]*(.*)$' '\\1\\2' if { var(txn.host) -m end .${config.appsDomain} }`,
       "http-response replace-header Set-Cookie '(?i)^\\s*__Host-svc_.*$' 'svc_refused=; Max-Age=0' if !to_agent"
@@ -235,23 +234,23 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     ]),
     ...(["apps", "tls_origins"] as const).map((name) =>
       section(`backend ${name}`, [
+        "acl cookies var(txn.cookies) -m found",
         "http-request set-var(txn.user) var(txn.ticket),jwt_payload_query('$.u') if { var(txn.admitted) -m bool }",
         "http-request set-header X-Svc-User %[var(txn.user)] if { var(txn.user) -m len gt 0 }",
         ...cookies.map(
           (cookie) =>
-            `http-request replace-header Cookie '^(.*;\\s*|\\s*)${cookie}=[^;]*(;\\s*|$)(.*)$' '\\1\\3'`
+            `http-request replace-header Cookie '^(.*;\\s*|\\s*)${cookie}=[^;]*(;\\s*|$)(.*)$' '\\1\\3' if cookies`
         ),
-        "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1'",
-        "http-request del-header Cookie unless { req.fhdr(cookie) -m len gt 0 }",
+        "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1' if cookies",
+        "http-request del-header Cookie if cookies !{ req.fhdr(cookie) -m len gt 0 }",
         `http-request set-header X-Svc-Via ${config.nodeId}`,
-        "http-request set-dst var(txn.address)",
+        "http-request set-dst var(txn.site),field(2,|)",
         "http-request set-dst-port var(txn.site),field(3,|)",
-        "http-request set-var(txn.sni) var(txn.site),field(4,|)",
         "http-request set-header Host %[var(txn.site),field(5,|)] if { var(txn.site),field(5,|) -m len gt 0 }",
         "http-reuse safe",
         name === "apps"
           ? "server any 0.0.0.0:0"
-          : `server any 0.0.0.0:0 ssl verify required ca-file ${quoted(config.originAuthorities)} sni var(txn.sni)`
+          : `server any 0.0.0.0:0 ssl verify required ca-file ${quoted(config.originAuthorities)} sni var(txn.site),field(4,|)`
       ])
     ),
     section("backend agent", [
