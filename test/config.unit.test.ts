@@ -62,6 +62,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_EDGE_TRUSTED_PROXIES: "not set",
   SVC_EDGE_ORIGIN_CA_FILE: "not set",
   SVC_EDGE_MAX_CONNECTIONS: "not set",
+  SVC_EDGE_ADDRESS_CONNECTIONS: "not set",
   SVC_EDGE_HEADER_SECONDS: "not set",
   SVC_EDGE_IDLE_SECONDS: "not set",
   SVC_EDGE_WEBSOCKET_IDLE_SECONDS: "not set",

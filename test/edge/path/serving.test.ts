@@ -190,12 +190,20 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
         response.setHeader("set-cookie", [
           `a=1; Domain=${appsDomain}; Path=/`,
           "b=2; Path=/",
+          `c=3; Path=/; domain = ${appsDomain}`,
+          `d=4; Domain=${appsDomain}; Domain=${appsDomain}`,
           "__Host-svc_access=stolen; Path=/; Secure"
         ])
         response.end()
       })
       const { headers } = yield* request(host, "/")
-      expect(headers["set-cookie"]).toEqual(["a=1; Path=/", "b=2; Path=/", "svc_refused=; Max-Age=0"])
+      expect(headers["set-cookie"]).toEqual([
+        "a=1; Path=/",
+        "b=2; Path=/",
+        "c=3; Path=/",
+        "svc_refused=; Max-Age=0",
+        "svc_refused=; Max-Age=0"
+      ])
     })
   )
 
@@ -341,15 +349,13 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
         for (let i = 0; i < 100; i++) fs.appendFileSync(file, block)
         const to = ["--cacert", ca, "--resolve", `${host}:${httpsPort}:127.0.0.1`]
         const url = `https://${host}:${httpsPort}`
-        for (const version of ["--http1.1", "--http2"]) {
-          const up = yield* curl([...to, version, "-T", file, `${url}/up`])
-          expect(up.out).toBe(wanted)
-          yield* curl([...to, version, "-o", `${dataDir}/down`, `${url}/down`])
-          const got = createHash("sha256")
-            .update(fs.readFileSync(`${dataDir}/down`))
-            .digest("hex")
-          expect(got).toBe(wanted)
-        }
+        const up = yield* curl([...to, "--http2", "-T", file, `${url}/up`])
+        expect(up.out).toBe(wanted)
+        yield* curl([...to, "--http1.1", "-o", `${dataDir}/down`, `${url}/down`])
+        const got = createHash("sha256")
+          .update(fs.readFileSync(`${dataDir}/down`))
+          .digest("hex")
+        expect(got).toBe(wanted)
         const refused = yield* curl([
           ...to,
           "--http1.1",
