@@ -3,6 +3,7 @@
  * access: these are lines of maps and a list of certificates, which the agent changes through the control socket. (HAProxy
  * 2.6, configuration manual. Rules run in the order of their kinds: every `http-request` before any `use_backend`.)
  */
+import { createHmac } from "node:crypto"
 import { logFormat, logRules, logTarget } from "./requests/log-format.ts"
 
 /** The files that it reads, in its folder. */
@@ -51,8 +52,6 @@ export interface EdgeConfig {
   readonly agentPort: number
   readonly agentKey: string
   readonly ticketKey: string
-  /** Says whether a request has come through this edge before. */
-  readonly nodeId: string
   /** Of authorities that certificates of origins are from: a file, or `@system-ca`. */
   readonly originAuthorities: string
   /** Ranges from which connections begin with a header of the PROXY protocol. */
@@ -60,6 +59,8 @@ export interface EdgeConfig {
   /** Ranges whose last entry of `X-Forwarded-For` is believed. */
   readonly trustedProxies: ReadonlyArray<string>
   readonly maxConnections: number
+  /** Of them, from one address (IPv6: from one /64). */
+  readonly addressConnections: number
   /** Seconds: until the headers of a request are there; without a byte; without one in a WebSocket. */
   readonly headerSeconds: number
   readonly idleSeconds: number
@@ -69,19 +70,33 @@ export interface EdgeConfig {
   readonly holdSeconds: number
 }
 
+/** A visitor that has to say something, or to take what there is, may be silent so long. */
+const silentSeconds = 30
+
 const quoted = (text: string) => `"${text.replace(/["\\$]/g, "\\$&")}"`
 const bindAddress = (host: string) => (host.includes(":") ? `[${host}]` : host)
 
 export const haproxyConfig = (config: EdgeConfig): string => {
   const { host, agentKey } = config
+  /** Says whether a request has come through the edge before, through whichever of its nodes. */
+  const via = createHmac("sha256", config.ticketKey).update("edge/via").digest("hex").slice(0, 32)
   const port = config.publicHttpsPort === 443 ? "" : `:${config.publicHttpsPort}`
   const own = `path_beg ${agentPaths.challenge} ${agentPaths.own}`
   const proxied = (lines: ReadonlyArray<string>, ranges: ReadonlyArray<string>) =>
     ranges.length === 0 ? [] : lines.map((line) => line.replace("RANGES", ranges.join(" ")))
   const cookies = Object.values(platformCookies)
 
+  const proxies = [...config.proxyProtocolFrom, ...config.trustedProxies]
+  /** Many visitors come by one proxy: whoever that is keeps them apart. */
+  const counted = proxies.length === 0 ? "" : ` unless { src ${proxies.join(" ")} }`
+  /** Counted before TLS: a handshake that never ends is a connection too. */
+  const perAddress = [
+    `tcp-request connection track-sc0 src,ipmask(32,64) table addresses${counted}`,
+    `tcp-request connection reject if { sc0_conn_cur(addresses) gt ${config.addressConnections} }`
+  ]
   /** The same at both doors: whose request it is, and for which host. */
   const beginning = [
+    ...perAddress,
     ...proxied(["tcp-request connection expect-proxy layer4 if { src RANGES }"], config.proxyProtocolFrom),
     ...proxied(
       [
@@ -141,7 +156,8 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       "option dontlognull",
       "option http-keep-alive",
       `timeout connect ${config.connectSeconds}s`,
-      `timeout client ${config.idleSeconds}s`,
+      // Also for who says nothing: neither a handshake nor a request. While an app answers it does not count.
+      `timeout client ${Math.min(config.idleSeconds, silentSeconds)}s`,
       `timeout server ${config.idleSeconds}s`,
       `timeout http-request ${config.headerSeconds}s`,
       "timeout http-keep-alive 60s",
@@ -158,6 +174,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
           `http-error status ${status} content-type "text/plain; charset=utf-8" string "${text}\\n" hdr Cache-Control no-store`
       )
     ]),
+    section("backend addresses", ["stick-table type ipv6 size 200k expire 60s store conn_cur"]),
     section("frontend edge", [
       `bind ${bindAddress(host)}:${config.httpsPort} name tls ssl crt ${files.fallback} crt-list ${files.certificates} strict-sni alpn h2,http/1.1`,
       // What the agent has let through comes in here, and is judged like everything else.
@@ -168,7 +185,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       ...beginning.map((line) => (line.startsWith("http-request") ? `${line} !internal` : line)),
       `http-request set-src req.hdr(${agentHeaders.client}) if internal`,
       // Its own address as an app's origin: around in a circle without end.
-      `http-request return status 508 content-type text/plain string "The origin of this app is the edge itself.\\n" if { req.hdr(X-Svc-Via) -m str ${config.nodeId} }`,
+      `http-request return status 508 content-type text/plain string "The origin of this app is the edge itself.\\n" if { req.hdr(X-Svc-Via) -m str ${via} }`,
       ...cleaning,
       ...lookup,
       ...logRules,
@@ -216,7 +233,14 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       "default_backend apps",
       'http-after-response set-header Strict-Transport-Security "max-age=%[var(txn.entry),field(2,|)]" if { var(txn.entry),field(2,|) -m int gt 0 }',
       // A managed host name is one of many below a domain that no app has for itself.
-      `http-response replace-header Set-Cookie '(?i)^(.*);\\s*domain=[^;]*(.*)$' '\\1\\2' if { var(txn.host) -m end .${config.appsDomain} }`,
+      ...[
+        ["^(.*);\\s*domain\\s*=[^;]*(.*)$", "\\1\\2"],
+        // One that names several means none of them well.
+        ["^.*;\\s*domain\\s*=.*$", "svc_refused=; Max-Age=0"]
+      ].map(
+        ([pattern, replaced]) =>
+          `http-response replace-header Set-Cookie '(?i)${pattern}' '${replaced}' if { var(txn.host) -m end .${config.appsDomain} }`
+      ),
       "http-response replace-header Set-Cookie '(?i)^\\s*__Host-svc_.*$' 'svc_refused=; Max-Age=0' if !to_agent"
     ]),
     section("frontend plain", [
@@ -243,7 +267,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
         ),
         "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1' if cookies",
         "http-request del-header Cookie if cookies !{ req.fhdr(cookie) -m len gt 0 }",
-        `http-request set-header X-Svc-Via ${config.nodeId}`,
+        `http-request set-header X-Svc-Via ${via}`,
         "http-request set-dst var(txn.site),field(2,|)",
         "http-request set-dst-port var(txn.site),field(3,|)",
         "http-request set-header Host %[var(txn.site),field(5,|)] if { var(txn.site),field(5,|) -m len gt 0 }",

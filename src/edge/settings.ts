@@ -43,6 +43,8 @@ export const settings = Config.all({
   /** PEM file of the authorities that certificates of outside origins are from. Default: the system's. */
   originAuthorities: Config.String("SVC_EDGE_ORIGIN_CA_FILE").pipe(Config.withDefault("@system-ca")),
   maxConnections: atLeastOne("SVC_EDGE_MAX_CONNECTIONS", 4_000),
+  /** From one address; not from those of load balancers and reverse proxies. */
+  addressConnections: atLeastOne("SVC_EDGE_ADDRESS_CONNECTIONS", 400),
   /** Until the header of a request is complete. */
   headerSeconds: atLeastOne("SVC_EDGE_HEADER_SECONDS", 10),
   /** Without a byte in either direction. */

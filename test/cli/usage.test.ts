@@ -85,7 +85,7 @@ it.live("completion scripts name every command, and the doctor says what is ther
     }
     assert.includeMembers(
       dependencies.map(({ name }) => name),
-      ["node", "postgres", "redis-server"]
+      ["node", "postgres", "redis-server", "haproxy", "nsupdate"]
     )
     // Either servers can be limited here, or it is said why not and what to do.
     if (limits.found === undefined) assert.isNotEmpty(`${limits.why}${limits.hint}`)

@@ -4,6 +4,7 @@ import type { TestProject } from "vitest/node"
 import { setUpHost } from "#src/infra/host/setup.ts"
 import { setUpBrowser } from "./browser.ts"
 import { setUpContainers } from "./containers.ts"
+import { setUpNameServers } from "./name-servers.ts"
 import { keepTemplates } from "./new-data.ts"
 import { setUpObjectStore } from "./s3.ts"
 import { removeOrphanedSegments } from "./shared-memory.ts"
@@ -18,6 +19,7 @@ export default async function setup({ config }: TestProject): Promise<() => void
   await setUpHost(say)
   setUpBrowser(say)
   setUpContainers(say)
+  setUpNameServers(say)
   setUpObjectStore(say)
   const began = Date.now()
   const removeTemplates = keepTemplates()

@@ -30,8 +30,7 @@ const run = Effect.gen(function* () {
     internalSocket,
     agentPort,
     agentKey,
-    ticketKey: Redacted.value(yield* ticketKey),
-    nodeId: id
+    ticketKey: Redacted.value(yield* ticketKey)
   })
   const dispatch = yield* makeDispatch
   yield* listen({ port: agentPort, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })

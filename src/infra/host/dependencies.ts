@@ -70,6 +70,12 @@ export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
       hint: "apt-get install -y --no-install-recommends haproxy"
     },
     {
+      name: "nsupdate",
+      found: versionOf(find("nsupdate"), "-V"),
+      neededBy: "certificates of a whole apps domain (SVC_ACME_DNS)",
+      hint: "apt-get install -y --no-install-recommends bind9-dnsutils"
+    },
+    {
       name: "podman",
       found: versionOf(find("podman") ?? find("docker")),
       neededBy: "Execution",

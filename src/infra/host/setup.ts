@@ -27,8 +27,12 @@ const privileged = ():
     : undefined
 }
 
-/** Dependencies that are a Debian package of the same name. */
-const packages: ReadonlySet<string> = new Set(["redis-server", "haproxy"])
+/** Dependencies that a Debian package brings, with its name. */
+const packages: ReadonlyMap<string, string> = new Map([
+  ["redis-server", "redis-server"],
+  ["haproxy", "haproxy"],
+  ["nsupdate", "bind9-dnsutils"]
+])
 
 const apt = ["-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends"]
 
@@ -61,9 +65,10 @@ export const setUpHost = async (say: (line: string) => void): Promise<void> => {
   if (missing.length === 0) return
   const asRoot = privileged()
   for (const { name, hint, neededBy } of missing) {
-    if (packages.has(name) && asRoot !== undefined) {
-      say(`Installing ${name} (needed by ${neededBy}) ...`)
-      if (installPackage(name)) continue
+    const debian = packages.get(name)
+    if (debian !== undefined && asRoot !== undefined) {
+      say(`Installing ${debian} (needed by ${neededBy}) ...`)
+      if (installPackage(debian)) continue
     }
     if (name === `user ${serverUser}` && asRoot !== undefined) {
       say(`Making the system user ${serverUser} ...`)

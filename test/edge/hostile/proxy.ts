@@ -93,7 +93,6 @@ export interface RunningProxy {
   readonly pid: number
 }
 
-export const nodeId = "0199aaaa-0000-7000-8000-000000000000"
 export const ticketKey = randomBytes(32).toString("hex")
 
 const authority = CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))
@@ -165,11 +164,11 @@ export const startProxy = (
         agentPort,
         agentKey: "agent-key",
         ticketKey,
-        nodeId,
         originAuthorities: "@system-ca",
         proxyProtocolFrom: [],
         trustedProxies: [],
         maxConnections: 4000,
+        addressConnections: 400,
         headerSeconds,
         idleSeconds: 60,
         tunnelSeconds: 3600,

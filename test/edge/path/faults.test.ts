@@ -24,7 +24,12 @@ const statusOf = (host: string) =>
     )
   })
 
-layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge in trouble", (it) => {
+const perAddress = 24
+
+layer(testEdge({}, { SVC_EDGE_ADDRESS_CONNECTIONS: String(perAddress) }), {
+  excludeTestServices: true,
+  timeout: "2 minutes"
+})("an edge in trouble", (it) => {
   it.effect("starts HAProxy again when its worker or its master is killed, with all that it served", () =>
     Effect.gen(function* () {
       const { dataDir } = yield* Plane
@@ -89,5 +94,38 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge 
         where datname = current_database() and query ilike 'listen%svc_edge%' and pid <> pg_backend_pid()`)
       yield* eventually("it serves again", statusOf(host), (status) => status === 200)
     })
+  )
+
+  it.effect("takes so many connections from one address, also such as say nothing", () =>
+    Effect.gen(function* () {
+      const { httpsPort } = yield* TestEdge
+      const { host } = yield* anApp(echo)
+      const silent = yield* Effect.acquireRelease(
+        Effect.sync(() => Array.from({ length: perAddress + 1 }, () => net.connect(httpsPort, "127.0.0.1"))),
+        (sockets) => Effect.sync(() => sockets.forEach((socket) => void socket.destroy()))
+      )
+      for (const socket of silent) socket.on("error", () => {})
+      yield* Effect.promise(() => until("one is too many", () => silent.some(({ closed }) => closed)))
+      expect(yield* statusOf(host)).toBe(0)
+      for (const socket of silent) socket.destroy()
+      yield* eventually("others come in again", statusOf(host), (status) => status === 200)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect(
+    "gives a site that was lost its address again, and serves nothing of a project that was deleted",
+    () =>
+      Effect.gen(function* () {
+        const { call, session, sql } = yield* Plane
+        const { host, uid, org, project } = yield* anApp(echo)
+        yield* sql(`delete from edge_site where environment_uid = '${uid}'`)
+        yield* eventually("nothing is served", statusOf(host), (status) => status === 404)
+        expect((yield* call("POST", `/v1/orgs/${org}/resources/${uid}/retry`)).status).toBe(202)
+        yield* eventually("it serves again", statusOf(host), (status) => status === 200)
+        const deleted = yield* call("DELETE", `/v1/orgs/${org}/projects/${project.id}`, { token: session })
+        expect(deleted.status, deleted.text).toBeLessThan(300)
+        yield* eventually("nothing is served", statusOf(host), (status) => status === 404)
+        expect(yield* sql(`select 1 from edge_host where hostname = '${host}'`)).toEqual([])
+      })
   )
 })

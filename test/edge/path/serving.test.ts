@@ -2,12 +2,21 @@
 import { createHash, createHmac } from "node:crypto"
 import * as fs from "node:fs"
 import type * as http from "node:http"
+import * as https from "node:https"
+import type { AddressInfo } from "node:net"
+import * as os from "node:os"
+import * as path from "node:path"
 import * as tls from "node:tls"
 import { expect, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { curl, TestEdge, testEdge } from "#test/setup/edge.ts"
-import { until } from "#test/setup/wait.ts"
+import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { eventually, until } from "#test/setup/wait.ts"
 import { anApp, anEnvironment, echo, inForce } from "./app.ts"
 
 const echoed = (text: string) =>
@@ -52,7 +61,24 @@ const conversation = (options: tls.ConnectionOptions) =>
     })
   )
 
-layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge", (it) => {
+/** Of the authority that the edge takes certificates of origins from. */
+class Origins extends Context.Service<Origins, CertificateAuthority["Service"]>()("test/Origins") {}
+
+const world = Layer.unwrap(
+  Effect.gen(function* () {
+    const authority = yield* CertificateAuthority
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-origins-"))),
+      (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true }))
+    )
+    const file = path.join(folder, "authority.pem")
+    fs.writeFileSync(file, authority.caPem)
+    fs.chmodSync(folder, 0o755)
+    return Layer.merge(testEdge({}, { SVC_EDGE_ORIGIN_CA_FILE: file }), Layer.succeed(Origins, authority))
+  })
+).pipe(Layer.provide(CertificateAuthority.layer), Layer.provide(memorySecrets().layer))
+
+layer(world, { excludeTestServices: true, timeout: "2 minutes" })("an edge", (it) => {
   it.effect("serves an environment at its managed address, over HTTP/1.1 and HTTP/2", () =>
     Effect.gen(function* () {
       const { request, request2, appsDomain } = yield* TestEdge
@@ -93,6 +119,9 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
       })
       expect(text).not.toContain("6.6.6.6")
       expect(Object.keys(headers).filter((name) => /^x[-_]svc/.test(name))).toEqual(["x-svc-via"])
+      // An app that is sent its own requests by way of the edge.
+      const again = { "X-Svc-Via": String(headers["x-svc-via"]) }
+      expect((yield* request(host, "/", { headers: again })).status).toBe(508)
     })
   )
 
@@ -125,6 +154,7 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
       expect((yield* request(`nobody.${appsDomain}`, "/")).status).toBe(404)
       expect((yield* requestPlain("nobody.example", "/")).status).toBe(404)
       const empty = yield* anEnvironment(null)
+      yield* inForce
       const answer = yield* request(empty.host, "/")
       expect(answer).toMatchObject({ status: 503, text: "This app is not running.\n" })
       const gone = yield* anApp(echo)
@@ -183,6 +213,44 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
     })
   )
 
+  it.effect("takes an origin with TLS by the name of its certificate alone", () =>
+    Effect.gen(function* () {
+      const { request } = yield* TestEdge
+      const { call } = yield* Plane
+      const { issue } = yield* Origins
+      const { certificatePem, privateKeyPem } = yield* issue({ hosts: ["origin.localhost"] })
+      const server = yield* Effect.acquireRelease(
+        Effect.promise(
+          () =>
+            new Promise<https.Server>((resolve) => {
+              const made = https.createServer(
+                { cert: certificatePem, key: Redacted.value(privateKeyPem) },
+                (_, response) => response.end("by TLS")
+              )
+              made.listen(0, "127.0.0.1", () => resolve(made))
+            })
+        ),
+        (made) =>
+          Effect.sync(() => {
+            made.close()
+            made.closeAllConnections()
+          })
+      )
+      const { port } = server.address() as AddressInfo
+      const { host, environments } = yield* anEnvironment(`https://origin.localhost:${port}`)
+      yield* eventually("it is served", request(host, "/"), ({ text }) => text === "by TLS")
+      yield* call("PATCH", `${environments}/production`, {
+        body: { origin: `https://wrong.localhost:${port}` }
+      })
+      const refused = yield* eventually(
+        "the other name is refused",
+        request(host, "/"),
+        ({ status }) => status !== 200
+      )
+      expect(refused).toMatchObject({ status: 503, text: "The app does not answer.\n" })
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("keeps an app's cookies away from other apps, and from the platform's names", () =>
     Effect.gen(function* () {
       const { request, appsDomain } = yield* TestEdge
@@ -190,12 +258,20 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
         response.setHeader("set-cookie", [
           `a=1; Domain=${appsDomain}; Path=/`,
           "b=2; Path=/",
+          `c=3; Path=/; domain = ${appsDomain}`,
+          `d=4; Domain=${appsDomain}; Domain=${appsDomain}`,
           "__Host-svc_access=stolen; Path=/; Secure"
         ])
         response.end()
       })
       const { headers } = yield* request(host, "/")
-      expect(headers["set-cookie"]).toEqual(["a=1; Path=/", "b=2; Path=/", "svc_refused=; Max-Age=0"])
+      expect(headers["set-cookie"]).toEqual([
+        "a=1; Path=/",
+        "b=2; Path=/",
+        "c=3; Path=/",
+        "svc_refused=; Max-Age=0",
+        "svc_refused=; Max-Age=0"
+      ])
     })
   )
 
@@ -341,15 +417,13 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("an edge"
         for (let i = 0; i < 100; i++) fs.appendFileSync(file, block)
         const to = ["--cacert", ca, "--resolve", `${host}:${httpsPort}:127.0.0.1`]
         const url = `https://${host}:${httpsPort}`
-        for (const version of ["--http1.1", "--http2"]) {
-          const up = yield* curl([...to, version, "-T", file, `${url}/up`])
-          expect(up.out).toBe(wanted)
-          yield* curl([...to, version, "-o", `${dataDir}/down`, `${url}/down`])
-          const got = createHash("sha256")
-            .update(fs.readFileSync(`${dataDir}/down`))
-            .digest("hex")
-          expect(got).toBe(wanted)
-        }
+        const up = yield* curl([...to, "--http2", "-T", file, `${url}/up`])
+        expect(up.out).toBe(wanted)
+        yield* curl([...to, "--http1.1", "-o", `${dataDir}/down`, `${url}/down`])
+        const got = createHash("sha256")
+          .update(fs.readFileSync(`${dataDir}/down`))
+          .digest("hex")
+        expect(got).toBe(wanted)
         const refused = yield* curl([
           ...to,
           "--http1.1",
