@@ -137,6 +137,7 @@ export const ai = async (url: string): Promise<ReadonlyArray<Figure>> => {
         SVC_DATABASE_URL: url,
         SVC_PORT: String(port),
         SVC_METRICS_PORT: String(metricsPort),
+        SVC_ROLES: "api,engine",
         SVC_AI_UPSTREAMS: JSON.stringify({ "svc/fast": [entry(fast)], "svc/balanced": [entry(paced)] }),
         SVC_AI_GATEWAY_RATE_LIMIT: "100000000",
         SVC_AI_KEY_RATE_LIMIT: "100000000"

@@ -117,6 +117,7 @@ export const api = async (url: string): Promise<ReadonlyArray<Figure>> => {
     SVC_DATABASE_URL: url,
     SVC_PORT: String(port),
     SVC_METRICS_PORT: String(metricsPort),
+    SVC_ROLES: "api,engine",
     SVC_RATE_LIMIT: "100000000"
   }
   const startedAt = performance.now()

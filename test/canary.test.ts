@@ -187,7 +187,9 @@ it.live(
       const sealingKey = randomBytes(32)
       const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
       canaries.add("key of the ring in hex", sealingKey.toString("hex"))
-      const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
+      const [port, metricsPort, edgePort, edgeHttpPort] = yield* Effect.promise(() =>
+        Promise.all([freePort(), freePort(), freePort(), freePort()])
+      )
 
       let log = ""
       let child: ChildProcess | undefined
@@ -251,6 +253,8 @@ it.live(
             SVC_ENCRYPTION_KEYS: keys,
             SVC_PORT: String(port),
             SVC_METRICS_PORT: String(metricsPort),
+            SVC_EDGE_HTTPS_PORT: String(edgePort),
+            SVC_EDGE_HTTP_PORT: String(edgeHttpPort),
             SVC_RATE_LIMIT: "100000",
             SVC_CONTAINER_SOCKET: engine.socket,
             SVC_REGISTRIES: engine.registry,

@@ -61,8 +61,15 @@ const ask = (sql: Sql, orgId: string) =>
     { while: (rows) => rows.length === deletionBatch }
   )
 
-/** In batches, so that no statement takes long; the organization itself goes last, and only if nothing lives in it. */
+/**
+ * In batches, so that no statement takes long; the organization itself goes last. A request that was under way may add a
+ * resource at any moment of this, and the engine removes it only with its queue entry and its secrets: each statement
+ * looks by itself that nothing lives in the organization, and a later round goes on.
+ */
 const clear = Effect.fnUntraced(function* (sql: Sql, rules: ReadonlyArray<TableRule>, orgId: string) {
+  // Rows that a resource was made with are seen together with the resource, or not at all. Index: resource_children.
+  const empty = sql`not exists (
+    select from resource live where live.org_id = ${orgId}::uuid and live.deleted_at is null)`
   for (const { name: table, onOrganizationDeletion: rule } of rules) {
     if (typeof rule === "string" || rule.action !== "drain") continue
     const part = sql.literal(rule.onlyIf === undefined ? "" : `and ${rule.onlyIf}`)
@@ -71,7 +78,8 @@ const clear = Effect.fnUntraced(function* (sql: Sql, rules: ReadonlyArray<TableR
     while (removed > 0) {
       const rows = yield* sql`
         delete from ${sql(table)} where ctid in (
-          select ctid from ${sql(table)} where org_id = ${orgId}::uuid ${part} limit ${batch}::int) returning 1`
+          select ctid from ${sql(table)} where org_id = ${orgId}::uuid ${part} and ${empty}
+          limit ${batch}::int) returning 1`
       removed = rows.length
     }
   }

@@ -1,6 +1,8 @@
 import { randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import { tableRules } from "#src/features.ts"
 import { round } from "#src/organizations/OrganizationFinalizer.ts"
@@ -8,6 +10,7 @@ import { Organizations } from "#src/organizations/Organizations.ts"
 import { Db } from "#src/store/Db.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 const Fixture = Organizations.layer.pipe(Layer.provideMerge(Layer.mergeAll(testDb(), tableRules)))
 
@@ -52,6 +55,46 @@ layer(Fixture, { excludeTestServices: true })("departures", (it) => {
       yield* sql`update resource set deleted_at = now() where org_id = any(${ids}::uuid[])`
       while ((yield* round) > 0) yield* Effect.yieldNow
       assert.lengthOf(yield* sql`select from organization where id = any(${ids}::uuid[])`, 0)
+    })
+  )
+
+  it.effect("what is added while an organization is cleared keeps all that the engine removes it with", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const { id } = yield* makeOrganization()
+      yield* sql`insert into queue_backlog values (${id}, ${randomUUIDv7()}, 0, 1, 1)`
+      yield* sql`update organization set deletion_requested_at = now() where id = ${id}`
+      // Clearing has begun, and comes to the queue entries last.
+      const [held, added] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()]
+      const holder = yield* sql<{ readonly pid: number }>`
+        select pg_backend_pid() as pid from queue_backlog where org_id = ${id} for update`.pipe(
+        Effect.tap(([row]) => Deferred.succeed(held, row!.pid)),
+        Effect.andThen(Deferred.await(added)),
+        sql.withTransaction,
+        Effect.forkChild
+      )
+      const pid = yield* Deferred.await(held)
+      const clearing = yield* Effect.forkChild(round)
+      yield* eventually(
+        "it has begun to clear",
+        sql`select from pg_stat_activity where ${pid}::int = any (pg_blocking_pids(pid))`,
+        (waiting) => waiting.length > 0
+      )
+      yield* fill(id, 1)
+      yield* sql`insert into secret (org_id, uid, field, key_id, sealed)
+        select org_id, uid, 'password', 'none', '' from resource where org_id = ${id}`
+      yield* Deferred.succeed(added, undefined)
+      yield* Fiber.join(holder)
+      yield* Fiber.join(clearing)
+      const kept = (table: string) => sql`select from ${sql(table)} where org_id = ${id}`
+      for (const table of ["work", "secret", "resource_event"]) assert.lengthOf(yield* kept(table), 1, table)
+      yield* round
+      assert.strictEqual(yield* count(id, "asked"), 1)
+      yield* sql`update resource set deleted_at = now() where org_id = ${id}`
+      yield* round
+      for (const table of ["work", "secret", "resource", "resource_event"])
+        assert.lengthOf(yield* kept(table), 0, table)
+      assert.lengthOf(yield* sql`select from organization where id = ${id}`, 0)
     })
   )
 

@@ -189,9 +189,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         const pause = { scope: "kind", target: "Database", reason: "a test looks" }
         assert.strictEqual((yield* call("POST", "/v1/orgs/main/pauses", { body: pause })).status, 202)
         const provisioning = start(["database", "provision", "shop", "--json"])
-        yield* Effect.promise(() =>
-          provisioning.says(/shop\/production\/Database\/\w+ {2}(pending|provisioning)/)
-        )
+        yield* Effect.promise(() => provisioning.says(/shop\/production\/Database\/\w+ {2}(pending|waiting)/))
         yield* call("DELETE", "/v1/orgs/main/pauses?scope=kind&target=Database")
         const made = yield* Effect.promise(() => provisioning.ended)
         assert.strictEqual(made.code, 0, made.stderr)

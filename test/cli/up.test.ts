@@ -27,11 +27,13 @@ const newcomer = Effect.gen(function* () {
     })
   )
   const ports = Effect.promise(async () => {
-    const [port, metrics] = await Promise.all([freePort(), freePort()])
+    const [port, metrics, https, http] = await Promise.all([freePort(), freePort(), freePort(), freePort()])
     const { first, last } = managedPorts
     return {
       SVC_PORT: String(port),
       SVC_METRICS_PORT: String(metrics),
+      SVC_EDGE_HTTPS_PORT: String(https),
+      SVC_EDGE_HTTP_PORT: String(http),
       SVC_MANAGED_PORTS: `${first}-${last}`
     }
   })

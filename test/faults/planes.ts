@@ -94,6 +94,7 @@ export const makePlane = async (
           SVC_DATABASE_URL: databaseUrl,
           SVC_PORT: String(port),
           SVC_METRICS_PORT: String(metricsPort),
+          SVC_ROLES: "api,engine",
           SVC_RATE_LIMIT: "1000000",
           SVC_MANAGED_HOST: ownLoopback(base),
           ...more

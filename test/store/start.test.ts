@@ -29,6 +29,7 @@ const start = async (base: string, settings: Record<string, string>) => {
       XDG_CONFIG_HOME: path.join(base, "config"),
       SVC_PORT: String(port),
       SVC_METRICS_PORT: String(metricsPort),
+      SVC_ROLES: "api,engine",
       ...settings
     },
     stdio: ["ignore", "pipe", "pipe"],

@@ -92,7 +92,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
     yield* haproxy.check(place, config)
     yield* onHost(folder.writeConfig(config))
     yield* haproxy.start(place)
-    yield* Effect.logInfo("the edge listens", { address, httpsPort, httpPort })
+    yield* Effect.logDebug("the edge listens", { address, httpsPort, httpPort })
   })
 
   /** One look after HAProxy: it runs, with this configuration, and its files are there. */
