@@ -37,13 +37,13 @@ export const layer = register(
       }
     })
 
-    /** Whether any edge serves at all. Where one does, all of them have taken up what is stored. */
+    /** Whether any edge serves at all. Where one does, every one at work has taken up what is stored. */
     const served = externalCall(
       "edge.ask",
       "read"
     )(
       Effect.flatMap(nodes.live, (live) =>
-        live.length === 0 ? Effect.succeed(false) : Effect.as(nodes.ask, true)
+        live.length === 0 ? Effect.succeed(false) : Effect.as(nodes.askAll, true)
       )
     ).pipe(
       Effect.mapError((error) =>

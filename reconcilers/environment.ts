@@ -5,16 +5,19 @@
 import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as IpNetwork from "effect/net/IpNetwork"
+import * as Random from "effect/Random"
 import { Environment } from "#schemas/environment.ts"
 import { AppConfig } from "#src/config.ts"
 import { EdgeSites, type SiteLook } from "#src/edge/EdgeSites.ts"
-import { originTarget } from "#src/edge/origin-target.ts"
+import { isLookedUp, originTarget } from "#src/edge/origin-target.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
 
-/** How soon a name's addresses are looked up again, and whether there is an edge by now. */
-const lookUpAgain = "1 minute"
-const lookForEdgeAgain = "5 minutes"
+/** How soon a name's addresses are looked up again, or whether there is an edge by now; never all at once. */
+const lookAgain = Effect.map(
+  Random.nextBetween(240, 360),
+  (seconds) => `${Math.round(seconds)} seconds` as const
+)
 
 export const layer = register(
   Environment,
@@ -68,11 +71,7 @@ export const layer = register(
           ...(site === undefined ? {} : { facts: { label: site.label } }),
           ...(note === undefined ? {} : { note }),
           ...(isMove ? { maintenance: [{ field: "/origin", message: "its name has another address" }] } : {}),
-          ...(origin !== undefined
-            ? { pollAfter: lookUpAgain }
-            : look.served
-              ? {}
-              : { pollAfter: lookForEdgeAgain })
+          ...(look.served && !isLookedUp(origin) ? {} : { pollAfter: yield* lookAgain })
         }
       }),
       converge: Effect.fnUntraced(function* (resource) {

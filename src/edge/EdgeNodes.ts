@@ -39,6 +39,8 @@ export class EdgeNodes extends Context.Service<
      * Answers once every live node serves what was stored before, and after five seconds if at least one does.
      */
     readonly ask: Effect.Effect<void, EdgeUnreachable | StoreUnavailable>
+    /** The same, and fails if one of them has not answered: for what must not be served by any as it was. */
+    readonly askAll: Effect.Effect<void, EdgeUnreachable | StoreUnavailable>
     /** By a node: it is at work, or why it is not. */
     readonly beat: (
       node: EdgeNode & { readonly fault: string | undefined }
@@ -62,10 +64,8 @@ export class EdgeNodes extends Context.Service<
           ([row]) => row ?? { live: 0, done: 0 }
         )
 
-      return EdgeNodes.of({
-        live: repeatable(sql<EdgeNode>`
-          select id, address, https_port as "httpsPort" from edge_node where alive_until > now() order by id`),
-        ask: Effect.gen(function* () {
+      const asking = (everyone: boolean) =>
+        Effect.gen(function* () {
           const [row] = yield* repeatable(sql<{ readonly question: string }>`
             select question::text, pg_notify(${edgeChannel}, 'ask ' || question)
             from nextval('edge_question') question`)
@@ -77,14 +77,19 @@ export class EdgeNodes extends Context.Service<
               return yield* new EdgeUnreachable({ message: "No edge is at work: nothing can be served" })
             if (done === live) return
             if ((yield* Clock.currentTimeMillis) - began > askMs) {
-              if (done > 0) return
-              return yield* new EdgeUnreachable({
-                message: `No edge answered within ${askMs / 1000} seconds`
-              })
+              if (done > 0 && !everyone) return
+              const who = done > 0 ? "Not every edge" : "No edge"
+              return yield* new EdgeUnreachable({ message: `${who} answered within ${askMs / 1000} seconds` })
             }
             yield* Effect.sleep(pause)
           }
-        }).pipe(Effect.withSpan("EdgeNodes.ask")),
+        }).pipe(Effect.withSpan("EdgeNodes.ask"))
+
+      return EdgeNodes.of({
+        live: repeatable(sql<EdgeNode>`
+          select id, address, https_port as "httpsPort" from edge_node where alive_until > now() order by id`),
+        ask: asking(false),
+        askAll: asking(true),
         beat: ({ id, address, httpsPort, fault }) =>
           Effect.asVoid(
             repeatable(sql`

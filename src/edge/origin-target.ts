@@ -5,6 +5,7 @@
 import * as net from "node:net"
 import * as Effect from "effect/Effect"
 import type * as IpNetwork from "effect/net/IpNetwork"
+import { isMapWord } from "#src/infra/haproxy/control.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
 import type { Target } from "./target.ts"
 
@@ -14,25 +15,33 @@ export interface OriginTarget {
   readonly trouble: string | undefined
 }
 
+const hostOf = (origin: string) => new URL(origin).hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "")
+const isLocalName = (bare: string) => bare === "localhost" || bare.endsWith(".localhost")
+
+/** Whether the addresses of an origin may become others. */
+export const isLookedUp = (origin: string | undefined): boolean =>
+  origin !== undefined && net.isIP(hostOf(origin)) === 0 && !isLocalName(hostOf(origin))
+
 /** `current` stays while one of the name's addresses is its own, and while nobody knows the name's addresses. */
 export const originTarget = Effect.fnUntraced(function* (
   origin: string,
   current: Target | undefined,
   allowed: ReadonlyArray<IpNetwork.IpNetwork>
 ): Effect.fn.Return<OriginTarget> {
-  const { protocol, hostname, port, host } = new URL(origin)
-  const bare = hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "")
+  const { protocol, port, host } = new URL(origin)
+  const bare = hostOf(origin)
   const isName = net.isIP(bare) === 0
   const isSecure = protocol === "https:"
+  if (isName && !isMapWord(host))
+    return { target: undefined, trouble: `the edge takes no such host name as that of ${origin}` }
   if (isSecure && !isName)
     return { target: undefined, trouble: `${origin} has to name its host: certificates are checked by name` }
-  const isLocal = bare === "localhost" || bare.endsWith(".localhost")
   const wish = (address: string): Target => ({
     address,
     port: port === "" ? (isSecure ? 443 : 80) : Number(port),
     ...(isSecure ? { tls: bare } : {}),
     // A machine of many names tells them apart by it; an app of this machine sees the name that visitors use.
-    ...(isName && !isLocal ? { host } : {})
+    ...(isName && !isLocalName(bare) ? { host } : {})
   })
   const isCurrent = (wanted: Target) =>
     current !== undefined &&

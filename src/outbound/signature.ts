@@ -42,6 +42,24 @@ export const signed = (
 /** Seconds that a signature is good for: clocks may differ so much, and what is overheard may be sent again so long. */
 const toleranceSeconds = 300
 
+const fieldsOf = (signature: string) => signature.split(",", 10).map((field) => field.trim().split("=", 2))
+
+/** What the field `svc-signature` says when it was made, if that is not long ago and it has the form of one. */
+const timeOf = (signature: string, nowSeconds: number): string | undefined => {
+  const fields = fieldsOf(signature)
+  const times = fields.flatMap(([name, value = ""]) => (name === "t" ? [value] : []))
+  const [time = ""] = times
+  if (times.length !== 1 || !/^\d{1,12}$/.test(time)) return undefined
+  if (Math.abs(nowSeconds - Number(time)) > toleranceSeconds) return undefined
+  return fields.some(([name, value = ""]) => name === "v1" && /^[0-9a-f]{64}$/i.test(value))
+    ? time
+    : undefined
+}
+
+/** Whether it is worth reading a body for the field: whether it can hold for any. */
+export const maySign = (signature: string, nowSeconds: number): boolean =>
+  timeOf(signature, nowSeconds) !== undefined
+
 /** Whether the field `svc-signature` was made for this body with one of the secrets, not long ago. */
 export const isSigned = (
   secrets: ReadonlyArray<Redacted.Redacted>,
@@ -49,17 +67,14 @@ export const isSigned = (
   body: Uint8Array,
   nowSeconds: number
 ): boolean => {
-  const fields = signature.split(",", 10).map((field) => field.trim().split("=", 2))
-  const times = fields.flatMap(([name, value = ""]) => (name === "t" ? [value] : []))
-  const [time = ""] = times
-  if (times.length !== 1 || !/^\d{1,12}$/.test(time)) return false
-  if (Math.abs(nowSeconds - Number(time)) > toleranceSeconds) return false
+  const time = timeOf(signature, nowSeconds)
+  if (time === undefined) return false
   const expected = secrets.map((secret) =>
     hmac(Buffer.from(Redacted.value(secret)), `${time}.`)
       .update(body)
       .digest()
   )
-  return fields.some(([name, value = ""]) => {
+  return fieldsOf(signature).some(([name, value = ""]) => {
     const given = Buffer.from(value, "hex")
     return name === "v1" && expected.some((one) => one.length === given.length && timingSafeEqual(one, given))
   })

@@ -4,7 +4,9 @@
  * sign in and come back to `/.svc/access` with a code; programs are told that they have to, without a redirect.
  */
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -13,7 +15,7 @@ import { AppConfig } from "#src/config.ts"
 import { type EdgeAnswer, type Forward, Gate, type GatedRequest } from "#src/edge/agent/Gate.ts"
 import { ticketKey } from "#src/edge/ticket-key.ts"
 import { Invocations } from "#src/outbound/Invocations.ts"
-import { isSigned } from "#src/outbound/signature.ts"
+import { isSigned, maySign } from "#src/outbound/signature.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { cookieOf, setCookie, stateCookie, ticketCookie, visitCookie, withTicket } from "./cookies.ts"
 import { returnPath } from "./return-path.ts"
@@ -26,10 +28,9 @@ const longestLine = 500
 const patience = "10 seconds"
 /** Of the body of a signed call, in bytes, and how long it may take to come. */
 const longestCall = 4 * 1024 * 1024
-const callPatience = "30 seconds"
-/** Bodies that are read at a time, in all and for one environment: anybody may send one that is signed by nobody. */
+const callPatience = "10 seconds"
+/** Bodies that are read at a time. */
 const callsAtOnce = 64
-const callsOfOne = 8
 /** Seconds that a browser may take to sign in. */
 const stateSeconds = 1_800
 
@@ -61,6 +62,38 @@ const isNavigation = ({ method, headers, upgrade }: GatedRequest): boolean => {
   return mode === undefined ? /\btext\/html\b/i.test(headers.accept ?? "") : mode === "navigate"
 }
 
+/**
+ * Bounds the bodies of calls that are in memory at once. Anybody may send one that is signed by nobody, and slowly; those
+ * of the platform come at once. So when there are too many, the oldest of the environment with the most is given up.
+ */
+const makeCalls = () => {
+  const calls = new Map<string, Set<Deferred.Deferred<EdgeAnswer>>>()
+  let reading = 0
+  const end = (environmentUid: string, call: Deferred.Deferred<EdgeAnswer>) => {
+    const own = calls.get(environmentUid)
+    if (own?.delete(call) !== true) return
+    reading -= 1
+    if (own.size === 0) calls.delete(environmentUid)
+  }
+  const giveUpOne = () => {
+    const [uid, most] = [...calls].reduce((one, other) => (other[1].size > one[1].size ? other : one))
+    for (const oldest of [...most].slice(0, 1)) {
+      Deferred.doneUnsafe(oldest, Exit.succeed(unavailable))
+      end(uid, oldest)
+    }
+  }
+  return <A>(environmentUid: string, self: Effect.Effect<A>): Effect.Effect<A | EdgeAnswer> =>
+    Effect.suspend(() => {
+      if (reading >= callsAtOnce) giveUpOne()
+      const givenUp = Deferred.makeUnsafe<EdgeAnswer>()
+      calls.set(environmentUid, (calls.get(environmentUid) ?? new Set()).add(givenUp))
+      reading += 1
+      return Effect.raceFirst(self, Deferred.await(givenUp)).pipe(
+        Effect.ensuring(Effect.sync(() => end(environmentUid, givenUp)))
+      )
+    })
+}
+
 export const layer = Layer.effect(
   Gate,
   Effect.gen(function* () {
@@ -69,8 +102,8 @@ export const layer = Layer.effect(
     const { publicUrl } = yield* AppConfig
     const key = yield* ticketKey
     const turns = yield* Semaphore.make(atOnce)
-    const calls = new Map<string, number>()
-    let [line, reading] = [0, 0]
+    const asCall = makeCalls()
+    let line = 0
 
     /** Bounds what is asked of the store at once, and answers for it when it cannot be asked. */
     const inTurn = <A>(self: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | EdgeAnswer> =>
@@ -85,24 +118,6 @@ export const layer = Layer.effect(
             Effect.ensuring(Effect.sync(() => (line -= 1))),
             Effect.catchTag("StoreUnavailable", () => Effect.succeed(unavailable))
           )
-      })
-
-    /** Bounds the bodies of calls that are in memory at once. */
-    const asCall = <A>(environmentUid: string, self: Effect.Effect<A>): Effect.Effect<A | EdgeAnswer> =>
-      Effect.suspend((): Effect.Effect<A | EdgeAnswer> => {
-        const own = calls.get(environmentUid) ?? 0
-        if (own >= callsOfOne || reading >= callsAtOnce) return Effect.succeed(unavailable)
-        calls.set(environmentUid, own + 1)
-        reading += 1
-        return Effect.ensuring(
-          self,
-          Effect.sync(() => {
-            const left = (calls.get(environmentUid) ?? 1) - 1
-            if (left === 0) calls.delete(environmentUid)
-            else calls.set(environmentUid, left)
-            reading -= 1
-          })
-        )
       })
 
     const ticketFor = Effect.fnUntraced(function* (
@@ -169,8 +184,11 @@ export const layer = Layer.effect(
       judge: Effect.fnUntraced(function* (request) {
         const { headers, environmentUid } = request
         const signature = headers["svc-signature"]
-        if (typeof signature === "string")
+        if (typeof signature === "string") {
+          const nowSeconds = (yield* Clock.currentTimeMillis) / 1000
+          if (!maySign(signature, nowSeconds)) return unsigned
           return yield* asCall(environmentUid, signedCall(request, signature))
+        }
         const cookie = Option.getOrUndefined(cookieOf(headers.cookie, visitCookie))
         const known = cookie === undefined ? undefined : yield* inTurn(renewed(request, cookie))
         return known ?? (isNavigation(request) ? leave(request) : signInFirst)
@@ -194,8 +212,8 @@ export const layer = Layer.effect(
               location: returnPath(path_),
               "set-cookie": [
                 setCookie(ticketCookie, ticket, ticketSeconds),
-                setCookie(visitCookie, cookie, visitSeconds),
-                setCookie(stateCookie, "", 0)
+                // The state stays: other tabs that set out with it have yet to come back.
+                setCookie(visitCookie, cookie, visitSeconds)
               ]
             })
           })

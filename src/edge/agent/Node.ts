@@ -3,8 +3,8 @@
  *
  * It hears of changes, reads the changed rows again and puts them into the running HAProxy; at the start, after a lost
  * connection, after HAProxy was started, and every few minutes it compares everything. While the store is away HAProxy
- * goes on with what it has, and is started again from files if it ends. Two processes of one data folder take turns: the
- * port of the agent is held by the one whose turn it is (`listener.ts`).
+ * goes on with what it has, and is started again from files if it ends, by a process that has read the store once. Two
+ * processes of one data folder take turns: the port of the agent is held by the one whose turn it is (`listener.ts`).
  */
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
@@ -37,6 +37,8 @@ const startAgainMs = { first: 500, most: 30_000 }
 const compareEvery = "5 minutes"
 /** A look at the store that takes longer is begun anew. */
 const readMs = 20_000
+/** Whoever asks waits for five seconds. */
+const answerMs = 3_000
 
 export const runNode = Effect.fnUntraced(function* (node: {
   readonly id: string
@@ -173,10 +175,15 @@ export const runNode = Effect.fnUntraced(function* (node: {
     }
     for (const name of [...written.keys()].filter((one) => !served.has(one))) {
       written.delete(name)
-      yield* onHost(folder.removeCertificate(name))
       filesAreStale = true
     }
-    return served
+    // Private keys do not outlive their certificates, whoever wrote the file, and whether or not it was done.
+    const kept = new Set([...written.keys()].map(certificateFile))
+    yield* Effect.forEach(
+      [...(yield* folder.certificateFiles)].filter((file) => !kept.has(file)),
+      (file) => onHost(folder.remove(file)),
+      { discard: true }
+    )
   })
 
   const read = Effect.fnUntraced(function* (heard: Changes) {
@@ -245,7 +252,12 @@ export const runNode = Effect.fnUntraced(function* (node: {
       )
     )
     routes.announce()
-    if (heard.question > 0n) yield* nodes.answer(node.id, heard.question)
+    if (heard.question > 0n)
+      yield* nodes.answer(node.id, heard.question).pipe(
+        answered("note that the edge has taken up what is stored", answerMs),
+        // It is answered later, together with what is heard until then.
+        Effect.onError(() => Effect.sync(() => changes.hear(`ask ${heard.question}`)))
+      )
   })
 
   const sync = Effect.gen(function* () {

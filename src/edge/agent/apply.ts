@@ -5,6 +5,7 @@
  */
 import * as Effect from "effect/Effect"
 import {
+  abortCertificates,
   changeMap,
   fingerprintOf,
   type MapChanges,
@@ -20,6 +21,14 @@ import { files } from "../haproxy-config.ts"
 import { certificateFile, type EdgeFolder } from "./folder.ts"
 
 type Lines = ReadonlyMap<string, string>
+
+/** One certificate that HAProxy refuses keeps nothing else from being taken up. */
+const unlessRefused = (message: string) => (self: Effect.Effect<void, HaproxyError>) =>
+  Effect.catchIf(
+    self,
+    (error) => error.reason === "Refused",
+    (error) => Effect.logError(message, error)
+  )
 
 const changed = (known: Map<string, string>, { add, set, remove }: MapChanges) => {
   for (const [key, value] of [...add, ...set]) known.set(key, value)
@@ -85,11 +94,12 @@ export const makeApply = (folder: EdgeFolder) => {
     yield* removeCertificate(socket, files.certificates, { file, listed: listed.has(file) })
     certificates.delete(file)
     listed.delete(file)
-  })
+  }, unlessRefused("a certificate stays in HAProxy until it is compared again"))
 
   return {
     /** Reads from HAProxy what it has. */
     look: Effect.gen(function* () {
+      yield* abortCertificates(socket)
       hosts = yield* readMap(socket, files.hosts)
       sites = yield* readMap(socket, files.sites)
       certificates = new Map(yield* readCertificates(socket))
@@ -114,11 +124,7 @@ export const makeApply = (folder: EdgeFolder) => {
     putCertificate: Effect.fnUntraced(function* (name: string) {
       const pem = yield* Effect.mapError(folder.readCertificate(name), failed)
       if (pem._tag === "None") return
-      yield* Effect.catchIf(
-        put(name, pem.value),
-        (error): error is HaproxyError => error.reason === "Refused",
-        (error) => Effect.logError(`the certificate of ${name} cannot be served`, error)
-      )
+      yield* unlessRefused(`the certificate of ${name} cannot be served`)(put(name, pem.value))
     }),
     /** All but those of these names. */
     dropCertificatesBut: (names: Iterable<string>) => {

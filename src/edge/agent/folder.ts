@@ -66,8 +66,8 @@ export const makeFolder = Effect.gen(function* () {
     writeCertificate: (name: string, pem: Redacted.Redacted) =>
       write(certificateFile(name), Redacted.value(pem)),
     readCertificate: (name: string) => host.readFile(at(certificateFile(name))),
-    removeCertificate: (name: string) => host.removeAll(at(certificateFile(name))),
-    /** Names of certificates whose files are there, as {@link certificateFile} has them. */
+    remove: (file: string) => host.removeAll(at(file)),
+    /** Files in the folder of certificates, as {@link certificateFile} has them; also what a killed process left. */
     certificateFiles: Effect.promise(() =>
       fs.readdir(certificateDir).then(
         (all) => new Set(all.map((file) => `${files.certificateDir}/${file}`)),

@@ -57,6 +57,25 @@ export interface Forwarder {
   readonly close: () => void
 }
 
+/** A final answer (RFC 9110, section 15): of any other status nobody can say what it means, and Node cannot send some. */
+const isFinal = ({ statusCode = 0 }: http.IncomingMessage) => statusCode >= 200 && statusCode <= 599
+
+/**
+ * What an app sends may be something that Node refuses to send on, and throws. That ends one request: thrown in an
+ * event's listener, it would end the process with all others.
+ */
+const guarded =
+  <Args extends ReadonlyArray<unknown>>(fail: () => void, listener: (...args: Args) => void) =>
+  (...args: Args): void => {
+    try {
+      listener(...args)
+    } catch {
+      fail()
+    }
+  }
+
+const noAnswer = "The app gave no answer.\n"
+
 export const makeForwarder = (socketPath: string): Forwarder => {
   const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 32 })
   const begin = (
@@ -76,19 +95,18 @@ export const makeForwarder = (socketPath: string): Forwarder => {
 
   return {
     request: (message, reply, request, forward) => {
-      const up = begin(message, request, forward)
+      let up: http.ClientRequest | undefined
       const fail = () => {
-        if (reply.headersSent) reply.destroy()
-        else {
-          reply.writeHead(502, { "content-type": "text/plain; charset=utf-8", "cache-control": "no-store" })
-          reply.end("The app gave no answer.\n")
-        }
+        up?.destroy()
+        if (reply.headersSent) return void reply.destroy()
+        reply.writeHead(502, { "content-type": "text/plain; charset=utf-8", "cache-control": "no-store" })
+        reply.end(noAnswer)
       }
-      up.once("continue", () => reply.writeContinue())
-      up.on("information", (info) => {
-        if (info.statusCode === 103) reply.writeEarlyHints({ link: info.headers["link"] ?? [] })
-      })
-      up.once("response", (response) => {
+      const safely = <Args extends ReadonlyArray<unknown>>(listener: (...args: Args) => void) =>
+        guarded(fail, listener)
+      const answer = (response: http.IncomingMessage) => {
+        response.on("error", () => reply.destroy())
+        if (!isFinal(response)) return fail()
         reply.writeHead(response.statusCode ?? 502, answered(response, forward))
         // An event stream begins with its headers.
         reply.flushHeaders()
@@ -98,34 +116,57 @@ export const makeForwarder = (socketPath: string): Forwarder => {
             reply.once("drain", () => response.resume())
           }
         })
-        response.once("end", () => {
-          if (response.rawTrailers.length > 0) reply.addTrailers(pairs(response.rawTrailers))
-          reply.end()
-        })
-        response.once("error", () => reply.destroy())
+        response.once(
+          "end",
+          safely(() => {
+            if (response.rawTrailers.length > 0) reply.addTrailers(pairs(response.rawTrailers))
+            reply.end()
+          })
+        )
         response.once("close", () => {
           if (!response.complete) reply.destroy()
         })
-      })
-      up.on("error", fail)
-      reply.once("close", () => up.destroy())
-      if (forward.body !== undefined) return void up.end(forward.body)
-      if (message.headers.expect !== undefined) up.flushHeaders()
-      message.on("data", (chunk: Buffer) => {
-        if (!up.write(chunk)) {
-          message.pause()
-          up.once("drain", () => message.resume())
-        }
-      })
-      message.once("end", () => {
-        if (message.rawTrailers.length > 0) up.addTrailers(pairs(message.rawTrailers))
-        up.end()
-      })
-      message.once("error", () => up.destroy())
+      }
+      const send = (to: http.ClientRequest) => {
+        // Early hints are not passed on: they only save a browser time, at one request of many minutes.
+        to.once("continue", () => reply.writeContinue())
+        to.once("response", safely(answer))
+        to.on("error", fail)
+        to.once("close", () => {
+          if (!reply.headersSent) fail()
+        })
+        reply.on("error", () => to.destroy())
+        reply.once("close", () => to.destroy())
+        if (forward.body !== undefined) return void to.end(forward.body)
+        if (message.headers.expect !== undefined) to.flushHeaders()
+        message.on("data", (chunk: Buffer) => {
+          if (!to.write(chunk)) {
+            message.pause()
+            to.once("drain", () => message.resume())
+          }
+        })
+        message.once(
+          "end",
+          safely(() => {
+            if (message.rawTrailers.length > 0) to.addTrailers(pairs(message.rawTrailers))
+            to.end()
+          })
+        )
+        message.on("error", () => to.destroy())
+      }
+      safely(() => {
+        up = begin(message, request, forward)
+        send(up)
+      })()
     },
     upgrade: (message, socket, head, request, forward) => {
-      const up = begin(message, request, forward, false)
-      const fail = () => socket.destroy()
+      let up: http.ClientRequest | undefined
+      const fail = () => {
+        up?.destroy()
+        socket.destroy()
+      }
+      const safely = <Args extends ReadonlyArray<unknown>>(listener: (...args: Args) => void) =>
+        guarded(fail, listener)
       const write = (response: http.IncomingMessage, headers: ReadonlyArray<string>) => {
         const lines = pairs(headers).map(([name, value]) => `${name}: ${value}\r\n`)
         socket.write(
@@ -133,27 +174,42 @@ export const makeForwarder = (socketPath: string): Forwarder => {
           "latin1"
         )
       }
-      up.once("upgrade", (response, other, rest) => {
+      const join = (response: http.IncomingMessage, other: Duplex, rest: Buffer) => {
+        other.on("error", fail)
+        other.once("close", () => socket.destroy())
+        socket.once("close", () => other.destroy())
         write(response, [...answered(response, forward), "Connection", "Upgrade"])
         if (rest.length > 0) socket.write(rest)
         if (head.length > 0) other.write(head)
         other.pipe(socket).pipe(other)
-        other.on("error", fail)
-        other.once("close", () => socket.destroy())
-        socket.once("close", () => other.destroy())
-      })
+      }
       // The app does not want to: what it says instead ends the connection.
-      up.once("response", (response) => {
+      const refuse = (response: http.IncomingMessage) => {
+        response.on("error", fail)
+        if (!isFinal(response)) {
+          socket.end(
+            `HTTP/1.1 502 Bad Gateway\r\ncontent-length: ${noAnswer.length}\r\nconnection: close\r\n\r\n${noAnswer}`
+          )
+          return void up?.destroy()
+        }
         const headers = pairs(answered(response, forward)).filter(
           ([name]) => name.toLowerCase() !== "transfer-encoding"
         )
         write(response, [...headers.flat(), "Connection", "close"])
         response.pipe(socket)
-      })
-      up.on("error", fail)
-      socket.on("error", () => up.destroy())
-      socket.once("close", () => up.destroy())
-      up.end()
+      }
+      const send = (to: http.ClientRequest) => {
+        to.once("upgrade", safely(join))
+        to.once("response", safely(refuse))
+        to.on("error", () => socket.destroy())
+        socket.on("error", () => to.destroy())
+        socket.once("close", () => to.destroy())
+        to.end()
+      }
+      safely(() => {
+        up = begin(message, request, forward, false)
+        send(up)
+      })()
     },
     close: () => agent.destroy()
   }

@@ -17,6 +17,9 @@ import type { EdgeAnswer, EdgeRequest } from "./Gate.ts"
 /** A process that stops gives the port back within moments. */
 const turnMs = 100
 const tellAfterMs = 30_000
+/** What was begun may end when this process stops; the next one has the port by then. */
+const drainMs = 3_000
+const drainLookMs = 50
 
 const one = (value: string | ReadonlyArray<string> | undefined): string =>
   typeof value === "string" ? value : (value?.[0] ?? "")
@@ -119,6 +122,9 @@ export const listen = Effect.fnUntraced(function* (options: {
       )
     )
 
+  const replies = new Set<http.ServerResponse>()
+  const tunnels = new Set<Duplex>()
+
   const serve = (message: http.IncomingMessage, reply: http.ServerResponse) => {
     const request = requestOf(message, key, false)
     if (request === undefined) return send(message, reply, strange)
@@ -129,8 +135,12 @@ export const listen = Effect.fnUntraced(function* (options: {
           : forwarder.request(message, reply, request, decision)
       )
     )
-    // Who has gone is not held.
-    reply.once("close", () => fiber.interruptUnsafe())
+    replies.add(reply)
+    reply.once("close", () => {
+      replies.delete(reply)
+      // Who has gone is not held.
+      fiber.interruptUnsafe()
+    })
   }
   const upgrade = (message: http.IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on("error", () => socket.destroy())
@@ -143,7 +153,11 @@ export const listen = Effect.fnUntraced(function* (options: {
           : forwarder.upgrade(message, socket, head, request, decision)
       )
     )
-    socket.once("close", () => fiber.interruptUnsafe())
+    tunnels.add(socket)
+    socket.once("close", () => {
+      tunnels.delete(socket)
+      fiber.interruptUnsafe()
+    })
   }
 
   const server = yield* Effect.acquireRelease(
@@ -156,9 +170,12 @@ export const listen = Effect.fnUntraced(function* (options: {
       return made
     }),
     (made) =>
-      Effect.sync(() => {
+      Effect.gen(function* () {
         made.close()
+        for (let waited = 0; replies.size > 0 && waited < drainMs; waited += drainLookMs)
+          yield* Effect.sleep(drainLookMs)
         made.closeAllConnections()
+        for (const socket of tunnels) socket.destroy()
         forwarder.close()
       })
   )

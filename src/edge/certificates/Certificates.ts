@@ -9,6 +9,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { batched } from "#src/access/batching.ts"
+import { answered } from "#src/engine/answered.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
@@ -52,8 +54,15 @@ export interface CertificateFile {
   readonly pem: Redacted.Redacted
 }
 
+export interface ChallengeName {
+  readonly host: string
+  readonly token: string
+}
+
 /** Files that are opened at a time. */
 const batch = 200
+/** Authorities wait for some ten seconds. */
+const challengeMs = 5_000
 
 export class Certificates extends Context.Service<
   Certificates,
@@ -74,10 +83,9 @@ export class Certificates extends Context.Service<
       names: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<CertificateFile>, StoreUnavailable>
     /** For nodes of the edge: the answer to `/.well-known/acme-challenge/<token>` (RFC 8555, section 8.3). */
-    readonly keyAuthorization: (challenge: {
-      readonly host: string
-      readonly token: string
-    }) => Effect.Effect<Option.Option<string>, StoreUnavailable>
+    readonly keyAuthorization: (
+      challenge: ChallengeName
+    ) => Effect.Effect<Option.Option<string>, StoreUnavailable>
   }
 >()("svc/edge/Certificates") {
   static readonly layer = Layer.effect(
@@ -85,6 +93,22 @@ export class Certificates extends Context.Service<
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const ring = yield* KeyRing
+      // Anybody may ask for any number of them: one look at a time answers all that have come until then.
+      const keyAuthorization = yield* batched(
+        ({ host, token }: ChallengeName) => `${token} ${host}`,
+        (names) =>
+          Effect.map(
+            repeatable(sql<{ readonly ord: number; readonly answer: string }>`
+              select q.ord::int, c.key_authorization as answer
+              from jsonb_array_elements(${sql.json(names)}) with ordinality as q(name, ord)
+              join edge_challenge c on c.host = q.name->>'host' and c.token = q.name->>'token'
+              where c.expires_at > now()`),
+            (rows) => {
+              const answers = new Map(rows.map(({ ord, answer }) => [ord, answer]))
+              return names.map((_, i) => Option.fromUndefinedOr(answers.get(i + 1)))
+            }
+          ).pipe(answered("answer an authority", challengeMs))
+      )
 
       return Certificates.of({
         want: ({ orgId, name }) =>
@@ -148,13 +172,7 @@ export class Certificates extends Context.Service<
           }
           return files
         }),
-        keyAuthorization: ({ host, token }) =>
-          Effect.map(
-            repeatable(sql<{ readonly answer: string }>`
-              select key_authorization as answer from edge_challenge
-              where host = ${host} and token = ${token} and expires_at > now()`),
-            ([row]) => Option.map(Option.fromUndefinedOr(row), ({ answer }) => answer)
-          )
+        keyAuthorization
       })
     })
   )

@@ -133,6 +133,15 @@ export const changeMap = Effect.fnUntraced(function* (socket: string, map: strin
   ])
 })
 
+/**
+ * Gives up changes of certificates that were begun and not committed, as by a process that was killed in between. Until
+ * then HAProxy takes what is meant for another file into that one, and removes nothing.
+ */
+export const abortCertificates = Effect.fnUntraced(function* (socket: string) {
+  const open = (yield* ask(socket, "show ssl cert")).split("\n").filter((line) => line.startsWith("*"))
+  for (const line of open) yield* ask(socket, `abort ssl cert ${line.slice(1)}`)
+})
+
 /** SHA-1 of the certificate of each file that HAProxy has loaded, in hex. */
 export const readCertificates = Effect.fnUntraced(function* (socket: string) {
   const listed = yield* ask(socket, "show ssl cert")
@@ -182,10 +191,14 @@ export const putCertificate = Effect.fnUntraced(function* (
 ) {
   const { file, name, pem, known, listed } = certificate
   if (!known) yield* expect(socket, `new ssl cert ${file}`, /^New empty certificate store/)
-  yield* expect(socket, `set ssl cert ${file} ${payload(pem)}`, /^Transaction (created|updated)/)
-  yield* expect(socket, `commit ssl cert ${file}`, /Success!/).pipe(
-    // Otherwise the transaction stays open, and the next one is refused.
-    Effect.tapError(() => Effect.ignore(ask(socket, `abort ssl cert ${file}`)))
+  yield* ask(socket, `set ssl cert ${file} ${payload(pem)}`).pipe(
+    Effect.flatMap((answer) =>
+      /^Transaction (created|updated) for certificate (\S+)!/.exec(answer)?.[2] === file
+        ? expect(socket, `commit ssl cert ${file}`, /Success!/)
+        : Effect.fail(refused(answer))
+    ),
+    Effect.tapError(() => Effect.ignore(abortCertificates(socket))),
+    Effect.retry({ times: 1 })
   )
   if (!listed) yield* expect(socket, `add ssl crt-list ${list} ${payload(`${file} ${name}`)}`, /Success!/)
 })
@@ -197,7 +210,8 @@ export const removeCertificate = Effect.fnUntraced(function* (
   { file, listed }: { readonly file: string; readonly listed: boolean }
 ) {
   if (listed) yield* expect(socket, `del ssl crt-list ${list} ${file}`, /deleted/)
-  yield* expect(socket, `del ssl cert ${file}`, /deleted/)
+  const remove = expect(socket, `del ssl cert ${file}`, /deleted/)
+  yield* Effect.catch(remove, () => Effect.andThen(abortCertificates(socket), remove))
 })
 
 const expect = (socket: string, command: string, wanted: RegExp) =>

@@ -1,14 +1,16 @@
 /** What an edge makes of trouble: HAProxy killed, its files gone, its agent away, its port taken, no HAProxy at all. */
+import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
 import * as net from "node:net"
 import * as path from "node:path"
 import { assert, expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import postgres from "postgres"
 import { Plane } from "#test/setup/control-plane.ts"
-import { TestEdge, testEdge } from "#test/setup/edge.ts"
+import { storeCertificate, TestEdge, testEdge } from "#test/setup/edge.ts"
 import { processesNaming, signal } from "#test/setup/processes.ts"
 import { eventually, until } from "#test/setup/wait.ts"
-import { anApp, echo } from "./app.ts"
+import { anApp, echo, inForce } from "./app.ts"
 
 const haproxies = (dataDir: string) =>
   processesNaming(`${dataDir}/edge/haproxy.cfg`)
@@ -23,6 +25,30 @@ const statusOf = (host: string) =>
       () => Effect.succeed(0)
     )
   })
+
+/** What HAProxy answers on its control socket. */
+const control = (line: string) =>
+  Effect.flatMap(Plane, ({ dataDir }) =>
+    Effect.promise(
+      () =>
+        new Promise<string>((resolve, reject) => {
+          const socket = net.connect(path.join(dataDir, "run", "edge.control"))
+          let text = ""
+          socket.once("error", reject)
+          socket.on("data", (chunk: Buffer) => {
+            text += chunk
+          })
+          socket.once("close", () => resolve(text))
+          socket.write(`${line}\n`)
+        })
+    )
+  )
+
+/** Whoever is cut off from the store compares everything when it is back. */
+const cutOff = Effect.flatMap(Plane, ({ sql }) =>
+  sql(`select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and query ilike 'listen%svc_edge%' and pid <> pg_backend_pid()`)
+)
 
 const perAddress = 24
 
@@ -74,24 +100,10 @@ layer(testEdge({}, { SVC_EDGE_ADDRESS_CONNECTIONS: String(perAddress) }), {
 
   it.effect("mends what somebody changed in HAProxy, and takes up what was notified while it was away", () =>
     Effect.gen(function* () {
-      const { dataDir, sql } = yield* Plane
       const { host } = yield* anApp(echo)
-      const control = (line: string) =>
-        Effect.promise(
-          () =>
-            new Promise<void>((resolve, reject) => {
-              const socket = net.connect(path.join(dataDir, "run", "edge.control"))
-              socket.once("error", reject)
-              socket.once("close", () => resolve())
-              socket.resume()
-              socket.write(`${line}\n`)
-            })
-        )
       yield* control(`del map hosts.map ${host}`)
       expect(yield* statusOf(host)).toBe(503)
-      // Whoever is cut off from the store compares everything when it is back.
-      yield* sql(`select pg_terminate_backend(pid) from pg_stat_activity
-        where datname = current_database() and query ilike 'listen%svc_edge%' and pid <> pg_backend_pid()`)
+      yield* cutOff
       yield* eventually("it serves again", statusOf(host), (status) => status === 200)
     })
   )
@@ -127,5 +139,76 @@ layer(testEdge({}, { SVC_EDGE_ADDRESS_CONNECTIONS: String(perAddress) }), {
         yield* eventually("nothing is served", statusOf(host), (status) => status === 404)
         expect(yield* sql(`select 1 from edge_host where hostname = '${host}'`)).toEqual([])
       })
+  )
+
+  it.effect("goes on after a change of certificates that was begun and not ended", () =>
+    Effect.gen(function* () {
+      const { dataDir, sql } = yield* Plane
+      const loaded = Effect.map(control("show ssl cert"), (text) => text.split("\n"))
+      const name = `${randomUUID()}.test`
+      const file = `certificates/${name}.pem`
+      yield* storeCertificate(name)
+      yield* eventually("it is in use", control("show ssl crt-list certificates.list"), (list) =>
+        list.includes(`${file} ${name}`)
+      )
+      const pem = fs.readFileSync(path.join(dataDir, "edge", file), "utf8").trim()
+      yield* eventually("a change of it is begun", control(`set ssl cert ${file} <<\n${pem}\n`), (answer) =>
+        answer.startsWith("Transaction created")
+      )
+      // It is taken for another one's, or stands in the way.
+      const next = `${randomUUID()}.test`
+      yield* storeCertificate(next)
+      yield* sql(`delete from edge_certificate where name = '${name}'`)
+      yield* cutOff
+      yield* eventually(
+        "the other one is in use in its place",
+        loaded,
+        (lines) =>
+          lines.includes(`certificates/${next}.pem`) && !lines.some((line) => line.endsWith(`${name}.pem`))
+      )
+    })
+  )
+
+  it.effect("keeps no private key that nobody wants, even one that another process has left", () =>
+    Effect.gen(function* () {
+      const { dataDir } = yield* Plane
+      const folder = path.join(dataDir, "edge", "certificates")
+      const left = ["gone.test.pem", "gone.test.pem.1.abc.tmp"].map((name) => path.join(folder, name))
+      for (const file of left) fs.writeFileSync(file, "a private key")
+      yield* cutOff
+      yield* Effect.promise(() => until("they are gone", () => !left.some((file) => fs.existsSync(file))))
+      expect(fs.readdirSync(folder)).toContain("_wildcard.apps.localhost.pem")
+    })
+  )
+
+  it.effect("takes up what is stored while it cannot say so", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, sql } = yield* Plane
+      const { host, uid } = yield* anApp(echo)
+      yield* inForce
+      const store = postgres(databaseUrl, { max: 1, onnotice: () => undefined })
+      yield* Effect.addFinalizer(() => Effect.promise(() => store.end({ timeout: 1 })))
+      yield* Effect.promise(async () => {
+        await store`begin`
+        await store`select from edge_node for update`
+      })
+      const [asked] = yield* sql(
+        "select n::text, pg_notify('svc_edge', 'ask ' || n) from nextval('edge_question') n"
+      )
+      yield* eventually(
+        "the node waits to answer",
+        sql(`select 1 from pg_stat_activity where datname = current_database()
+          and wait_event_type = 'Lock' and query ilike '%edge_node set answered%'`),
+        (rows) => rows.length > 0
+      )
+      yield* sql(`update edge_site set access = 'invite_only' where environment_uid = '${uid}'`)
+      yield* eventually("it is closed all the same", statusOf(host), (status) => status === 401)
+      yield* Effect.promise(() => store`rollback`)
+      yield* eventually(
+        "the question is answered in the end",
+        sql(`select 1 from edge_node where answered >= ${asked?.["n"]}`),
+        (rows) => rows.length > 0
+      )
+    })
   )
 })

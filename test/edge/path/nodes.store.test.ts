@@ -52,6 +52,19 @@ layer(fixture, { excludeTestServices: true })("nodes of the edge", (it) => {
       const [answered] = yield* sql<{ readonly answered: string }>`
         select answered::text from edge_node where id = ${two.id}::uuid`
       expect(answered?.answered).toBe(question)
+      // One of two has answered: enough for some, and not for what none may serve as it was.
+      const both = yield* Effect.forEach([nodes.ask, nodes.askAll], (ask) => Effect.forkChild(ask))
+      yield* eventually(
+        "both have asked",
+        Effect.map(
+          sql<{ readonly last: string }>`select last_value::text as last from edge_question`,
+          ([now]) => BigInt(now?.last ?? 0) >= BigInt(question) + 2n
+        )
+      )
+      yield* nodes.answer(two.id, BigInt(question) + 2n)
+      yield* nodes.beat(one)
+      const [some, all] = yield* Effect.forEach(both, (asked) => Effect.exit(Fiber.join(asked)))
+      expect([some?._tag, all?._tag]).toEqual(["Success", "Failure"])
       yield* nodes.leave(one.id)
       yield* nodes.leave(two.id)
     })

@@ -1,7 +1,7 @@
 /** Where the requests to an environment with an origin go, by what name servers say. */
-import { expect, it } from "@effect/vitest"
+import { assert, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { originTarget } from "#src/edge/origin-target.ts"
+import { isLookedUp, originTarget } from "#src/edge/origin-target.ts"
 import { Names, NameUnknown } from "#src/outbound/names.ts"
 
 const known: Record<string, ReadonlyArray<string>> = {
@@ -68,5 +68,21 @@ it.effect("an address stays while it is the name's, and goes at once when the na
     // A name server that is away changes nothing, but for another origin.
     expect((yield* target(origin, current, {})).target).toEqual(current)
     expect((yield* target("https://other.example.com", current, {})).target).toBeUndefined()
+  })
+)
+
+it("only names that others keep are looked up again", () => {
+  for (const origin of ["https://app.example.com", "http://localhost.example.com:80"])
+    assert.isTrue(isLookedUp(origin), origin)
+  for (const origin of [undefined, "http://127.0.0.1:3000", "http://[::1]:3000", "http://localhost:3000"])
+    assert.isFalse(isLookedUp(origin), origin)
+  assert.isFalse(isLookedUp("http://app.localhost."))
+})
+
+it.effect("a host that no line of HAProxy's maps can hold is told", () =>
+  Effect.gen(function* () {
+    const found = yield* originTarget("http://my$app.example.com", undefined, [])
+    assert.isUndefined(found.target)
+    assert.include(found.trouble, "http://my$app.example.com")
   })
 )
