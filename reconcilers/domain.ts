@@ -139,7 +139,7 @@ const reconciler = Effect.gen(function* () {
       return {
         _tag: "Present",
         ...verdict,
-        ...(verdict.ready ? {} : { pollAfter: nextLook(claim, yield* Random.next) * 1_000 })
+        ...(verdict.ready ? {} : { pollAfter: nextLook(claim, verdict.reason, yield* Random.next) * 1_000 })
       }
     }),
     converge: Effect.fnUntraced(function* (resource, observation) {
