@@ -53,9 +53,7 @@ const reconciler = Effect.gen(function* () {
     function* ({ name }: Resource, claim: Seen["claim"], managed: string) {
       const dns = yield* pointsHere(resolver, name, destinationOf(managed))
       const asked =
-        claim.provedAge === undefined &&
-        dns._tag === "Here" &&
-        (claim.proof === "always" || (claim.proof === "addresses" && dns.by === "addresses"))
+        claim.provedAge === undefined && dns._tag === "Here" && (claim.contested || dns.by === "addresses")
       const texts = asked ? (yield* resolver.txt(challengeName(name))).records : []
       return { dns, shown: !asked || texts.some((text) => text.trim() === claim.challenge) }
     },
@@ -151,7 +149,8 @@ const reconciler = Effect.gen(function* () {
       const step = <A>(call: string, self: Effect.Effect<A, { readonly message: string }>) =>
         retryable(externalCall(call, "write")(self))
       if (!(yield* retryable(claims.hold({ orgId, uid }, fence)))) return yield* overtaken
-      if (open.has("/dns")) yield* step("domain.prove", claims.prove({ orgId, uid }))
+      if (open.has("/dns") && !(yield* step("domain.prove", claims.prove({ orgId, uid }))))
+        return yield* overtaken
       if (open.has("/host")) yield* step("domain.put", sites.putHost(wishOf(resource)))
       if (open.has("/certificate")) yield* step("domain.certificate", certificates.want({ orgId, name }))
     }),

@@ -38,7 +38,11 @@ export const judge = (seen: Seen): Verdict => {
   const trouble =
     dns._tag !== "Here"
       ? dns.message
-      : `Another organization has used this name before. To show that it is yours, add the TXT record ${challengeName(hostname)} with the value ${claim.challenge}`
+      : `${
+          claim.contested
+            ? "Another organization has used this name before"
+            : "Its addresses are the platform's, which others share"
+        }. To show that it is yours, add the TXT record ${challengeName(hostname)} with the value ${claim.challenge}`
 
   if (!proved) {
     return here

@@ -7,7 +7,7 @@ const claim: Seen["claim"] = {
   age: 60,
   provedAge: undefined,
   lapsed: false,
-  proof: "none",
+  contested: false,
   challenge: "c0ffee"
 }
 const proved = { ...claim, provedAge: 30 }
