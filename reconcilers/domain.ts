@@ -162,10 +162,10 @@ const reconciler = Effect.gen(function* () {
       if (Option.isSome(claim) && !(yield* retryable(claims.hold({ orgId, uid }, fence))))
         return yield* overtaken
       yield* step("domain.withdraw", sites.removeHost(hostOf(resource)))
-      // Whoever has taken the name since needs the certificate.
-      if (Option.isNone(claim)) return
-      yield* step("domain.certificate", certificates.drop({ orgId, name }))
-      yield* step("domain.release", claims.release({ orgId, uid }))
+      // Another domain of the organization that has the name by now needs its certificate.
+      const heir = Option.isNone(claim) && (yield* retryable(claims.isHeld(orgId, name)))
+      if (!heir) yield* step("domain.certificate", certificates.drop({ orgId, name }))
+      if (Option.isSome(claim)) yield* step("domain.release", claims.release({ orgId, uid }))
     })
   }
   return result

@@ -58,6 +58,8 @@ export class Claims extends Context.Service<
     readonly prove: (ref: Ref) => Effect.Effect<boolean, StoreUnavailable>
     /** Gives the name back; a claim of another domain stays. */
     readonly release: (ref: Ref) => Effect.Effect<void, StoreUnavailable>
+    /** Whether any domain of this organization has the name. */
+    readonly isHeld: (orgId: string, hostname: string) => Effect.Effect<boolean, StoreUnavailable>
     /** Whether another organization has a claim of the name that it did not prove, and that is not free anyhow. */
     readonly isContestable: (orgId: string, hostname: string) => Effect.Effect<boolean, StoreUnavailable>
     /** Takes such a claim away, for an organization that showed that the name is its own. */
@@ -103,6 +105,12 @@ export class Claims extends Context.Service<
           Effect.asVoid(
             repeatable(engine`
               delete from domain_claim where org_id = ${orgId}::uuid and domain_uid = ${uid}::uuid`)
+          ),
+        isHeld: (orgId, hostname) =>
+          Effect.map(
+            repeatable(engine`
+              select from domain_claim where hostname = ${hostname} and org_id = ${orgId}::uuid`),
+            (rows) => rows.length > 0
           ),
         isContestable: (orgId, hostname) =>
           Effect.map(

@@ -373,3 +373,46 @@ it.live("addresses prove nothing by themselves, since everybody shares them", ()
     }
   }).pipe(Effect.scoped)
 )
+
+it.live(
+  "what a lost name leaves behind goes with its domain: a certificate that nobody needs, and no host name",
+  () =>
+    Effect.gen(function* () {
+      const made = yield* world
+      const other = yield* made.tenant
+      const { reconciler } = yield* Effect.provide(
+        Effect.map(Registry, ({ registrations }) => registrations.get("Domain") ?? assert.fail()),
+        layer(made),
+        { local: true }
+      )
+      for (const heir of ["another", "its own"]) {
+        const name = `n${uuid()}.example.com`
+        const before = yield* made.add(made.mine, name)
+        yield* looks(made, before)
+        yield* made.db
+          .engine`update resource set deletion_requested_at = now() where uid = ${before.uid}::uuid`
+        yield* made.add(heir === "another" ? other : made.mine, name)
+        const going = { ...before, deleting: true, fence: 9n }
+        yield* reconciler.remove(going, yield* reconciler.observe(going))
+        assert.strictEqual(made.certificates.has(name), heir === "its own", heir)
+      }
+      // A run that began before the name was lost.
+      const late = yield* made.add(made.mine, "lost.example")
+      yield* looks(made, late)
+      yield* made.db.engine`delete from edge_host where domain_uid = ${late.uid}::uuid`
+      yield* made.db.engine`delete from domain_claim where domain_uid = ${late.uid}::uuid`
+      const sites = Effect.flatMap(EdgeSites, (one) =>
+        one.putHost({
+          orgId: late.orgId,
+          domainUid: late.uid,
+          hostname: late.name,
+          environmentUid: made.mine.production
+        })
+      )
+      const refused = yield* sites.pipe(
+        Effect.provide(EdgeSites.layer.pipe(Layer.provide([Layer.succeed(Db, made.db), config]))),
+        Effect.flip
+      )
+      assert.strictEqual(refused._tag, "SiteMissing")
+    }).pipe(Effect.scoped)
+)
