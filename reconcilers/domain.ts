@@ -53,9 +53,7 @@ const reconciler = Effect.gen(function* () {
     function* ({ name }: Resource, claim: Seen["claim"], managed: string) {
       const dns = yield* pointsHere(resolver, name, destinationOf(managed))
       const asked =
-        claim.provedAge === undefined &&
-        dns._tag === "Here" &&
-        (claim.proof === "always" || (claim.proof === "addresses" && dns.by === "addresses"))
+        claim.provedAge === undefined && dns._tag === "Here" && (claim.contested || dns.by === "addresses")
       const texts = asked ? (yield* resolver.txt(challengeName(name))).records : []
       return { dns, shown: !asked || texts.some((text) => text.trim() === claim.challenge) }
     },
@@ -139,7 +137,7 @@ const reconciler = Effect.gen(function* () {
       return {
         _tag: "Present",
         ...verdict,
-        ...(verdict.ready ? {} : { pollAfter: nextLook(claim, yield* Random.next) * 1_000 })
+        ...(verdict.ready ? {} : { pollAfter: nextLook(claim, verdict.reason, yield* Random.next) * 1_000 })
       }
     }),
     converge: Effect.fnUntraced(function* (resource, observation) {
@@ -151,7 +149,8 @@ const reconciler = Effect.gen(function* () {
       const step = <A>(call: string, self: Effect.Effect<A, { readonly message: string }>) =>
         retryable(externalCall(call, "write")(self))
       if (!(yield* retryable(claims.hold({ orgId, uid }, fence)))) return yield* overtaken
-      if (open.has("/dns")) yield* step("domain.prove", claims.prove({ orgId, uid }))
+      if (open.has("/dns") && !(yield* step("domain.prove", claims.prove({ orgId, uid }))))
+        return yield* overtaken
       if (open.has("/host")) yield* step("domain.put", sites.putHost(wishOf(resource)))
       if (open.has("/certificate")) yield* step("domain.certificate", certificates.want({ orgId, name }))
     }),
@@ -163,10 +162,10 @@ const reconciler = Effect.gen(function* () {
       if (Option.isSome(claim) && !(yield* retryable(claims.hold({ orgId, uid }, fence))))
         return yield* overtaken
       yield* step("domain.withdraw", sites.removeHost(hostOf(resource)))
-      // Whoever has taken the name since needs the certificate.
-      if (Option.isNone(claim)) return
-      yield* step("domain.certificate", certificates.drop({ orgId, name }))
-      yield* step("domain.release", claims.release({ orgId, uid }))
+      // Another domain of the organization that has the name by now needs its certificate.
+      const heir = Option.isNone(claim) && (yield* retryable(claims.isHeld(orgId, name)))
+      if (!heir) yield* step("domain.certificate", certificates.drop({ orgId, name }))
+      if (Option.isSome(claim)) yield* step("domain.release", claims.release({ orgId, uid }))
     })
   }
   return result

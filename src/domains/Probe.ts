@@ -16,8 +16,16 @@ export type Served =
   | { readonly _tag: "Everywhere" }
   /** A sentence for users: what one of the edges answered. */
   | { readonly _tag: "Not"; readonly message: string }
+  /** One of the edges did not answer, and all others serve it: what visitors of that one meet is not known. */
+  | { readonly _tag: "NoAnswer"; readonly message: string }
   /** No edge is at work, so nobody can tell. */
   | { readonly _tag: "NoEdge" }
+
+/** What is wrong with an edge, and whether it answered at all. */
+interface Fault {
+  readonly answered: boolean
+  readonly message: string
+}
 
 /** How long one handshake may take. */
 const patience = "3 seconds"
@@ -44,7 +52,7 @@ export class Probe extends Context.Service<
         trusted(() => [...tls.rootCertificates, ...tls.getCACertificates("system")])
       ]
       const look = Effect.fnUntraced(function* (node: EdgeNode, hostname: string) {
-        let fault: string | undefined
+        let fault: Fault | undefined
         for (const secureContext of trust) {
           fault = yield* handshake(node, hostname, secureContext())
           if (fault !== untrusted) return fault
@@ -58,50 +66,76 @@ export class Probe extends Context.Service<
           const faults = yield* Effect.forEach(live, (node) => look(node, hostname), {
             concurrency: together
           })
-          const fault = faults.find((one) => one !== undefined)
-          return fault === undefined
+          const wrong = faults.find((one) => one?.answered === true)
+          if (wrong !== undefined)
+            return {
+              _tag: "Not",
+              message: `An edge does not serve ${hostname} as it should: ${wrong.message}`
+            }
+          const silent = faults.find((one) => one !== undefined)
+          return silent === undefined
             ? { _tag: "Everywhere" }
-            : { _tag: "Not", message: `An edge does not serve ${hostname} as it should: ${fault}` }
+            : {
+                _tag: "NoAnswer",
+                message: `Whether an edge serves ${hostname} is not known: ${silent.message}`
+              }
         })
       })
     })
   )
 }
 
-/** What is wrong with the answer; undefined: a chain that is trusted and names the host. */
+/** Undefined: a chain that is trusted and names the host. The connection is closed when this ends, however it does. */
 const handshake = (
   { address, httpsPort }: EdgeNode,
   hostname: string,
   secureContext: tls.SecureContext
-): Effect.Effect<string | undefined> =>
-  Effect.callback<string | undefined>((resume) => {
-    const socket = tls.connect({ host: address, port: httpsPort, servername: hostname, secureContext })
-    socket.once("secureConnect", () => resume(Effect.succeed(undefined)))
-    socket.once("error", (error) => resume(Effect.succeed(inWords(error))))
-    socket.once("close", () => resume(Effect.succeed("it closed the connection")))
-    return Effect.sync(() => socket.destroy())
-  }).pipe(
-    Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.succeed("it did not answer in time") })
+): Effect.Effect<Fault | undefined> =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => {
+      const socket = tls.connect({ host: address, port: httpsPort, servername: hostname, secureContext })
+      // What goes wrong after the answer is of no interest, and must find somebody who listens.
+      socket.on("error", () => {})
+      return socket
+    }),
+    (socket) =>
+      Effect.callback<Fault | undefined>((resume) => {
+        socket.once("secureConnect", () => resume(Effect.succeed(undefined)))
+        socket.once("error", (error) => resume(Effect.succeed(faultOf(error))))
+        socket.once("close", () => resume(Effect.succeed(closed)))
+      }),
+    (socket) => Effect.sync(() => socket.destroy())
+  ).pipe(
+    Effect.timeoutOrElse({
+      duration: patience,
+      orElse: () => Effect.succeed({ answered: false, message: "it did not answer in time" })
+    })
   )
 
-const untrusted = "its certificate is signed by nobody who is trusted"
+const untrusted: Fault = { answered: true, message: "its certificate is signed by nobody who is trusted" }
+const closed: Fault = { answered: false, message: "it closed the connection" }
+const unreachable: Fault = { answered: false, message: "it cannot be reached" }
 const isFailure = Schema.is(Schema.Struct({ code: Schema.String }))
-const inWords = (error: Error): string => {
+const faultOf = (error: Error): Fault => {
   const code = isFailure(error) ? error.code : ""
   return (
-    reasons[code] ??
-    (/alert/i.test(error.message)
-      ? "it has no certificate for it"
-      : `the handshake failed (${code || error.message.slice(0, 100)})`)
+    faults[code] ?? {
+      answered: true,
+      message: /alert/i.test(error.message)
+        ? "it has no certificate for it"
+        : `the handshake failed (${code || error.message.slice(0, 100)})`
+    }
   )
 }
-const reasons: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "it cannot be reached",
-  EHOSTUNREACH: "it cannot be reached",
-  ECONNRESET: "it closed the connection",
-  CERT_HAS_EXPIRED: "its certificate has expired",
-  CERT_NOT_YET_VALID: "its certificate does not hold yet",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is another name's",
+const faults: Readonly<Record<string, Fault>> = {
+  ECONNREFUSED: unreachable,
+  EHOSTUNREACH: unreachable,
+  ENETUNREACH: unreachable,
+  ETIMEDOUT: unreachable,
+  ECONNRESET: closed,
+  CERT_HAS_EXPIRED: { answered: true, message: "its certificate has expired" },
+  CERT_NOT_YET_VALID: { answered: true, message: "its certificate does not hold yet" },
+  ERR_TLS_CERT_ALTNAME_INVALID: { answered: true, message: "its certificate is another name's" },
   SELF_SIGNED_CERT_IN_CHAIN: untrusted,
   DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,

@@ -31,10 +31,9 @@ export const instructionsOf = (
           : ` Where your DNS provider has none, create ${addresses.length === 1 ? "this record" : "these records"} instead: ${shown}.`
       }`
     : `Create the DNS record ${hostname} CNAME ${target}.`
-  if (claim === undefined || claim.proof === "none" || claim.provedAge !== undefined) return record
-  const when =
-    claim.proof === "always"
-      ? "Another organization has used this name here before: create"
-      : "Another organization has used a name above this one here before: unless the record is a CNAME, create"
+  if (claim === undefined || claim.provedAge !== undefined || !(claim.contested || isApex)) return record
+  const when = claim.contested
+    ? "Another organization has used this name here before: create"
+    : "Since addresses are shared, create"
   return `${record} ${when} the record ${challengeName(hostname)} TXT "${claim.challenge}" as well, to show that the name is yours.`
 }

@@ -22,6 +22,8 @@ import { Interventions } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { DomainList, DomainView } from "./api.ts"
+import { Claims, challengeName, challengeOf } from "./Claims.ts"
+import { Resolver } from "./dns/Resolver.ts"
 import { makeRefusal } from "./names.ts"
 import { makeViewer } from "./view.ts"
 
@@ -41,6 +43,8 @@ export const layer = HttpApiBuilder.group(
     const sites = yield* EdgeSites
     const nodes = yield* EdgeNodes
     const certificates = yield* Certificates
+    const claims = yield* Claims
+    const resolver = yield* Resolver
     const refusalOf = yield* makeRefusal
     const viewer = yield* makeViewer
 
@@ -71,6 +75,26 @@ export const layer = HttpApiBuilder.group(
         }
       }).pipe(Effect.timeoutOrElse({ duration: addressPatience, orElse: () => Effect.void }))
 
+    /**
+     * A name that somebody else has claimed and not proved is taken over by who shows a TXT record for it. Otherwise a
+     * claim that is made anew before it lapses would keep the owner away for ever.
+     */
+    const contest = Effect.fnUntraced(function* (orgId: string, hostname: string) {
+      if (!(yield* Effect.mapError(claims.isContestable(orgId, hostname), fromStore))) return
+      const [record, challenge] = [challengeName(hostname), challengeOf(orgId, hostname)]
+      const shown = yield* resolver.txt(record).pipe(
+        Effect.map(({ records }) => records.some((text) => text.trim() === challenge)),
+        Effect.catch(() => Effect.succeed(false))
+      )
+      if (!shown)
+        return yield* problem(
+          409,
+          "hostname_taken",
+          `The host name ${hostname} is in use on this platform, by somebody who has not proved it yet. If it is yours, create the record ${record} TXT "${challenge}" and add it again`
+        )
+      yield* Effect.mapError(claims.displace(orgId, hostname), fromStore)
+    })
+
     /** Whether another domain of the environment sends its requests on to this one. */
     const isNamed = Effect.fnUntraced(function* ({ orgId, projectId, environment, name }: ResourceRecord) {
       const all = yield* Effect.mapError(
@@ -83,7 +107,10 @@ export const layer = HttpApiBuilder.group(
       )
     })
 
-    /** The record once a look has ended that began after now, or as it is after a while. */
+    /**
+     * The record once a look has ended that began after now, or as it is after a while. Tokens are UUIDs of version 7,
+     * so a later one stands for whoever asked before.
+     */
     const looked = Effect.fnUntraced(function* (record: ResourceRecord) {
       const { orgId, caller } = yield* RequestScope
       const token = yield* Effect.mapError(interventions.retry(orgId, record.uid, caller.actor), fromStore)
@@ -93,7 +120,7 @@ export const layer = HttpApiBuilder.group(
       const settled = Effect.gen(function* () {
         for (let pause = 20; ; pause = Math.min(250, pause * 1.5)) {
           const found = yield* read
-          if (found.handledRetry === token) return found
+          if (found.handledRetry !== null && found.handledRetry >= token) return found
           yield* Effect.sleep(pause)
         }
       })
@@ -133,6 +160,7 @@ export const layer = HttpApiBuilder.group(
             if (parentUid === null) return yield* notFound("environment in this project")
             yield* billing
             yield* edgeAnswers("Nothing was added")
+            yield* contest(orgId, hostname)
             yield* addressed(orgId, parentUid)
             return { name: hostname, spec, place: { projectId, project, environment, parentUid } }
           })

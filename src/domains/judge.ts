@@ -38,7 +38,11 @@ export const judge = (seen: Seen): Verdict => {
   const trouble =
     dns._tag !== "Here"
       ? dns.message
-      : `Another organization has used this name before. To show that it is yours, add the TXT record ${challengeName(hostname)} with the value ${claim.challenge}`
+      : `${
+          claim.contested
+            ? "Another organization has used this name before"
+            : "Its addresses are the platform's, which others share"
+        }. To show that it is yours, add the TXT record ${challengeName(hostname)} with the value ${claim.challenge}`
 
   if (!proved) {
     return here
@@ -46,7 +50,10 @@ export const judge = (seen: Seen): Verdict => {
       : { ...underway(seen, "pending_dns"), ...because("PendingDns", trouble) }
   }
   const differences = toDo(seen)
-  const isServed = served._tag === "Everywhere" || (served._tag === "NoEdge" && before === "active")
+  // An edge that does not answer says nothing of what it serves.
+  const unheard =
+    served._tag === "NoEdge" ? "No edge is at work" : served._tag === "NoAnswer" ? served.message : undefined
+  const isServed = served._tag === "Everywhere" || (unheard !== undefined && before === "active")
   if (certificate?.state === "issued" && isServed) {
     const note =
       certificate.error !== undefined
@@ -54,8 +61,8 @@ export const judge = (seen: Seen): Verdict => {
             reason: "CertificateRenewalFailed",
             message: `The certificate in use holds until ${certificate.expiresAt?.toISOString() ?? "its end"}; getting the next one fails: ${certificate.error.message}`
           }
-        : served._tag === "NoEdge"
-          ? { reason: "EdgeUnreachable", message: "No edge is at work" }
+        : unheard !== undefined
+          ? { reason: "EdgeUnreachable", message: unheard }
           : here
             ? undefined
             : dns._tag === "Unknown"
@@ -76,7 +83,7 @@ export const judge = (seen: Seen): Verdict => {
     certificate?.state === "issued"
       ? served._tag === "Not"
         ? because("NotServed", served.message)
-        : because("EdgeUnreachable", "No edge is at work that could serve it")
+        : because("EdgeUnreachable", unheard ?? "No edge is at work")
       : certificate?.error === undefined
         ? because("PendingCertificate", "DNS is right; the certificate is being ordered")
         : because(
@@ -123,7 +130,10 @@ const statusOf = (
 
 /**
  * Seconds until the next look at what waits for somebody or something else: a tenth of how long it has waited, so that it
- * is soon seen and rarely asked for. `random` is between 0 and 1.
+ * is soon seen and rarely asked for. What waits for the edge alone is seen within seconds: `reason` says so. `random` is
+ * between 0 and 1.
  */
-export const nextLook = ({ age, provedAge }: Claim, random: number): number =>
-  Math.min(600, Math.max(2, (provedAge ?? age) / 10)) * (0.75 + random / 2)
+export const nextLook = ({ age, provedAge }: Claim, reason: string | undefined, random: number): number => {
+  const longest = reason === "NotServed" || reason === "EdgeUnreachable" ? 15 : 600
+  return Math.min(longest, Math.max(2, (provedAge ?? age) / 10)) * (0.75 + random / 2)
+}

@@ -14,7 +14,9 @@ import { Probe } from "./Probe.ts"
 const shared = [Claims.layer, EdgeSites.layer, Certificates.layer] as const
 
 export const server: Server<typeof Domains> = {
-  handlers: handlers.layer.pipe(Layer.provide([...shared, EdgeNodes.layer, Interventions.layer])),
+  handlers: handlers.layer.pipe(
+    Layer.provide([...shared, EdgeNodes.layer, Resolver.layer, Interventions.layer])
+  ),
   reconcilers: domain.layer.pipe(
     Layer.provide([...shared, Resolver.layer, Probe.layer.pipe(Layer.provide(EdgeNodes.layer))])
   )

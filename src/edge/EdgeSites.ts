@@ -218,6 +218,9 @@ export class EdgeSites extends Context.Service<
                 -- A run that comes late leaves nothing behind of a domain that is going.
                 and exists (select from resource r where r.org_id = ${orgId}::uuid and r.uid = ${domainUid}::uuid
                   and r.deletion_requested_at is null)
+                -- Nor of one whose name is another's by now.
+                and exists (select from domain_claim c where c.hostname = ${hostname} and c.org_id = ${orgId}::uuid
+                  and c.domain_uid = ${domainUid}::uuid)
             ), put as (
               insert into edge_host (hostname, org_id, environment_uid, domain_uid, redirect_to, hsts_seconds)
               select ${hostname}, org_id, environment_uid, ${domainUid}::uuid, ${redirectTo}::text, ${hsts}::int from site
@@ -233,7 +236,8 @@ export class EdgeSites extends Context.Service<
                 and domain_uid = ${domainUid}::uuid) as same`)
           if (row?.site !== true)
             return yield* new SiteMissing({
-              message: "The edge does not know the environment yet, or the domain is going"
+              message:
+                "The edge does not know the environment yet, or the domain is going or has lost its name"
             })
           if (!row.put && !row.same)
             return yield* new HostTaken({ message: `The host name ${hostname} is in use already` })

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
-import { settings } from "./settings.ts"
+import { appsDomainFormFault, settings } from "./settings.ts"
 
 class AppsDomainRefused extends Schema.TaggedError<AppsDomainRefused>()("AppsDomainRefused", {
   message: Schema.String
@@ -13,8 +13,8 @@ const isAtOrBelow = (name: string, domain: string) => name === domain || name.en
 /** Why apps may not be below `appsDomain`; undefined: they may. No cookie is for all of `localhost`. */
 export const appsDomainFault = (appsDomain: string, publicUrl: string): string | undefined => {
   const console = new URL(publicUrl).hostname
-  if (!/^(?=.{1,190}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*$/.test(appsDomain))
-    return `SVC_APPS_DOMAIN must be a domain in lower case such as apps.example.net: "${appsDomain}" is none`
+  const form = appsDomainFormFault(appsDomain)
+  if (form !== undefined) return form
   if (isAtOrBelow(console, appsDomain) || (console !== "localhost" && isAtOrBelow(appsDomain, console)))
     return `SVC_APPS_DOMAIN (${appsDomain}) and the host of SVC_PUBLIC_URL (${console}) must not be the same or below one another: apps could set cookies for the console`
   return undefined

@@ -24,7 +24,17 @@ const ranges = (name: string) =>
 /** The edge: where it listens, and the names that it gives to environments. */
 export const settings = Config.all({
   /** Managed addresses are one label below it. Its default resolves to this machine, in browsers too. */
-  appsDomain: Config.String("SVC_APPS_DOMAIN").pipe(Config.withDefault("apps.localhost")),
+  appsDomain: Config.String("SVC_APPS_DOMAIN").pipe(
+    Config.withDefault("apps.localhost"),
+    // Names are compared without regard to case (RFC 1034, section 3.1), and a dot at the end says nothing.
+    Config.map((name) => name.trim().toLowerCase().replace(/\.$/, "")),
+    Config.flatMap((name) => {
+      const message = appsDomainFormFault(name)
+      return message === undefined
+        ? Config.succeed(name)
+        : Config.fail(new ConfigProvider.SourceError({ message }))
+    })
+  ),
   /** The address that it listens on. */
   host: Config.String("SVC_EDGE_HOST").pipe(Config.withDefault("127.0.0.1")),
   httpsPort: port("SVC_EDGE_HTTPS_PORT", 8443),
@@ -57,3 +67,9 @@ export const settings = Config.all({
   holdSeconds: atLeastOne("SVC_EDGE_HOLD_SECONDS", 30),
   heldRequests: atLeastOne("SVC_EDGE_HELD_REQUESTS", 1_000)
 })
+
+/** Why a name cannot be the apps domain, by its form; undefined: it can. Labels of environments are put before it. */
+export const appsDomainFormFault = (name: string): string | undefined =>
+  /^(?=.{1,190}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*$/.test(name)
+    ? undefined
+    : `SVC_APPS_DOMAIN must be a domain in lower case such as apps.example.net: "${name}" is none`

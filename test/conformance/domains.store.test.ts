@@ -181,6 +181,30 @@ layer(world, { excludeTestServices: true })("custom domains", (it) => {
       }).pipe(Effect.scoped)
   )
 
+  it.effect("that somebody else claimed and never proved is taken over with a TXT record", () =>
+    Effect.gen(function* () {
+      const { tenant, databaseUrl, call } = yield* Plane
+      const { zone } = yield* Dns
+      yield* answeringNode(databaseUrl)
+      const [squatting, owning] = [yield* tenant(), yield* tenant()]
+      const [squatter, owner] = [yield* shopOf(squatting), yield* shopOf(owning)]
+      const hostname = name()
+      const theirs = (yield* squatter.add({ hostname })).body
+      const refused = yield* owner.add({ hostname })
+      assert.deepStrictEqual([refused.status, refused.body.code], [409, "hostname_taken"], refused.text)
+      const [record = "", value = ""] =
+        /(_svc-challenge\S+) TXT "(\w+)"/.exec(refused.body.detail)?.slice(1) ?? []
+      zone.set(record, { txt: ["something else"] })
+      assert.strictEqual((yield* owner.add({ hostname })).status, 409)
+      zone.set(record, { txt: [value] })
+      assert.strictEqual((yield* owner.add({ hostname })).status, 201)
+      const again = yield* squatter.add({ hostname })
+      assert.strictEqual(again.status, 409, "the record is not the squatter's")
+      const lost = yield* call("POST", `${squatter.base}/${theirs.id}/check`, { token: squatting.owner })
+      assert.strictEqual(lost.body.status, "failed", lost.text)
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("are neither added, checked nor removed where no edge answers, and nothing of them changes", () =>
     Effect.gen(function* () {
       const { call, tenant, databaseUrl, sql } = yield* Plane

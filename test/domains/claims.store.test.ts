@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Claims } from "#src/domains/Claims.ts"
+import { Claims, challengeOf } from "#src/domains/Claims.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -49,6 +49,18 @@ const makeTenant = Effect.gen(function* () {
   return { orgId, projectId, add, remove, claim, prove }
 })
 
+/** The domain that has the name. */
+const lastOf = (orgId: string, wanted: string) =>
+  Effect.flatMap(Db, ({ engine }) =>
+    Effect.map(
+      Effect.orDie(
+        engine<{
+          readonly uid: string
+        }>`select domain_uid as uid from domain_claim where hostname = ${wanted} and org_id = ${orgId}::uuid`
+      ),
+      ([row]) => row?.uid
+    )
+  )
 const refusal = <A, E extends { readonly _tag: string }>(self: Effect.Effect<A, E>) =>
   Effect.map(Effect.flip(self), ({ _tag }) => _tag)
 const name = () => `n${uuid()}.example.com`
@@ -132,25 +144,49 @@ layer(world, { excludeTestServices: true })("a host name", (it) => {
   )
 
   it.effect(
-    "that another organization proved needs a challenge, also below it, and the same one needs none",
+    "is contested as long as another organization was the last to prove it, whoever added it first",
     () =>
       Effect.gen(function* () {
         const [one, two] = [yield* makeTenant, yield* makeTenant]
         const wanted = name()
         const uid = yield* one.add(wanted)
-        assert.strictEqual((yield* one.claim(uid))?.proof, "none")
-        yield* one.prove(uid)
+        assert.strictEqual((yield* one.claim(uid))?.contested, false)
+        assert.isTrue(yield* one.prove(uid))
         yield* one.remove(uid)
-        const again = yield* one.add(wanted)
-        assert.strictEqual((yield* one.claim(again))?.proof, "none")
-        yield* one.remove(again)
-        const theirs = yield* two.claim(yield* two.add(wanted))
-        assert.strictEqual(theirs?.proof, "always")
-        assert.match(theirs?.challenge ?? "", /^[0-9a-f]{32}$/)
-        assert.strictEqual((yield* two.claim(yield* two.add(`shop.eu.${wanted}`)))?.proof, "addresses")
-        assert.strictEqual((yield* one.claim(yield* one.add(`blog.${wanted}`)))?.proof, "none")
-        assert.strictEqual((yield* two.claim(yield* two.add(`x${wanted}`)))?.proof, "none")
+        assert.isFalse((yield* one.claim(yield* one.add(wanted)))?.contested)
+        yield* one.remove((yield* lastOf(one.orgId, wanted)) ?? "")
+        const theirs = yield* two.add(wanted)
+        const claim = yield* two.claim(theirs)
+        assert.isTrue(claim?.contested)
+        assert.match(claim?.challenge ?? "", /^[0-9a-f]{32}$/)
+        assert.notStrictEqual(claim?.challenge, challengeOf(one.orgId, wanted))
+        assert.isTrue(yield* two.prove(theirs))
+        assert.isFalse((yield* two.claim(theirs))?.contested)
       })
+  )
+
+  it.effect("that was claimed and not proved is taken by who shows that it is theirs, and no other", () =>
+    Effect.gen(function* () {
+      const [squatter, owner] = [yield* makeTenant, yield* makeTenant]
+      const claims = yield* Claims
+      const wanted = name()
+      const contestable = claims.isContestable(owner.orgId, wanted)
+      assert.isFalse(yield* contestable)
+      const uid = yield* squatter.add(wanted)
+      assert.deepStrictEqual(
+        [yield* contestable, yield* claims.isContestable(squatter.orgId, wanted)],
+        [true, false]
+      )
+      yield* claims.displace(squatter.orgId, wanted)
+      assert.isDefined(yield* squatter.claim(uid))
+      yield* claims.displace(owner.orgId, wanted)
+      const theirs = yield* owner.add(wanted)
+      assert.isFalse(yield* squatter.prove(uid), "the squatter proves nothing any more")
+      yield* owner.prove(theirs)
+      assert.isFalse(yield* claims.isContestable(squatter.orgId, wanted))
+      yield* claims.displace(squatter.orgId, wanted)
+      assert.isDefined(yield* owner.claim(theirs))
+    })
   )
 
   it.effect("is given back by its owner alone, and a later reconcile holds it", () =>

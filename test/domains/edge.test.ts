@@ -112,6 +112,8 @@ layer(withAcme, { excludeTestServices: true, timeout: "2 minutes" })("with an AC
         const apex = yield* add({ hostname: "customer.example", redirectTo: "www.customer.example" })
         assert.match(apex.instructions, /ALIAS .* A 127\.0\.0\.1/)
         yield* dns.a("customer.example", ["127.0.0.1"])
+        const [record, value] = /(_svc-challenge\S+) TXT "(\w+)"/.exec(apex.instructions)?.slice(1) ?? []
+        yield* dns.txt(record ?? "", value ?? "")
         yield* is(apex.id, "active")
         const sent = yield* visited("customer.example", "/a?b=1")
         assert.match(sent, /^HTTP\/1\.1 30[18]/)

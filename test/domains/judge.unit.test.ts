@@ -7,7 +7,7 @@ const claim: Seen["claim"] = {
   age: 60,
   provedAge: undefined,
   lapsed: false,
-  proof: "none",
+  contested: false,
   challenge: "c0ffee"
 }
 const proved = { ...claim, provedAge: 30 }
@@ -112,6 +112,22 @@ const cases: ReadonlyArray<
     "EdgeUnreachable",
     []
   ],
+  [
+    "an edge does not answer before it was served",
+    { ...active, served: { _tag: "NoAnswer", message: "it cannot be reached" }, before: "pending_ssl" },
+    "pending_ssl",
+    false,
+    "EdgeUnreachable",
+    []
+  ],
+  [
+    "it was served and an edge does not answer",
+    { ...active, served: { _tag: "NoAnswer", message: "it cannot be reached" } },
+    "active",
+    true,
+    "EdgeUnreachable",
+    []
+  ],
   ["every edge serves it", active, "active", true, undefined, []],
   [
     "it was served and no edge is at work",
@@ -196,9 +212,11 @@ describe("a domain", () => {
 })
 
 it("looks come rarer the longer a domain waits, at no common moment", () => {
-  const at = (age: number, random: number, provedAge?: number) =>
-    nextLook({ ...claim, age, provedAge }, random)
+  const at = (age: number, random: number, provedAge?: number, reason = "PendingDns") =>
+    nextLook({ ...claim, age, provedAge }, reason, random)
   assert.deepStrictEqual([at(0, 0.5), at(100, 0.5), at(86_400, 0.5)], [2, 10, 600])
   assert.isBelow(at(86_400, 0), at(86_400, 1))
   assert.strictEqual(at(86_400, 0.5, 1), 2, "it begins anew once DNS is right")
+  for (const reason of ["NotServed", "EdgeUnreachable"])
+    assert.strictEqual(at(86_400, 0.5, 80_000, reason), 15, "the edge alone is waited for")
 })

@@ -136,10 +136,17 @@ describe("instructions", () => {
     appsDomain: "apps.test",
     addresses: ["192.0.2.1", "2001:db8::1"]
   }
-  const claim = { uid: "u", age: 1, provedAge: undefined, lapsed: false, challenge: "c0ffee" } as const
+  const claim = {
+    uid: "u",
+    age: 1,
+    provedAge: undefined,
+    lapsed: false,
+    contested: false,
+    challenge: "c0ffee"
+  }
   it("name the CNAME record", () => {
     assert.strictEqual(
-      instructionsOf("www.example.com", destination, { ...claim, proof: "none" }),
+      instructionsOf("www.example.com", destination, claim),
       "Create the DNS record www.example.com CNAME production--shop-abc.apps.test."
     )
   })
@@ -151,15 +158,17 @@ describe("instructions", () => {
     )
     assert.notMatch(instructionsOf("example.co.uk", { ...destination, addresses: [] }, undefined), /instead/)
   })
-  it("ask for the challenge where another organization has used the name", () => {
-    for (const proof of ["always", "addresses"] as const)
-      assert.match(
-        instructionsOf("www.example.com", destination, { ...claim, proof }),
-        /_svc-challenge\.www\.example\.com TXT "c0ffee"/
-      )
-    assert.notMatch(
-      instructionsOf("www.example.com", destination, { ...claim, proof: "always", provedAge: 5 }),
-      /TXT/
+  it("ask for the challenge where another organization has used the name, and at the top of a zone", () => {
+    const contested = { ...claim, contested: true }
+    assert.match(
+      instructionsOf("www.example.com", destination, contested),
+      /_svc-challenge\.www\.example\.com TXT "c0ffee"/
     )
+    assert.match(
+      instructionsOf("example.com", destination, claim),
+      /_svc-challenge\.example\.com TXT "c0ffee"/
+    )
+    for (const hostname of ["www.example.com", "example.com"])
+      assert.notMatch(instructionsOf(hostname, destination, { ...contested, provedAge: 5 }), /TXT/)
   })
 })

@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import * as domain from "#reconcilers/domain.ts"
 import type { DomainSpec } from "#schemas/domain.ts"
 import { AppConfig } from "#src/config.ts"
-import { Claims } from "#src/domains/Claims.ts"
+import { Claims, challengeOf } from "#src/domains/Claims.ts"
 import { DnsUnknown, Resolver } from "#src/domains/dns/Resolver.ts"
 import { Probe, type Served } from "#src/domains/Probe.ts"
 import { type Certificate, Certificates } from "#src/edge/certificates/Certificates.ts"
@@ -333,9 +333,7 @@ it.live("a name that another organization proved is proved by a TXT record", () 
     made.dns.set(name, { cname: other.target })
     const asked = yield* looks(made, after)
     assert.deepStrictEqual(stateOf(asked), ["pending_dns", false, "PendingDns"])
-    const [claim] = yield* made.db.engine<{ readonly challenge: string }>`
-      select challenge from domain_claim where domain_uid = ${after.uid}::uuid`
-    const { challenge } = claim ?? assert.fail()
+    const challenge = challengeOf(other.orgId, name)
     assert.include(asked._tag === "Present" ? asked.message : "", challenge)
     made.texts.set(`_svc-challenge.${name}`, ["something else"])
     assert.deepStrictEqual(stateOf(yield* looks(made, after)), ["pending_dns", false, "PendingDns"])
@@ -351,4 +349,70 @@ it.live("a name that another organization proved is proved by a TXT record", () 
       "it is proved once"
     )
   }).pipe(Effect.scoped)
+)
+
+it.live("addresses prove nothing by themselves, since everybody shares them", () =>
+  Effect.gen(function* () {
+    const made = yield* world
+    const victim = yield* made.tenant
+    // Forgotten, or meant for another: all names below it lead to the edge.
+    const www = yield* made.add(victim, "www.victim.example")
+    made.dns.set("www.victim.example", { cname: victim.target })
+    assert.deepStrictEqual(stateOf(yield* looks(made, www)), ["active", true, undefined])
+    for (const name of ["login.victim.example", "victim.example"]) {
+      made.dns.set(name, { addresses: ["192.0.2.1"] })
+      const resource = yield* made.add(made.mine, name)
+      const asked = yield* looks(made, resource)
+      assert.deepStrictEqual(stateOf(asked), ["pending_dns", false, "PendingDns"])
+      const challenge = challengeOf(resource.orgId, name)
+      assert.include(asked._tag === "Present" ? asked.message : "", challenge)
+      made.texts.set(`_svc-challenge.${name}`, [challengeOf(victim.orgId, name)])
+      assert.deepStrictEqual(stateOf(yield* looks(made, resource)), ["pending_dns", false, "PendingDns"])
+      made.texts.set(`_svc-challenge.${name}`, [challenge])
+      assert.deepStrictEqual(stateOf(yield* looks(made, resource)), ["active", true, undefined])
+    }
+  }).pipe(Effect.scoped)
+)
+
+it.live(
+  "what a lost name leaves behind goes with its domain: a certificate that nobody needs, and no host name",
+  () =>
+    Effect.gen(function* () {
+      const made = yield* world
+      const other = yield* made.tenant
+      const { reconciler } = yield* Effect.provide(
+        Effect.map(Registry, ({ registrations }) => registrations.get("Domain") ?? assert.fail()),
+        layer(made),
+        { local: true }
+      )
+      for (const heir of ["another", "its own"]) {
+        const name = `n${uuid()}.example.com`
+        const before = yield* made.add(made.mine, name)
+        yield* looks(made, before)
+        yield* made.db
+          .engine`update resource set deletion_requested_at = now() where uid = ${before.uid}::uuid`
+        yield* made.add(heir === "another" ? other : made.mine, name)
+        const going = { ...before, deleting: true, fence: 9n }
+        yield* reconciler.remove(going, yield* reconciler.observe(going))
+        assert.strictEqual(made.certificates.has(name), heir === "its own", heir)
+      }
+      // A run that began before the name was lost.
+      const late = yield* made.add(made.mine, "lost.example")
+      yield* looks(made, late)
+      yield* made.db.engine`delete from edge_host where domain_uid = ${late.uid}::uuid`
+      yield* made.db.engine`delete from domain_claim where domain_uid = ${late.uid}::uuid`
+      const sites = Effect.flatMap(EdgeSites, (one) =>
+        one.putHost({
+          orgId: late.orgId,
+          domainUid: late.uid,
+          hostname: late.name,
+          environmentUid: made.mine.production
+        })
+      )
+      const refused = yield* sites.pipe(
+        Effect.provide(EdgeSites.layer.pipe(Layer.provide([Layer.succeed(Db, made.db), config]))),
+        Effect.flip
+      )
+      assert.strictEqual(refused._tag, "SiteMissing")
+    }).pipe(Effect.scoped)
 )

@@ -56,10 +56,15 @@ export class Resolver extends Context.Service<Resolver, DnsResolver>()("svc/doma
   )
 }
 
-/** Questions of this process at a time; others wait for their turn. */
-const together = Semaphore.makeUnsafe(32)
-/** How long one question may take with every try of every name server, its turn not counted. */
+/**
+ * Questions of this process at a time; others wait for their turn. More than all reconciles and orders of a process can
+ * ask at once, which are shared fairly among organizations: silent name servers of one do not keep others waiting.
+ */
+const together = Semaphore.makeUnsafe(64)
+/** How long one question may take with every try of every name server. */
 const patience = "6 seconds"
+/** The same with its turn. */
+const wholePatience = "10 seconds"
 /** Records of one answer that are looked at. */
 const most = 50
 
@@ -79,6 +84,8 @@ const make = (servers: ReadonlyArray<string>): DnsResolver => {
         Effect.onExit(() => Effect.sync(() => resolver.cancel()))
       )
     }).pipe(
+      together.withPermits(1),
+      Effect.timeoutOrElse({ duration: wholePatience, orElse: () => Effect.fail("ETIMEOUT") }),
       Effect.matchEffect({
         onSuccess: (records) => Effect.succeed({ records: records.slice(0, most).map(read), exists: true }),
         onFailure: (code) =>
@@ -89,8 +96,7 @@ const make = (servers: ReadonlyArray<string>): DnsResolver => {
                   message: `The ${type} records of ${name} could not be asked for: ${reasons[code] ?? `the question failed (${code})`}`
                 })
               )
-      }),
-      together.withPermits(1)
+      })
     )
 
   return {

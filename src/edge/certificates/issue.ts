@@ -126,7 +126,8 @@ export const makeIssue = Effect.gen(function* () {
   return (job: CertificateJob) =>
     Effect.gen(function* () {
       const issuer = issuerOf(job.name)
-      const due = job.due || job.issuer !== issuer
+      const due =
+        job.due || job.issuer !== issuer || (issuer === "acme" && job.directory !== client?.directoryUrl)
       if (issuer === "operator" && appsFiles !== undefined) return yield* operator(job, appsFiles)
       if (issuer === "acme" && client !== undefined) return yield* byAcme(job, due, client)
       return due ? yield* internal(job) : ({ _tag: "Kept", renewAt: job.renewAt, again: undefined } as const)

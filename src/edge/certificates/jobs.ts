@@ -32,6 +32,8 @@ export interface CertificateJob {
   readonly orgId: string | null
   readonly name: string
   readonly issuer: Issuer | undefined
+  /** Of the ACME authority that issued it. */
+  readonly directory: string | undefined
   /** The chain that is served. */
   readonly chain: string | undefined
   readonly fingerprint: string | undefined
@@ -47,6 +49,8 @@ export interface CertificateJob {
 /** A certificate that was got. */
 export interface Obtained {
   readonly issuer: Issuer
+  /** Of the ACME authority, if it was one. */
+  readonly directory?: string
   readonly chain: string
   readonly privateKeyPem: Redacted.Redacted
   readonly fingerprint: string
@@ -85,6 +89,7 @@ interface Row {
   readonly due: boolean
   readonly failures: number
   readonly lease: bigint
+  readonly issuedBy: string | null
   readonly directory: string | null
   readonly orderUrl: string | null
   readonly keyId: string | null
@@ -143,7 +148,7 @@ export const makeCertificateJobs = Effect.gen(function* () {
             where name in (select name from free)
             returning *
           )
-          select c.org_id as "orgId", name, c.issuer, c.chain, c.fingerprint, c.renew_at as "renewAt",
+          select c.org_id as "orgId", name, c.issuer, c.directory as "issuedBy", c.chain, c.fingerprint, c.renew_at as "renewAt",
             c.chain is null or coalesce(c.renew_at <= now(), false) as due, c.attempt as failures,
             c.lease_token as lease, o.directory, o.order_url as "orderUrl", o.key_id as "keyId", o.sealed
           from leased c left join edge_certificate_order o using (name)`),
@@ -155,6 +160,7 @@ export const makeCertificateJobs = Effect.gen(function* () {
                 orgId: row.orgId,
                 name: row.name,
                 issuer: row.issuer ?? undefined,
+                directory: row.issuedBy ?? undefined,
                 chain: row.chain ?? undefined,
                 fingerprint: row.fingerprint ?? undefined,
                 renewAt: row.renewAt ?? undefined,
@@ -237,7 +243,8 @@ export const makeCertificateJobs = Effect.gen(function* () {
           return Effect.asVoid(
             repeatable(sql`
               with stored as (
-                update edge_certificate set state = 'issued', issuer = ${certificate.issuer}, chain = ${certificate.chain},
+                update edge_certificate set state = 'issued', issuer = ${certificate.issuer},
+                  directory = ${certificate.directory ?? null}, chain = ${certificate.chain},
                   key_id = ${keyId}, sealed = ${bytes}, fingerprint = ${certificate.fingerprint},
                   not_before = ${certificate.notBefore}, not_after = ${certificate.notAfter}, renew_at = ${renewAt},
                   error = null, error_type = null, retry_after = null, attempt = 0, lease_token = null,

@@ -68,7 +68,7 @@ const labelOf = (type: string) => (/^[A-Za-z]{1,40}$/.test(type) ? type : "other
  */
 export const seeToSettings = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  const { wildcard, issuerOf } = yield* Issuers
+  const { wildcard, issuerOf, acme } = yield* Issuers
   const certificates = yield* Certificates
   yield* certificates.want({ orgId: null, name: wildcard })
   yield* repeatable(sql`
@@ -77,7 +77,8 @@ export const seeToSettings = Effect.gen(function* () {
     )
     update edge_certificate c set due_at = now()
     where lease_token is null and error is null and due_at > now() and chain is not null
-      and issuer <> case when name = ${wildcard} then ${issuerOf(wildcard)} else ${issuerOf("a-host")} end
+      and (issuer <> case when name = ${wildcard} then ${issuerOf(wildcard)} else ${issuerOf("a-host")} end
+        or (issuer = 'acme' and directory is distinct from ${acme?.directory ?? null}::text))
       and (org_id is not null or name = ${wildcard})
       and not exists (select from edge_certificate_order o where o.name = c.name)`)
 })

@@ -9,6 +9,8 @@ create table edge_certificate (
   state text not null default 'pending' check (state in ('pending', 'issued', 'failed')),
   -- internal, acme or operator. Null: there is none yet.
   issuer text,
+  -- Of the ACME authority that issued it.
+  directory text,
   -- PEM, the leaf first.
   chain text,
   -- The private key, PKCS #8 in PEM.

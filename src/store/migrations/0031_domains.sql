@@ -8,10 +8,6 @@ create table domain_claim (
   claimed_at timestamptz not null default now(),
   -- When DNS was last seen to lead here; null: never.
   proved_at timestamptz,
-  -- What a TXT record at `_svc-challenge.<hostname>` holds, where one is asked for.
-  challenge text not null default replace(gen_random_uuid()::text, '-', ''),
-  -- When the TXT record is asked for: never, where addresses alone lead here, always.
-  proof text not null check (proof in ('none', 'addresses', 'always')),
   -- Of the last reconcile that changed anything for the domain: earlier ones change nothing more.
   fence bigint not null default 0,
   foreign key (org_id, domain_uid) references resource (org_id, uid) on delete cascade
@@ -33,26 +29,14 @@ select svc_tenant_table(name, false) from unnest(array['domain_claim', 'domain_p
 create function svc_claim_domain() returns trigger
 language plpgsql security definer set search_path = public, pg_temp
 as $$
-declare
-  labels text[] := string_to_array(new.name, '.');
-  asked text;
 begin
-  select case
-      when bool_or(p.hostname = new.name) then 'always'
-      when count(*) > 0 then 'addresses'
-      else 'none' end
-    into asked
-    from domain_proof p
-    where p.org_id <> new.org_id and p.hostname = any(array(
-      select array_to_string(labels[i:], '.') from generate_series(1, cardinality(labels) - 1) i));
   loop
-    insert into domain_claim (hostname, org_id, domain_uid, proof)
-      values (new.name, new.org_id, new.uid, asked) on conflict (hostname) do nothing;
+    insert into domain_claim (hostname, org_id, domain_uid)
+      values (new.name, new.org_id, new.uid) on conflict (hostname) do nothing;
     if found then return null; end if;
     -- A statement sees what was committed when it began: the row is held first, and then it is looked whose it is.
     perform from domain_claim where hostname = new.name for update;
-    update domain_claim c set org_id = new.org_id, domain_uid = new.uid, claimed_at = now(), proved_at = null,
-        challenge = default, proof = asked, fence = 0
+    update domain_claim c set org_id = new.org_id, domain_uid = new.uid, claimed_at = now(), proved_at = null, fence = 0
       where c.hostname = new.name and (
         (c.proved_at is null and c.claimed_at < now() - interval '7 days')
         or not exists (select from resource r

@@ -1,16 +1,20 @@
 import { randomBytes, randomUUID, X509Certificate } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { AppConfig } from "#src/config.ts"
 import { certificateIdOf } from "#src/edge/certificates/acme/x509.ts"
 import { Certificates } from "#src/edge/certificates/Certificates.ts"
+import * as loop from "#src/edge/certificates/loop.ts"
 import { ExternalCallHook } from "#src/engine/external-call.ts"
 import { Db } from "#src/store/Db.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
 import { freePort } from "#test/setup/postgres.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { type AuthorityOptions, startAuthority } from "./authority.ts"
 import { caa, handleOf, makeProcess, store } from "./world.ts"
 
@@ -85,6 +89,39 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       const keyOf = (pem: Redacted.Redacted) => Redacted.value(pem).split("BEGIN PRIVATE KEY")[1]
       assert.notStrictEqual(keyOf(first!.pem), keyOf(second!.pem))
       assert.strictEqual(second!.fingerprint, (yield* one.find).fingerprint)
+    })
+  )
+
+  it.effect("a certificate of another directory is replaced by one of the directory that is set", () =>
+    Effect.gen(function* () {
+      const { one, round, certificates } = yield* setting()
+      const production = yield* startAuthority({
+        proof: async (host, token) =>
+          Option.getOrUndefined(await Effect.runPromise(certificates.keyAuthorization({ host, token })))
+      })
+      yield* round
+      const before = yield* one.find
+      const variables = { SVC_ACME_DIRECTORY: production.directoryUrl }
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* Layer.build(
+            loop.layer.pipe(
+              Layer.fresh,
+              Layer.provide(AppConfig.layerWith({}, variables)),
+              Layer.provide(Logger.layer([]))
+            )
+          )
+          yield* eventually(
+            "it is another",
+            one.find,
+            ({ fingerprint }) => fingerprint !== before.fingerprint
+          )
+        })
+      )
+      const [file] = yield* certificates.files([one.name])
+      const leaf = new X509Certificate(Redacted.value(file!.pem))
+      assert.isTrue(leaf.verify(new X509Certificate(production.rootPem).publicKey))
+      assert.strictEqual((yield* (yield* makeProcess(variables)).round).size, 0, "once")
     })
   )
 
@@ -353,8 +390,7 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       yield* one.due
       yield* round
       const current = yield* one.find
-      const exit = yield* Effect.exit(issue(stale!))
-      assert.isTrue(exit._tag === "Failure" && Cause.hasInterruptsOnly(exit.cause))
+      assert.deepStrictEqual(yield* issue(stale!), { _tag: "Waiting", again: 0 })
       assert.isUndefined(yield* one.order)
       yield* jobs.settle(stale!, {
         _tag: "Failed",

@@ -1,5 +1,8 @@
 import { expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { AppConfig } from "#src/config.ts"
 import { appsDomainFault } from "#src/edge/apps-domain.ts"
+import { settings } from "#src/edge/settings.ts"
 
 it("apps are below a domain that the console is neither at, nor below, nor above", () => {
   for (const [apps, console] of [
@@ -17,3 +20,13 @@ it("apps are below a domain that the console is neither at, nor below, nor above
   for (const apps of ["Apps.example.net", "apps", "*.example.net", "apps.example.net.", "a b.net", "1.2.3.4"])
     expect(appsDomainFault(apps, "https://console.example.com"), apps).toMatch(/must be a domain/)
 })
+
+it.effect("the setting is brought into the form that names are compared in, or stops the start", () =>
+  Effect.gen(function* () {
+    const of = (value: string) =>
+      Effect.result(Effect.provide(settings, AppConfig.layerFrom({ SVC_APPS_DOMAIN: value })))
+    const good = yield* of("Apps.Example.NET.")
+    expect(good._tag === "Success" && good.success.appsDomain).toBe("apps.example.net")
+    for (const bad of ["apps", "*.example.net", "a b.net"]) expect((yield* of(bad))._tag, bad).toBe("Failure")
+  })
+)

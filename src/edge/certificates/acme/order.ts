@@ -6,6 +6,7 @@
  */
 import { createHash } from "node:crypto"
 import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import type { DnsResolver } from "#src/domains/dns/Resolver.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
@@ -39,7 +40,13 @@ const longestPauseMs = 5_000
 /** What is further away is not waited for. */
 const worthWaitingMs = 20_000
 
-export const obtain = Effect.fnUntraced(function* (issuer: AcmeIssuer, job: CertificateJob) {
+/** Nothing that this run says is stored where its lease is lost, so what it says then is of no account. */
+export const obtain = (issuer: AcmeIssuer, job: CertificateJob) =>
+  Effect.catchTag(run(issuer, job), "LeaseLost", () =>
+    Effect.succeed<Ordered>({ _tag: "UnderWay", again: 0 })
+  )
+
+const run = Effect.fnUntraced(function* (issuer: AcmeIssuer, job: CertificateJob) {
   const { client } = issuer
   const until = (yield* Clock.currentTimeMillis) + runMs
   const stored = job.order?.directory === client.directoryUrl ? job.order : yield* placeOrder(issuer, job)
@@ -129,6 +136,7 @@ const download = Effect.fnUntraced(function* (
   }
   const certificate: Obtained = {
     issuer: "acme",
+    directory: client.directoryUrl,
     chain: chain.pem,
     privateKeyPem,
     fingerprint: chain.fingerprint,
@@ -152,7 +160,9 @@ const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: Acme
   if (refusal !== undefined) return yield* new AcmeError({ message: refusal, type: "caa" })
   const privateKeyPem = yield* newPrivateKey
   const replaced =
-    job.issuer === "acme" && job.chain !== undefined ? yield* certificateIdOf(job.chain) : undefined
+    job.directory === client.directoryUrl && job.chain !== undefined
+      ? yield* certificateIdOf(job.chain)
+      : undefined
   const { renewalInfo } = yield* client.directory
   const replaces = renewalInfo === undefined ? undefined : replaced
   const { url } = yield* client.newOrder(job.name, replaces).pipe(
@@ -169,12 +179,14 @@ const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: Acme
 })
 
 /** A lease that is lost ends the run: somebody else is at it. */
+class LeaseLost extends Data.TaggedError("LeaseLost") {}
+
 const orLost = <E>(stored: Effect.Effect<boolean, E>) =>
-  Effect.flatMap(stored, (kept) => (kept ? Effect.void : Effect.interrupt))
+  Effect.flatMap(stored, (kept) => (kept ? Effect.void : Effect.fail(new LeaseLost())))
 
 interface Proof {
   readonly challenge: Challenge
-  readonly show: Effect.Effect<void, AcmeError | StoreUnavailable>
+  readonly show: Effect.Effect<void, AcmeError | LeaseLost | StoreUnavailable>
   readonly hide: Effect.Effect<void, AcmeError | StoreUnavailable>
 }
 
