@@ -153,6 +153,7 @@ export const startProxy = (
     write(
       "haproxy.cfg",
       haproxyConfig({
+        folder: dir,
         host: "127.0.0.1",
         httpsPort,
         httpPort,
