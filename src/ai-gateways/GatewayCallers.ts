@@ -74,8 +74,8 @@ export class GatewayCallers extends Context.Service<
       bearer: Redacted.Redacted,
       name: string
     ) => Effect.Effect<Option.Option<GatewayCaller>, StoreUnavailable>
-    /** Answers when the caller may not call the gateway any more, within moments of its being so. */
-    readonly ended: (caller: GatewayCaller) => Effect.Effect<Ended>
+    /** Calls `tell` once the caller may not call the gateway any more, within moments of its being so, until the answer is called. */
+    readonly onEnded: (caller: GatewayCaller, tell: (why: Ended) => void) => () => void
   }
 >()("svc/ai-gateways/GatewayCallers") {
   static readonly layer = Layer.effect(
@@ -117,7 +117,7 @@ export class GatewayCallers extends Context.Service<
       })
 
       return GatewayCallers.of({
-        identify: Effect.fn("GatewayCallers.identify")(function* (bearer, name) {
+        identify: Effect.fnUntraced(function* (bearer, name) {
           const token = Redacted.value(bearer)
           if (!keyForm.test(token) && !tokenForm.test(token)) return Option.none()
           // What can name no gateway names none, and gets no further than this.
@@ -146,7 +146,7 @@ export class GatewayCallers extends Context.Service<
           }
           return Option.some(caller)
         }),
-        ended: watched
+        onEnded: watched
       })
     })
   )

@@ -181,7 +181,7 @@ export class Ledger extends Context.Service<
         yield* Effect.timeoutOption(Fiber.await(written), settlePatience)
       })
 
-      const acquire = Effect.fn("Ledger.reserve")(function* (call: Call) {
+      const acquire = Effect.fnUntraced(function* (call: Call) {
         const { orgId, projectId, gateway, keyId, model, mostNanoUsd } = call
         if (open.size >= mostOpen) {
           return yield* new StoreUnavailable({ message: `This process makes ${mostOpen} calls already` })

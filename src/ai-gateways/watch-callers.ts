@@ -3,7 +3,6 @@
  * change in an organization is announced on the channel `svc_change`, and its callers are looked at again then, and all of
  * them now and then, for an announcement that was lost.
  */
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
@@ -23,7 +22,7 @@ export interface Watchable {
 
 interface Watched {
   readonly caller: Watchable
-  readonly ended: Deferred.Deferred<Ended>
+  readonly tell: (why: Ended) => void
 }
 
 /** Callers that one statement looks at. */
@@ -34,7 +33,7 @@ const rest = "250 millis"
 const lookAtAll = "10 seconds"
 const longestLookMs = 5_000
 
-/** The loop ends with the scope. What it answers waits until the caller's right ends. */
+/** The loop ends with the scope. What it answers takes whom to tell, perhaps more than once, until what that answers is called. */
 export const watchCallers = Effect.fnUntraced(function* (sql: Sql) {
   const watched = new Set<Watched>()
   /** Organizations in which something changed; undefined: all. */
@@ -70,7 +69,7 @@ export const watchCallers = Effect.fnUntraced(function* (sql: Sql) {
         where ended is not null`)
       for (const { ord, ended } of rows) {
         const one = some[ord]
-        if (one !== undefined) yield* Deferred.succeed(one.ended, ended)
+        if (one !== undefined && watched.has(one)) one.tell(ended)
       }
     }
   })
@@ -103,17 +102,14 @@ export const watchCallers = Effect.fnUntraced(function* (sql: Sql) {
     )
   )
 
-  return (caller: Watchable): Effect.Effect<Ended> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const one: Watched = { caller, ended: Deferred.makeUnsafe() }
-        watched.add(one)
-        // It may have ended since it was asked, before it was watched.
-        changed.add(caller.orgId)
-        Queue.offerUnsafe(woken, undefined)
-        return one
-      }),
-      ({ ended }) => Deferred.await(ended),
-      (one) => Effect.sync(() => watched.delete(one))
-    )
+  return (caller: Watchable, tell: (why: Ended) => void): (() => void) => {
+    const one: Watched = { caller, tell }
+    watched.add(one)
+    // It may have ended since it was asked, before it was watched.
+    changed.add(caller.orgId)
+    Queue.offerUnsafe(woken, undefined)
+    return () => {
+      watched.delete(one)
+    }
+  }
 })

@@ -4,7 +4,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { GatewayCallers } from "#src/ai-gateways/GatewayCallers.ts"
+import { type GatewayCaller, GatewayCallers } from "#src/ai-gateways/GatewayCallers.ts"
 import { GatewayKeys } from "#src/ai-gateways/GatewayKeys.ts"
 import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
@@ -184,7 +184,12 @@ layer(stack, { excludeTestServices: true, timeout: "2 minutes" })("callers of ga
 
   it.effect("are told while they call that their key, their token or the gateway is gone", () =>
     Effect.gen(function* () {
-      const { ended } = yield* GatewayCallers
+      const { onEnded } = yield* GatewayCallers
+      const ended = (caller: GatewayCaller) =>
+        Effect.callback<string>((resume) => {
+          const leave = onEnded(caller, (why) => resume(Effect.succeed(why)))
+          return Effect.sync(leave)
+        })
       const keys = yield* GatewayKeys
       const resources = yield* Resources
       const gateway = yield* newGateway(5)

@@ -4,6 +4,7 @@ import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import { type Counter, counting } from "./answer.ts"
 import type { Fault } from "./breaker.ts"
+import type { Cancellation } from "./cancellation.ts"
 import type { ChatRequest } from "./chat-request.ts"
 import type { Reader, Sink } from "./dialects/dialect.ts"
 import { eventSplitter } from "./events.ts"
@@ -43,14 +44,16 @@ const garbled = new AttemptFailed(upstreamError, "again", "call")
 export interface Try {
   readonly upstream: LiveUpstream
   readonly counter: Counter
+  readonly cancellation: Cancellation
   /** The upstream may have the request. */
   sent: boolean
   /** It said that it did nothing with it. */
   refused: boolean
 }
 
-export const newTry = (upstream: LiveUpstream, sink: Sink): Try => ({
+export const newTry = (upstream: LiveUpstream, sink: Sink, cancellation: Cancellation): Try => ({
   upstream,
+  cancellation,
   counter: counting(sink),
   sent: false,
   refused: false
@@ -70,11 +73,11 @@ export const attempt = Effect.fnUntraced(function* (
   request: ChatRequest,
   maxTokens: number
 ): Effect.fn.Return<Begun, AttemptFailed | CallFailed, Scope.Scope> {
-  const { upstream, counter } = made
+  const { upstream, counter, cancellation } = made
   const { settings, dialect, key } = upstream
   const exchange = yield* Effect.acquireRelease(
-    Effect.sync(() =>
-      upstream.start(
+    Effect.sync(() => {
+      const started = upstream.start(
         dialect.send(request, {
           model: settings.model,
           key,
@@ -85,7 +88,9 @@ export const attempt = Effect.fnUntraced(function* (
           made.sent = true
         }
       )
-    ),
+      cancellation.covers(started)
+      return started
+    }),
     (started) => Effect.sync(() => (counter.progress.done ? started.leave() : started.abort()))
   )
   const failed = (error: Broken | CallFailed) =>

@@ -3,9 +3,9 @@
  * the request's scope closes, whatever closes it.
  */
 import * as Clock from "effect/Clock"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
 import type { AiModel } from "#schemas/ai-gateway.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
@@ -13,10 +13,12 @@ import type { CallOutcome, Ledger } from "../Ledger.ts"
 import type { BudgetUsedUp, GatewayGone } from "../ledger-batches.ts"
 import { able } from "./able.ts"
 import type { Begun, Try } from "./attempt.ts"
+import { makeCancellation } from "./cancellation.ts"
+import type { Deadlines } from "./deadlines.ts"
 import type { Sink, Usage } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed, unavailable } from "./failure.ts"
 import type { Asked } from "./request.ts"
-import { begin, blame, type Made } from "./tries.ts"
+import { begin, blame, type Made, timedOut } from "./tries.ts"
 import { type LiveUpstream, showBreaker } from "./Upstreams.ts"
 import { costOf } from "./upstreams-file.ts"
 
@@ -28,6 +30,8 @@ export interface CallRequest {
   readonly upstreams: ReadonlyArray<LiveUpstream>
   readonly startedMs: number
   readonly sink: Sink
+  /** Ends the connection of a client that does not read why its call was ended. */
+  readonly dropClient: () => void
 }
 
 /** An answer that has begun. */
@@ -38,15 +42,17 @@ export interface Running {
   readonly usage: () => Usage
   /** Nothing more will come: `more` answers so at once. */
   readonly isComplete: () => boolean
-  /** The call was ended here, and is settled; what is left of its answer is why. */
-  readonly stopped: Effect.Effect<void>
 }
 
 /** What calls are made with. */
 export interface Books {
   readonly callers: GatewayCallers["Service"]
   readonly ledger: Ledger["Service"]
+  readonly deadlines: Deadlines
 }
+
+/** For a client to read why its call was ended. */
+const farewell = "2 seconds"
 
 const stalled = callFailed(
   504,
@@ -60,10 +66,10 @@ const ends = {
 }
 
 export const startCall = Effect.fnUntraced(function* (
-  { callers, ledger }: Books,
+  { callers, ledger, deadlines }: Books,
   call: CallRequest
 ): Effect.fn.Return<Running, CallFailed, Scope.Scope> {
-  const { caller, gateway, model, asked, startedMs, sink } = call
+  const { caller, gateway, model, asked, startedMs, sink, dropClient } = call
   const { request, inputTokens, mostInputTokens } = asked
   const clock = yield* Clock.Clock
   const { upstreams, maxTokens } = yield* able(model, request, call.upstreams)
@@ -118,18 +124,40 @@ export const startCall = Effect.fnUntraced(function* (
     }
   }
   yield* reservation.sent(outcome)
-  // A trial of an upstream that was left before it told anything.
-  yield* Effect.addFinalizer(() => Effect.sync(() => made.at(-1)?.pass.ended()))
 
-  const stopped = yield* Deferred.make<never, CallFailed>()
-  const stop = (why: CallFailed) =>
-    Effect.suspend(() => {
-      // An answer that has come to its end was one, whether or not its client read all of it.
-      if (status !== 200) status = why.status
-      begun?.exchange.stop(why)
-      return Effect.andThen(Deferred.fail(stopped, why), reservation.settle(outcome()))
-    })
-  yield* Effect.forkScoped(Effect.flatMap(callers.ended(caller), (why) => stop(ends[why])))
+  const scope = yield* Scope.Scope
+  const run = Effect.runForkWith(yield* Effect.context())
+  const cancellation = makeCancellation()
+  const stop = (why: CallFailed) => {
+    if (cancellation.why() !== undefined) return
+    // An answer that has come to its end was one, whether or not its client read all of it.
+    if (status !== 200) status = why.status
+    cancellation.cancel(why)
+    const rest = reservation
+      .settle(outcome())
+      .pipe(Effect.andThen(Effect.sleep(farewell)), Effect.andThen(Effect.sync(dropClient)))
+    Fiber.runIn(run(rest), scope)
+  }
+  const beganMs = clock.currentTimeMillisUnsafe()
+  const check = (now: number) => {
+    if (begun !== undefined) {
+      const why = overdue(begun, made.at(-1)?.upstream, startedMs, now)
+      if (why !== undefined) stop(why)
+    } else if (now >= beganMs + gateway.spec.timeoutMs) cancellation.cancel(timedOut)
+  }
+  yield* Effect.acquireRelease(
+    Effect.sync(() => ({
+      forget: deadlines(check),
+      leave: callers.onEnded(caller, (why) => stop(ends[why]))
+    })),
+    ({ forget, leave }) =>
+      Effect.sync(() => {
+        forget()
+        leave()
+        // A trial of an upstream that was left before it told anything.
+        made.at(-1)?.pass.ended()
+      })
+  )
 
   const failed = (failure: CallFailed) =>
     Effect.sync(() => {
@@ -143,17 +171,16 @@ export const startCall = Effect.fnUntraced(function* (
       maxTokens,
       sink,
       maxRetries: gateway.spec.maxRetries,
-      timeoutMs: gateway.spec.timeoutMs,
+      cancellation,
       holdAnother
     },
     made
-  ).pipe(Effect.raceFirst(Deferred.await(stopped)), Effect.tapError(failed))
+  ).pipe(Effect.tapError(failed))
   begun = started
   const last = made.at(-1)
   if (last === undefined) return yield* unavailable
   const { upstream, pass } = last
   status = 499
-  yield* Effect.forkScoped(watch(started, upstream, startedMs, stop))
 
   const more = started.more.pipe(
     Effect.tap((goesOn) => {
@@ -173,8 +200,7 @@ export const startCall = Effect.fnUntraced(function* (
   return {
     more,
     usage: () => usageOf(last),
-    isComplete: () => started.counter.progress.done,
-    stopped: Effect.ignore(Deferred.await(stopped))
+    isComplete: () => started.counter.progress.done
   }
 })
 
@@ -189,20 +215,15 @@ const notHeld = (error: BudgetUsedUp | GatewayGone | StoreUnavailable): CallFail
   }
 }
 
-/** Ends an answer in which nothing comes any more, or that takes too long. */
-const watch = Effect.fnUntraced(function* (
+/** Why an answer is ended in which nothing comes any more, or that takes too long. */
+const overdue = (
   { exchange }: Begun,
-  { settings }: LiveUpstream,
+  upstream: LiveUpstream | undefined,
   startedMs: number,
-  stop: (why: CallFailed) => Effect.Effect<unknown>
-) {
-  const { idleSeconds, totalSeconds } = settings.limits
-  const end = startedMs + totalSeconds * 1_000
-  for (;;) {
-    const now = yield* Clock.currentTimeMillis
-    const idleUntil = (exchange.waitingSince() ?? now) + idleSeconds * 1_000
-    if (now >= end) return yield* stop(tooLong)
-    if (now >= idleUntil) return yield* stop(stalled)
-    yield* Effect.sleep(Math.min(idleUntil, end) - now)
-  }
-})
+  now: number
+): CallFailed | undefined => {
+  if (upstream === undefined) return undefined
+  const { idleSeconds, totalSeconds } = upstream.settings.limits
+  if (now >= startedMs + totalSeconds * 1_000) return tooLong
+  return now >= (exchange.waitingSince() ?? now) + idleSeconds * 1_000 ? stalled : undefined
+}

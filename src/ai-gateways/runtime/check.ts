@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { AiModel } from "#schemas/ai-gateway.ts"
 import { attempt, newTry } from "./attempt.ts"
+import { makeCancellation } from "./cancellation.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { CallFailed } from "./failure.ts"
 import { type LiveUpstream, Upstreams } from "./Upstreams.ts"
@@ -32,7 +33,7 @@ const checkOne = Effect.fnUntraced(function* (upstream: LiveUpstream) {
   let begun = started
   const asked = Effect.gen(function* () {
     const { more, counter } = yield* attempt(
-      newTry(upstream, ignored),
+      newTry(upstream, ignored, makeCancellation()),
       request,
       Math.min(outputTokens, upstream.settings.limits.outputTokens)
     )

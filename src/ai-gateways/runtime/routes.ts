@@ -22,6 +22,7 @@ import { type GatewayCaller, GatewayCallers } from "../GatewayCallers.ts"
 import { Ledger } from "../Ledger.ts"
 import { completion, eventWriter, naming } from "./answer.ts"
 import { type Books, type CallRequest, type Running, startCall } from "./call.ts"
+import { makeDeadlines } from "./deadlines.ts"
 import { CallFailed, callFailed, failureResponse, invalidRequest, unavailable } from "./failure.ts"
 import { makeLimits } from "./limits.ts"
 import { readRequest } from "./request.ts"
@@ -33,7 +34,7 @@ const isModel = Schema.is(AiModel)
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const callers = yield* GatewayCallers
-    const books = { callers, ledger: yield* Ledger }
+    const books = { callers, ledger: yield* Ledger, deadlines: yield* makeDeadlines }
     const upstreams = yield* Upstreams
     const limit = yield* makeLimits
 
@@ -79,7 +80,10 @@ export const layer = Layer.unwrap(
         )
       }
       const name = naming(model, startedMs)
-      const call = { caller, gateway, model, asked, startedMs, upstreams: upstreams.of(model) }
+      const response = NodeHttpServerRequest.toServerResponse(yield* HttpServerRequest.HttpServerRequest)
+      // Who does not read would otherwise hold the call for ever: the server waits until what it has written is read.
+      const dropClient = () => void response.destroy()
+      const call = { caller, gateway, model, asked, startedMs, upstreams: upstreams.of(model), dropClient }
       return yield* request.stream === true
         ? streamed(books, call, eventWriter(name, request.stream_options?.include_usage === true), limited)
         : whole(books, call, completion(name), limited)
@@ -145,25 +149,11 @@ const whole = Effect.fnUntraced(function* (
   headers: Readonly<Record<string, string>>
 ) {
   const running = yield* startCall(books, { ...call, sink: answer.sink })
-  yield* bounded(running)
   const { more, usage } = running
   while (yield* more) {}
   return HttpServerResponse.jsonUnsafe(answer.body(usage()), {
     headers: { ...headers, "cache-control": "no-store" }
   })
-})
-
-/** For a client to read why its call was ended. */
-const farewell = "2 seconds"
-
-/** Who does not read would otherwise hold the call for ever: the server waits until what it has written is read. */
-const bounded = Effect.fnUntraced(function* ({ stopped }: Running) {
-  const response = NodeHttpServerRequest.toServerResponse(yield* HttpServerRequest.HttpServerRequest)
-  yield* stopped.pipe(
-    Effect.andThen(Effect.sleep(farewell)),
-    Effect.andThen(Effect.sync(() => response.destroy())),
-    Effect.forkScoped
-  )
 })
 
 type Writer = ReturnType<typeof eventWriter>
@@ -175,7 +165,6 @@ const streamed = Effect.fnUntraced(function* (
   headers: Readonly<Record<string, string>>
 ) {
   const running = yield* startCall(books, { ...call, sink: writer.sink })
-  yield* bounded(running)
   return HttpServerResponse.stream(eventsOf(running, writer), {
     contentType: "text/event-stream",
     // A proxy in front would otherwise collect the events (nginx, ngx_http_proxy_module).

@@ -10,6 +10,7 @@ import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
 import { attempt, type Begun, newTry, type Try } from "./attempt.ts"
 import type { Fault, Pass } from "./breaker.ts"
+import type { Cancellation } from "./cancellation.ts"
 import type { ChatRequest } from "./chat-request.ts"
 import type { Sink } from "./dialects/dialect.ts"
 import { type CallFailed, callFailed } from "./failure.ts"
@@ -23,8 +24,8 @@ export interface Tries {
   readonly maxTokens: number
   readonly sink: Sink
   readonly maxRetries: number
-  /** For the first part of an answer, all tries and pauses included. */
-  readonly timeoutMs: number
+  /** With {@link timedOut}: the first part of the answer did not come in time, all tries and pauses included. */
+  readonly cancellation: Cancellation
   /** Before another try: holds what the last one cost, beside what the next may. */
   readonly holdAnother: Effect.Effect<void, CallFailed>
 }
@@ -68,12 +69,16 @@ const busy = callFailed(429, "upstream_busy", "As many calls of this model are u
   again: true,
   retryAfter: 1
 })
-const timedOut = callFailed(504, "upstream_timeout", "The model's provider did not begin to answer in time")
+export const timedOut = callFailed(
+  504,
+  "upstream_timeout",
+  "The model's provider did not begin to answer in time"
+)
 
 /** `made` gets every try as it begins, also for whoever interrupts it. */
 export const begin = Effect.fnUntraced(
   function* (
-    { orgId, request, upstreams, maxTokens, sink, maxRetries, holdAnother }: Tries,
+    { orgId, request, upstreams, maxTokens, sink, maxRetries, cancellation, holdAnother }: Tries,
     made: Array<Made>
   ): Effect.fn.Return<Begun, CallFailed, Scope.Scope> {
     const scope = yield* Scope.Scope
@@ -81,6 +86,8 @@ export const begin = Effect.fnUntraced(
     let left = 1 + maxRetries
     let at = 0
     for (;;) {
+      const why = cancellation.why()
+      if (why !== undefined) return yield* why
       const upstream = upstreams[at]
       if (upstream === undefined) return yield* failure ?? resting
       const now = yield* Clock.currentTimeMillis
@@ -91,7 +98,7 @@ export const begin = Effect.fnUntraced(
         at++
         continue
       }
-      const one: Made = { ...newTry(upstream, sink), pass, startedMs: now, blamed: false }
+      const one: Made = { ...newTry(upstream, sink, cancellation), pass, startedMs: now, blamed: false }
       made.push(one)
       const own = yield* Scope.fork(scope)
       const limit = Math.min(maxTokens, upstream.settings.limits.outputTokens)
@@ -104,7 +111,7 @@ export const begin = Effect.fnUntraced(
       yield* Scope.close(own, Exit.void)
       const failed = result.failure
       if (failed._tag === "CallFailed") {
-        pass.ended()
+        if (failed !== timedOut) pass.ended()
         return yield* failed
       }
       if (failed.fault === undefined) pass.ended()
@@ -114,15 +121,15 @@ export const begin = Effect.fnUntraced(
       failure = failed.failure
       left--
       if (failed.next === "nothing" || left === 0) return yield* failure
-      yield* holdAnother
+      yield* cancellation.during(holdAnother)
       const after = upstreams.length - at - 1
       const pause = yield* pauseAfter(maxRetries - left, failure.retryAfter)
       if (failed.next === "other" || left <= after || (pause > longestPauseMs && after > 0)) at++
       else if (pause > longestPauseMs) return yield* failure
-      else yield* Effect.sleep(pause)
+      else yield* cancellation.during(Effect.sleep(pause))
     }
   },
-  (self, { timeoutMs }, made) => Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => late(made) })
+  (self, _, made) => Effect.tapError(self, (failure) => (failure === timedOut ? late(made) : Effect.void))
 )
 
 /** A gateway may have less patience than the operator asks of an upstream: that is no failure of the upstream. */
@@ -135,7 +142,6 @@ const late = Effect.fnUntraced(function* (made: ReadonlyArray<Made>) {
     else yield* blame(made, last.sent ? "call" : "upstream")
     yield* count(last.upstream, "timeout")
   }
-  return yield* timedOut
 })
 
 /** The last try says that its upstream does not work. */

@@ -6,9 +6,10 @@ import * as Redacted from "effect/Redacted"
 import { TestClock } from "effect/testing"
 import type { Dispatcher } from "undici"
 import { makeBreaker } from "#src/ai-gateways/runtime/breaker.ts"
+import { makeCancellation } from "#src/ai-gateways/runtime/cancellation.ts"
 import { openai } from "#src/ai-gateways/runtime/dialects/openai.ts"
 import { startExchange } from "#src/ai-gateways/runtime/exchange.ts"
-import { begin, type Made } from "#src/ai-gateways/runtime/tries.ts"
+import { begin, type Made, timedOut } from "#src/ai-gateways/runtime/tries.ts"
 import type { LiveUpstream } from "#src/ai-gateways/runtime/Upstreams.ts"
 
 const ignored = { delta: () => {}, finish: () => {}, usage: () => {}, done: () => {} }
@@ -54,20 +55,36 @@ const connected = silent((_, handler) => {
   return true
 })
 
-const call = Effect.fnUntraced(function* (upstream: LiveUpstream, timeoutMs: number) {
+const beginning = (
+  upstream: LiveUpstream,
+  maxRetries = 0,
+  holdAnother: Effect.Effect<void> = Effect.void
+) => {
   const made: Array<Made> = []
+  const cancellation = makeCancellation()
   const tries = {
     orgId: "org",
     request,
     upstreams: [upstream],
     maxTokens: 10,
     sink: ignored,
-    maxRetries: 0,
-    timeoutMs,
-    holdAnother: Effect.void
+    maxRetries,
+    cancellation,
+    holdAnother
   }
-  const under = yield* Effect.forkChild(Effect.flip(Effect.scoped(begin(tries, made))))
+  return { made, cancellation, failure: Effect.flip(Effect.scoped(begin(tries, made))) }
+}
+
+const broken = silent((_, handler) => {
+  handler.onResponseError?.(undefined as never, new Error("refused"))
+  return true
+})
+
+const call = Effect.fnUntraced(function* (upstream: LiveUpstream, timeoutMs: number) {
+  const { made, cancellation, failure } = beginning(upstream)
+  const under = yield* Effect.forkChild(failure)
   yield* TestClock.adjust(timeoutMs)
+  cancellation.cancel(timedOut)
   return { failure: yield* Fiber.join(under), made }
 })
 
@@ -86,5 +103,26 @@ it.effect("a gateway's own impatience is no failure of an upstream, the operator
     assert.strictEqual((yield* call(connected, 1_000)).failure.code, "upstream_timeout")
     for (let at = 0; at < 5; at++) yield* call(connected, 30_000)
     assert.strictEqual((yield* call(connected, 1_000)).failure.code, "model_unavailable")
+  })
+)
+
+it.effect("a call that was cancelled makes no further try, whatever it waits for", () =>
+  Effect.gen(function* () {
+    const paused = beginning(broken, 3)
+    const pausing = yield* Effect.forkChild(paused.failure, { startImmediately: true })
+    assert.strictEqual(paused.made.length, 1)
+    paused.cancellation.cancel(timedOut)
+    assert.strictEqual(yield* Fiber.join(pausing), timedOut)
+    assert.strictEqual(paused.made.length, 1)
+
+    const holding = beginning(broken, 3, Effect.never)
+    const held = yield* Effect.forkChild(holding.failure, { startImmediately: true })
+    holding.cancellation.cancel(timedOut)
+    assert.strictEqual(yield* Fiber.join(held), timedOut)
+
+    const early = beginning(connected)
+    early.cancellation.cancel(timedOut)
+    assert.strictEqual(yield* early.failure, timedOut)
+    assert.strictEqual(early.made.length, 0)
   })
 )
