@@ -22,6 +22,7 @@ const world = Probe.layer.pipe(
     Layer.succeed(EdgeNodes, {
       live: Effect.sync(() => live),
       ask: unused,
+      askAll: unused,
       beat: () => unused,
       answer: () => unused,
       leave: () => unused

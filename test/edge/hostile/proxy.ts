@@ -158,7 +158,6 @@ export const startProxy = (
         httpPort,
         publicHttpsPort: httpsPort,
         appsDomain: "apps.localhost",
-        folder: dir,
         controlSocket: path.join(dir, "control.sock"),
         internalSocket: path.join(dir, "internal.sock"),
         agentPort,
