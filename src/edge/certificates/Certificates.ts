@@ -72,7 +72,10 @@ export class Certificates extends Context.Service<
     readonly find: (
       certificate: CertificateName
     ) => Effect.Effect<Option.Option<Certificate>, StoreUnavailable>
-    /** What was refused or waits is tried now, or as soon as its issuer allows. One that is well stays as it is. */
+    /**
+     * What was refused or waits is tried now, or as soon as its issuer allows; from the second failure on after a rest,
+     * since every try counts for the account that all organizations share. One that is well stays as it is.
+     */
     readonly hurry: (certificate: CertificateName) => Effect.Effect<void, StoreUnavailable>
     /** It is needed no longer. */
     readonly drop: (certificate: CertificateName) => Effect.Effect<void, StoreUnavailable>
@@ -130,10 +133,14 @@ export class Certificates extends Context.Service<
         hurry: ({ orgId, name }) =>
           Effect.asVoid(
             repeatable(sql`
-              update edge_certificate set state = case when chain is null then 'pending' else 'issued' end,
-                due_at = greatest(now(), retry_after)
-              where name = ${name} and org_id is not distinct from ${orgId}::uuid and lease_token is null
-                and (chain is null or error is not null) and (due_at is null or due_at > greatest(now(), retry_after))`)
+              with rested as (
+                select name, greatest(now(), retry_after, case when attempt > 1
+                  then tried_at + least(interval '1 hour', interval '1 minute' * 2 ^ least(attempt - 2, 10)) end) as at
+                from edge_certificate where name = ${name}
+              )
+              update edge_certificate c set state = case when chain is null then 'pending' else 'issued' end, due_at = r.at
+              from rested r where c.name = r.name and c.name = ${name} and org_id is not distinct from ${orgId}::uuid and lease_token is null
+                and (chain is null or error is not null) and (due_at is null or due_at > r.at)`)
           ),
         drop: ({ orgId, name }) =>
           Effect.asVoid(

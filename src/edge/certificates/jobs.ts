@@ -276,7 +276,7 @@ export const makeCertificateJobs = Effect.gen(function* () {
             repeatable(sql`
               with stored as (
                 update edge_certificate set error = ${storableText(error.message)}, error_type = ${storableText(error.type, 100)},
-                  attempt = attempt + 1, lease_token = null,
+                  attempt = attempt + 1, tried_at = now(), lease_token = null,
                   state = case when chain is not null then 'issued' when ${again === undefined} then 'failed' else 'pending' end,
                   due_at = ${rest(again)},
                   retry_after = ${rest(retryAfter)}

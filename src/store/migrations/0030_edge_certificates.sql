@@ -27,6 +27,8 @@ create table edge_certificate (
   error_type text,
   -- Tries since the last that went well.
   attempt integer not null default 0,
+  -- The last of these.
+  tried_at timestamptz,
   -- The issuer wants to hear nothing before that.
   retry_after timestamptz,
   -- The next look; null: somebody has to ask for one. Of a row under way: the end of its lease.

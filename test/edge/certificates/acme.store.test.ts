@@ -208,6 +208,26 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
     })
   )
 
+  it.effect("whoever hurries again and again waits longer each time, and spends no orders meanwhile", () =>
+    Effect.gen(function* () {
+      const wrong = { answer: "something else" }
+      const { one, round, asked, sql } = yield* setting({}, {}, wrong)
+      yield* round
+      yield* one.hurry
+      yield* round
+      assert.strictEqual(asked("newOrder"), 2)
+      for (const minutes of [1, 2]) {
+        yield* one.hurry
+        assert.strictEqual((yield* round).size, 0)
+        assert.approximately((yield* one.find).nextLookAt!.getTime(), Date.now() + minutes * 60_000, 15_000)
+        yield* Effect.orDie(sql`update edge_certificate set tried_at = now() - interval '3 minutes'`)
+        yield* one.hurry
+        yield* round
+      }
+      assert.strictEqual(asked("newOrder"), 4)
+    })
+  )
+
   it.effect("a name that the authority refuses is final until somebody hurries it", () =>
     Effect.gen(function* () {
       const { one, round, authority } = yield* setting()
