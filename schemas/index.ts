@@ -3,6 +3,7 @@ import { AiGateway } from "./ai-gateway.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
+import { CustomerPayments } from "./customer-payments.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
 import { EnvVariables } from "./env-variables.ts"
@@ -22,6 +23,7 @@ export const kinds = [
   Cache,
   Queue,
   AiGateway,
+  CustomerPayments,
   Cron,
   Execution
 ] as const

@@ -28,14 +28,6 @@ const Realtime = Schema.Struct({
   paused: optional(Schema.Boolean)
 })
 
-const CustomerPayments = Schema.Struct({
-  secretKey: text(1_024),
-  webhookSecret: text(1_024),
-  credentialScopes: strings(),
-  allowedRedirectOrigins: strings(),
-  environment
-})
-
 /** What an alert can watch. */
 export const alertSignals = [
   "database.unavailable",
@@ -142,7 +134,6 @@ export const unavailableFields = {
   domains: optional(list(Hostname, 1_000)),
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
-  customerPayments: optional(list(CustomerPayments, 100)),
   alerts: optional(list(Alert, 1_000)),
   access: optional(Access),
   auth: optional(Auth),

@@ -25,8 +25,8 @@ const world = Layer.unwrap(
   })
 )
 
-/** Kinds whose operations are of another shape: one database in an environment, and one set of variables. */
-const ofAnotherShape = ["Database", "EnvVariables"]
+/** Kinds whose operations are of another shape: an environment has one of them. */
+const ofAnotherShape = ["CustomerPayments", "Database", "EnvVariables"]
 
 interface Given {
   /** Parts of the body of a creation that its schema alone does not tell. */

@@ -5,22 +5,30 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 
-const folder = "/dev/shm"
+const systemFolder = "/dev/shm"
 /** A segment that is just being made is not mapped yet. */
 const youngMs = 1_000
 
-/** Removes segments that were made after `sinceMs` (epoch milliseconds) and that no process maps, whoever left them. */
-export const removeOrphanedSegments = (sinceMs: number): void => {
-  const candidates = segments().filter((file) => {
+/**
+ * Removes segments that were made after `sinceMs` (epoch milliseconds) and that no process maps, whoever left them. While
+ * any server runs, such as one of another run of the tests, nothing is removed: a server keeps segments for its next
+ * backends that none maps at the moment.
+ */
+export const removeOrphanedSegments = (
+  sinceMs: number,
+  { folder = systemFolder, serverRuns = anyServerRuns } = {}
+): void => {
+  const candidates = segmentsIn(folder).filter((file) => {
     const made = fs.statSync(file, { throwIfNoEntry: false })?.mtimeMs
     return made !== undefined && made >= sinceMs && made < Date.now() - youngMs
   })
+  if (candidates.length === 0 || serverRuns()) return
   // Which are mapped is looked up last: what is mapped by then was not left behind.
-  const maps = candidates.length === 0 ? "" : allMaps()
+  const maps = ofEveryProcess("maps")
   for (const file of candidates) if (!maps.includes(`${file}\n`)) fs.rmSync(file, { force: true })
 }
 
-const segments = (): ReadonlyArray<string> =>
+const segmentsIn = (folder: string): ReadonlyArray<string> =>
   fs.existsSync(folder)
     ? fs
         .readdirSync(folder)
@@ -28,13 +36,15 @@ const segments = (): ReadonlyArray<string> =>
         .map((name) => path.join(folder, name))
     : []
 
-const allMaps = (): string =>
+const anyServerRuns = (): boolean => /^postgres$/m.test(ofEveryProcess("comm"))
+
+const ofEveryProcess = (file: "maps" | "comm"): string =>
   fs
     .readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((pid) => {
       try {
-        return fs.readFileSync(`/proc/${pid}/maps`, "utf8")
+        return fs.readFileSync(`/proc/${pid}/${file}`, "utf8")
       } catch {
         // It has ended, or is somebody else's, whose segments this process may not remove either.
         return ""

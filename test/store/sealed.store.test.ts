@@ -9,6 +9,7 @@ import { lineagePlace } from "#src/backups/repository/lineage-place.ts"
 import { tableRules } from "#src/features.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Plans } from "#src/manifest/Plans.ts"
+import { openWebhookSecrets, sealWebhookSecrets } from "#src/payments/webhook-secrets.ts"
 import { tokenPlace } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
@@ -36,6 +37,24 @@ const services = Layer.mergeAll(
 /** A process with these keys. */
 const ringOf = (...keys: ReadonlyArray<string>) =>
   Layer.provideMerge(services, KeyRing.layerOf(Redacted.make(keys.join(","))))
+
+const connectionChange = (place: { readonly projectId: string; readonly production: string }, uid: string) =>
+  ({
+    action: "create",
+    uid,
+    kind: "CustomerPayments",
+    projectId: place.projectId,
+    environment: "production",
+    name: "payments",
+    parentUid: place.production,
+    spec: {
+      credentials: { secretKey: "", webhookSecret: "" },
+      credentialScopes: ["products:read"],
+      allowedRedirectOrigins: [],
+      checkedKey: null
+    },
+    managedBy: "api"
+  }) as const
 
 /** Values in every table that holds sealed ones, and a way to read them all back. */
 const fill = Effect.fn(function* (caches: number) {
@@ -85,6 +104,12 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into app_service_token (org_id, id, environment_uid, digest, key_id, sealed)
     values (${org.id}, ${tokenId}, ${place.production}, ${Buffer.from(tokenId)}, ${token.keyId}, ${token.bytes})`
+  const payments = uuid()
+  yield* (yield* Resources).write(org.id, [connectionChange(place, payments)], actor)
+  const signing = sealWebhookSecrets(ring, org.id, payments, { current: "the owner's" })
+  yield* sql`
+    insert into payment_connection (org_id, uid, key_id, sealed, webhook_secret, fence)
+    values (${org.id}, ${payments}, ${signing.keyId}, ${signing.bytes}, '', 0)`
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -114,7 +139,9 @@ const fill = Effect.fn(function* (caches: number) {
     const opened = yield* openCredentials(now, bucket, yield* sealedIn("backup_destination_version"))
     const history = yield* now.open(lineagePlace(org.id, lineage), yield* sealedIn("backup_lineage"))
     const apps = yield* now.open(tokenPlace(org.id, tokenId), yield* sealedIn("app_service_token"))
+    const connection = yield* openWebhookSecrets(now, org.id, payments, yield* sealedIn("payment_connection"))
     return {
+      payments: connection.current,
       storage: Redacted.value(opened.secretAccessKey),
       apps: Redacted.value(apps),
       backups: Redacted.value(history),
@@ -126,6 +153,7 @@ const fill = Effect.fn(function* (caches: number) {
     }
   })
   const expected = {
+    payments: "the owner's",
     storage: "the storage's",
     apps: "the apps'",
     backups: "the backups'",
@@ -194,8 +222,8 @@ layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 458, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 458])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 459, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 459])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)

@@ -54,6 +54,7 @@ const all = {
   422: at(422, "The request is not valid; `errors` names every fault"),
   429: at(429, "Too many requests; `Retry-After` says when to come back"),
   500: at(500, "Something went wrong in the service; the log has the cause under the request id"),
+  502: at(502, "A service of somebody else that the operation needs refused what it was asked"),
   503: at(503, "Something that the service needs does not answer; `Retry-After` says when to come back")
 } as const
 
@@ -63,8 +64,8 @@ export const anyProblems = [all[400], all[421], all[500]] as const
 const common = [...anyProblems, all[401], all[403], all[404], all[409], all[422], all[429], all[503]] as const
 
 /** The errors of an operation: the common ones and those named. */
-export const problems = (...statuses: ReadonlyArray<402 | 412 | 413 | 415>) =>
+export const problems = (...statuses: ReadonlyArray<402 | 412 | 413 | 415 | 502>) =>
   [...common, ...statuses.map((status) => all[status])] as const
 
 /** Errors of operations that read a body. */
-export const bodyProblems = (...statuses: ReadonlyArray<402 | 412>) => problems(413, 415, ...statuses)
+export const bodyProblems = (...statuses: ReadonlyArray<402 | 412 | 502>) => problems(413, 415, ...statuses)
