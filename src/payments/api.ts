@@ -33,7 +33,7 @@ const read = { error: problems(402, 502) } as const
 const body = { error: bodyProblems(402, 502) } as const
 const target = { type: "environment" } as const
 /** Like everything here it needs active billing, except for ending the connection. */
-const traits = { target, billing: true } as const
+const traits = { target, billing: true, apps: true } as const
 const created = <S extends Schema.Top>(schema: S) => schema.pipe(HttpApiSchema.status(201))
 
 const op = (
