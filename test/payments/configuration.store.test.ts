@@ -1,6 +1,7 @@
 /** Connecting an account, and what is refused. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import { Plane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { usualRights } from "./stripe/stand-in.ts"
@@ -205,6 +206,39 @@ layer(paymentsWorld(), { excludeTestServices: true })("connecting an account", (
       yield* eventually("the engine sees that it is gone", resource, (rows) => rows.length === 0)
       // The products at Stripe stay the owner's.
       assert.strictEqual(shop.account.of("products").length, 1)
+    })
+  )
+
+  it.effect("disconnecting while Stripe is asked leaves nothing behind of what is answered later", () =>
+    Effect.gen(function* () {
+      const { session, sql } = yield* Plane
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      const row = shop.account.subscription()
+      let answer = () => {}
+      const until = new Promise<void>((resolve) => {
+        answer = resolve
+      })
+      const asked = (method: string, path: string) => (call: { method: string; path: string; key: string }) =>
+        call.method === method && call.path === path && call.key === shop.secretKey
+      const [look, make] = [asked("GET", `/v1/subscriptions/${row["id"]}`), asked("POST", "/v1/products")]
+      stripe.fail({ kind: "slow", until, of: look })
+      stripe.fail({ kind: "slow", until, of: make })
+      assert.strictEqual(yield* shop.send(stripe.event("customer.subscription.updated", row)), 200)
+      const creating = yield* Effect.forkScoped(shop.call("POST", "/products", { body: { name: "Late" } }))
+      yield* eventually(
+        "both are asked",
+        Effect.sync(() => stripe.calls.some(look) && stripe.calls.some(make))
+      )
+      assert.strictEqual((yield* shop.call("DELETE", "", { token: session })).status, 200)
+      answer()
+      const made = yield* Fiber.join(creating)
+      assert.deepStrictEqual([made.status, made.body.code], [409, "payments_not_configured"])
+      const jobs = sql(`select 1 from resource where uid = '${shop.uid}' and deleted_at is null`)
+      yield* eventually("the engine sees that it is gone", jobs, (rows) => rows.length === 0)
+      for (const table of ["payment_object", "payment_event", "payment_intent"]) {
+        assert.isEmpty(yield* sql(`select 1 from ${table} where connection_uid = '${shop.uid}'`), table)
+      }
     })
   )
 })

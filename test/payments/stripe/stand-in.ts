@@ -54,9 +54,11 @@ export interface Call {
 export interface Fault {
   /**
    * A status: nothing happens and it is answered. `hang`: no answer. `cut`: the connection ends. `late`: it happens, and 500
-   * is answered. `lost`: it happens, and the connection ends before the answer.
+   * is answered. `lost`: it happens, and the connection ends before the answer. `slow`: it happens, and is answered when
+   * `until` comes.
    */
-  readonly kind: number | "hang" | "cut" | "late" | "lost"
+  readonly kind: number | "hang" | "cut" | "late" | "lost" | "slow"
+  readonly until?: Promise<void>
   readonly times?: number
   readonly of?: (call: Call) => boolean
   readonly headers?: Record<string, string>
@@ -263,6 +265,7 @@ export class StandIn {
           : { request: scope, status: 200, body: made }
       if (call.idempotencyKey !== undefined) known.account.kept.set(call.idempotencyKey, kept)
       if (fault?.kind === "lost") return void response.destroy()
+      if (fault?.kind === "slow") await fault.until
       answer(kept.status, kept.body)
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
