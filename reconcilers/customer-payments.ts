@@ -162,8 +162,9 @@ export const layer = register(
         })
         if (!(yield* Effect.mapError(mend, retryable))) return yield* late
       }),
-      remove: Effect.fnUntraced(function* ({ orgId, uid }) {
-        const ref = { orgId, uid }
+      remove: Effect.fnUntraced(function* ({ orgId, uid, fence }) {
+        const ref = { orgId, uid, fence }
+        if (!(yield* Effect.mapError(connections.isLatest(ref), retryable))) return yield* late
         const found = yield* credentials(ref)
         if (found !== undefined) {
           yield* Effect.mapError(

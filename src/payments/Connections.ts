@@ -121,6 +121,8 @@ export class Connections extends Context.Service<
     readonly endpointOf: (ref: Ref) => Effect.Effect<string | undefined, StoreUnavailable>
     /** Whether anything is stored of it. */
     readonly remains: (ref: Ref) => Effect.Effect<boolean, StoreUnavailable>
+    /** Whether no reconcile with a higher number has changed it. */
+    readonly isLatest: (ref: Ref & { readonly fence: bigint }) => Effect.Effect<boolean, StoreUnavailable>
     /** Removes everything that is stored of it, and its credentials, at once. */
     readonly forget: (ref: Ref) => Effect.Effect<void, StoreUnavailable>
     /** The same, and asks for the deletion of the resource in the same transaction. */
@@ -314,6 +316,13 @@ export class Connections extends Context.Service<
                 and starts_with(field, ${paymentCredentialField("")})) as any`)
           return row?.any === true
         }),
+        isLatest: ({ orgId, uid, fence }) =>
+          Effect.map(
+            repeatable(sql`
+              select from payment_connection
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence > ${fence}`),
+            (later) => later.length === 0
+          ),
         forget: (ref) => Effect.asVoid(repeatable(removed(sql, ref))),
         disconnect: Effect.fn("payments.Connections.disconnect")(function* (ref, actor) {
           // The resource first: whoever stores something of the connection holds its row while it does.
