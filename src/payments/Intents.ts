@@ -8,7 +8,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { auditOf } from "#src/store/audit-cte.ts"
+import { Db, orUnavailable, repeatable } from "#src/store/Db.ts"
+import type { Actor } from "#src/store/records.ts"
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Connection } from "./Connections.ts"
@@ -48,6 +50,12 @@ export class Intents extends Context.Service<
       connection: Connection,
       request: IntentRequest
     ) => Effect.Effect<Option.Option<Intent>, StoreUnavailable>
+    /** Its request took effect, for the audit log: where nothing is stored that could be audited with it. */
+    readonly audit: (
+      connection: Connection,
+      intent: Intent,
+      actor: Actor
+    ) => Effect.Effect<void, StoreUnavailable>
     /** What Stripe keeps for the key is a failure of its own: the next try has another one. */
     readonly anew: (connection: Connection, intent: Intent) => Effect.Effect<Intent, StoreUnavailable>
   }
@@ -111,6 +119,12 @@ export class Intents extends Context.Service<
                 reused: !row.same
               })
         }),
+        audit: ({ orgId }, { id }, actor) =>
+          Effect.asVoid(
+            orUnavailable(sql`
+              with i as (select id from payment_intent where org_id = ${orgId}::uuid and id = ${id}::uuid)
+              ${auditOf(sql, orgId, actor, "i")}`)
+          ),
         anew: Effect.fn("payments.Intents.anew")(function* ({ orgId }, intent) {
           const [row] = yield* repeatable(sql<{ readonly key: string; readonly attempt: number }>`
             update payment_intent set attempt = greatest(attempt, ${intent.attempt + 1}::int)

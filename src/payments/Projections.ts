@@ -10,11 +10,13 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { CustomerPayments } from "#schemas/customer-payments.ts"
 import { looksLikeUid } from "#schemas/names.ts"
+import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, repeatable, type Sql } from "#src/store/Db.ts"
+import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Ref } from "./Connections.ts"
 import { Content, type Seen } from "./objects.ts"
-import type { ObjectType } from "./scopes.ts"
+import { type ObjectType, objectTypes } from "./scopes.ts"
 
 export interface Projected {
   readonly id: string
@@ -41,12 +43,13 @@ export class Projections extends Context.Service<
     readonly now: Effect.Effect<Date, StoreUnavailable>
     /**
      * Stores what Stripe answered to a question of `askedAt`. Answers our ids by those of Stripe's, and whether each was
-     * stored; nothing where the connection is gone.
+     * stored; nothing where the connection is gone. `actor` is who changed them at Stripe, for the audit log.
      */
     readonly store: (
       ref: Ref,
       askedAt: Date,
-      objects: ReadonlyArray<Seen>
+      objects: ReadonlyArray<Seen>,
+      actor?: Actor
     ) => Effect.Effect<
       ReadonlyMap<string, { readonly id: string; readonly stored: boolean }>,
       StoreUnavailable
@@ -76,7 +79,7 @@ export class Projections extends Context.Service<
       since: Date,
       limit: number
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
-    /** Some that are known in the account, the newest. */
+    /** Some that are known in the account, the newest of their types. */
     readonly some: (
       ref: Ref,
       limit: number
@@ -124,7 +127,7 @@ const make = (sql: Sql) => {
     now: Effect.flatMap(repeatable(sql<{ readonly now: Date }>`select clock_timestamp() as now`), ([row]) =>
       row === undefined ? Effect.die(new Error("select answers one row")) : Effect.succeed(row.now)
     ),
-    store: Effect.fn("payments.Projections.store")(function* (ref, askedAt, objects) {
+    store: Effect.fn("payments.Projections.store")(function* (ref, askedAt, objects, actor) {
       // Once each, and in one order for everybody, so that two at once do not wait for each other.
       const once = new Map(objects.map((one) => [one.processorId, one]))
       const asked = [...once.values()]
@@ -166,13 +169,15 @@ const make = (sql: Sql) => {
         ), settled as (
           update payment_intent i set processor_id = m.processor_id from made m
           where i.org_id = m.org_id and i.id = m.id and i.connection_uid = m.connection_uid and i.processor_id is null
-        )
-        select a.processor_id, coalesce(m.id, o.id) as id, m.id is not null as stored
-        from asked a cross join place p
-        left join made m on m.processor_id = a.processor_id
-        left join payment_object o
-          on o.org_id = p.org_id and o.connection_uid = p.uid and o.processor_id = a.processor_id
-        where coalesce(m.id, o.id) is not null`)
+        ), answered as (
+          select a.processor_id, coalesce(m.id, o.id) as id, m.id is not null as stored
+          from asked a cross join place p
+          left join made m on m.processor_id = a.processor_id
+          left join payment_object o
+            on o.org_id = p.org_id and o.connection_uid = p.uid and o.processor_id = a.processor_id
+          where coalesce(m.id, o.id) is not null
+        )${actor === undefined ? sql`` : sql`, audited as (${auditOf(sql, ref.orgId, actor, "answered")})`}
+        select processor_id, id, stored from answered`)
       return new Map(rows.map(({ processor_id, id, stored }) => [processor_id, { id, stored }]))
     }),
     remove: (ref, askedAt, processorIds) =>
@@ -206,10 +211,14 @@ const make = (sql: Sql) => {
           order by o.looked_at limit ${limit}::int`),
         (rows) => rows.map(({ processor_id }) => processor_id)
       ),
-    some: (ref, limit) =>
+    // Index: payment_object_listing.
+    some: ({ orgId, uid }, limit) =>
       repeatable(sql<{ readonly type: ObjectType; readonly processorId: string }>`
-        select o.type, o.processor_id as "processorId" from payment_object o
-        where o.org_id = ${ref.orgId}::uuid and o.connection_uid = ${ref.uid}::uuid and not o.gone
-        order by o.looked_at desc limit ${limit}::int`)
+        select o.type, o.processor_id as "processorId"
+        from unnest(${[...objectTypes]}::text[]) as t(type) cross join lateral (
+          select type, processor_id from payment_object
+          where org_id = ${orgId}::uuid and connection_uid = ${uid}::uuid and type = t.type and not gone
+          order by created_at desc, id desc limit 1) o
+        limit ${limit}::int`)
   })
 }

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { fromStore, notFound, type Problem, problem } from "#src/api/problem.ts"
+import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type Connection, Connections, refusalText } from "./Connections.ts"
 import { type Intent, type IntentRequest, Intents } from "./Intents.ts"
@@ -49,13 +50,18 @@ export class Requests extends Context.Service<
   Requests,
   {
     /** Makes something once, whatever is killed in between, as long as tries have the same key. */
-    readonly create: (connection: Connection, making: Making) => Effect.Effect<Projected, Problem>
+    readonly create: (
+      connection: Connection,
+      making: Making,
+      actor: Actor
+    ) => Effect.Effect<Projected, Problem>
     /** Without parameters it is deleted, or canceled. */
     readonly change: (
       connection: Connection,
       type: ObjectType,
       object: Projected,
-      params: Params | undefined
+      params: Params | undefined,
+      actor: Actor
     ) => Effect.Effect<Projected, Problem>
     /** A request whose answer is not stored. */
     readonly ask: (
@@ -63,7 +69,8 @@ export class Requests extends Context.Service<
       name: string,
       path: `/v1/${string}`,
       params: Params,
-      intent: IntentRequest
+      intent: IntentRequest,
+      actor: Actor
     ) => Effect.Effect<unknown, Problem>
     /** What failed at Stripe, for a caller. */
     readonly asProblem: (connection: Connection) => (failure: Failure) => Effect.Effect<never, Problem>
@@ -94,9 +101,10 @@ export class Requests extends Context.Service<
         connection: Connection,
         askedAt: Date,
         type: ObjectType,
-        one: Seen
+        one: Seen,
+        actor: Actor
       ) {
-        const ids = yield* projections.store(connection, askedAt, [one])
+        const ids = yield* projections.store(connection, askedAt, [one], actor)
         const known = ids.get(one.processorId)
         if (known === undefined) return yield* notConfigured
         // A look that began later may have come back before the change took effect.
@@ -123,11 +131,14 @@ export class Requests extends Context.Service<
       return Requests.of({
         asProblem,
         create: Effect.fn("payments.Requests.create")(
-          function* (connection, { type, params, metadata, ...request }) {
+          function* (connection, { type, params, metadata, ...request }, actor) {
             const intent = yield* begun(connection, request)
             if (intent.processorId !== null) {
               const before = yield* projections.find(connection, type, intent.id)
-              if (Option.isSome(before)) return before.value
+              if (Option.isSome(before)) {
+                yield* intents.audit(connection, intent, actor)
+                return before.value
+              }
             }
             const ask = (idempotencyKey: string) =>
               processor.ask(`stripe.${type}.create`, {
@@ -150,12 +161,12 @@ export class Requests extends Context.Service<
               )
             )
             if (Option.isNone(one)) return yield* unreadableAnswer
-            return yield* stored(connection, intent.askedAt, type, one.value)
+            return yield* stored(connection, intent.askedAt, type, one.value, actor)
           },
           (self, connection) => Effect.catch(self, asProblem(connection))
         ),
         change: Effect.fn("payments.Requests.change")(
-          function* (connection, type, object, params) {
+          function* (connection, type, object, params, actor) {
             const askedAt = yield* projections.now
             const answer = yield* processor.ask(
               `stripe.${type}.${params === undefined ? "delete" : "update"}`,
@@ -168,20 +179,22 @@ export class Requests extends Context.Service<
             )
             const one = seen(answer)
             if (Option.isNone(one)) return yield* unreadableAnswer
-            return yield* stored(connection, askedAt, type, one.value)
+            return yield* stored(connection, askedAt, type, one.value, actor)
           },
           (self, connection) => Effect.catch(self, asProblem(connection))
         ),
         ask: Effect.fn("payments.Requests.ask")(
-          function* (connection, name, path, params, request) {
-            const { idempotencyKey } = yield* begun(connection, request)
-            return yield* processor.ask(name, {
+          function* (connection, name, path, params, request, actor) {
+            const intent = yield* begun(connection, request)
+            const answer = yield* processor.ask(name, {
               key: connection.secretKey,
               method: "POST",
               path,
               params,
-              idempotencyKey
+              idempotencyKey: intent.idempotencyKey
             })
+            yield* intents.audit(connection, intent, actor)
+            return answer
           },
           (self, connection) => Effect.catch(self, asProblem(connection))
         )

@@ -21,7 +21,7 @@ import { checkKey, type KeyRefused } from "./check-key.ts"
 import { removeEndpoint } from "./endpoint.ts"
 import { Processor } from "./Processor.ts"
 import { Projections } from "./Projections.ts"
-import { notConfigured, Requests } from "./Requests.ts"
+import { notConfigured } from "./Requests.ts"
 import { listPaths } from "./scopes.ts"
 import { configView } from "./view.ts"
 import { PaymentsConfig } from "./views.ts"
@@ -57,7 +57,6 @@ export const configuration = Effect.gen(function* () {
   const fingerprint = yield* Fingerprint
   const processor = yield* Processor
   const projections = yield* Projections
-  const requests = yield* Requests
   const resources = yield* Resources
 
   const current = Effect.gen(function* () {
@@ -184,7 +183,6 @@ export const configuration = Effect.gen(function* () {
       )
       yield* Effect.mapError(connections.disconnect(before, caller.actor), fromStore)
       return { ok: true as const }
-    }),
-    requests
+    })
   }
 })

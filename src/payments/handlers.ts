@@ -164,18 +164,22 @@ export const layer = HttpApiBuilder.group(
           readonly payload: Payload
           readonly headers: Headers
         }) {
-          const { operation, reservation } = yield* RequestScope
+          const { caller, operation, reservation } = yield* RequestScope
           const connection = yield* usable(yield* configured(`${areaOf[type]}:write`))
           const { params, metadata = {} } = yield* describe(connection, payload)
-          const made = yield* requests.create(connection, {
-            type,
-            operation: operation.id,
-            callerKey: headers["idempotency-key"],
-            id: reservation.uid,
-            body: payload,
-            params: present(params),
-            metadata
-          })
+          const made = yield* requests.create(
+            connection,
+            {
+              type,
+              operation: operation.id,
+              callerKey: headers["idempotency-key"],
+              id: reservation.uid,
+              body: payload,
+              params: present(params),
+              metadata
+            },
+            { ...caller.actor, outcome: 201 }
+          )
           return one(made)
         })
       )
@@ -188,7 +192,9 @@ export const layer = HttpApiBuilder.group(
     ) =>
       Effect.gen(function* () {
         const { connection, object } = yield* located(type, id, `${areaOf[type]}:write`)
-        return one(yield* requests.change(yield* usable(connection), type, object, describe(object)))
+        const { caller } = yield* RequestScope
+        const now = yield* usable(connection)
+        return one(yield* requests.change(now, type, object, describe(object), caller.actor))
       })
     const get = <View>(type: ObjectType, id: string, one: (object: Projected) => View) =>
       Effect.map(located(type, id, `${areaOf[type]}:read`), ({ object }) => one(object))
@@ -295,7 +301,7 @@ export const layer = HttpApiBuilder.group(
         ),
         createPortalSession: billedLate(
           Effect.fnUntraced(function* ({ payload: { customerId, returnUrl }, headers }) {
-            const { operation, reservation } = yield* RequestScope
+            const { caller, operation, reservation } = yield* RequestScope
             const connection = yield* usable(yield* configured("billing_portal:write"))
             yield* back(connection, "/returnUrl", returnUrl)
             const customer = yield* named(connection, "customer", customerId, "/customerId")
@@ -309,7 +315,8 @@ export const layer = HttpApiBuilder.group(
                 callerKey: headers["idempotency-key"],
                 id: reservation.uid,
                 body: { customerId, returnUrl }
-              }
+              },
+              { ...caller.actor, outcome: 201 }
             )
             const decoded = decodeUrl(made)
             if (Option.isNone(decoded))
@@ -333,8 +340,11 @@ export const layer = HttpApiBuilder.group(
             const scope = "subscriptions:write"
             const { connection, object } = yield* located("subscription", subscriptionId, scope)
             if (object.content.status === "canceled") return view.subscriptionView(object)
+            const { caller } = yield* RequestScope
             const usableNow = yield* usable(connection)
-            return view.subscriptionView(yield* requests.change(usableNow, "subscription", object, undefined))
+            return view.subscriptionView(
+              yield* requests.change(usableNow, "subscription", object, undefined, caller.actor)
+            )
           })
         ),
 

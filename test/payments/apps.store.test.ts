@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
-import { newShop, paymentsWorld, type Shop } from "./world.ts"
+import { newShop, paymentsWorld, type Shop, Stripe } from "./world.ts"
 
 const runtime = "/v1/runtime/payments"
 
@@ -76,10 +76,15 @@ layer(paymentsWorld(), { excludeTestServices: true })("apps", (it) => {
       assert.deepStrictEqual([refused.status, refused.body.code], [403, "scope_not_allowed"])
       const owners = yield* send(token, "DELETE", "")
       assert.deepStrictEqual([owners.status, owners.body.code], [403, "forbidden"])
-      const audited = yield* sql(
-        `select credential, principal like 'app:%' as app from audit_log where operation = 'customerPayments.disconnect' and outcome = 403 and credential = 'app'`
-      )
-      assert.deepStrictEqual(audited, [{ credential: "app", app: true }])
+      const audited = (outcome: number, operation: string) =>
+        eventually(
+          `${operation} is audited`,
+          sql(`select distinct credential, principal like 'app:%' as app from audit_log
+            where operation = 'customerPayments.${operation}' and outcome = ${outcome} and principal like 'app:%'`),
+          (rows) => rows.length === 1 && rows[0]?.["credential"] === "app"
+        )
+      yield* audited(403, "disconnect")
+      yield* audited(201, "createCheckoutSession")
     })
   )
 
@@ -114,6 +119,25 @@ layer(paymentsWorld(), { excludeTestServices: true })("apps", (it) => {
       assert.strictEqual((yield* send(token, "GET", "/products")).status, 200)
       yield* tokenOf(mine)
       assert.strictEqual((yield* send(token, "GET", "/products")).status, 401)
+    })
+  )
+
+  it.effect("of two environments that come with the same key are two callers, also at one account", () =>
+    Effect.gen(function* () {
+      const stripe = yield* Stripe
+      const account = "acct_shared_by_two"
+      const shops = [yield* newShop({ account }), yield* newShop({ account })]
+      const body = { email: "buyer@example.com" }
+      for (const shop of shops) {
+        const made = yield* send(yield* tokenOf(shop), "POST", "/customers", body, "the-same")
+        assert.strictEqual(made.status, 201, JSON.stringify(made.body))
+      }
+      const keys = stripe.calls
+        .filter(({ method, path }) => method === "POST" && path === "/v1/customers")
+        .map(({ idempotencyKey }) => idempotencyKey ?? "")
+      assert.strictEqual(new Set(keys).size, 2)
+      for (const key of keys) assert.match(key, /^svc_[A-Za-z0-9_-]{43}$/)
+      assert.strictEqual(stripe.account(account).of("customers").length, 2)
     })
   )
 })

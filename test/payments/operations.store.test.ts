@@ -55,6 +55,14 @@ layer(paymentsWorld(), { excludeTestServices: true })("customer payments", (it) 
       assert.deepStrictEqual([first.items.length, second.items.length, second.nextCursor], [3, 1, null])
       const names = [...first.items, ...second.items].map(({ name }) => name)
       assert.sameMembers(names, ["Pro+", "B", "C", "D"])
+      const { sql } = yield* Plane
+      const audited = yield* sql(
+        `select operation, outcome from audit_log where resource = '${id}' order by id`
+      )
+      assert.deepStrictEqual(audited, [
+        { operation: "customerPayments.createProduct", outcome: 201 },
+        { operation: "customerPayments.updateProduct", outcome: 200 }
+      ])
       // At Stripe it says which request made it; here nobody sees that.
       const [row] = shop.account.of("products")
       assert.deepStrictEqual(row?.["metadata"], { plan: "plus", svc_request: id })

@@ -7,14 +7,17 @@ import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
 import Stripe from "stripe"
 import { checkKey } from "#src/payments/check-key.ts"
 import { decodeList, intentEntry, seen, wasDeleted } from "#src/payments/objects.ts"
 import { Processor } from "#src/payments/Processor.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { stripeStandIn, usualRights } from "./stripe/stand-in.ts"
 import { newSecret } from "./world.ts"
 
@@ -114,4 +117,27 @@ suite(
   "a sandbox account of Stripe (SVC_TEST_STRIPE_KEY, SVC_TEST_STRIPE_SECRET)",
   sandboxKey === undefined || sandboxSecret === undefined,
   Effect.succeed({ url: undefined, key: sandboxKey ?? "", secret: sandboxSecret ?? "" })
+)
+
+it.effect("a request that is never answered ends, as one that may be tried again", () =>
+  Effect.gen(function* () {
+    const standIn = yield* stripeStandIn
+    standIn.fail({ kind: "hang", times: 9 })
+    const provider = ConfigProvider.fromEnv({ env: { SVC_STRIPE_URL: standIn.url } })
+    const layer = Processor.layer.pipe(Layer.provide(ConfigProvider.layer(provider)))
+    const failed = yield* Effect.gen(function* () {
+      const processor = yield* Processor
+      const key = Redacted.make(standIn.key())
+      const asking = yield* Effect.forkScoped(
+        Effect.flip(processor.ask("test", { key, method: "GET", path: "/v1/products" }))
+      )
+      yield* eventually(
+        "it is asked",
+        Effect.sync(() => standIn.calls.length > 0)
+      )
+      yield* TestClock.adjust("30 seconds")
+      return yield* Fiber.join(asking)
+    }).pipe(Effect.provide(layer))
+    assert.strictEqual(failed.reason, "away")
+  })
 )
