@@ -227,6 +227,39 @@ layer(paymentsWorld(), { excludeTestServices: true })("events of Stripe", (it) =
     })
   )
 
+  it.effect("that come while Stripe is away in every way are all worked on when it is back", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      const rows = Array.from({ length: 12 }, () => shop.account.subscription())
+      const kinds = [500, 503, 429, "cut"] as const
+      for (const [i, row] of rows.entries()) {
+        const kind = kinds[i % kinds.length] ?? 500
+        stripe.fail({ kind, times: 1_000, of: ({ path }) => path === `/v1/subscriptions/${row["id"]}` })
+      }
+      for (const row of rows)
+        assert.strictEqual(yield* shop.send(stripe.event("customer.subscription.updated", row)), 200)
+      const states =
+        sql(`select status, count(*)::int as n, bool_and(attempts > 0 and reason is not null) as told
+        from payment_event where connection_uid = '${shop.uid}' group by 1`)
+      yield* eventually(
+        "all were tried",
+        states,
+        ([one, ...others]) => others.length === 0 && one?.["status"] === "pending" && one["told"] === true
+      )
+      stripe.heal()
+      yield* sql(`update payment_event set due_at = now() where connection_uid = '${shop.uid}'`)
+      yield* sql("select pg_notify('svc_payments', '')")
+      yield* eventually(
+        "all are processed",
+        states,
+        ([one, ...others]) => others.length === 0 && one?.["status"] === "processed"
+      )
+      assert.strictEqual((yield* subscriptionsOf(shop)).length, 12)
+    })
+  )
+
   it.effect("tell of deletions; and what no webhook told is found by comparing with Stripe's lists", () =>
     Effect.gen(function* () {
       const { sql } = yield* Plane
