@@ -4,12 +4,14 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as SqlError from "effect/sql/SqlError"
 import { CustomerPayments } from "#schemas/customer-payments.ts"
 import { looksLikeUid } from "#schemas/names.ts"
 import { batched } from "#src/access/batching.ts"
 import type { Room } from "#src/loops/leased.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
-import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, isRefused, repeatable, type Sql } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Ref } from "./Connections.ts"
@@ -97,8 +99,18 @@ export class PaymentEvents extends Context.Service<
       const store = yield* batched(
         ({ uid, processorId }: NewEvent) => `${uid} ${processorId}`,
         Effect.fnUntraced(function* (events: ReadonlyArray<NewEvent>) {
-          const alive = new Set((yield* repeatable(insert(sql, events))).map(({ uid }) => uid))
-          return events.map(({ uid }) => alive.has(uid))
+          const alive = yield* Effect.result(repeatable(insert(sql, events)))
+          if (alive._tag === "Failure") {
+            if (!isRefusedBatch(alive.failure)) return yield* alive.failure
+            // One event that the store does not take must not keep out those of others.
+            return yield* Effect.forEach(events, (one) =>
+              Effect.map(Effect.result(repeatable(insert(sql, [one]))), (result) =>
+                Result.map(result, (rows) => rows.length > 0)
+              )
+            )
+          }
+          const uids = new Set(alive.success.map(({ uid }) => uid))
+          return events.map(({ uid }) => Result.succeed(uids.has(uid)))
         })
       )
 
@@ -112,7 +124,7 @@ export class PaymentEvents extends Context.Service<
           ${events.map(({ lease }) => String(lease))}::bigint[]))`
 
       return PaymentEvents.of({
-        store,
+        store: (event) => Effect.flatMap(store(event), Effect.fromResult),
         // Index: payment_event_listing.
         list: (ref, limit, before) =>
           repeatable(sql<PaymentEvent & { readonly position: string }>`
@@ -194,6 +206,9 @@ export class PaymentEvents extends Context.Service<
   )
 }
 
+const isRefusedBatch = ({ cause }: StoreUnavailable): boolean =>
+  SqlError.isSqlError(cause) && isRefused(cause)
+
 /** Connections that are alive; disconnecting waits for the statement's end, and nothing is stored after it. */
 const insert = (sql: Sql, events: ReadonlyArray<NewEvent>) => {
   const rows = events.map(({ orgId, uid, processorId, object, ...event }) => ({
@@ -274,6 +289,7 @@ const claim = (sql: Sql, { most, orgs, running }: Room<EventJob>) => {
       select d.*, row_number() over (partition by org_id order by due_at) as nth from due d) d
     where nth <= org_room order by due_at limit ${most}::int
   ), locked as materialized (
+    -- Index: payment_event_object.
     select e.org_id, e.id from chosen c join payment_event e on e.org_id = c.org_id
       and e.connection_uid = c.connection_uid and e.object_id = c.object_id
       and e.status in ('pending', 'processing') and e.due_at <= now()

@@ -39,7 +39,7 @@ export interface Ask {
 /** What a webhook says, as far as it is read. The object itself is asked for anew. */
 export const ProcessorEvent = Schema.Struct({
   id: Schema.String.check(Schema.isPattern(/^evt_[A-Za-z0-9_]{1,200}$/)),
-  type: Schema.String.check(Schema.isMaxLength(200)),
+  type: Schema.String.check(Schema.isPattern(/^[A-Za-z0-9_.]{1,200}$/)),
   created: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 100_000_000_000 })),
   livemode: Schema.Boolean,
   data: Schema.Struct({

@@ -18,7 +18,7 @@ import { fromStore, internalResponse, notFound, problem, toResponse } from "#src
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Connections } from "./Connections.ts"
 import { typeOfObject } from "./objects.ts"
-import { PaymentEvents } from "./PaymentEvents.ts"
+import { type NewEvent, PaymentEvents } from "./PaymentEvents.ts"
 import { Processor, type ProcessorEvent } from "./Processor.ts"
 
 const longestBody = ByteSize.bytes(256 * 1024)
@@ -41,16 +41,24 @@ interface Known {
   readonly secrets: ReadonlyArray<Redacted.Redacted>
 }
 
+/** Whoever knows the secret may have written anything: such an id is neither stored nor asked for. */
+const usualId = /^[A-Za-z0-9_-]{1,255}$/
+
+/** What the event tells of; undefined: nothing that is kept. */
+const objectOf = ({ data: { object } }: ProcessorEvent): NewEvent["object"] => {
+  const type = typeOfObject(object.object)
+  return type !== undefined && object.id !== undefined && usualId.test(object.id)
+    ? { type, id: object.id }
+    : undefined
+}
+
 const whyIgnored = (event: ProcessorEvent, { live }: Known): string | undefined => {
   if (event.livemode !== live) {
     return live
       ? "It is of test mode, and the key is of live mode"
       : "It is of live mode, and the key is of test mode"
   }
-  const { object, id } = event.data.object
-  return typeOfObject(object) === undefined || id === undefined
-    ? `Nothing is kept of what "${event.type}" tells of`
-    : undefined
+  return objectOf(event) === undefined ? `Nothing is kept of what "${event.type}" tells of` : undefined
 }
 
 export const layer = Layer.unwrap(
@@ -99,17 +107,14 @@ export const layer = Layer.unwrap(
       )
       const header = request.headers["stripe-signature"] ?? ""
       const { event, known } = yield* verified(uid, Buffer.from(body), header)
-      const ignored = whyIgnored(event, known)
-      const type = typeOfObject(event.data.object.object)
-      const { id } = event.data.object
       const alive = yield* events.store({
         orgId: known.orgId,
         uid,
         processorId: event.id,
         type: event.type,
         occurred: event.created,
-        object: type === undefined || id === undefined ? undefined : { type, id },
-        ignored
+        object: objectOf(event),
+        ignored: whyIgnored(event, known)
       })
       if (!alive) return yield* unknown
       return HttpServerResponse.jsonUnsafe({ received: true }, { headers: { "cache-control": "no-store" } })

@@ -304,6 +304,30 @@ layer(paymentsWorld(), { excludeTestServices: true })("events of Stripe", (it) =
     })
   )
 
+  it.effect("that the store could not take are refused or ignored, and keep out no other shop's", () =>
+    Effect.gen(function* () {
+      const stripe = yield* Stripe
+      const [shop, hostile] = [yield* newShop(), yield* newShop()]
+      const product = { object: "product" }
+      const good = Array.from({ length: 20 }, () =>
+        stripe.event("payout.paid", { id: "po_1", object: "payout" })
+      )
+      const bad = Array.from({ length: 20 }, () => stripe.event("x\u0000", { id: "prod_1", ...product }))
+      const odd = ["x\u0000", "..", "\ud800"].map((id) => stripe.event("product.updated", { id, ...product }))
+      const sent = (from: Shop, payloads: ReadonlyArray<string>) =>
+        Effect.forEach(payloads, (payload) => from.send(payload), { concurrency: "unbounded" })
+      const statuses = yield* Effect.all([sent(shop, good), sent(hostile, bad), sent(hostile, odd)], {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(
+        statuses.map((of) => [...new Set(of)]),
+        [[200], [400], [200]]
+      )
+      const events = yield* settled(hostile, odd.length)
+      assert.isTrue(events.every(({ processingStatus }) => processingStatus === "ignored"))
+    })
+  )
+
   it.effect("are listed in pages, newest first, and nobody else sees them", () =>
     Effect.gen(function* () {
       const stripe = yield* Stripe

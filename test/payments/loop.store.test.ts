@@ -1,4 +1,5 @@
 /** The loops of payments keep what every leased loop promises. */
+import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -55,6 +56,37 @@ const newConnection = Effect.fnUntraced(function* (orgId: string) {
   } as const
   yield* (yield* Resources).write(orgId, [change], actor)
   return uid
+})
+
+layer(fixture)("events of payments", (it) => {
+  it.effect("an event that the store refuses keeps out none that is stored with it", () =>
+    Effect.gen(function* () {
+      const { id: orgId } = yield* makeOrganization()
+      const uid = yield* newConnection(orgId)
+      const events = yield* PaymentEvents
+      const store = (processorId: string, type: string) =>
+        Effect.result(
+          events.store({
+            orgId,
+            uid,
+            processorId,
+            type,
+            occurred: 1,
+            object: undefined,
+            ignored: "A test"
+          })
+        )
+      // The first is under way alone, and the others wait for it together.
+      const stored = yield* Effect.all(
+        [store("evt_1", "a"), store("evt_2", "a"), store("evt_3", "x\u0000"), store("evt_4", "a")],
+        { concurrency: "unbounded" }
+      )
+      assert.deepStrictEqual(
+        stored.map(({ _tag }) => _tag),
+        ["Success", "Success", "Failure", "Success"]
+      )
+    })
+  )
 })
 
 leasedLoopSuite(

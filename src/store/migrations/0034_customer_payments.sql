@@ -93,6 +93,8 @@ create table payment_event (
 ) with (autovacuum_vacuum_scale_factor = 0.02);
 create index payment_event_listing on payment_event (org_id, connection_uid, received_at, id);
 create index payment_event_due on payment_event (connection_uid, due_at) where status in ('pending', 'processing');
+create index payment_event_object on payment_event (connection_uid, object_id)
+  where status in ('pending', 'processing');
 create index payment_event_next on payment_event (due_at) where status in ('pending', 'processing');
 create index payment_event_age on payment_event (received_at);
 
