@@ -24,8 +24,6 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 const lookEvery = "15 minutes"
 const againAfterRefusal = "5 minutes"
 const againAfterMs = 60_000
-/** Objects of the account that a new key has to know. */
-const known = 3
 
 const prefix = paymentCredentialField("")
 
@@ -68,7 +66,7 @@ export const layer = register(
     const isManageable = (url: string) => url.startsWith("https://")
 
     return {
-      observe: Effect.fnUntraced(function* ({ orgId, uid, spec, deleting }) {
+      observe: Effect.fnUntraced(function* ({ orgId, uid, spec, status: before, deleting }) {
         const ref = { orgId, uid }
         const print = deleting ? "" : spec.credentials.secretKey
         const status = { key: print, refusal: null, webhookEndpoint: "manual" as const }
@@ -77,7 +75,9 @@ export const layer = register(
           return left ? { _tag: "Present" as const, status, differences: [], ready: false } : absent
         }
         const { secretKey } = yield* given(ref)
-        const objects = yield* Effect.mapError(projections.some(ref, known), retryable)
+        // A key stays of its account: one that was of the right one is, whatever was deleted there since.
+        const isKnown = spec.checkedKey === print || (before?.key === print && before.refusal === null)
+        const objects = isKnown ? [] : yield* Effect.mapError(projections.some(ref), retryable)
         const paths = objects.map(({ type, processorId }) => `${listPaths[type]}/${processorId}` as const)
         const refused = yield* Effect.mapError(
           checkKey(processor, secretKey, spec.credentialScopes, paths),

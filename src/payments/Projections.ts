@@ -79,10 +79,9 @@ export class Projections extends Context.Service<
       since: Date,
       limit: number
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
-    /** Some that are known in the account, the newest of their types. */
+    /** Some that are known in the account: the newest and the oldest of each type. */
     readonly some: (
-      ref: Ref,
-      limit: number
+      ref: Ref
     ) => Effect.Effect<
       ReadonlyArray<{ readonly type: ObjectType; readonly processorId: string }>,
       StoreUnavailable
@@ -104,6 +103,8 @@ const toProjected = Effect.fnUntraced(function* (row: Row) {
 })
 
 const kind = CustomerPayments.name
+/** Of each type, from each end of the list, when a key is asked what it knows: some may have been deleted at Stripe. */
+const ofEachEnd = 2
 
 /**
  * The connection, held until the end of the statement: disconnecting waits for whoever stores something, and nothing is
@@ -212,13 +213,15 @@ const make = (sql: Sql) => {
         (rows) => rows.map(({ processor_id }) => processor_id)
       ),
     // Index: payment_object_listing.
-    some: ({ orgId, uid }, limit) =>
-      repeatable(sql<{ readonly type: ObjectType; readonly processorId: string }>`
+    some: ({ orgId, uid }) => {
+      const of = (direction: string) => sql`(
+        select type, processor_id from payment_object
+        where org_id = ${orgId}::uuid and connection_uid = ${uid}::uuid and type = t.type and not gone
+        order by created_at ${sql.literal(direction)}, id ${sql.literal(direction)} limit ${ofEachEnd}::int)`
+      return repeatable(sql<{ readonly type: ObjectType; readonly processorId: string }>`
         select o.type, o.processor_id as "processorId"
-        from unnest(${[...objectTypes]}::text[]) as t(type) cross join lateral (
-          select type, processor_id from payment_object
-          where org_id = ${orgId}::uuid and connection_uid = ${uid}::uuid and type = t.type and not gone
-          order by created_at desc, id desc limit 1) o
-        limit ${limit}::int`)
+        from unnest(${[...objectTypes]}::text[]) as t(type)
+        cross join lateral (${of("desc")} union ${of("asc")}) o`)
+    }
   })
 }

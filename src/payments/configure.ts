@@ -32,8 +32,6 @@ interface Given {
   readonly webhookSecret: string | undefined
 }
 
-/** Objects of the account that a new key has to know. */
-const known = 3
 /** For taking the endpoint away at Stripe, while somebody waits. */
 const longestFarewell = "10 seconds"
 /** Below that of every reconcile. */
@@ -75,8 +73,7 @@ export const configuration = Effect.gen(function* () {
     wanted: Wanted,
     before: Connection | undefined
   ) {
-    const seen =
-      before === undefined ? [] : yield* Effect.mapError(projections.some(before, known), fromStore)
+    const seen = before === undefined ? [] : yield* Effect.mapError(projections.some(before), fromStore)
     const paths = seen.map(({ type, processorId }) => `${listPaths[type]}/${processorId}` as const)
     const refused = yield* Effect.mapError(
       checkKey(processor, key, wanted.credentialScopes, paths),
@@ -89,7 +86,13 @@ export const configuration = Effect.gen(function* () {
   })
 
   /** Stores it all in one write, with the values sealed. */
-  const write = Effect.fnUntraced(function* (before: Connection | undefined, wanted: Wanted, given: Given) {
+  const write = Effect.fnUntraced(function* (
+    before: Connection | undefined,
+    wanted: Wanted,
+    given: Given,
+    /** Whether the key was tried with these scopes just now. */
+    isChecked: boolean
+  ) {
     const { orgId, caller } = yield* RequestScope
     const { projectId, environment, environmentUid } = yield* targetEnvironment
     const values = Object.entries(given).flatMap(([key, value]) =>
@@ -104,8 +107,7 @@ export const configuration = Effect.gen(function* () {
       credentialScopes: wanted.credentialScopes,
       allowedRedirectOrigins: wanted.allowedRedirectOrigins,
       credentials: prints,
-      // A key was tried with these scopes, or neither it nor they are new.
-      checkedKey: prints.secretKey
+      checkedKey: isChecked ? prints.secretKey : (before?.spec.checkedKey ?? null)
     }
     const secrets = Object.fromEntries(
       values.map(([key, value]) => [paymentCredentialField(key), Redacted.make(value)])
@@ -154,7 +156,7 @@ export const configuration = Effect.gen(function* () {
     }) {
       const before = yield* current
       yield* checked(Redacted.make(secretKey), wanted, before)
-      yield* write(before, wanted, { secretKey, webhookSecret })
+      yield* write(before, wanted, { secretKey, webhookSecret }, true)
       return view(yield* current)
     }),
     updateConfig: Effect.fnUntraced(function* ({
@@ -166,10 +168,9 @@ export const configuration = Effect.gen(function* () {
       if (before === undefined) return yield* notConfigured
       const { credentialScopes, allowedRedirectOrigins } = before.spec
       const wanted = { credentialScopes, allowedRedirectOrigins, ...asked }
-      if (asked.credentialScopes !== undefined) yield* checked(before.secretKey, wanted, before)
-      const unchecked = before.refusal === "unchecked" && asked.credentialScopes === undefined
-      if (unchecked) yield* checked(before.secretKey, wanted, before)
-      yield* write(before, wanted, { secretKey: undefined, webhookSecret })
+      const checks = asked.credentialScopes !== undefined || before.refusal === "unchecked"
+      if (checks) yield* checked(before.secretKey, wanted, before)
+      yield* write(before, wanted, { secretKey: undefined, webhookSecret }, checks)
       return view(yield* current)
     }),
     disconnect: Effect.fnUntraced(function* () {

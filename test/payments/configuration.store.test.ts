@@ -149,6 +149,48 @@ layer(paymentsWorld(), { excludeTestServices: true })("connecting an account", (
     })
   )
 
+  it.effect("a key that sees one thing only of what is known, and misses it, is of another account", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      for (const [path, body] of [
+        ["/products", { name: "One" }],
+        ["/customers", { email: "buyer@example.com" }]
+      ] as const)
+        assert.strictEqual((yield* shop.call("POST", path, { body })).status, 201)
+      const body = {
+        secretKey: stripe.key({ products: "read" }, "acct_with_products_only"),
+        webhookSecret: newSecret(),
+        credentialScopes: ["products:read"],
+        allowedRedirectOrigins: []
+      }
+      const refused = yield* shop.call("PUT", "", { token: session, body })
+      assert.deepStrictEqual([refused.status, refused.body.code], [409, "other_account"])
+    })
+  )
+
+  it.effect("what is deleted at Stripe does not make the key one of another account", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      const made = yield* shop.call("POST", "/products", { body: { name: "One" } })
+      assert.strictEqual(made.status, 201, made.text)
+      shop.account.of("products").splice(0)
+      const looks = Effect.sync(
+        () => stripe.calls.filter(({ key, path }) => key === shop.secretKey && path === "/v1/balance").length
+      )
+      // The look of each reconcile has been stored when the next one begins.
+      for (const _ of [1, 2]) {
+        const before = yield* looks
+        assert.strictEqual((yield* call("POST", `/v1/orgs/main/resources/${shop.uid}/retry`)).status, 202)
+        yield* eventually("it is looked at", looks, (count) => count > before)
+      }
+      assert.strictEqual((yield* shop.call("GET", "")).body.status, "ready")
+    })
+  )
+
   it.effect("a key that is revoked while it is used disables the connection, and a new one enables it", () =>
     Effect.gen(function* () {
       const { session } = yield* Plane
