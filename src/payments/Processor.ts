@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import * as Semaphore from "effect/Semaphore"
 import type Stripe from "stripe"
 import { externalCall } from "#src/engine/external-call.ts"
 import { asProcessorError, type ProcessorError } from "./ProcessorError.ts"
@@ -22,6 +23,8 @@ export const apiVersion = "2026-10-28.endive"
 const tryMs = 10_000
 const retries = 1
 const longest = "30 seconds"
+/** Until it is sent. */
+const longestWait = "5 seconds"
 const sockets = 64
 /** Seconds that the timestamp of a webhook may be off, either way. */
 export const toleranceSeconds = 300
@@ -69,6 +72,8 @@ export class Processor extends Context.Service<
     Processor,
     Effect.gen(function* () {
       const { stripeUrl } = yield* settings
+      // No more than there are sockets: what waits for one in the library is sent when its caller has long been answered.
+      const turns = yield* Semaphore.make(sockets)
       let agent: http.Agent | undefined
       yield* Effect.addFinalizer(() => Effect.sync(() => agent?.destroy()))
       const load = yield* Effect.cached(
@@ -103,10 +108,22 @@ export class Processor extends Context.Service<
             apiKey: Redacted.value(key),
             ...(idempotencyKey === undefined ? {} : { idempotencyKey })
           }
-          const asked = Effect.tryPromise({
-            try: (): Promise<unknown> => stripe.rawRequest(method, path, params, options),
-            catch: asProcessorError
-          })
+          const asked = Effect.uninterruptibleMask((restore) =>
+            Effect.gen(function* () {
+              yield* restore(
+                Effect.timeoutOrElse(turns.take(1), {
+                  duration: longestWait,
+                  orElse: () => Effect.fail(asProcessorError(undefined))
+                })
+              )
+              // The library cannot be told to stop: a request has its turn until it is over.
+              const answer: Promise<unknown> = stripe
+                .rawRequest(method, path, params, options)
+                .finally(() => Effect.runSync(turns.release(1)))
+              answer.catch(() => {})
+              return yield* restore(Effect.tryPromise({ try: () => answer, catch: asProcessorError }))
+            })
+          )
           return yield* externalCall(
             name,
             method === "GET" ? "read" : "write"

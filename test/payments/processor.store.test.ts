@@ -119,6 +119,41 @@ suite(
   Effect.succeed({ url: undefined, key: sandboxKey ?? "", secret: sandboxSecret ?? "" })
 )
 
+it.effect("a request that has no turn in time is not sent later", () =>
+  Effect.gen(function* () {
+    const standIn = yield* stripeStandIn
+    let answer = () => {}
+    const until = new Promise<void>((resolve) => {
+      answer = resolve
+    })
+    standIn.fail({ kind: "slow", times: 64, until })
+    const provider = ConfigProvider.fromEnv({ env: { SVC_STRIPE_URL: standIn.url } })
+    const layer = Processor.layer.pipe(Layer.provide(ConfigProvider.layer(provider)))
+    yield* Effect.gen(function* () {
+      const processor = yield* Processor
+      const key = Redacted.make(standIn.key())
+      const get = (path: `/v1/${string}`) => processor.ask("test", { key, method: "GET", path })
+      const slow = yield* Effect.forkScoped(
+        Effect.all(
+          Array.from({ length: 64 }, () => get("/v1/products")),
+          { concurrency: "unbounded" }
+        )
+      )
+      yield* eventually(
+        "all turns are taken",
+        Effect.sync(() => standIn.calls.length === 64)
+      )
+      const late = yield* Effect.forkScoped(Effect.flip(get("/v1/customers")))
+      yield* TestClock.adjust("6 seconds")
+      assert.strictEqual((yield* Fiber.join(late)).reason, "away")
+      answer()
+      yield* Fiber.join(slow)
+      yield* get("/v1/prices")
+      assert.isFalse(standIn.calls.some(({ path }) => path === "/v1/customers"))
+    }).pipe(Effect.provide(layer))
+  })
+)
+
 it.effect("a request that is never answered ends, as one that may be tried again", () =>
   Effect.gen(function* () {
     const standIn = yield* stripeStandIn
