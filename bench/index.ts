@@ -14,6 +14,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   queues: async () => (await import("./queues.ts")).queues,
   ai: async () => (await import("./ai.ts")).ai,
   "ai-budget": async () => (await import("./ai-budget.ts")).aiBudget,
+  payments: async () => (await import("./payments.ts")).payments,
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
   branches: async () => (await import("./branches.ts")).branches,

@@ -4,6 +4,7 @@ import { AiGateway } from "./ai-gateway.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
+import { CustomerPayments } from "./customer-payments.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
 import { Domain } from "./domain.ts"
@@ -26,6 +27,7 @@ export const kinds = [
   Cache,
   Queue,
   AiGateway,
+  CustomerPayments,
   Cron,
   Execution
 ] as const

@@ -28,14 +28,6 @@ const Realtime = Schema.Struct({
   paused: optional(Schema.Boolean)
 })
 
-const CustomerPayments = Schema.Struct({
-  secretKey: text(1_024),
-  webhookSecret: text(1_024),
-  credentialScopes: strings(),
-  allowedRedirectOrigins: strings(),
-  environment
-})
-
 /** What an alert can watch. */
 export const alertSignals = [
   "database.unavailable",
@@ -125,7 +117,6 @@ const Maintenance = Schema.Struct({
 export const unavailableFields = {
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
-  customerPayments: optional(list(CustomerPayments, 100)),
   alerts: optional(list(Alert, 1_000)),
   auth: optional(Auth),
   maintenance: optional(Maintenance)

@@ -21,6 +21,7 @@ import { mail } from "./mail/feature.ts"
 import { manifest } from "./manifest/feature.ts"
 import { mcp } from "./mcp/feature.ts"
 import { organizations } from "./organizations/feature.ts"
+import { payments } from "./payments/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
@@ -39,6 +40,7 @@ export const features = [
   caches,
   queues,
   aiGateways,
+  payments,
   crons,
   executions,
   backups,

@@ -18,6 +18,7 @@ import { inject } from "vitest"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { platformPlace } from "#src/store/Secrets.ts"
 import { endless, refuses, says, standIn } from "#test/ai-gateways/runtime/upstream.ts"
+import { stripeStandIn, usualRights } from "#test/payments/stripe/stand-in.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { migratedDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
@@ -183,6 +184,7 @@ it.live(
       const far = yield* objectStore
       const engine = yield* containerEngine
       const provider = yield* standIn
+      const stripe = yield* stripeStandIn
       fs.writeFileSync(path.join(base, "authority.pem"), far.caPem)
       const sealingKey = randomBytes(32)
       const keys = `canary:${canaries.add("key of the ring", sealingKey.toString("base64"))}`
@@ -259,6 +261,7 @@ it.live(
             SVC_CONTAINER_SOCKET: engine.socket,
             SVC_REGISTRIES: engine.registry,
             SVC_AI_UPSTREAMS: JSON.stringify({ "svc/fast": [upstream] }),
+            SVC_STRIPE_URL: stripe.url,
             SVC_OTLP_URL: collector.url,
             SVC_LOG_LEVEL: "trace"
           },
@@ -378,6 +381,45 @@ it.live(
         await call("GET", `${gateways}/${chat.id}/requests`)
         await call("GET", `${gateways}/${chat.id}`)
 
+        // Keys of Stripe: one that is refused, one that works, one that takes its place, and the secrets of webhooks.
+        const payments = "/v1/orgs/main/projects/shop/payments"
+        const stripeKey = () => canaries.add("key of Stripe", stripe.key(usualRights))
+        const signing = () => canaries.add("secret of webhooks", `whsec_${randomBytes(16).toString("hex")}`)
+        const connect = (secretKey: string, webhookSecret: string) =>
+          call(
+            "PUT",
+            payments,
+            {
+              secretKey,
+              webhookSecret,
+              credentialScopes: ["products:write", "customers:write"],
+              allowedRedirectOrigins: []
+            },
+            { authorization: `Bearer ${session}` }
+          )
+        const full = canaries.add("key of Stripe", `sk_live_${randomBytes(12).toString("hex")}`)
+        const lost = canaries.add("key of Stripe", `rk_test_${randomBytes(12).toString("hex")}`)
+        for (const bad of [full, lost]) assert.strictEqual((await connect(bad, signing())).status, 422)
+        const webhookSecret = signing()
+        const [works, next] = [stripeKey(), stripeKey()]
+        const { json: connected } = await connect(works, webhookSecret)
+        assert.strictEqual(connected.status, "ready")
+        assert.strictEqual((await call("POST", `${payments}/products`, { name: "Pro" })).status, 201)
+        const event = stripe.event("product.updated", stripe.account().of("products")[0] ?? {})
+        const hooked = await call("POST", new URL(connected.webhookUrl).pathname, event, {
+          "stripe-signature": stripe.sign(event, webhookSecret)
+        })
+        assert.strictEqual(hooked.status, 200)
+        const unsigned = await call("POST", new URL(connected.webhookUrl).pathname, event, {
+          "stripe-signature": stripe.sign(event, signing())
+        })
+        assert.strictEqual(unsigned.status, 400)
+        stripe.revoke(works)
+        assert.strictEqual((await call("POST", `${payments}/customers`, {})).status, 409)
+        assert.strictEqual((await connect(next, signing())).status, 200)
+        await call("GET", `${payments}/events`)
+        await call("GET", "/v1/orgs/main/manifest")
+
         // Variables of executions and passwords for their images, right and wrong.
         const executions = "/v1/orgs/main/projects/shop/executions"
         const execute = async (password: string, env: Record<string, string>) => {
@@ -476,7 +518,7 @@ it.live(
         )
         const applied = { manifest: document({ env: { ...env, APPLIED: canaries.make("applied") } }) }
         assert.strictEqual((await call("POST", "/v1/orgs/main/manifest/apply", applied)).status, 202)
-        const payments = {
+        const refusedPayments = {
           secretKey: canaries.make("processor"),
           webhookSecret: canaries.make("processor"),
           credentialScopes: [],
@@ -484,7 +526,7 @@ it.live(
         }
         const bad = canaries.make("refused")
         const refused: ReadonlyArray<readonly [body: unknown, yaml?: true]> = [
-          [document({ customerPayments: [payments] })],
+          [document({ customerPayments: [refusedPayments] })],
           [document({ env: { lower: bad } })],
           [document({ env: { NUMBER: 1, LIST: [bad] } })],
           [document({ env: { LONG: bad.repeat(5_000) } })],

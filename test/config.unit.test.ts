@@ -82,6 +82,8 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_AI_KEY_RATE_LIMIT: "not set",
   SVC_AI_GATEWAY_CONCURRENCY: "not set",
   SVC_AI_KEY_CONCURRENCY: "not set",
+  SVC_STRIPE_URL: "not set",
+  SVC_PAYMENTS_COMPARE_SECONDS: "not set",
   SVC_QUEUE_MAX_MESSAGES: "not set",
   SVC_QUEUE_MAX_MB: "not set",
   SVC_ORG_QUEUES_MAX_MESSAGES: "not set",

@@ -15,8 +15,11 @@ import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { batched } from "./batching.ts"
 import type { Audience } from "./CurrentAudience.ts"
 
-/** A signed-in session, an API key of an organization, or the access token of a grant to an agent. */
-export type CredentialKind = "session" | "key" | "grant"
+/**
+ * A signed-in session, an API key of an organization, the access token of a grant to an agent, or the token of an app. What
+ * an app calls is below `/v1/runtime`, and who it is has been found out there.
+ */
+export type CredentialKind = "session" | "key" | "grant" | "app"
 
 export interface Credential {
   readonly kind: CredentialKind

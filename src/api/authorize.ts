@@ -281,7 +281,9 @@ const authorize = (
 ): Problem | undefined => {
   const byCookie = caller.credential === "session" && request.headers["authorization"] === undefined
   if (byCookie && operation.risk !== "read" && !sameOrigin(request)) return crossOrigin
-  if (!operation.credentials.includes(caller.credential)) {
+  const taken =
+    caller.credential === "app" ? operation.apps : operation.credentials.includes(caller.credential)
+  if (!taken) {
     return problem(
       403,
       "forbidden",

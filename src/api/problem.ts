@@ -23,7 +23,7 @@ const titles: Readonly<Record<number, string>> = {
   422: "The request is not valid",
   429: "Too many requests",
   500: "Internal error",
-  502: "Something behind it does not answer",
+  502: "Refused or not answered by another service",
   503: "Temporarily unavailable"
 }
 

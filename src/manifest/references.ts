@@ -56,7 +56,13 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
         message: `"${slug}" exists in every project and is not declared`
       })),
     ...[...sections.values()].flatMap((entries) =>
-      repeated(entries.map(({ address, path }) => ({ name: address, path: [...at, ...path, "name"] })))
+      repeated(
+        entries.map(({ kind, address, path }) => ({
+          name: address,
+          // What there is one of in its place has no name to give.
+          path: [...at, ...path, ...(kind.singleton ? [] : ["name"])]
+        }))
+      )
     ),
     ...inProject("storage"),
     ...inProject("alerts"),
@@ -64,12 +70,6 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
       (project.realtime ?? []).map(({ name, environment }, index) => ({
         name: `${environment ?? defaultEnvironment}/${name}`,
         path: [...at, "realtime", index, "name"]
-      }))
-    ),
-    ...repeated(
-      (project.customerPayments ?? []).map(({ environment }, index) => ({
-        name: environment ?? defaultEnvironment,
-        path: [...at, "customerPayments", index]
       }))
     ),
     ...unlisted(sections, at),

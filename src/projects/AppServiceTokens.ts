@@ -30,6 +30,17 @@ export const tokenPlace = (orgId: string, id: string): ReadonlyArray<string> => 
   id
 ]
 
+/** Whose token it is. */
+export interface TokenHolder {
+  readonly tokenId: string
+  readonly orgId: string
+  readonly orgSlug: string
+  readonly billingStatus: string
+  readonly projectId: string
+  readonly environment: string
+}
+
+const tokenForm = /^svcapp_[A-Za-z0-9]{40}$/
 const tokenBytes = 20
 const tokenOf = (bytes: Buffer) => Redacted.make(`svcapp_${bytes.toString("hex")}`)
 
@@ -42,6 +53,8 @@ export class AppServiceTokens extends Context.Service<
       projectId: string,
       environment: string
     ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
+    /** None: it does not hold. Asked for every call, so that a token that was replaced opens nothing. */
+    readonly holder: (token: Redacted.Redacted) => Effect.Effect<Option.Option<TokenHolder>, StoreUnavailable>
     /**
      * Answers the same token again if it was made under this reservation before. None: the environment is being deleted.
      * A token that an earlier rotation left valid is not any more.
@@ -102,6 +115,20 @@ export class AppServiceTokens extends Context.Service<
               (error) => new StoreUnavailable({ message: error.message, cause: error })
             )
           )
+        }),
+
+        holder: Effect.fn("AppServiceTokens.holder")(function* (token) {
+          const text = Redacted.value(token)
+          if (!tokenForm.test(text)) return Option.none()
+          const [row] = yield* repeatable(engine<TokenHolder>`
+            select t.id as "tokenId", o.id as "orgId", o.slug as "orgSlug", o.billing_status as "billingStatus",
+              e.project_id as "projectId", e.name as environment
+            from app_service_token t
+            join organization o on o.id = t.org_id
+            join resource e on e.org_id = t.org_id and e.uid = t.environment_uid
+              and e.deletion_requested_at is null and e.deleted_at is null
+            where t.digest = ${digestOf(text)}::bytea and (t.expires_at is null or t.expires_at > now())`)
+          return Option.fromUndefinedOr(row)
         }),
 
         rotate: Effect.fn("AppServiceTokens.rotate")(function* (orgId, environmentUid, actor, reservation) {

@@ -60,6 +60,8 @@ export const layerMe = HttpApiBuilder.group(
         get: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
           const { credential, credentialId, userId, grant } = caller
+          if (credential === "app")
+            return yield* Effect.die(new Error("apps call nothing but what is for apps"))
           const [organizations, { keyName, grantExpiresAt, user }] = yield* Effect.mapError(
             Effect.all(
               [

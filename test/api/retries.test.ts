@@ -5,6 +5,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Api } from "#src/api/definition/api.ts"
 import { Operation } from "#src/api/definition/operation.ts"
+import { type StandIn, stripeStandIn } from "#test/payments/stripe/stand-in.ts"
+import { allScopes, newSecret } from "#test/payments/world.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { answeringNode } from "#test/setup/edge-node.ts"
 import { knownToken, person } from "#test/setup/people.ts"
@@ -88,6 +90,27 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     path: `${shop}/ai-gateways/${ids("aiGateways.create")}/keys`,
     body: { name: "app" }
   }),
+  "customerPayments.createProduct": () => ({ path: `${shop}/payments/products`, body: { name: "Pro" } }),
+  "customerPayments.createPrice": (ids) => ({
+    path: `${shop}/payments/prices`,
+    body: { productId: ids("customerPayments.createProduct"), unitAmount: 500, currency: "usd" }
+  }),
+  "customerPayments.createCustomer": () => ({
+    path: `${shop}/payments/customers`,
+    body: { email: "buyer@example.com" }
+  }),
+  "customerPayments.createCheckoutSession": (ids) => ({
+    path: `${shop}/payments/checkout-sessions`,
+    body: {
+      mode: "payment",
+      lineItems: [{ priceId: ids("customerPayments.createPrice") }],
+      successUrl: "https://shop.example.com/done"
+    }
+  }),
+  "customerPayments.createPortalSession": (ids) => ({
+    path: `${shop}/payments/billing-portal-sessions`,
+    body: { customerId: ids("customerPayments.createCustomer"), returnUrl: "https://shop.example.com/" }
+  }),
   "crons.create": () => ({
     path: `${shop}/crons`,
     body: {
@@ -132,7 +155,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
 const others = new Set([
   "domains.check",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
-  ...["queues.redrive", "queues.purge", "backupDestinations.test"],
+  ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   // A branch, like `databaseBranches.create`.
   "backups.restore"
 ])
@@ -180,6 +203,8 @@ const rows = `
   union all select count(*), 'key' from api_key
   union all select count(*), 'gateway key' from ai_gateway_key
   union all select count(*), 'app token' from app_service_token
+  union all select count(*), 'payment object' from payment_object
+  union all select count(*), 'payment request' from payment_intent
   union all select count(*), 'invitation' from invitation
   union all select count(*), 'mail' from mail_outbox
   union all select count(*), 'organization' from organization
@@ -240,13 +265,30 @@ const triedTwice = Effect.fnUntraced(function* (operation: string, attempt: Atte
 })
 
 class Store extends Context.Service<Store, ObjectStore>()("test/ObjectStore") {}
+class Stripe extends Context.Service<Stripe, StandIn>()("test/Stripe") {}
 // Without a container engine executions wait for one.
 const world = Layer.unwrap(
-  Effect.map(objectStore, (store) => {
+  Effect.map(Effect.all([objectStore, stripeStandIn]), ([store, stripe]) => {
     trust(store.caPem)
-    return Layer.merge(testPlane({ containerSocket: "none" }), Layer.succeed(Store, store))
+    return Layer.mergeAll(
+      testPlane({ containerSocket: "none" }, { SVC_STRIPE_URL: stripe.url }),
+      Layer.succeed(Store, store),
+      Layer.succeed(Stripe, stripe)
+    )
   })
 )
+
+const connectPayments = Effect.gen(function* () {
+  const { call, session } = yield* Plane
+  const body = {
+    secretKey: (yield* Stripe).key(),
+    webhookSecret: newSecret(),
+    credentialScopes: allScopes,
+    allowedRedirectOrigins: ["https://shop.example.com"]
+  }
+  const connected = yield* call("PUT", `${shop}/payments`, { token: session, body })
+  assert.strictEqual(connected.status, 200, connected.text)
+})
 
 layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests tried again", (it) => {
   it.effect(
@@ -260,6 +302,7 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
         for (const [operation, attempt] of Object.entries(making)) {
           const { id } = yield* triedTwice(operation, attempt(ids))
           if (typeof id === "string") made.set(operation, id)
+          if (operation === "projects.create") yield* connectPayments
           if (operation === "database.provision") {
             made.set("database", (yield* call("GET", `${shop}/database`)).body.id)
           }

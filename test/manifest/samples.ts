@@ -12,9 +12,9 @@ export const database = { name: "main", sku: "db-n1", region: "local" }
 export const cache = { name: "sessions", region: "local" }
 export const gateway = { name: "chat", allowedModels: ["svc/fast"], monthlyBudgetUsd: 20 }
 export const payments = {
-  secretKey: "sk",
-  webhookSecret: "wh",
-  credentialScopes: ["products"],
+  secretKey: "rk_test_sample0001",
+  webhookSecret: "whsec_sample0001",
+  credentialScopes: ["products:write"],
   allowedRedirectOrigins: ["https://example.com"]
 }
 export const alert = { name: "Slow queries", severity: "warning", scope: {} }

@@ -11,6 +11,7 @@ import { orderPlace } from "#src/edge/certificates/jobs.ts"
 import { tableRules } from "#src/features.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Plans } from "#src/manifest/Plans.ts"
+import { openWebhookSecrets, sealWebhookSecrets } from "#src/payments/webhook-secrets.ts"
 import { tokenPlace } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { Idempotency } from "#src/store/Idempotency.ts"
@@ -38,6 +39,24 @@ const services = Layer.mergeAll(
 /** A process with these keys. */
 const ringOf = (...keys: ReadonlyArray<string>) =>
   Layer.provideMerge(services, KeyRing.layerOf(Redacted.make(keys.join(","))))
+
+const connectionChange = (place: { readonly projectId: string; readonly production: string }, uid: string) =>
+  ({
+    action: "create",
+    uid,
+    kind: "CustomerPayments",
+    projectId: place.projectId,
+    environment: "production",
+    name: "payments",
+    parentUid: place.production,
+    spec: {
+      credentials: { secretKey: "", webhookSecret: "" },
+      credentialScopes: ["products:read"],
+      allowedRedirectOrigins: [],
+      checkedKey: null
+    },
+    managedBy: "api"
+  }) as const
 
 /** Values in every table that holds sealed ones, and a way to read them all back. */
 const fill = Effect.fn(function* (caches: number) {
@@ -103,6 +122,12 @@ const fill = Effect.fn(function* (caches: number) {
       ),
       ([row]) => row ?? { keyId: "", bytes: Buffer.of() }
     )
+  const payments = uuid()
+  yield* (yield* Resources).write(org.id, [connectionChange(place, payments)], actor)
+  const signing = sealWebhookSecrets(ring, org.id, payments, { current: "the owner's" })
+  yield* sql`
+    insert into payment_connection (org_id, uid, key_id, sealed, webhook_secret, fence)
+    values (${org.id}, ${payments}, ${signing.keyId}, ${signing.bytes}, '', 0)`
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -134,9 +159,11 @@ const fill = Effect.fn(function* (caches: number) {
     const apps = yield* now.open(tokenPlace(org.id, tokenId), yield* sealedIn("app_service_token"))
     const served = yield* now.open(certificatePlace(host), yield* sealedOf("edge_certificate"))
     const ordered = yield* now.open(orderPlace(host), yield* sealedOf("edge_certificate_order"))
+    const connection = yield* openWebhookSecrets(now, org.id, payments, yield* sealedIn("payment_connection"))
     return {
       certificate: Redacted.value(served),
       order: Redacted.value(ordered),
+      payments: connection.current,
       storage: Redacted.value(opened.secretAccessKey),
       apps: Redacted.value(apps),
       backups: Redacted.value(history),
@@ -150,6 +177,7 @@ const fill = Effect.fn(function* (caches: number) {
   const expected = {
     certificate: "the certificate's",
     order: "the order's",
+    payments: "the owner's",
     storage: "the storage's",
     apps: "the apps'",
     backups: "the backups'",
@@ -218,8 +246,8 @@ layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 460, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 460])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 461, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 461])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)

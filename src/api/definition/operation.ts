@@ -36,6 +36,8 @@ export interface Operation {
   readonly billing: boolean
   /** Empty: the operation is public. Agents may be granted what keys may do, short of what is for owners. */
   readonly credentials: ReadonlyArray<CredentialKind>
+  /** Apps call it too, with the token of their environment, below `/v1/runtime`. */
+  readonly apps: boolean
   readonly target: Target | null
   /** Bytes of the longest body. */
   readonly longestBody: number
@@ -59,6 +61,7 @@ interface Traits {
   readonly sensitive?: boolean
   readonly billing?: boolean
   readonly credentials?: ReadonlyArray<CredentialKind>
+  readonly apps?: boolean
   readonly target?: Target
   readonly longestBody?: number
   /**
@@ -103,6 +106,7 @@ export const operation = (
       sensitive: traits.sensitive ?? false,
       billing: traits.billing ?? false,
       credentials: traits.credentials ?? both,
+      apps: traits.apps ?? false,
       target: traits.target ?? { type: "organization" },
       longestBody: traits.longestBody ?? usualBody
     },
@@ -120,6 +124,7 @@ export const publicOperation = (id: string, summary: string, risk: Risk = "read"
       sensitive: false,
       billing: false,
       credentials: [],
+      apps: false,
       target: null,
       longestBody: usualBody
     },
@@ -145,6 +150,7 @@ export const callerOperation = (
       sensitive: traits.sensitive ?? false,
       billing: false,
       credentials: traits.credentials ?? both,
+      apps: false,
       target: null,
       longestBody: usualBody
     },
@@ -183,15 +189,17 @@ const withGrants = ({ credentials, role }: Operation): ReadonlyArray<CredentialK
 const inWords: Readonly<Record<CredentialKind, string>> = {
   key: "an API key",
   session: "a session",
-  grant: "a grant with its scope"
+  grant: "a grant with its scope",
+  app: "the token of an app"
 }
 
 /** What must be so for the operation to be carried out, as sentences. */
-const conditionsOf = ({ credentials, role, billing }: Operation): string =>
+const conditionsOf = ({ credentials, apps, role, billing }: Operation): string =>
   [
     credentials.length === 0
       ? "Takes no credential."
       : `Takes ${credentials.map((kind) => inWords[kind]).join(" or ")}.`,
+    ...(apps ? ["Apps call it below `/v1/runtime`."] : []),
     ...(role === null ? [] : [`The lowest role is ${role}.`]),
     ...(billing ? ["The organization's billing must be active."] : [])
   ].join(" ")

@@ -54,7 +54,7 @@ const all = {
   422: at(422, "The request is not valid; `errors` names every fault"),
   429: at(429, "Too many requests; `Retry-After` says when to come back"),
   500: at(500, "Something went wrong in the service; the log has the cause under the request id"),
-  502: at(502, "Something that would have to take part does not answer; nothing was changed"),
+  502: at(502, "What the operation needs besides the store does not answer, or refused; nothing was changed"),
   503: at(503, "Something that the service needs does not answer; `Retry-After` says when to come back")
 } as const
 
