@@ -56,6 +56,8 @@ export type EventOutcome =
   | { readonly _tag: "Processed" }
   | { readonly _tag: "Ignored"; readonly reason: string }
   | { readonly _tag: "Failed"; readonly reason: string }
+  /** Nothing was tried: it is no attempt. */
+  | { readonly _tag: "Waiting"; readonly reason: string; readonly inSeconds: number }
   | { readonly _tag: "Again"; readonly reason: string; readonly inSeconds: number }
 
 /** Of one connection under way in one process: Stripe limits requests by account. */
@@ -180,8 +182,9 @@ export class PaymentEvents extends Context.Service<
         }),
         settle: (job, outcome) => {
           const set =
-            outcome._tag === "Again"
-              ? sql`status = 'pending', reason = ${outcome.reason}, attempts = e.attempts + 1,
+            outcome._tag === "Again" || outcome._tag === "Waiting"
+              ? sql`status = 'pending', reason = ${outcome.reason},
+                  attempts = e.attempts + ${outcome._tag === "Again" ? 1 : 0}::int,
                   due_at = now() + make_interval(secs => ${outcome.inSeconds}::float8)`
               : sql`status = ${outcome._tag.toLowerCase()}, attempts = e.attempts + 1,
                   reason = ${outcome._tag === "Processed" ? null : outcome.reason}::text`

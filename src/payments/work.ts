@@ -32,13 +32,14 @@ const worker = Effect.gen(function* () {
   const processor = yield* Processor
   const projections = yield* Projections
   const again = (reason: string, inSeconds: number): EventOutcome => ({ _tag: "Again", reason, inSeconds })
+  const waiting = (reason: string): EventOutcome => ({ _tag: "Waiting", reason, inSeconds: withoutKey })
   const failed = (reason: string): EventOutcome => ({ _tag: "Failed", reason })
 
   return Effect.fnUntraced(function* (job: EventJob): Effect.fn.Return<EventOutcome, StoreUnavailable> {
     const found = yield* connections.get(job)
     if (Option.isNone(found)) return { _tag: "Ignored", reason: "The account was disconnected" }
     const connection = found.value
-    if (connection.refusal !== undefined) return again(refusalText[connection.refusal], withoutKey)
+    if (connection.refusal !== undefined) return waiting(refusalText[connection.refusal])
     if (!mayRead(connection.spec.credentialScopes, job.object.type)) {
       return { _tag: "Ignored", reason: `No scope of the connection is about ${areaOf[job.object.type]}` }
     }
@@ -53,7 +54,7 @@ const worker = Effect.gen(function* () {
     switch (error.reason) {
       case "credential":
         yield* connections.refuse(connection)
-        return again(refusalText.revoked, withoutKey)
+        return waiting(refusalText.revoked)
       case "away":
       case "busy":
         return job.attempts + 1 >= mostAttempts

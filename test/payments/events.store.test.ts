@@ -328,6 +328,23 @@ layer(paymentsWorld(), { excludeTestServices: true })("events of Stripe", (it) =
     })
   )
 
+  it.effect("that wait for a key have used up no attempt", () =>
+    Effect.gen(function* () {
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      const row = shop.account.subscription()
+      stripe.revoke(shop.secretKey)
+      assert.strictEqual(yield* shop.send(stripe.event("customer.subscription.updated", row)), 200)
+      const waiting = yield* eventually(
+        "it waits",
+        Effect.flatMap(eventsOf(shop), ([first]) => shop.call("GET", `/events/${first.id}`)),
+        ({ body }) => body.processingStatus === "pending" && body.reason !== null
+      )
+      assert.match(waiting.body.reason, /new restricted key/)
+      assert.strictEqual(waiting.body.attempts, 0)
+    })
+  )
+
   it.effect("are listed in pages, newest first, and nobody else sees them", () =>
     Effect.gen(function* () {
       const stripe = yield* Stripe
