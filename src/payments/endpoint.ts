@@ -142,5 +142,10 @@ export const removeEndpoint = Effect.fnUntraced(function* (
   const ours = found !== null && found !== undefined && isOurs(found, ref.uid) ? found.id : undefined
   const ids = new Set([known, ours].filter((id) => id !== undefined))
   if (found === undefined) return
-  yield* Effect.forEach(ids, (id) => deleteEndpoint(processor, key, id), { discard: true })
+  yield* Effect.forEach(ids, (id) => deleteEndpoint(processor, key, id), { discard: true }).pipe(
+    Effect.catchIf(
+      ({ reason }) => reason === "right" || reason === "credential",
+      () => Effect.void
+    )
+  )
 })

@@ -58,6 +58,24 @@ layer(paymentsWorld({ publicUrl: "https://svc.example.com" }), { excludeTestServ
       })
     )
 
+    it.effect("is left where the key may not take it away any more: its environment's end goes on", () =>
+      Effect.gen(function* () {
+        const { call, session, sql } = yield* Plane
+        const stripe = yield* Stripe
+        const account = "acct_left"
+        const secretKey = stripe.key({ ...usualRights, webhook_endpoints: "write" }, account)
+        const shop = yield* newShop({ secretKey, account })
+        const kept = sql(
+          `select 1 from payment_connection where uid = '${shop.uid}' and endpoint_id is not null`
+        )
+        yield* eventually("it is there", kept, (rows) => rows.length === 1)
+        stripe.grant(secretKey, { ...usualRights, webhook_endpoints: "read" })
+        const ended = yield* call("DELETE", `/v1/orgs/main/projects/${shop.project}`, { token: session })
+        assert.isBelow(ended.status, 300, ended.text)
+        yield* eventually("nothing is kept", kept, (rows) => rows.length === 0)
+      })
+    )
+
     it.effect("is the owner's to make where the key may not: the address is told", () =>
       Effect.gen(function* () {
         const shop = yield* newShop()
