@@ -168,15 +168,28 @@ export class Requests extends Context.Service<
         change: Effect.fn("payments.Requests.change")(
           function* (connection, type, object, params, actor) {
             const askedAt = yield* projections.now
-            const answer = yield* processor.ask(
-              `stripe.${type}.${params === undefined ? "delete" : "update"}`,
-              {
+            const path = `${listPaths[type]}/${encodeURIComponent(object.processorId)}` as const
+            const answer = yield* processor
+              .ask(`stripe.${type}.${params === undefined ? "delete" : "update"}`, {
                 key: connection.secretKey,
                 method: params === undefined ? "DELETE" : "POST",
-                path: `${listPaths[type]}/${encodeURIComponent(object.processorId)}`,
+                path,
                 ...(params === undefined ? {} : { params })
-              }
-            )
+              })
+              .pipe(
+                Effect.catchIf(
+                  ({ reason }) => reason === "missing" && params === undefined,
+                  // An earlier try took effect, perhaps: Stripe does not take it twice.
+                  (error) =>
+                    Effect.flatMap(
+                      processor.ask(`stripe.${type}.get`, { key: connection.secretKey, method: "GET", path }),
+                      (found) =>
+                        Option.exists(seen(found), ({ content }) => content.status === "canceled")
+                          ? Effect.succeed(found)
+                          : Effect.fail(error)
+                    )
+                )
+              )
             const one = seen(answer)
             if (Option.isNone(one)) return yield* unreadableAnswer
             return yield* stored(connection, askedAt, type, one.value, actor)

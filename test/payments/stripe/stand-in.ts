@@ -293,6 +293,8 @@ export class StandIn {
     if (row === undefined)
       throw refuse(404, `No such ${kinds[kind]?.object}: '${id}'`, { code: "resource_missing", param: "id" })
     if (method === "GET") return row
+    if (method === "DELETE" && kind === "subscriptions" && row["status"] === "canceled")
+      throw refuse(404, `No such subscription: '${id}'`, { code: "resource_missing", param: "id" })
     if (method === "DELETE" && kind === "subscriptions") return Object.assign(row, { status: "canceled" })
     if (method === "DELETE") {
       rows.splice(rows.indexOf(row), 1)
