@@ -41,10 +41,19 @@ const unreadableAnswer = problem(
   "processor_rejected",
   "Stripe answered something that this release cannot read"
 )
+const tooMany = problem(
+  409,
+  "processor_unclear",
+  "Whether an earlier request made it cannot be told any more: look at Stripe, and use a new key"
+)
 /** Seconds, where Stripe does not say. */
 const usualRetryAfter = 5
 /** Seconds that Stripe's clock and ours may differ by. */
 const clocksDiffer = 300
+/** Milliseconds after which Stripe may have forgotten an idempotency key: it keeps them for a day at least. */
+const forgottenMs = 23 * 3_600_000
+/** Of a list, when what a request made is looked for. */
+const mostPages = 50
 
 export class Requests extends Context.Service<
   Requests,
@@ -115,17 +124,26 @@ export class Requests extends Context.Service<
         const found = yield* projections.find(connection, type, known.id)
         return Option.isSome(found) ? found.value : yield* notFound(inWords[type])
       })
-      /** What the intent made, by the name that the object has from it. */
+      /** What the intent made, by the name that the object has from it: the list is read from the newest on. */
       const made = Effect.fnUntraced(function* (connection: Connection, type: ObjectType, intent: Intent) {
         const since = Math.floor(intent.createdAt.getTime() / 1_000) - clocksDiffer
         const query = new URLSearchParams({ limit: "100", "created[gte]": String(since) })
-        const answer = yield* processor.ask(`stripe.${type}.list`, {
-          key: connection.secretKey,
-          method: "GET",
-          path: `${listPaths[type]}?${query}`
-        })
-        const objects = Option.match(decodeList(answer), { onNone: () => [], onSome: ({ data }) => data })
-        return objects.flatMap((one) => Option.toArray(seen(one))).find((one) => one.intent === intent.id)
+        for (let page = 0; page < mostPages; page++) {
+          const answer = yield* processor.ask(`stripe.${type}.list`, {
+            key: connection.secretKey,
+            method: "GET",
+            path: `${listPaths[type]}?${query}`
+          })
+          const list = decodeList(answer)
+          if (Option.isNone(list)) return yield* unreadableAnswer
+          const objects = list.value.data.flatMap((one) => Option.toArray(seen(one)))
+          const found = objects.find((one) => one.intent === intent.id)
+          const last = objects.at(-1)
+          if (found !== undefined || !list.value.has_more) return found
+          if (last === undefined) return yield* unreadableAnswer
+          query.set("starting_after", last.processorId)
+        }
+        return yield* tooMany
       })
 
       return Requests.of({
@@ -148,6 +166,9 @@ export class Requests extends Context.Service<
                 params: { ...params, metadata: { ...metadata, [intentEntry]: intent.id } },
                 idempotencyKey
               })
+            const isOld = intent.askedAt.getTime() - intent.createdAt.getTime() > forgottenMs
+            const earlier = isOld ? yield* made(connection, type, intent) : undefined
+            if (earlier !== undefined) return yield* stored(connection, intent.askedAt, type, earlier, actor)
             const one = yield* ask(intent.idempotencyKey).pipe(
               Effect.map(seen),
               Effect.catchIf(

@@ -235,6 +235,53 @@ layer(paymentsWorld(), { excludeTestServices: true })("customer payments", (it) 
     })
   )
 
+  it.effect(
+    "what an earlier request made is found behind newer things, and after its key was forgotten",
+    () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Plane
+        const stripe = yield* Stripe
+        const shop = yield* newShop({ scopes: ["products:write"] })
+        const of = ({ method, path, key }: { method: string; path: string; key: string }) =>
+          method === "POST" && path === "/v1/products" && key === shop.secretKey
+        const products = shop.account.of("products")
+        for (const age of ["0 hours", "25 hours"]) {
+          products.splice(0)
+          // It is made, and nobody hears of it.
+          stripe.fail({ kind: "lost", of, times: 2 })
+          const request = keyed(`behind-${age.replace(" ", "-")}`, { name: "Pro" })
+          assert.strictEqual((yield* shop.call("POST", "/products", request)).status, 503)
+          assert.strictEqual(products.length, 1)
+          const kept = shop.account.kept
+          for (const [key, one] of kept)
+            kept.set(key, { ...one, status: 500, body: '{"error":{"type":"api_error","message":"late"}}' })
+          if (age !== "0 hours") kept.clear()
+          yield* sql(`update payment_intent set created_at = created_at - interval '${age}'
+          where connection_uid = '${shop.uid}' and processor_id is null`)
+          for (let i = 0; i < 150; i++) shop.account.add("products", { name: "Newer", active: true })
+          const again = yield* shop.call("POST", "/products", request)
+          assert.strictEqual(again.status, 201, again.text)
+          assert.strictEqual(products.length, 151, age)
+          assert.strictEqual(products[0]?.["metadata"].svc_request, again.body.id)
+        }
+      })
+  )
+
+  it.effect("a failure that Stripe keeps for a session of the portal is gone around", () =>
+    Effect.gen(function* () {
+      const stripe = yield* Stripe
+      const shop = yield* newShop()
+      const { customer } = yield* catalogue(shop)
+      stripe.fail({
+        kind: "late",
+        of: ({ path, key }) => path === "/v1/billing_portal/sessions" && key === shop.secretKey
+      })
+      const body = { customerId: customer.id, returnUrl: "https://shop.example.com/account" }
+      const made = yield* shop.call("POST", "/billing-portal-sessions", keyed("portal", body))
+      assert.strictEqual(made.status, 201, made.text)
+    })
+  )
+
   it.effect("what Stripe refuses is 502, with its sentence only about what users gave", () =>
     Effect.gen(function* () {
       const stripe = yield* Stripe
