@@ -220,13 +220,18 @@ export class Requests extends Context.Service<
         ask: Effect.fn("payments.Requests.ask")(
           function* (connection, name, path, params, request, actor) {
             const intent = yield* begun(connection, request)
-            const answer = yield* processor.ask(name, {
-              key: connection.secretKey,
-              method: "POST",
-              path,
-              params,
-              idempotencyKey: intent.idempotencyKey
-            })
+            const once = (idempotencyKey: string) =>
+              processor.ask(name, { key: connection.secretKey, method: "POST", path, params, idempotencyKey })
+            const answer = yield* once(intent.idempotencyKey).pipe(
+              Effect.catchIf(
+                // What it makes is of no use to anybody whom it was not answered to: it is made again.
+                (error) => error.replayed === true,
+                () =>
+                  Effect.flatMap(intents.anew(connection, intent), ({ idempotencyKey }) =>
+                    once(idempotencyKey)
+                  )
+              )
+            )
             yield* intents.audit(connection, intent, actor)
             return answer
           },
