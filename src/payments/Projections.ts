@@ -179,7 +179,19 @@ const make = (sql: Sql) => {
           where coalesce(m.id, o.id) is not null
         )${actor === undefined ? sql`` : sql`, audited as (${auditOf(sql, ref.orgId, actor, "answered")})`}
         select processor_id, id, stored from answered`)
-      return new Map(rows.map(({ processor_id, id, stored }) => [processor_id, { id, stored }]))
+      const answered = new Map(rows.map(({ processor_id, id, stored }) => [processor_id, { id, stored }]))
+      const left = asked.map(({ processor_id }) => processor_id).filter((id) => !answered.has(id))
+      if (left.length === 0) return answered
+      // A later look that was stored meanwhile is no part of what the statement above sees.
+      const others = yield* repeatable(sql<{ readonly processor_id: string; readonly id: string }>`
+        with place as materialized (${livingConnection(sql, ref)}), answered as (
+          select o.processor_id, o.id from payment_object o join place p on p.org_id = o.org_id and p.uid = o.connection_uid
+          where o.org_id = ${ref.orgId}::uuid and o.connection_uid = ${ref.uid}::uuid
+            and o.processor_id = any(${left}::text[])
+        )${actor === undefined ? sql`` : sql`, audited as (${auditOf(sql, ref.orgId, actor, "answered")})`}
+        select processor_id, id from answered`)
+      for (const { processor_id, id } of others) answered.set(processor_id, { id, stored: false })
+      return answered
     }),
     remove: (ref, askedAt, processorIds) =>
       Effect.asVoid(
