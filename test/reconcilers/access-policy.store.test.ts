@@ -71,7 +71,7 @@ const layer = ({ sites, modes }: World, nodes: Partial<EdgeNodes["Service"]> = {
       Layer.mergeAll(
         Layer.succeed(SiteModes, modes),
         Layer.succeed(EdgeSites, sites),
-        Layer.mock(EdgeNodes, { live: Effect.succeed([node]), ask: Effect.void, ...nodes })
+        Layer.mock(EdgeNodes, { live: Effect.succeed([node]), askAll: Effect.void, ...nodes })
       )
     ),
     Layer.provideMerge(Registry.layer)
@@ -123,8 +123,8 @@ it.live("a policy is in force once each edge that is at work has taken it up", (
         message: "No edge is at work: the environments cannot be seen at all"
       }
     })
-    const ask = Effect.fail(new EdgeUnreachable({ message: "No edge answered" }))
-    const failed = yield* Effect.flip(looked(here, resource, { ask }))
+    const askAll = Effect.fail(new EdgeUnreachable({ message: "No edge answered" }))
+    const failed = yield* Effect.flip(looked(here, resource, { askAll }))
     assert.deepInclude(failed, { _tag: "Retryable", reason: "EdgeUnreachable", message: "No edge answered" })
   }).pipe(Effect.scoped)
 )
