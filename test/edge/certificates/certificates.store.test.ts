@@ -76,6 +76,7 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
 
   it.effect("names that an earlier setting gave to another issuer are issued anew, once", () =>
     Effect.gen(function* () {
+      const certificates = yield* Certificates
       yield* clean
       const org = yield* makeOrganization()
       const one = yield* handleOf(org.id, "www.switched.example.com")
@@ -92,6 +93,7 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
             one.find,
             ({ error }) => error?.type === "unreachable"
           )
+          yield* eventually("the wildcard is issued", certificates.served, (served) => served.has(wildcard))
         })
       )
       // It is not there, and what was served still is.
