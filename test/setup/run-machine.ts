@@ -7,7 +7,6 @@ import { setUpContainers } from "./containers.ts"
 import { setUpNameServers } from "./name-servers.ts"
 import { keepTemplates } from "./new-data.ts"
 import { setUpObjectStore } from "./s3.ts"
-import { removeOrphanedSegments } from "./shared-memory.ts"
 
 const compileCache = fileURLToPath(new URL("../../node_modules/.cache/tests", import.meta.url))
 
@@ -21,10 +20,5 @@ export default async function setup({ config }: TestProject): Promise<() => void
   setUpContainers(say)
   setUpNameServers(say)
   setUpObjectStore(say)
-  const began = Date.now()
-  const removeTemplates = keepTemplates()
-  return () => {
-    removeTemplates()
-    removeOrphanedSegments(began)
-  }
+  return keepTemplates()
 }

@@ -11,6 +11,7 @@ import { setUpHost } from "#src/infra/host/setup.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { asAdministrator } from "./administrator.ts"
 import { startPostgres } from "./postgres.ts"
+import { removeOrphanedSegments } from "./shared-memory.ts"
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -24,6 +25,7 @@ export default async function setup({ vitest }: TestProject): Promise<(() => Pro
   // Two tiers share it: whichever comes first starts it for both.
   if (vitest.getProvidedContext().databaseUrl !== undefined) return undefined
   await setUpHost((line) => void process.stderr.write(`${line}\n`))
+  const began = Date.now()
   const outside = process.env["SVC_TEST_DATABASE_URL"]
   const server =
     outside === undefined || outside === ""
@@ -48,6 +50,8 @@ export default async function setup({ vitest }: TestProject): Promise<(() => Pro
       await Effect.runPromise(administrate(`drop database if exists ${template} with (force)`))
     } finally {
       server.stop()
+      // All tests have ended, and this was the last server of the run.
+      removeOrphanedSegments(began)
     }
   }
 }
