@@ -9,6 +9,7 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Host } from "../host/Host.ts"
 import { oomScores } from "../host/server-limits.ts"
+import { logSince, logSize } from "../host/server-logs.ts"
 import { readInfo } from "./control.ts"
 import { failed, HaproxyError } from "./errors.ts"
 
@@ -80,16 +81,14 @@ export const makeHaproxy = (host: Host["Service"]) => {
     })
   })
 
-  const lastWords = (log: string, from: number) =>
-    Effect.promise(async () => {
-      const text = (await fs.readFile(log).catch(() => Buffer.alloc(0))).subarray(from).toString()
-      return text
-        .split("\n")
-        .filter((line) => /ALERT/.test(line))
-        .slice(0, 3)
-        .join(" | ")
-        .slice(0, 500)
-    })
+  /** Why it did not start. */
+  const alerts = (text: string) =>
+    text
+      .split("\n")
+      .filter((line) => /ALERT/.test(line))
+      .slice(0, 3)
+      .join(" | ")
+      .slice(0, 500)
 
   const answers = (place: HaproxyPlace) =>
     Effect.matchEffect(readInfo(place.socket), {
@@ -118,7 +117,7 @@ export const makeHaproxy = (host: Host["Service"]) => {
     start: Effect.fnUntraced(function* (place: HaproxyPlace) {
       const command = yield* program
       const log = path.join(place.dir, logName)
-      const size = yield* sizeOf(log)
+      const size = yield* logSize(log)
       if (size > maxLogBytes) yield* Effect.mapError(host.removeAll(log), failed)
       yield* Effect.mapError(host.removeAll(place.socket), failed)
       const pid = yield* Effect.mapError(
@@ -136,7 +135,7 @@ export const makeHaproxy = (host: Host["Service"]) => {
         if (yield* isRunning(place, pid)) return false
         return yield* new HaproxyError({
           reason: "StartFailed",
-          message: `HAProxy ended as soon as it was started: ${yield* lastWords(log, size > maxLogBytes ? 0 : size)}`
+          message: `HAProxy ended as soon as it was started: ${alerts(yield* logSince(log, size > maxLogBytes ? 0 : size))}`
         })
       })
       yield* ready.pipe(
@@ -180,14 +179,6 @@ export const makeHaproxy = (host: Host["Service"]) => {
     stop
   }
 }
-
-const sizeOf = (file: string) =>
-  Effect.promise(() =>
-    fs.stat(file).then(
-      ({ size }) => size,
-      () => 0
-    )
-  )
 
 const every = (ms: number) => Schedule.spaced(ms)
 

@@ -1,10 +1,10 @@
 /** The process of a managed cache server: finding it, starting it and ending it. */
-import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Host, SpawnOptions } from "../host/Host.ts"
 import { oomScores } from "../host/server-limits.ts"
+import { logSince, logSize } from "../host/server-logs.ts"
 import { failed, RedisServerError } from "./errors.ts"
 import { exists } from "./files.ts"
 import { type LiveServer, type RedisEndpoint, RedisPatience, readLive } from "./RedisControl.ts"
@@ -95,12 +95,8 @@ export const makeProcesses = (host: Host["Service"]) => {
     })
   })
 
-  /** The end of what the server wrote since its log had `from` bytes: why it did not start. */
-  const lastWords = (log: string, from: number) =>
-    Effect.promise(async () => {
-      const text = (await fs.readFile(log).catch(() => Buffer.alloc(0))).subarray(from).toString()
-      return text.trim().split("\n").slice(-2).join(" | ").slice(-500)
-    })
+  /** Why it did not start. */
+  const lastWords = (text: string) => text.trim().split("\n").slice(-2).join(" | ").slice(-500)
 
   /** Of the server that runs; one that has lost its pid file is asked. */
   const pidOf = (place: RedisPlace) =>
@@ -113,12 +109,7 @@ export const makeProcesses = (host: Host["Service"]) => {
     start: Effect.fnUntraced(function* (place: RedisPlace, limits: SpawnOptions["limits"] & {}) {
       const command = yield* program
       const log = path.join(place.dir, logName)
-      const before = yield* Effect.promise(() =>
-        fs.stat(log).then(
-          (stat) => stat.size,
-          () => 0
-        )
-      )
+      const before = yield* logSize(log)
       if (before > maxLogBytes) yield* Effect.mapError(host.removeAll(log), failed)
       const spawned = yield* Effect.mapError(
         host.spawn({
@@ -136,7 +127,7 @@ export const makeProcesses = (host: Host["Service"]) => {
         if (yield* isRunning(place, spawned)) return false
         return yield* new RedisServerError({
           reason: "StartFailed",
-          message: `The server ended as soon as it was started: ${yield* lastWords(log, before > maxLogBytes ? 0 : before)}`
+          message: `The server ended as soon as it was started: ${lastWords(yield* logSince(log, before > maxLogBytes ? 0 : before))}`
         })
       })
       yield* until(ready, startMs, () =>
