@@ -60,8 +60,6 @@ export const RedirectOrigin = Schema.String.check(
 ).annotate({ description: "Where customers may be sent back to: an https origin, compared exactly" })
 export const RedirectOrigins = Schema.Array(RedirectOrigin).check(Schema.isMaxLength(50), Schema.isUnique())
 
-/** Keys of the sealed values. */
-export type PaymentCredential = "secretKey" | "webhookSecret"
 /** Secret field under which a credential is sealed. */
 export const paymentCredentialField = (key: string): string => `credential/${key}`
 

@@ -5,8 +5,6 @@ import type { ObjectType } from "./scopes.ts"
 
 /** The entry of an object's metadata that names the request of ours which made it. Users neither see nor set it. */
 export const intentEntry = "svc_request"
-/** The beginning of the entries of metadata that are ours. */
-export const ownEntries = /^svc_/
 
 const nullable = <S extends Schema.Top>(schema: S) => Schema.optional(Schema.NullOr(schema))
 /** The id of another object, or that object itself where Stripe was asked for it. */
