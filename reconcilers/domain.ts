@@ -103,8 +103,9 @@ const reconciler = Effect.gen(function* () {
         const message = `DNS did not lead ${name} here in time, and ${claim === undefined ? "somebody else has added it since" : "it is free for others"}. Remove the domain; it can be added again`
         return yield* new Terminal({ reason: "ClaimLapsed", message })
       }
-      const { site } = yield* retryable(sites.look({ orgId, environmentUid: parentUid ?? "" }))
-      if (site === undefined) {
+      const hosts = yield* retryable(sites.managedHosts(orgId, parentUid === null ? [] : [parentUid]))
+      const target = hosts.get(parentUid ?? "")
+      if (target === undefined) {
         return {
           _tag: "Present",
           status: nothing,
@@ -117,7 +118,7 @@ const reconciler = Effect.gen(function* () {
       }
       const [{ dns, shown }, host, certificate] = yield* Effect.all(
         [
-          externalCall("domain.resolve", "read")(lookUp(resource, claim, sites.hostnameOf(site.label))),
+          externalCall("domain.resolve", "read")(lookUp(resource, claim, target)),
           hostDifference(resource),
           Effect.map(retryable(certificates.find({ orgId, name })), Option.getOrUndefined)
         ],

@@ -69,8 +69,8 @@ export const layer = HttpApiBuilder.group(
     const addressed = (orgId: string, environmentUid: string) =>
       Effect.gen(function* () {
         for (let pause = 20; ; pause = Math.min(250, pause * 1.5)) {
-          const { site } = yield* Effect.mapError(sites.look({ orgId, environmentUid }), fromStore)
-          if (site !== undefined) return
+          const found = yield* Effect.mapError(sites.managedHosts(orgId, [environmentUid]), fromStore)
+          if (found.size > 0) return
           yield* Effect.sleep(pause)
         }
       }).pipe(Effect.timeoutOrElse({ duration: addressPatience, orElse: () => Effect.void }))

@@ -31,23 +31,17 @@ export const makeViewer = Effect.gen(function* () {
           orgId,
           records.map(({ uid }) => uid)
         ),
-        Effect.forEach(
-          environments,
-          (environmentUid) =>
-            Effect.map(sites.look({ orgId, environmentUid }), ({ site }) => [environmentUid, site] as const),
-          { concurrency: 4 }
-        )
+        sites.managedHosts(orgId, environments)
       ]),
       fromStore
     )
-    const addresses = new Map(managed)
     return (record) => {
-      const site = addresses.get(record.parentUid ?? "")
+      const host = managed.get(record.parentUid ?? "")
       return viewOf(
         record,
-        site === undefined
+        host === undefined
           ? "The environment gets its address just now: ask again shortly for the DNS record to create."
-          : instructionsOf(record.name, destinationOf(sites.hostnameOf(site.label)), claimed.get(record.uid))
+          : instructionsOf(record.name, destinationOf(host), claimed.get(record.uid))
       )
     }
   })

@@ -86,6 +86,11 @@ export class EdgeSites extends Context.Service<
     /** The URL of a host name for browsers, with the port where it is not 443. */
     readonly urlOf: (hostname: string) => string
     readonly look: (key: SiteKey) => Effect.Effect<SiteLook, StoreUnavailable>
+    /** The managed host names of environments, by their uids; one that has no site yet is left out. */
+    readonly managedHosts: (
+      orgId: string,
+      environmentUids: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyMap<string, string>, StoreUnavailable>
     /**
      * Makes the site with its managed host name, and sets its target. The label of a site that is there stays; a new one
      * gets `label` if it is given, else one from the names of environment and project. Answers the label; undefined:
@@ -96,8 +101,6 @@ export class EdgeSites extends Context.Service<
       wish: { readonly label?: string | undefined; readonly target: Target | undefined }
     ) => Effect.Effect<string | undefined, StoreUnavailable>
     readonly setAccess: (key: SiteKey, access: AccessMode) => Effect.Effect<void, StoreUnavailable>
-    /** While it is asleep its requests are held until it is awake and has a target. */
-    readonly setAsleep: (key: SiteKey, asleep: boolean) => Effect.Effect<void, StoreUnavailable>
     /** Notes that somebody waits for a site that is asleep. */
     readonly requestWake: (key: SiteKey) => Effect.Effect<void, StoreUnavailable>
     /** A custom host name; fails if somebody else has it. */
@@ -117,10 +120,17 @@ export class EdgeSites extends Context.Service<
       const { engine: sql } = yield* Db
       const { appsDomain, httpsPort, publicHttpsPort } = yield* settings
       const port = publicHttpsPort ?? httpsPort
+      const hostnameOf = (label: string) => `${label}.${appsDomain}`
 
       return EdgeSites.of({
-        hostnameOf: (label) => `${label}.${appsDomain}`,
+        hostnameOf,
         urlOf: (hostname) => `https://${hostname}${port === 443 ? "" : `:${port}`}`,
+        managedHosts: Effect.fn("EdgeSites.managedHosts")(function* (orgId, environmentUids) {
+          const rows = yield* repeatable(sql<{ readonly uid: string; readonly label: string }>`
+            select environment_uid as uid, label from edge_site
+            where org_id = ${orgId}::uuid and environment_uid = any(${environmentUids}::uuid[])`)
+          return new Map(rows.map(({ uid, label }) => [uid, hostnameOf(label)]))
+        }),
         look: Effect.fn("EdgeSites.look")(function* ({ orgId, environmentUid }) {
           // By primary key and by edge_host_site; nodes are few.
           const [row] = yield* repeatable(sql<Row>`
@@ -189,12 +199,6 @@ export class EdgeSites extends Context.Service<
             repeatable(sql`
               update edge_site set access = ${access}
               where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid and access <> ${access}`)
-          ),
-        setAsleep: ({ orgId, environmentUid }, asleep) =>
-          Effect.asVoid(
-            repeatable(sql`
-              update edge_site set asleep = ${asleep}, wake_requested_at = null
-              where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid and asleep <> ${asleep}`)
           ),
         requestWake: ({ orgId, environmentUid }) =>
           Effect.asVoid(
