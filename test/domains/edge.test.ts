@@ -28,7 +28,11 @@ const withAcme = Layer.unwrap(
   Effect.gen(function* () {
     const dns = yield* challengeServer
     const httpPort = yield* Effect.promise(() => freePort())
-    const { directory, root, trusted } = yield* pebble(dns.address, httpPort)
+    const { directory, root, trusted } = yield* pebble({
+      dns: dns.address,
+      httpPort,
+      forbidden: "blocked.example"
+    })
     const acme = {
       SVC_ACME_DIRECTORY: directory,
       SVC_ACME_CA_FILE: trusted,

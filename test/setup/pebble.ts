@@ -1,5 +1,5 @@
 /** The test servers of Let's Encrypt: pebble, an ACME authority, and pebble-challtestsrv, the name server that it asks. */
-import { spawn } from "node:child_process"
+import { type ChildProcess, spawn } from "node:child_process"
 import * as dgram from "node:dgram"
 import * as fs from "node:fs"
 import * as https from "node:https"
@@ -13,16 +13,36 @@ import { memorySecrets } from "./memory-secrets.ts"
 import { freePort } from "./postgres.ts"
 import { until } from "./wait.ts"
 
-const running = (command: string, args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>
+/** A program of the tests, until the scope closes. */
+export const running = (
+  command: string,
+  args: ReadonlyArray<string>,
+  env: Readonly<Record<string, string>> = {}
+) =>
   Effect.acquireRelease(
-    Effect.sync(() => spawn(command, args, { stdio: "ignore", env: { ...process.env, ...env } })),
-    (child) => Effect.sync(() => child.kill("SIGKILL"))
+    Effect.sync(() => {
+      const child = spawn(command, args, {
+        stdio: "ignore",
+        env: { PATH: process.env["PATH"] ?? "", ...env }
+      })
+      // Whoever waits for what it does finds that it does nothing.
+      child.on("error", () => {})
+      return child
+    }),
+    (child) => Effect.promise(() => end(child))
   )
+
+const end = async (child: ChildProcess) => {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  const gone = new Promise((resolve) => child.once("exit", resolve))
+  child.kill("SIGKILL")
+  await gone
+}
 
 const port = Effect.promise(() => freePort())
 
 /** Free for UDP as well, which tests mark other ports by (see `freePort`). */
-const portForBoth = Effect.promise(async () => {
+export const portForBoth = Effect.promise(async () => {
   const socket = dgram.createSocket("udp4")
   await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve))
   const { port } = socket.address()
@@ -61,8 +81,20 @@ export const challengeServer = Effect.gen(function* () {
   }
 })
 
-/** An authority that validates at `httpPort` of the addresses that the name server tells. */
-export const pebble = Effect.fnUntraced(function* (dns: string, httpPort: number) {
+export interface PebbleOptions {
+  /** The name server that it asks. */
+  readonly dns: string
+  /** Where it validates, at the addresses that the name server tells. */
+  readonly httpPort: number
+  /** A name that its policy forbids. */
+  readonly forbidden?: string
+  /** An account has to be bound to this one; absent: to none. `hmacKey` is in base64url. */
+  readonly binding?: { readonly kid: string; readonly hmacKey: string }
+  readonly env?: Readonly<Record<string, string>>
+}
+
+export const pebble = Effect.fnUntraced(function* (options: PebbleOptions) {
+  const { dns, httpPort, forbidden, binding, env } = options
   const [listen, management] = [yield* port, yield* port]
   const folder = yield* Effect.acquireRelease(
     Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-pebble-"))),
@@ -74,7 +106,7 @@ export const pebble = Effect.fnUntraced(function* (dns: string, httpPort: number
   }).pipe(Effect.provide(CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))))
   const file = (name: string, text: string) => {
     const at = path.join(folder, name)
-    fs.writeFileSync(at, text)
+    fs.writeFileSync(at, text, { mode: 0o600 })
     return at
   }
   const config = file(
@@ -88,34 +120,34 @@ export const pebble = Effect.fnUntraced(function* (dns: string, httpPort: number
         httpPort,
         tlsPort: 1,
         ocspResponderURL: "",
-        externalAccountBindingRequired: false,
-        domainBlocklist: ["blocked.example"]
+        externalAccountBindingRequired: binding !== undefined,
+        ...(binding === undefined ? {} : { externalAccountMACKeys: { [binding.kid]: binding.hmacKey } }),
+        domainBlocklist: forbidden === undefined ? [] : [forbidden]
       }
     })
   )
-  yield* running("pebble", ["-config", config, "-dnsserver", dns], { PEBBLE_VA_NOSLEEP: "1" })
-  const root = yield* Effect.promise(() =>
-    until(
-      "pebble has its root",
-      () =>
-        new Promise<string>((resolve, reject) => {
-          https
-            .get({ host: "127.0.0.1", port: management, path: "/roots/0", ca: own.caPem }, (response) => {
-              let text = ""
-              response.on("data", (chunk: Buffer) => {
-                text += chunk.toString()
-              })
-              response.on("end", () => resolve(text))
-            })
-            .on("error", reject)
+  yield* running("pebble", ["-config", config, "-dnsserver", dns], { PEBBLE_VA_NOSLEEP: "1", ...env })
+  /** One of its own certificates, in PEM. */
+  const certificate = (which: "roots" | "intermediates") =>
+    new Promise<string>((resolve, reject) => {
+      https
+        .get({ host: "127.0.0.1", port: management, path: `/${which}/0`, ca: own.caPem }, (response) => {
+          let text = ""
+          response.on("data", (chunk: Buffer) => {
+            text += chunk.toString()
+          })
+          response.on("end", () => resolve(text))
         })
-    )
-  )
+        .on("error", reject)
+    })
+  const root = yield* Effect.promise(() => until("pebble has its root", () => certificate("roots")))
   return {
     directory: `https://127.0.0.1:${listen}/dir`,
-    /** What its certificates are signed by. */
+    /** What its certificates are signed by, and by whom that is. */
     root,
-    /** PEM file of that, and of whom its own server's certificate is from. */
+    intermediate: yield* Effect.promise(() => certificate("intermediates")),
+    /** PEM files: of whom its own server's certificate is from; and of that together with its root. */
+    serverAuthority: file("server-authority.pem", own.caPem),
     trusted: file("trusted.pem", `${own.caPem}\n${root}`)
   }
 })
