@@ -17,6 +17,7 @@ import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { managedPorts } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
+import { logged, noon } from "./logged.ts"
 
 /** An organization with a site of its own. */
 const site = Effect.gen(function* () {
@@ -28,19 +29,6 @@ const site = Effect.gen(function* () {
   return { orgId, environment: production }
 })
 
-const request = (environment: string, rest: Partial<LoggedRequest> = {}): LoggedRequest => ({
-  environment,
-  host: "shop.example",
-  method: "GET",
-  path: "/",
-  status: 200,
-  durationMs: 30,
-  bytesIn: 100,
-  bytesOut: 1000,
-  end: "--",
-  ...rest
-})
-const noon = Date.UTC(2026, 10, 22, 12)
 const hour = { from: new Date(noon), to: new Date(noon + 3_600_000) }
 
 /** As many batches as they need. */
@@ -65,11 +53,11 @@ layer(
       const records = yield* RequestRecords
       const [mine, other] = [yield* site, yield* site]
       const sent = [
-        request(mine.environment, { path: "/a/1" }),
-        request(other.environment, { path: "/secret" }),
-        request(mine.environment, { path: "/a/2", status: 404, durationMs: 0 }),
-        request(mine.environment, { path: "/b", status: null, end: "CR" }),
-        request(randomUUIDv7(), { path: "/nobody" })
+        logged(mine.environment, { path: "/a/1" }),
+        logged(other.environment, { path: "/secret" }),
+        logged(mine.environment, { path: "/a/2", status: 404, durationMs: 0 }),
+        logged(mine.environment, { path: "/b", status: null, end: "CR" }),
+        logged(randomUUIDv7(), { path: "/nobody" })
       ]
       yield* records.add(batchOf(sent))
       const list = (filter = {}, limit = 10, before?: string) =>
@@ -95,7 +83,7 @@ layer(
       const { orgId, environment } = yield* site
       const { engine: sql } = yield* Db
       const many = (count: number, from: number) =>
-        Array.from({ length: count }, (_, index) => request(environment, { path: `/${from + index}` }))
+        Array.from({ length: count }, (_, index) => logged(environment, { path: `/${from + index}` }))
       const most = recentMost / 2
       for (let round = 0; round < 3; round++) yield* records.add(batchOf(many(most, round * most)))
       const [row] = yield* sql<{ count: number; min: bigint; max: bigint }>`
@@ -115,8 +103,8 @@ layer(
       const batch = (order: typeof sites) =>
         batchOf(
           order.flatMap(({ environment }) => [
-            request(environment, { durationMs: 5 }),
-            request(environment, { durationMs: 700, status: 502 })
+            logged(environment, { durationMs: 5 }),
+            logged(environment, { durationMs: 700, status: 502 })
           ])
         )
       yield* Effect.forEach(
@@ -163,7 +151,7 @@ layer(
         })
       const before = [yield* droppedBy("unreadable"), yield* droppedBy("lost")] as const
       const line = (number: number, path: string) =>
-        JSON.stringify({ source: "tls-1", number, ...request(environment, { path }) })
+        JSON.stringify({ source: "tls-1", number, ...logged(environment, { path }) })
       yield* send(line(1, "/first"))
       yield* send("<134>haproxy: not one of ours")
       yield* send(new Uint8Array(5000).fill(255))

@@ -1,31 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
 import { makeGaps } from "#src/edge/requests/gaps.ts"
-import type { LoggedRequest } from "#src/edge/requests/log-format.ts"
 import { makeTally } from "#src/edge/requests/tally.ts"
-
-const request = (environment: string, rest: Partial<LoggedRequest> = {}): LoggedRequest => ({
-  environment,
-  host: "shop.example",
-  method: "GET",
-  path: "/",
-  status: 200,
-  durationMs: 30,
-  bytesIn: 100,
-  bytesOut: 1000,
-  end: "--",
-  ...rest
-})
-const noon = Date.UTC(2026, 10, 22, 12)
+import { logged, noon } from "./logged.ts"
 
 describe("a tally of requests", () => {
   it("sums by environment, minute and class, and keeps what came in its order", () => {
     const tally = makeTally()
     assert.isUndefined(tally.take())
-    tally.add(request("a"), noon + 10_000)
-    tally.add(request("a", { status: 204, durationMs: 10, path: "/second" }), noon + 20_000)
-    tally.add(request("a", { status: 503, durationMs: 60_000 }), noon + 59_999)
-    tally.add(request("a", { status: null }), noon + 60_000)
-    tally.add(request("b", { status: 101 }), noon)
+    tally.add(logged("a"), noon + 10_000)
+    tally.add(logged("a", { status: 204, durationMs: 10, path: "/second" }), noon + 20_000)
+    tally.add(logged("a", { status: 503, durationMs: 60_000 }), noon + 59_999)
+    tally.add(logged("a", { status: null }), noon + 60_000)
+    tally.add(logged("b", { status: 101 }), noon)
     const batch = tally.take()
     assert.deepStrictEqual(
       batch?.requests.map(({ environment, at, path, status }) => [environment, at - noon, path, status]),
@@ -57,9 +43,9 @@ describe("a tally of requests", () => {
 
   it("keeps the newest of more requests than it has room for, and counts all", () => {
     const tally = makeTally({ perEnvironment: 3, requests: 4, sums: 2 })
-    for (let index = 0; index < 100; index++) tally.add(request("a", { path: `/${index}` }), noon)
-    for (let index = 0; index < 5; index++) tally.add(request("b", { path: `/${index}` }), noon)
-    for (let index = 0; index < 7; index++) tally.add(request("c"), noon)
+    for (let index = 0; index < 100; index++) tally.add(logged("a", { path: `/${index}` }), noon)
+    for (let index = 0; index < 5; index++) tally.add(logged("b", { path: `/${index}` }), noon)
+    for (let index = 0; index < 7; index++) tally.add(logged("c"), noon)
     const batch = tally.take()
     assert.deepStrictEqual(
       batch?.requests.map(({ environment, path }) => environment + path),
@@ -70,7 +56,7 @@ describe("a tally of requests", () => {
       [100, 5]
     )
     assert.strictEqual(batch?.lost, 7)
-    tally.add(request("c"), noon)
+    tally.add(logged("c"), noon)
     assert.deepInclude(tally.take(), { lost: 0 })
   })
 })
