@@ -14,6 +14,7 @@ import * as Schedule from "effect/Schedule"
 import type { Host } from "../host/Host.ts"
 import { helperEnvironment } from "../host/helper-environment.ts"
 import { endedAs } from "../host/oom-score.ts"
+import { processesNaming } from "../host/processes-naming.ts"
 import { ContainerError } from "./error.ts"
 
 export interface EnginePlace {
@@ -148,14 +149,7 @@ export const ownIsRunning = (host: Host["Service"], socket: string): Effect.Effe
 }
 
 /** Whether a process works on the storage. What watches a container cleans up after its end, beside the service. */
-const isInUse = (root: string) =>
-  Effect.promise(async () => {
-    const names = await fs.promises.readdir("/proc").catch(() => [])
-    const lines = names
-      .filter((name) => /^\d+$/.test(name))
-      .map((name) => fs.promises.readFile(`/proc/${name}/cmdline`, "utf8").catch(() => ""))
-    return (await Promise.all(lines)).some((line) => line.includes(root))
-  })
+const isInUse = (root: string) => Effect.map(processesNaming(root), (found) => found.length > 0)
 
 /** `forGood`: also lets go of the mount that Podman leaves on its storage, so that the folder can be removed. */
 export const stopOwn = Effect.fnUntraced(function* (host: Host["Service"], socket: string, forGood: boolean) {

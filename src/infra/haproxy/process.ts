@@ -2,12 +2,12 @@
  * The process of HAProxy: finding it, starting it, reloading and ending it. It is started detached as a master with a
  * worker, in its own folder, to which all names in its configuration are relative; it outlives the control plane.
  */
-import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Host } from "../host/Host.ts"
+import { processesNaming } from "../host/processes-naming.ts"
 import { oomScores } from "../host/server-limits.ts"
 import { logSince, logSize } from "../host/server-logs.ts"
 import { readInfo } from "./control.ts"
@@ -56,7 +56,7 @@ export const makeHaproxy = (host: Host["Service"]) => {
       Option.getOrElse(text, () => ""),
       10
     )
-    const pids = process.platform === "linux" ? yield* naming(`-f\0${configOf(place)}\0`) : []
+    const pids = yield* processesNaming(`-f\0${configOf(place)}\0`)
     const all = [...new Set([recorded, ...pids])].filter((pid) => Number.isInteger(pid) && pid > 1)
     return yield* Effect.filter(all, (pid) => isRunning(place, pid))
   })
@@ -181,15 +181,3 @@ export const makeHaproxy = (host: Host["Service"]) => {
 }
 
 const every = (ms: number) => Schedule.spaced(ms)
-
-/** Processes whose command line holds the text. */
-const naming = (text: string) =>
-  Effect.promise(async () => {
-    const found: Array<number> = []
-    for (const name of await fs.readdir("/proc").catch((): Array<string> => [])) {
-      if (!/^\d+$/.test(name)) continue
-      const line = await fs.readFile(`/proc/${name}/cmdline`, "utf8").catch(() => "")
-      if (line.includes(text)) found.push(Number(name))
-    }
-    return found.sort((a, b) => a - b)
-  })
