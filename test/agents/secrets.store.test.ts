@@ -1,24 +1,13 @@
 import { inspect } from "node:util"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import * as Tracer from "effect/Tracer"
 import { anotherApi } from "#test/setup/another-api.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { makeRecording } from "#test/setup/recording.ts"
 import { letIn, post, redeem, refresh, requestsOf } from "./plane.ts"
 
-const traced: Array<Tracer.NativeSpan> = []
-const recording = Layer.succeed(
-  Tracer.Tracer,
-  Tracer.make({
-    span: (options) => {
-      const span = new Tracer.NativeSpan(options)
-      traced.push(span)
-      return span
-    }
-  })
-)
+const { traced, recording } = makeRecording()
 const variables = { SVC_AGENT_RATE_LIMIT: "100000" }
 
 layer(testPlane({}, variables), { excludeTestServices: true })("what is handed to agents", (it) => {

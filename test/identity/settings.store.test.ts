@@ -1,9 +1,9 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Tracer from "effect/Tracer"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { bucketsStandStill } from "#test/setup/rate-limits.ts"
+import { makeRecording } from "#test/setup/recording.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { mailFor, newcomer, visitor } from "./visitor.ts"
 
@@ -98,17 +98,7 @@ layer(testPlane({ proxies: 1, signInRateLimit: 20 }), { excludeTestServices: tru
   }
 )
 
-const traced: Array<{ readonly name: string; readonly attributes: ReadonlyMap<string, unknown> }> = []
-const recording = Layer.succeed(
-  Tracer.Tracer,
-  Tracer.make({
-    span: (options) => {
-      const span = new Tracer.NativeSpan(options)
-      traced.push(span)
-      return span
-    }
-  })
-)
+const { traced, recording } = makeRecording()
 
 layer(testPlane({ signInRateLimit: 10_000 }).pipe(Layer.provide(recording)), { excludeTestServices: true })(
   "what asks for a recent proof",

@@ -5,7 +5,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
-import * as Tracer from "effect/Tracer"
 import { AppConfig } from "#src/config.ts"
 import { Gate } from "#src/edge/agent/Gate.ts"
 import { Invocations } from "#src/outbound/Invocations.ts"
@@ -16,19 +15,10 @@ import * as gate from "#src/visitors/gate.ts"
 import { Visits } from "#src/visitors/Visits.ts"
 import { anotherApi } from "#test/setup/another-api.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { makeRecording } from "#test/setup/recording.ts"
 import { eventually } from "#test/setup/wait.ts"
 
-const traced: Array<Tracer.NativeSpan> = []
-const recording = Layer.succeed(
-  Tracer.Tracer,
-  Tracer.make({
-    span: (options) => {
-      const span = new Tracer.NativeSpan(options)
-      traced.push(span)
-      return span
-    }
-  })
-)
+const { traced, recording } = makeRecording()
 
 layer(testPlane(), { excludeTestServices: true })("what lets visitors in", (it) => {
   it.effect("stands in no log, trace, metric, audit record or event", () =>
