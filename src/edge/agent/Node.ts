@@ -3,8 +3,9 @@
  *
  * It hears of changes, reads the changed rows again and puts them into the running HAProxy; at the start, after a lost
  * connection, after HAProxy was started, and every few minutes it compares everything. While the store is away HAProxy
- * goes on with what it has, and is started again from files if it ends, by a process that has read the store once. Two
- * processes of one data folder take turns: the port of the agent is held by the one whose turn it is (`listener.ts`).
+ * goes on with what it has, and is started again from files if it ends; before the store was read once, only as the
+ * process starts (`start-from-files.ts`). Two processes of one data folder take turns: the port of the agent is held by the
+ * one whose turn it is (`listener.ts`).
  */
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
