@@ -24,11 +24,10 @@ export const edgeMachine = Effect.gen(function* () {
     Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
     (folder) => Effect.promise(() => sweep(folder))
   )
-  const ports = yield* Effect.promise(() => Promise.all([freePort(), freePort(), freePort(), freePort()]))
-  const [httpsPort, httpPort, port, metricsPort] = ports
+  const [httpsPort, httpPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
   const { text: caPem } = yield* call("GET", "/v1/ca.pem", { token: null })
   const encryptionKeys = Redacted.make(fs.readFileSync(path.join(keysFolder, "encryption.keys"), "utf8"))
-  const config = (databaseUrl: string) =>
+  const config = (databaseUrl: string, port: number, metricsPort: number) =>
     AppConfig.layerWith(
       {
         dataDir,
@@ -42,12 +41,16 @@ export const edgeMachine = Effect.gen(function* () {
       },
       { SVC_EDGE_HTTPS_PORT: String(httpsPort), SVC_EDGE_HTTP_PORT: String(httpPort) }
     )
-  /** The process of it, with this store, until its end is asked for or the scope closes. HAProxy goes on. */
+  /**
+   * A process of it, with this store, until its end is asked for or the scope closes. HAProxy goes on; of several
+   * processes the next one has its turn then.
+   */
   const start = (databaseUrl: string) =>
     Effect.gen(function* () {
+      const [port, metricsPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
       const scope = yield* Scope.fork(yield* Effect.scope)
       yield* controlPlane.pipe(
-        Layer.provide(config(databaseUrl)),
+        Layer.provide(config(databaseUrl, port, metricsPort)),
         Layer.provide(Logger.layer([])),
         Layer.buildWithScope(scope)
       )

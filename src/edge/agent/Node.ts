@@ -228,6 +228,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
     Effect.andThen(
       Effect.sync(() => {
         loaded = true
+        routes.becomeLoaded()
       })
     )
   )

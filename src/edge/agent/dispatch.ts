@@ -23,6 +23,9 @@ const storeAway = answer(503, "This cannot be answered at the moment. Try again 
   "retry-after": "5"
 })
 
+/** Of a process that has just begun. */
+const loadingPatience = "10 seconds"
+
 const token = /^[A-Za-z0-9_-]{1,256}$/
 
 export const makeDispatch = Effect.gen(function* () {
@@ -57,6 +60,7 @@ export const makeDispatch = Effect.gen(function* () {
     const { host, url } = request
     const path = url.split("?", 1)[0] ?? ""
     if (path.startsWith(agentPaths.challenge)) return yield* challenge(host, path)
+    if (Option.isNone(yield* Effect.timeoutOption(routes.loaded, loadingPatience))) return storeAway
     const site = routes.siteOf(host)
     if (site === undefined) return unknownHost
     const { orgId, environmentUid, access } = site
