@@ -92,6 +92,8 @@ export interface Server<Groups extends HttpApiGroup.Constraint = never> {
   readonly reconcilers?: Layer.Layer<never, StartError, ReconcilerCore>
   /** Loops beside the engine, in processes of the role `engine`. */
   readonly loops?: Layer.Layer<never, StartError, Core>
+  /** What serves the apps' addresses before the state store is asked, in processes of the role `edge`. */
+  readonly edgeBeforeStore?: Layer.Layer<never, never, AppConfig | Host>
   /** What serves the apps' addresses, in processes of the role `edge`. */
   readonly edge?: Layer.Layer<never, StartError, Core>
 }

@@ -90,6 +90,13 @@ const loops = Layer.unwrap(
   )
 )
 
+/** What serves the apps' addresses though there may be no state store. */
+const edgeBeforeStore = Layer.unwrap(
+  Effect.map(loadServers, (parts) =>
+    Layer.mergeAll(Layer.empty, ...parts.flatMap((part) => part.edgeBeforeStore ?? []))
+  )
+)
+
 /** What serves the apps' addresses. */
 const edge = Layer.unwrap(
   Effect.map(loadServers, (parts) => mergeLayers(parts.flatMap((part) => part.edge ?? [])))
@@ -120,6 +127,8 @@ export const controlPlane = Layer.unwrap(
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(Work.layer),
       Layer.provide(store),
+      // Nothing of the above is there before it has been built.
+      Layer.provide(roles.has("edge") ? edgeBeforeStore : Layer.empty),
       Layer.provide(machine),
       Layer.provide(servedRegion)
     )

@@ -3,6 +3,7 @@ import type { Server } from "#src/feature.ts"
 import * as gate from "#src/visitors/gate.ts"
 import { Visits } from "#src/visitors/Visits.ts"
 import * as agent from "./agent/layer.ts"
+import * as startFromFiles from "./agent/start-from-files.ts"
 import { checkAppsDomain } from "./apps-domain.ts"
 import { Certificates } from "./certificates/Certificates.ts"
 import * as certificates from "./certificates/loop.ts"
@@ -13,6 +14,7 @@ import { RequestRecords } from "./requests/RequestRecords.ts"
 export const server: Server = {
   handlers: Layer.empty,
   loops: certificates.layer,
+  edgeBeforeStore: startFromFiles.layer,
   edge: agent.layer.pipe(
     Layer.provide([
       Certificates.layer,

@@ -1,4 +1,7 @@
 /** Custom domains end to end: names in DNS, certificates of an ACME authority and of our own, and visitors at a real edge. */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import { join } from "node:path"
 import * as tls from "node:tls"
 import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
@@ -6,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { anApp, echo } from "#test/edge/path/app.ts"
 import { Plane } from "#test/setup/control-plane.ts"
-import { TestEdge, testEdge } from "#test/setup/edge.ts"
+import { curl, TestEdge, testEdge } from "#test/setup/edge.ts"
 import { challengeServer, pebble } from "#test/setup/pebble.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -74,6 +77,24 @@ const visited = (host: string, path = "/") =>
     )
   })
 
+/** The same by curl, which trusts the root of the authority and nobody else. */
+const byCurl = (host: string, path: string) =>
+  Effect.gen(function* () {
+    const { httpsPort, caPem } = yield* TestEdge
+    const { root = caPem } = yield* Names
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => fs.mkdtempSync(join(os.tmpdir(), "svc-test-root-"))),
+      (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true }))
+    )
+    const file = join(folder, "root.pem")
+    fs.writeFileSync(file, root)
+    return yield* curl([
+      ...["--cacert", file, "--capath", folder, "--resolve", `${host}:${httpsPort}:127.0.0.1`],
+      ...["--write-out", "\nHTTP/%{http_version} %{response_code}, verified: %{ssl_verify_result}"],
+      `https://${host}:${httpsPort}${path}`
+    ])
+  })
+
 const aShop = Effect.gen(function* () {
   const { call } = yield* Plane
   const app = yield* anApp(echo)
@@ -111,6 +132,9 @@ layer(withAcme, { excludeTestServices: true, timeout: "2 minutes" })("with an AC
         assert.match(answer, /^HTTP\/1\.1 200/)
         assert.match(answer, /strict-transport-security: max-age=3600/i)
         assert.include(answer, '"url":"/hello"')
+        const ofOtherHands = yield* byCurl("www.customer.example", "/hello")
+        assert.strictEqual(ofOtherHands.code, 0, ofOtherHands.out)
+        assert.match(ofOtherHands.out, /"url":"\/hello".*\nHTTP\/2 200, verified: 0$/)
 
         // The top of the zone has addresses, and sends its visitors on.
         const apex = yield* add({ hostname: "customer.example", redirectTo: "www.customer.example" })

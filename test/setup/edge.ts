@@ -224,7 +224,8 @@ export const storeCertificate = Effect.fnUntraced(function* (name: string) {
   }).pipe(Effect.provide(services), Effect.orDie)
 })
 
-const handshakes = (options: tls.ConnectionOptions) =>
+/** Whether a connection gets a certificate that it trusts. */
+export const handshakes = (options: tls.ConnectionOptions) =>
   new Promise<boolean>((resolve) => {
     const socket = tls.connect(options)
     socket.once("secureConnect", () => {

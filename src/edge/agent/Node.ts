@@ -3,8 +3,9 @@
  *
  * It hears of changes, reads the changed rows again and puts them into the running HAProxy; at the start, after a lost
  * connection, after HAProxy was started, and every few minutes it compares everything. While the store is away HAProxy
- * goes on with what it has, and is started again from files if it ends, by a process that has read the store once. Two
- * processes of one data folder take turns: the port of the agent is held by the one whose turn it is (`listener.ts`).
+ * goes on with what it has, and is started again from files if it ends; before the store was read once, only as the
+ * process starts (`start-from-files.ts`). Two processes of one data folder take turns: the port of the agent is held by the
+ * one whose turn it is (`listener.ts`).
  */
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
@@ -19,13 +20,12 @@ import { makeHaproxy } from "#src/infra/haproxy/process.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { Db, notifications } from "#src/store/Db.ts"
-import { Certificates } from "../certificates/Certificates.ts"
 import { EdgeNodes, edgeChannel, heartbeat } from "../EdgeNodes.ts"
-import { files } from "../haproxy-config.ts"
 import { settings } from "../settings.ts"
 import { makeApply } from "./apply.ts"
 import { type Changes, makeChanges } from "./changes.ts"
-import { certificateFile, type EdgeFolder } from "./folder.ts"
+import { makeNodeFiles } from "./files.ts"
+import type { EdgeFolder } from "./folder.ts"
 import { portsTaken } from "./ports.ts"
 import { Routes } from "./Routes.ts"
 import { readHosts, readSites } from "./rows.ts"
@@ -49,7 +49,6 @@ export const runNode = Effect.fnUntraced(function* (node: {
   const { place } = folder
   const host = yield* Host
   const routes = yield* Routes
-  const certificates = yield* Certificates
   const nodes = yield* EdgeNodes
   const { engine: sql } = yield* Db
   const { host: address, httpsPort, httpPort } = yield* settings
@@ -64,22 +63,23 @@ export const runNode = Effect.fnUntraced(function* (node: {
   /** The worker that has all changes; another one has what is in the files. */
   let worker: number | undefined
   let loaded = false
-  let filesAreStale = true
-  /** SHA-256 of the certificates whose files are written, by name. */
-  const written = new Map<string, string>()
 
   const wake = Effect.sync(() => Queue.offerUnsafe(woken, undefined))
   const onHost = Effect.mapError(failed)
 
-  const writeFiles = Effect.gen(function* () {
-    yield* onHost(folder.ensure)
-    const there = yield* folder.certificateFiles
-    yield* onHost(folder.writeMap(files.hosts, routes.hostLines()))
-    yield* onHost(folder.writeMap(files.sites, routes.siteLines()))
-    yield* onHost(
-      folder.writeCertificateList([...written.keys()].filter((name) => there.has(certificateFile(name))))
+  const files = yield* makeNodeFiles(
+    node,
+    Effect.andThen(
+      Effect.sync(() => changes.everything()),
+      wake
     )
-    filesAreStale = false
+  )
+
+  /** The new configuration is checked before it is taken. */
+  const writeAll = Effect.gen(function* () {
+    yield* files.write
+    yield* haproxy.check(place, config)
+    yield* onHost(folder.writeConfig(config))
   })
 
   const start = Effect.gen(function* () {
@@ -90,9 +90,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
       ["SVC_EDGE_HTTP_PORT", httpPort]
     ])
     if (taken !== undefined) return yield* new HaproxyError({ reason: "StartFailed", message: taken })
-    yield* writeFiles
-    yield* haproxy.check(place, config)
-    yield* onHost(folder.writeConfig(config))
+    yield* files.orAsTheyAre(writeAll)
     yield* haproxy.start(place)
     yield* Effect.logDebug("the edge listens", { address, httpsPort, httpPort })
   })
@@ -111,22 +109,9 @@ export const runNode = Effect.fnUntraced(function* (node: {
       worker = undefined
       yield* start
     } else if (stored !== undefined && stored !== config) {
-      // Another release's, or nobody's: the new one is checked before it is taken.
-      yield* writeFiles
-      yield* haproxy.check(place, config)
-      yield* onHost(folder.writeConfig(config))
-      yield* haproxy.reload(place)
-    } else if (filesAreStale || !(yield* folder.isWhole)) {
-      // What runs is not touched for files that somebody has deleted.
-      const whole = yield* folder.isWhole
-      yield* writeFiles
-      if (stored === undefined) yield* onHost(folder.writeConfig(config))
-      if (!whole) {
-        written.clear()
-        changes.everything()
-        yield* wake
-      }
-    }
+      // Another release's.
+      yield* files.later(Effect.andThen(writeAll, haproxy.reload(place)))
+    } else yield* files.later(files.keep)
     const { pid } = yield* readInfo(place.socket)
     if (pid !== worker) changes.everything()
     if (pid !== worker || fault !== undefined) yield* wake
@@ -159,72 +144,45 @@ export const runNode = Effect.fnUntraced(function* (node: {
     Effect.catch((error) => Effect.logDebug("the edge could not say that it is at work", error))
   )
 
-  /** Files of certificates whose content has changed, or that are gone; answers the names of all that there are. */
-  const writeCertificates = Effect.fnUntraced(function* (names: ReadonlySet<string> | "all") {
-    const served = yield* certificates.served
-    const there = yield* folder.certificateFiles
-    const wanted = [...served].filter(
-      ([name, print]) =>
-        (names === "all" || names.has(name)) &&
-        (written.get(name) !== print || !there.has(certificateFile(name)))
-    )
-    for (const file of yield* certificates.files(wanted.map(([name]) => name))) {
-      yield* onHost(folder.writeCertificate(file.name, file.pem))
-      written.set(file.name, file.fingerprint)
-      filesAreStale = true
-    }
-    for (const name of [...written.keys()].filter((one) => !served.has(one))) {
-      written.delete(name)
-      filesAreStale = true
-    }
-    // Private keys do not outlive their certificates, whoever wrote the file, and whether or not it was done.
-    const kept = new Set([...written.keys()].map(certificateFile))
-    yield* Effect.forEach(
-      [...(yield* folder.certificateFiles)].filter((file) => !kept.has(file)),
-      (file) => onHost(folder.remove(file)),
-      { discard: true }
-    )
-  })
-
   const read = Effect.fnUntraced(function* (heard: Changes) {
     if (heard.all) {
       routes.replaceHosts("all", yield* readHosts(sql, "all"))
       routes.replaceSites("all", yield* readSites(sql, "all"))
-      yield* onHost(folder.ensure)
-      yield* writeCertificates("all")
-      filesAreStale = true
+      yield* files.writeCertificates("all")
+      files.becomeStale()
       return
     }
     if (heard.sites.size > 0) {
       routes.replaceSites(heard.sites, yield* readSites(sql, [...heard.sites]))
-      filesAreStale = true
+      files.becomeStale()
     }
     if (heard.hosts.size > 0) {
       routes.replaceHosts(heard.hosts, yield* readHosts(sql, [...heard.hosts]))
-      filesAreStale = true
+      files.becomeStale()
     }
-    if (heard.certificates.size > 0) yield* writeCertificates(heard.certificates)
+    if (heard.certificates.size > 0) yield* files.writeCertificates(heard.certificates)
   })
 
   const put = Effect.fnUntraced(function* (heard: Changes) {
     const { pid } = yield* readInfo(place.socket)
+    const wanted = files.certificateNames()
     if (heard.all || pid !== worker) {
       yield* apply.look
       // Names are served once their certificate is there.
-      yield* Effect.forEach(written.keys(), apply.putCertificate, { discard: true })
+      yield* Effect.forEach(wanted, apply.putCertificate, { discard: true })
       yield* apply.allMaps({ hosts: routes.hostLines(), sites: routes.siteLines() })
-      yield* apply.dropCertificatesBut(written.keys())
+      yield* apply.dropCertificatesBut(wanted)
       worker = pid
     } else {
       const names = [...heard.certificates]
       yield* Effect.forEach(
-        names.filter((name) => written.has(name)),
+        names.filter((name) => wanted.has(name)),
         apply.putCertificate,
         { discard: true }
       )
       yield* apply.someMaps({ ...heard, hostLine: routes.hostLine, siteLine: routes.siteLine })
       yield* Effect.forEach(
-        names.filter((name) => !written.has(name)),
+        names.filter((name) => !wanted.has(name)),
         apply.dropCertificate,
         {
           discard: true
@@ -270,6 +228,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
     Effect.andThen(
       Effect.sync(() => {
         loaded = true
+        routes.becomeLoaded()
       })
     )
   )

@@ -1,5 +1,7 @@
 /** What a node serves, in memory, as the store last said; and each row as a line of HAProxy's maps. */
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import { isMapWord } from "#src/infra/haproxy/control.ts"
 import type { HostRow, SiteRow } from "./rows.ts"
@@ -25,10 +27,15 @@ const makeRoutes = () => {
   const hosts = new Map<string, HostRow>()
   const sites = new Map<string, SiteRow>()
   const watchers = new Set<() => void>()
+  const loaded = Deferred.makeUnsafe<void>()
   let ahead = true
   return {
     hosts: hosts as ReadonlyMap<string, HostRow>,
     sites: sites as ReadonlyMap<string, SiteRow>,
+    /** Until the store was read once nobody can say that there is no such host. */
+    loaded: Deferred.await(loaded),
+    /** All of it was read. */
+    becomeLoaded: () => Deferred.doneUnsafe(loaded, Exit.void),
     /** The site that a host name leads to. */
     siteOf: (hostname: string): SiteRow | undefined => {
       const host = hosts.get(hostname)

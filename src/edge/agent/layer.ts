@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { supervise } from "#src/engine/supervise.ts"
-import { Host } from "#src/infra/host/Host.ts"
 import { haproxyConfig } from "../haproxy-config.ts"
 import { receive } from "../requests/receiver.ts"
 import { settings } from "../settings.ts"
@@ -14,13 +13,13 @@ import { makeForwarder } from "./forward.ts"
 import { listen } from "./listener.ts"
 import { runNode } from "./Node.ts"
 import { Routes } from "./Routes.ts"
+import { agentPort } from "./start-from-files.ts"
 
 const run = Effect.gen(function* () {
-  const host = yield* Host
   const values = yield* settings
   const folder = yield* makeFolder
   const { id, agentKey } = yield* folder.identity
-  const agentPort = yield* host.reservePort("edge/agent")
+  const port = yield* agentPort
   const { internalSocket, place } = folder
   const config = haproxyConfig({
     ...values,
@@ -28,14 +27,14 @@ const run = Effect.gen(function* () {
     folder: place.dir,
     controlSocket: place.socket,
     internalSocket,
-    agentPort,
+    agentPort: port,
     agentKey,
     ticketKey: Redacted.value(yield* ticketKey)
   })
   const dispatch = yield* makeDispatch
-  yield* listen({ port: agentPort, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })
+  yield* listen({ port, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })
   // By UDP, on the same number.
-  const log = Effect.scoped(Effect.andThen(receive(agentPort), Effect.never))
+  const log = Effect.scoped(Effect.andThen(receive(port), Effect.never))
   yield* Effect.forkScoped(supervise("take the log of requests", log))
   yield* runNode({ id, folder, config })
   return yield* Effect.never

@@ -25,6 +25,8 @@ export interface StoredOrder {
   readonly url: string
   /** PKCS #8 in PEM. */
   readonly privateKeyPem: Redacted.Redacted
+  /** Since it was stored. */
+  readonly ageSeconds: number
 }
 
 /** A certificate that this process may see to now, and no other until the lease ends. */
@@ -94,6 +96,7 @@ interface Row {
   readonly orderUrl: string | null
   readonly keyId: string | null
   readonly sealed: Uint8Array | null
+  readonly orderAge: number | null
 }
 
 /** A moment in which nothing is tried, even where a clock is wrong. */
@@ -111,7 +114,8 @@ export const makeCertificateJobs = Effect.gen(function* () {
           (privateKeyPem): StoredOrder | undefined => ({
             directory: row.directory ?? "",
             url: row.orderUrl ?? "",
-            privateKeyPem
+            privateKeyPem,
+            ageSeconds: row.orderAge ?? 0
           })
         ).pipe(
           // Without its key the order is of no use: another one is made.
@@ -150,7 +154,8 @@ export const makeCertificateJobs = Effect.gen(function* () {
           )
           select c.org_id as "orgId", name, c.issuer, c.directory as "issuedBy", c.chain, c.fingerprint, c.renew_at as "renewAt",
             c.chain is null or coalesce(c.renew_at <= now(), false) as due, c.attempt as failures,
-            c.lease_token as lease, o.directory, o.order_url as "orderUrl", o.key_id as "keyId", o.sealed
+            c.lease_token as lease, o.directory, o.order_url as "orderUrl", o.key_id as "keyId", o.sealed,
+            extract(epoch from now() - o.created_at)::float8 as "orderAge"
           from leased c left join edge_certificate_order o using (name)`),
         (rows) =>
           Effect.forEach(rows, (row) =>
@@ -198,8 +203,27 @@ export const makeCertificateJobs = Effect.gen(function* () {
       ([row]) => row?.next ?? undefined
     ),
 
+    /**
+     * Seconds for which no order may be placed; 0: one may. An authority that limits one name of an organization is not
+     * asked for its others, and one that limits those of two for nobody's: then it is the account. For a quarter of an
+     * hour at most, so that a limit on one domain does not keep others for its week.
+     */
+    limitedFor: ({ orgId, name }: CertificateJob) =>
+      Effect.map(
+        repeatable(sql<{ readonly seconds: number }>`
+          select extract(epoch from max(least(coalesce(retry_after, due_at), tried_at + interval '15 minutes')) - now())::float8
+            as seconds
+          from edge_certificate
+          where error_type = 'rateLimited' and name <> ${name} and tried_at > now() - interval '15 minutes'
+            and coalesce(retry_after, due_at) > now()
+          having count(distinct coalesce(org_id::text, '')) > 1 or bool_or(org_id is not distinct from ${orgId}::uuid)`),
+        ([row]) => Math.max(0, row?.seconds ?? 0)
+      ),
     /** Before the order is finalized. False: the lease is lost. */
-    keepOrder: (job: CertificateJob, { directory, url, privateKeyPem }: StoredOrder) => {
+    keepOrder: (
+      job: CertificateJob,
+      { directory, url, privateKeyPem }: Pick<StoredOrder, "directory" | "url" | "privateKeyPem">
+    ) => {
       const { keyId, bytes } = ring.seal(orderPlace(job.name), privateKeyPem)
       return Effect.map(
         repeatable(sql`

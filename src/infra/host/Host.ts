@@ -194,15 +194,21 @@ export class Host extends Context.Service<
         writeFile: (file, content, mode = 0o600) =>
           attempt(`Cannot write ${file}`, async () => {
             const temporary = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}.tmp`
-            const handle = await fs.open(temporary, "wx", mode)
             try {
-              await handle.writeFile(content)
-              await handle.sync()
-            } finally {
-              await handle.close()
+              const handle = await fs.open(temporary, "wx", mode)
+              try {
+                await handle.writeFile(content)
+                await handle.sync()
+              } finally {
+                await handle.close()
+              }
+              await own(temporary)
+              await fs.rename(temporary, file)
+            } catch (error) {
+              // A disk that is full is not to be filled with beginnings.
+              await fs.rm(temporary, { force: true }).catch(() => {})
+              throw error
             }
-            await own(temporary)
-            await fs.rename(temporary, file)
           }),
         readFile: (file) =>
           attempt(`Cannot read ${file}`, () => fs.readFile(file, "utf8")).pipe(

@@ -208,6 +208,75 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
     })
   )
 
+  it.effect("after a rate limit an organization's other names wait, and everybody's after two of them", () =>
+    Effect.gen(function* () {
+      const { org, round, authority, asked, sql } = yield* setting()
+      const limited = {
+        status: 429,
+        type: "rateLimited",
+        detail: "too many orders",
+        headers: { "retry-after": "7200" }
+      }
+      const anotherOf = (orgId: string) =>
+        Effect.tap(handleOf(orgId, `www.${randomUUID()}.example.com`), ({ want }) => want)
+      authority.troubles.newOrder = [limited]
+      yield* round
+      assert.strictEqual(asked("newOrder"), 1)
+      const same = yield* anotherOf(org.id)
+      assert.strictEqual((yield* round).get(same.name)?._tag, "Waiting")
+      assert.strictEqual(asked("newOrder"), 1)
+
+      const other = yield* anotherOf((yield* makeOrganization()).id)
+      yield* round
+      assert.strictEqual((yield* other.find).state, "issued")
+      authority.troubles.newOrder = [limited]
+      yield* anotherOf((yield* makeOrganization()).id)
+      yield* round
+      assert.strictEqual(asked("newOrder"), 3)
+      const third = yield* anotherOf((yield* makeOrganization()).id)
+      assert.strictEqual((yield* round).get(third.name)?._tag, "Waiting")
+      assert.strictEqual(asked("newOrder"), 3)
+      const wait = (yield* third.find).nextLookAt!.getTime() - Date.now()
+      assert.isAbove(wait, 13 * 60_000)
+      assert.isBelow(wait, 16 * 60_000)
+
+      yield* Effect.orDie(
+        sql`update edge_certificate set tried_at = now() - interval '16 minutes' where error_type = 'rateLimited'`
+      )
+      yield* third.due
+      yield* round
+      assert.strictEqual((yield* third.find).state, "issued")
+    })
+  )
+
+  it.effect(
+    "an order that its authority works on is looked at more and more rarely, and given up after a day",
+    () =>
+      Effect.gen(function* () {
+        const { one, round, asked, sql } = yield* setting({ neverEnds: { retryAfter: "60" } })
+        assert.deepInclude((yield* round).get(one.name), { _tag: "Waiting", again: 60 })
+        for (const [age, pause] of [
+          [600, 60],
+          [3_600, 360],
+          [36_000, 900]
+        ] as const) {
+          yield* Effect.orDie(
+            sql`update edge_certificate_order set created_at = now() - make_interval(secs => ${age})`
+          )
+          yield* one.due
+          const outcome = (yield* round).get(one.name)
+          assert(outcome?._tag === "Waiting")
+          assert.approximately(outcome.again, pause, 5)
+        }
+        assert.strictEqual(asked("newOrder"), 1)
+        yield* Effect.orDie(sql`update edge_certificate_order set created_at = now() - interval '25 hours'`)
+        yield* one.due
+        yield* round
+        assert.include((yield* one.find).error?.message, "not ended the order within a day")
+        assert.isUndefined(yield* one.order)
+      })
+  )
+
   it.effect("whoever hurries again and again waits longer each time, and spends no orders meanwhile", () =>
     Effect.gen(function* () {
       const wrong = { answer: "something else" }

@@ -73,6 +73,8 @@ export interface AuthorityOptions {
   /** Accounts only for who has this key, in base64url. */
   readonly binding?: { readonly kid: string; readonly hmacKey: string }
   readonly advises?: boolean
+  /** It never ends an order; the first time that it says so, with this `Retry-After`. */
+  readonly neverEnds?: { retryAfter: string | undefined }
 }
 
 export const startAuthority = (options: AuthorityOptions) =>
@@ -255,6 +257,12 @@ const start = async (options: AuthorityOptions) => {
     if (order === undefined) return problem({ status: 404, type: "malformed", detail: "no such order" })
     switch (operation) {
       case "order":
+        if (order.status === "processing" && options.neverEnds !== undefined) {
+          const { retryAfter } = options.neverEnds
+          options.neverEnds.retryAfter = undefined
+          const headers = retryAfter === undefined ? {} : { "retry-after": retryAfter }
+          return { status: 200, headers, body: view(order) }
+        }
         if (order.status === "processing") order.status = "valid"
         return { status: 200, body: view(order) }
       case "authorization":

@@ -8,6 +8,7 @@ import { createHash } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Random from "effect/Random"
 import type { DnsResolver } from "#src/domains/dns/Resolver.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { caaRefusal } from "../caa.ts"
@@ -19,7 +20,7 @@ import { certificateIdOf, chainOf, csrOf, newPrivateKey, renewAtOf } from "./x50
 
 export interface AcmeIssuer {
   readonly client: AcmeClient
-  readonly jobs: Pick<CertificateJobs, "keepOrder" | "putChallenge" | "removeChallenge">
+  readonly jobs: Pick<CertificateJobs, "keepOrder" | "limitedFor" | "putChallenge" | "removeChallenge">
   readonly resolver: Pick<DnsResolver, "caa">
   readonly dns: DnsProvider | undefined
 }
@@ -37,13 +38,19 @@ class OrderOver extends AcmeError {}
 const runMs = 90_000
 const firstPauseMs = 250
 const longestPauseMs = 5_000
+/** An order that the authority works on for longer is given up; until then it is looked at more and more rarely. */
+const longestOrderSeconds = 86_400
 /** What is further away is not waited for. */
 const worthWaitingMs = 20_000
 
 /** Nothing that this run says is stored where its lease is lost, so what it says then is of no account. */
 export const obtain = (issuer: AcmeIssuer, job: CertificateJob) =>
-  Effect.catchTag(run(issuer, job), "LeaseLost", () =>
-    Effect.succeed<Ordered>({ _tag: "UnderWay", again: 0 })
+  run(issuer, job).pipe(
+    Effect.catchTag("LeaseLost", () => Effect.succeed<Ordered>({ _tag: "UnderWay", again: 0 })),
+    Effect.catchTag("Limited", ({ seconds }) =>
+      // Not all that have waited at once.
+      Effect.map(Random.next, (random): Ordered => ({ _tag: "UnderWay", again: seconds + 60 * random }))
+    )
   )
 
 const run = Effect.fnUntraced(function* (issuer: AcmeIssuer, job: CertificateJob) {
@@ -84,7 +91,14 @@ const run = Effect.fnUntraced(function* (issuer: AcmeIssuer, job: CertificateJob
           .pipe(Effect.mapError((error) => (keyTypes.has(error.type) ? new OrderOver(error) : error)))
         return { wait: undefined }
       case "processing":
-        return { wait: retryAfter }
+        if (stored.ageSeconds > longestOrderSeconds)
+          return yield* new OrderOver({
+            message: "The certificate authority has not ended the order within a day",
+            type: "answer"
+          })
+        return {
+          wait: retryAfter ?? (stored.ageSeconds < 60 ? undefined : Math.min(900, stored.ageSeconds / 10))
+        }
       case "invalid": {
         const why = yield* whyInvalid(client, order)
         yield* hideProofs(issuer, job, order)
@@ -156,6 +170,8 @@ export const isOver = (error: AcmeError): boolean => error instanceof OrderOver
 /** Stored when this is done. */
 const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: AcmeIssuer, job: CertificateJob) {
   const { meta } = yield* client.directory
+  const seconds = yield* jobs.limitedFor(job)
+  if (seconds > 0) return yield* new Limited({ seconds })
   const refusal = yield* caaRefusal(resolver, job.name, meta?.caaIdentities ?? [])
   if (refusal !== undefined) return yield* new AcmeError({ message: refusal, type: "caa" })
   const privateKeyPem = yield* newPrivateKey
@@ -173,13 +189,16 @@ const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: Acme
       () => client.newOrder(job.name, undefined)
     )
   )
-  const order: StoredOrder = { directory: client.directoryUrl, url, privateKeyPem }
+  const order: StoredOrder = { directory: client.directoryUrl, url, privateKeyPem, ageSeconds: 0 }
   yield* orLost(jobs.keepOrder(job, order))
   return order
 })
 
 /** A lease that is lost ends the run: somebody else is at it. */
 class LeaseLost extends Data.TaggedError("LeaseLost") {}
+
+/** The authority has said that it was asked too much. */
+class Limited extends Data.TaggedError("Limited")<{ readonly seconds: number }> {}
 
 const orLost = <E>(stored: Effect.Effect<boolean, E>) =>
   Effect.flatMap(stored, (kept) => (kept ? Effect.void : Effect.fail(new LeaseLost())))
