@@ -20,6 +20,7 @@ import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { manifest } from "./manifest/feature.ts"
 import { mcp } from "./mcp/feature.ts"
+import { metrics } from "./metrics/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { payments } from "./payments/feature.ts"
 import { projects } from "./projects/feature.ts"
@@ -49,6 +50,7 @@ export const features = [
   edge,
   visitors,
   domains,
+  metrics,
   organizations,
   agents,
   webhooks,
