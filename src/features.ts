@@ -18,6 +18,7 @@ import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
+import { maintenance } from "./maintenance/feature.ts"
 import { manifest } from "./manifest/feature.ts"
 import { mcp } from "./mcp/feature.ts"
 import { metrics } from "./metrics/feature.ts"
@@ -51,6 +52,7 @@ export const features = [
   visitors,
   domains,
   metrics,
+  maintenance,
   organizations,
   agents,
   webhooks,
