@@ -1,4 +1,9 @@
 import * as Layer from "effect/Layer"
 import type { Server } from "#src/feature.ts"
+import { MetricSamples } from "./MetricSamples.ts"
+import * as sampler from "./store/sampler.ts"
 
-export const server: Server = { handlers: Layer.empty }
+export const server: Server = {
+  handlers: Layer.empty,
+  loops: sampler.layer.pipe(Layer.provide([MetricSamples.layer, sampler.subjects]))
+}
