@@ -10,7 +10,7 @@ import type { ResourceRecord } from "#src/store/records.ts"
 import { makeBackupsCheck } from "./checks/backups.ts"
 import { makeCapacityCheck } from "./checks/capacity.ts"
 import { certificates } from "./checks/certificates.ts"
-import { cost } from "./checks/cost.ts"
+import { makeCostCheck } from "./checks/cost.ts"
 import { drift } from "./checks/drift.ts"
 import { makeSecurityCheck } from "./checks/security.ts"
 import { versions } from "./checks/versions.ts"
@@ -19,6 +19,8 @@ import type { Check, Look } from "./look.ts"
 import type { CategoryResult } from "./Runs.ts"
 
 const pageSize = 500
+/** Findings of a category that are kept. Who has more has one cause for them, and needs no longer list. */
+const mostFindings = 1_000
 const checkMs = 60_000
 
 export interface Inspection {
@@ -32,7 +34,7 @@ export const makeInspect = Effect.gen(function* () {
     backups: yield* makeBackupsCheck,
     capacity: yield* makeCapacityCheck,
     certificates,
-    cost,
+    cost: yield* makeCostCheck,
     security: yield* makeSecurityCheck,
     versions,
     drift
@@ -85,7 +87,7 @@ export const makeInspect = Effect.gen(function* () {
     const results = yield* Effect.forEach(categoriesOf(spec), (category) =>
       Effect.suspend(() => checks[category](look)).pipe(
         answered(`look at ${category}`, checkMs),
-        Effect.map((findings) => ({ category, findings, problem: null })),
+        Effect.map((findings) => ({ category, ...bounded(findings) })),
         Effect.catchCause((cause) =>
           Cause.hasInterruptsOnly(cause)
             ? Effect.failCause(cause)
@@ -106,3 +108,18 @@ export const makeInspect = Effect.gen(function* () {
     return inspection
   })
 })
+
+const order = ["critical", "warning", "info"]
+
+/** Each once, and of too many the gravest. */
+const bounded = (found: ReadonlyArray<Finding>) => {
+  const once = [...new Map(found.map((finding) => [finding.key, finding])).values()]
+  if (once.length <= mostFindings) return { findings: once, problem: null }
+  const gravest = once.toSorted(
+    (a, b) => order.indexOf(a.severity) - order.indexOf(b.severity) || (a.key < b.key ? -1 : 1)
+  )
+  return {
+    findings: gravest.slice(0, mostFindings),
+    problem: `There are ${once.length} findings; the ${mostFindings} gravest are kept`
+  }
+}

@@ -83,6 +83,11 @@ export const deleteCache = (record: ResourceRecord): Remedy =>
     cacheId: record.uid
   })
 
+export const deleteDatabase = (record: ResourceRecord): Remedy => ({
+  ...remedy("database.delete", ["database", "delete", ...placeOf(record)], projectOf(record)),
+  parameters: { path: projectOf(record), query: { environment: record.environment ?? "" } }
+})
+
 export const deleteBranch = (record: ResourceRecord, databaseId: string): Remedy =>
   remedy("databaseBranches.delete", ["database", "branch", "delete", ...placeOf(record), record.name], {
     ...projectOf(record),

@@ -5,6 +5,7 @@ import * as backups from "#src/backups/services.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import type { Server } from "#src/feature.ts"
 import { CurrentMetrics } from "#src/metrics/CurrentMetrics.ts"
+import { MetricHistory } from "#src/metrics/MetricHistory.ts"
 import { Actions } from "./Actions.ts"
 import * as act from "./act.ts"
 import type { Maintenance } from "./api.ts"
@@ -25,7 +26,8 @@ export const server: Server<typeof Maintenance> = {
       backups.layer,
       GatewayKeys.layer,
       Budgets.layer,
-      CurrentMetrics.layer
+      CurrentMetrics.layer,
+      MetricHistory.layer
     ])
   )
 }

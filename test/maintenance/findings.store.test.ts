@@ -192,6 +192,117 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("what ma
     })
   )
 
+  it.effect("is a backup that is late or was never proved, and a log that is not archived", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const shop = yield* makeProject("backed-up")
+      const made = (environment: string) => place(shop, database({ environment, createdAt: ago(60 * dayMs) }))
+      const job = (uid: string, kind: string, status: string, age: string) =>
+        sql(`insert into backup_job (org_id, id, kind, database_uid, lineage, reason, status, created_at, finished_at,
+            consistent_at, due_at, error)
+          values ('${shop.orgId}', gen_random_uuid(), '${kind}', '${uid}', '${uid}', 'schedule', '${status}',
+            now() - interval '${age}', now() - interval '${age}', now() - interval '${age}', null,
+            ${status === "failed" ? "'a page is damaged'" : "null"})`)
+      const well = yield* made("well")
+      yield* job(well, "backup", "succeeded", "20 hours")
+      yield* job(well, "drill", "succeeded", "6 days")
+      const late = yield* made("late")
+      yield* job(late, "backup", "succeeded", "2 days")
+      yield* job(late, "drill", "succeeded", "1 day")
+      const unproved = yield* made("unproved")
+      yield* job(unproved, "backup", "succeeded", "1 hour")
+      yield* job(unproved, "drill", "succeeded", "15 days")
+      const damaged = yield* made("damaged")
+      yield* job(damaged, "backup", "succeeded", "1 hour")
+      yield* job(damaged, "drill", "succeeded", "2 days")
+      yield* job(damaged, "drill", "failed", "1 hour")
+      yield* sql(`insert into backup_lineage (org_id, lineage, database_uid, key_id, sealed, trouble, trouble_message,
+          trouble_since)
+        values ('${shop.orgId}', '${well}', '${well}', 'k', '', 'ArchivingFailing', 'the disk is full', now())`)
+      yield* setUp(shop, { categories: ["backups"] })
+      assert.deepStrictEqual(
+        (yield* findings(shop))
+          .map(({ severity, subject, remedy }) => [
+            severity,
+            subject.environment,
+            remedy?.parameters.body?.drill ?? null
+          ])
+          .toSorted(),
+        [
+          ["critical", "damaged", true],
+          ["critical", "well", null],
+          ["warning", "late", false],
+          ["warning", "unproved", true]
+        ]
+      )
+      const [drill] = (yield* findings(shop)).filter(({ subject }) => subject.id === damaged)
+      assert.strictEqual(drill.evidence.error, "a page is damaged")
+    })
+  )
+
+  it.effect("is a budget that is nearly used up", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const shop = yield* makeProject("spending")
+      const budget = yield* call("PUT", `${shop.path}/budget`, {
+        body: { monthlyCapUsd: 10, alertThresholdPercent: 50, hardStop: true }
+      })
+      assert.strictEqual(budget.status, 200, budget.text)
+      const spend = (microUsd: number) =>
+        sql(`insert into budget_month (org_id, project_uid, month, spent)
+          values ('${shop.orgId}', '${shop.projectId}', date_trunc('month', now() at time zone 'utc'), ${microUsd})
+          on conflict (org_id, project_uid, month) do update set spent = excluded.spent`)
+      yield* spend(4_000_000)
+      yield* setUp(shop, { categories: ["capacity"] })
+      assert.deepStrictEqual(yield* findings(shop), [])
+      yield* spend(6_000_000)
+      yield* look(shop)
+      const [first] = yield* findings(shop)
+      assert.deepInclude(first, { severity: "warning", remedy: null })
+      assert.strictEqual(first.evidence.percent, 60)
+      yield* spend(9_900_000)
+      yield* look(shop)
+      assert.deepStrictEqual(
+        (yield* findings(shop)).map(({ id, severity }) => [id, severity]),
+        [[first.id, "critical"]]
+      )
+    })
+  )
+
+  it.effect("is a server that nobody used for a week, if all of the week was measured", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const shop = yield* makeProject("idle")
+      const cache = (name: string) =>
+        place(shop, {
+          ...{ kind: "Cache", name, createdAt: ago(30 * dayMs) },
+          spec: { region: "elsewhere" }
+        })
+      const sampled = (uid: string, values: object, from: string, to = "now()") =>
+        sql(`insert into metric_sample (org_id, uid, source, at, values)
+          select '${shop.orgId}', '${uid}', 'host', at, '${JSON.stringify(values)}'
+          from generate_series(date_trunc('hour', now()) - interval '${from}', ${to}, interval '1 hour') as at`)
+      const nothing = { "redis.hits": 0, "redis.misses": 0, "redis.clients": 1 }
+      const idle = yield* cache("idle")
+      yield* sampled(idle, nothing, "8 days")
+      const used = yield* cache("used")
+      yield* sampled(used, nothing, "8 days", "date_trunc('hour', now()) - interval '3 hours'")
+      yield* sampled(used, { "redis.hits": 0, "redis.misses": 0.1 }, "2 hours")
+      yield* sampled(yield* cache("measured lately"), nothing, "3 days")
+      yield* cache("never measured")
+      const db = yield* place(shop, database({ createdAt: ago(30 * dayMs) }))
+      yield* sampled(db, { "database.connections": 0 }, "8 days")
+      yield* setUp(shop, { categories: ["cost"] })
+      assert.deepStrictEqual(
+        (yield* findings(shop)).map(({ subject, remedy }) => [subject.id, remedy.command]).toSorted(),
+        [
+          [idle, "svc caches delete idle --environment production idle"],
+          [db, "svc database delete idle --environment production"]
+        ].toSorted()
+      )
+    })
+  )
+
   it.effect("is kept for a category that cannot be looked at, whose run says so", () =>
     Effect.gen(function* () {
       const { sql } = yield* Plane

@@ -13,12 +13,10 @@ import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { testDb } from "#test/setup/database.ts"
 import { uuid } from "#test/setup/fixtures.ts"
-import { config } from "./world.ts"
 
 const world = Layer.mergeAll(Runs.layer, Actions.layer, Resources.layer).pipe(
-  Layer.provide(KeyRing.layer),
-  Layer.provideMerge(testDb()),
-  Layer.provide(config)
+  Layer.provide(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb())
 )
 
 /** A CTE's body: the maintenance of a project that nobody has seen before. */

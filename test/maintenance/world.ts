@@ -1,25 +1,9 @@
 /** Resources that the engine never sees, as they may look after a while, for maintenance to find. */
-import * as fs from "node:fs"
-import * as os from "node:os"
-import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import { AppConfig } from "#src/config.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
-
-/** Settings for what stands on the store alone. */
-export const config = Layer.unwrap(
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
-      (dataDir) => Effect.sync(() => fs.rmSync(dataDir, { recursive: true, force: true }))
-    ),
-    (dataDir) => AppConfig.layerWith({ dataDir })
-  )
-)
 
 const hourMs = 3_600_000
 export const dayMs = 24 * hourMs
@@ -80,7 +64,7 @@ export const place = Effect.fnUntraced(function* ({ orgId, projectId }: Project,
   yield* sql(`
     insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, status, phase, conditions,
       managed_by, created_at)
-    values ('${orgId}', '${uid}', '${odd.kind}', '${projectId}', ${text(environment)}, ${text(odd.name)}, '${projectId}',
+    values ('${orgId}', '${uid}', '${odd.kind}', '${projectId}', ${text(environment)}, ${text(odd.name)}, '${uuid()}',
       ${json(odd.spec ?? {})}, ${odd.status === undefined ? "null" : json(odd.status)}, '${odd.phase ?? "ready"}',
       ${json(stored)}, 'api', '${createdAt}')`)
   return uid
