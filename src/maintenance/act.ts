@@ -31,6 +31,8 @@ const ended = (
 
 /** Seconds between tries. */
 const shortestPause = 2
+/** A call that takes longer is sent again when the lease of its action has ended. */
+const patience = "2 minutes"
 const longestPause = 600
 
 /** Why the project does not allow the action now; undefined: it does. */
@@ -62,7 +64,10 @@ export const actionsLoop = Effect.fnUntraced(function* (
     const standing = Option.getOrUndefined(yield* actions.standing(action))
     const refusal = refusalOf(action, standing)
     if (standing === undefined || refusal !== undefined) return ended("refused", refusal ?? null)
-    const { status, text } = yield* externalCall("maintenance.call", "write")(call(action, standing))
+    const { status, text } = yield* externalCall(
+      "maintenance.call",
+      "write"
+    )(Effect.timeout(call(action, standing), patience))
     if (status < 300) return ended("succeeded", null, status)
     const reason = detailOf(text) ?? `It answered ${status}`
     // Too many at once, still under way from an earlier try, or a fault of ours: it may pass.
