@@ -12,6 +12,7 @@ import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import { Execution } from "./execution.ts"
 import type { Kind } from "./kind.ts"
+import { Maintenance } from "./maintenance.ts"
 import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
 
@@ -29,7 +30,8 @@ export const kinds = [
   AiGateway,
   CustomerPayments,
   Cron,
-  Execution
+  Execution,
+  Maintenance
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

@@ -99,27 +99,11 @@ const Auth = Schema.Struct({
   passwordResetTtlSeconds: ttl
 })
 
-const Maintenance = Schema.Struct({
-  enabled: optional(Schema.Boolean),
-  schedule: optional(Schema.Literals(["hourly", "daily", "weekly"])),
-  categories: optional(strings()),
-  environments: optional(list(EnvironmentSlug, 100)),
-  autoRemediation: optional(
-    Schema.Struct({
-      enabled: optional(Schema.Boolean),
-      maximumRisk: optional(Schema.Literals(["read", "write"])),
-      allowedOperationIds: optional(strings(500)),
-      maxActionsPerRun: optional(integer(0, 1_000))
-    })
-  )
-})
-
 export const unavailableFields = {
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
   alerts: optional(list(Alert, 1_000)),
-  auth: optional(Auth),
-  maintenance: optional(Maintenance)
+  auth: optional(Auth)
 } as const
 
 /** Their keys: a plan of a project that has one of them is blocked. */

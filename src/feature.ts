@@ -88,6 +88,8 @@ export interface Server<Groups extends HttpApiGroup.Constraint = never> {
   readonly handlers: Layer.Layer<HttpApiGroup.ToService<"svc", Groups>, StartError, ApiCore>
   /** Pages and other routes that are no operations of the API. */
   readonly routes?: Layer.Layer<never, StartError, ApiCore | HttpRouter.HttpRouter>
+  /** What calls operations within the process. It begins when all of them are there, beside the handlers. */
+  readonly callers?: Layer.Layer<never, StartError, ApiCore | HttpRouter.HttpRouter>
   /** Reconcilers of the feature's kinds. */
   readonly reconcilers?: Layer.Layer<never, StartError, ReconcilerCore>
   /** Loops beside the engine, in processes of the role `engine`. */

@@ -18,8 +18,10 @@ import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
+import { maintenance } from "./maintenance/feature.ts"
 import { manifest } from "./manifest/feature.ts"
 import { mcp } from "./mcp/feature.ts"
+import { metrics } from "./metrics/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { payments } from "./payments/feature.ts"
 import { projects } from "./projects/feature.ts"
@@ -49,6 +51,8 @@ export const features = [
   edge,
   visitors,
   domains,
+  metrics,
+  maintenance,
   organizations,
   agents,
   webhooks,

@@ -17,9 +17,10 @@ import type { Audience } from "./CurrentAudience.ts"
 
 /**
  * A signed-in session, an API key of an organization, the access token of a grant to an agent, or the token of an app. What
- * an app calls is below `/v1/runtime`, and who it is has been found out there.
+ * an app calls is below `/v1/runtime`, and who it is has been found out there. `maintenance` is the control plane itself,
+ * which carries out for a project what its settings allow: no request can present it.
  */
-export type CredentialKind = "session" | "key" | "grant" | "app"
+export type CredentialKind = "session" | "key" | "grant" | "app" | "maintenance"
 
 export interface Credential {
   readonly kind: CredentialKind

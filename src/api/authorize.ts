@@ -282,7 +282,12 @@ const authorize = (
   const byCookie = caller.credential === "session" && request.headers["authorization"] === undefined
   if (byCookie && operation.risk !== "read" && !sameOrigin(request)) return crossOrigin
   const taken =
-    caller.credential === "app" ? operation.apps : operation.credentials.includes(caller.credential)
+    caller.credential === "app"
+      ? operation.apps
+      : caller.credential === "maintenance"
+        ? // What a key may do, and of that only what can be taken back.
+          operation.credentials.includes("key") && (operation.risk === "read" || operation.risk === "write")
+        : operation.credentials.includes(caller.credential)
   if (!taken) {
     return problem(
       403,

@@ -92,7 +92,8 @@ export const layer = Layer.unwrap(
       docs.layer,
       routing.layer
     )
-    return HttpRouter.serve(routes, {
+    const callers = mergeLayers(parts.flatMap(({ callers }) => callers ?? []))
+    return HttpRouter.serve(callers.pipe(Layer.provideMerge(routes)), {
       disableLogger: true,
       disableListenLog: true,
       // One address for one thing.

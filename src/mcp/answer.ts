@@ -1,7 +1,7 @@
 /** Answers made for a model: short, and with the next step. */
 import { isObject, type JsonObject } from "#src/api/definition/json-schema.ts"
+import type { Answer } from "#src/api/dispatch.ts"
 import type { Catalogue, Entry } from "./catalogue.ts"
-import type { Answer } from "./dispatch.ts"
 
 export interface Answered {
   /** As in HTTP. */

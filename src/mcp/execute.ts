@@ -1,10 +1,10 @@
 /** The tool `execute`: runs one operation of the API by its id. */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import type { Dispatch, Request } from "#src/api/dispatch.ts"
 import { type Answered, answered, refused } from "./answer.ts"
 import type { Caller } from "./caller.ts"
 import type { Catalogue, Entry } from "./catalogue.ts"
-import type { Dispatch, Request } from "./dispatch.ts"
 
 const Scalar = Schema.Union([Schema.String, Schema.Finite, Schema.Boolean])
 

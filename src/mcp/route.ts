@@ -29,6 +29,7 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { otherOrigin } from "#src/access/same-origin.ts"
 import { originOf } from "#src/agents/resource-identifiers.ts"
 import { checkBody } from "#src/api/body.ts"
+import { makeDispatch } from "#src/api/dispatch.ts"
 import { malformed } from "#src/api/failure.ts"
 import { readJson } from "#src/api/json.ts"
 import { tooMany } from "#src/api/limits.ts"
@@ -37,7 +38,6 @@ import { makeStreams } from "#src/api/streams.ts"
 import { AppConfig } from "#src/config.ts"
 import type { Caller } from "./caller.ts"
 import { makeCatalogue } from "./catalogue.ts"
-import { makeDispatch } from "./dispatch.ts"
 import * as gate from "./gate.ts"
 import { type Exchange, serverOf } from "./protocol.ts"
 import { rpcError } from "./refusal.ts"
@@ -110,7 +110,7 @@ export const layer = HttpRouter.use(
       const exchange: Exchange = {
         index,
         caller,
-        dispatch: makeDispatch(router, caller),
+        dispatch: makeDispatch(router, caller, "mcp"),
         run: (effect, options) =>
           fork(Effect.tapCause(effect, logFailure), options).catch(() => Promise.reject(internal))
       }

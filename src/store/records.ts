@@ -54,9 +54,9 @@ export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant" | 
 
 /** Who asked for a change, for the history of the resource and the audit log. */
 export interface Actor {
-  /** `user:<id>`, `key:<id>`, `grant:<id>` or `system`. */
+  /** `user:<id>`, `key:<id>`, `grant:<id>`, `maintenance:<id>` or `system`. */
   readonly principal: string
-  /** `session`, `key`, `grant` or `none`. */
+  /** `session`, `key`, `grant`, `maintenance` or `none`. */
   readonly credential: string
   /** Operation id, such as `caches.create`. */
   readonly operation: string

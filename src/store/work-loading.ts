@@ -5,6 +5,7 @@ import type { Json } from "#schemas/kind.ts"
 import { fromStored } from "#schemas/stored-spec.ts"
 import type { Claimed, Reported } from "#src/engine/WorkStore.ts"
 import { orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { coversNow } from "./pauses.ts"
 import { conditionsIn, differencesIn, isPhase } from "./status-columns.ts"
 
 export interface LeasedRow {
@@ -77,10 +78,7 @@ export const loader = (sql: Sql) => {
           (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
               'endsIn', extract(epoch from p.until - now()) * 1000)
             from pause p
-            where (p.until is null or p.until > now()) and (p.scope = 'all' or p.org_id = r.org_id and (
-              p.scope = 'organization' or p.scope = 'kind' and p.target = r.kind
-              or p.scope = 'resource' and p.target = r.uid::text
-              or p.scope = 'project' and p.target in (r.project_id::text, r.uid::text)))
+            where ${coversNow(sql)}
             limit 1)
         end as paused,
         case when r.deletion_requested_at is not null then

@@ -60,8 +60,8 @@ export const layerMe = HttpApiBuilder.group(
         get: Effect.fnUntraced(function* () {
           const { caller } = yield* RequestScope
           const { credential, credentialId, userId, grant } = caller
-          if (credential === "app")
-            return yield* Effect.die(new Error("apps call nothing but what is for apps"))
+          if (credential === "app" || credential === "maintenance")
+            return yield* Effect.die(new Error(`${credential} calls nothing but what is for it`))
           const [organizations, { keyName, grantExpiresAt, user }] = yield* Effect.mapError(
             Effect.all(
               [

@@ -156,6 +156,7 @@ const others = new Set([
   "domains.check",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
+  ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen"],
   // A branch, like `databaseBranches.create`.
   "backups.restore"
 ])

@@ -27,7 +27,7 @@ const world = Layer.unwrap(
 )
 
 /** Kinds whose operations are of another shape: of each there is one at most in an environment, or in a project. */
-const ofAnotherShape = ["AccessPolicy", "CustomerPayments", "Database", "EnvVariables"]
+const ofAnotherShape = ["AccessPolicy", "CustomerPayments", "Database", "EnvVariables", "Maintenance"]
 
 interface Given {
   /** Parts of the body of a creation that its schema alone does not tell. */

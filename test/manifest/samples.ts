@@ -125,12 +125,12 @@ export const everything = {
   maintenance: {
     enabled: true,
     schedule: "weekly",
-    categories: ["updates"],
+    categories: ["versions", "backups"],
     environments: ["production"],
     autoRemediation: {
       enabled: true,
       maximumRisk: "write",
-      allowedOperationIds: ["caches.rotate"],
+      allowedOperationIds: ["resources.retry"],
       maxActionsPerRun: 3
     }
   }

@@ -190,7 +190,8 @@ const inWords: Readonly<Record<CredentialKind, string>> = {
   key: "an API key",
   session: "a session",
   grant: "a grant with its scope",
-  app: "the token of an app"
+  app: "the token of an app",
+  maintenance: "the maintenance of a project"
 }
 
 /** What must be so for the operation to be carried out, as sentences. */

@@ -9,10 +9,10 @@ import type * as HttpMethod from "effect/http/HttpMethod"
 import type * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as Option from "effect/Option"
-import { CurrentAudience } from "#src/access/CurrentAudience.ts"
+import type { Credential, Identity } from "#src/access/Access.ts"
+import { type Audience, CurrentAudience } from "#src/access/CurrentAudience.ts"
 import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import { Identified } from "#src/access/Identified.ts"
-import type { Caller } from "./caller.ts"
 
 export interface Request {
   readonly method: string
@@ -31,8 +31,12 @@ export interface Answer {
 
 export type Dispatch = (request: Request) => Effect.Effect<Answer>
 
-/** As whom it is for, who was identified already. */
-export const makeDispatch = (router: HttpRouter.HttpRouter, caller: Caller | undefined): Dispatch =>
+/** As whom it is for, who was identified already; undefined: a stranger. */
+export const makeDispatch = (
+  router: HttpRouter.HttpRouter,
+  caller: { readonly credential: Credential; readonly identity: Identity } | undefined,
+  audience: Audience
+): Dispatch =>
   Effect.fnUntraced(function* ({ method, url, headers, body }) {
     const { id, address } = yield* CurrentRequest
     const request = HttpServerRequest.fromClientRequest(
@@ -44,7 +48,7 @@ export const makeDispatch = (router: HttpRouter.HttpRouter, caller: Caller | und
     ).modify({ url, remoteAddress: Option.fromNullOr(address) })
     const response = yield* Effect.scoped(router.asHttpEffect()).pipe(
       Effect.provideService(HttpServerRequest.HttpServerRequest, request),
-      Effect.provideService(CurrentAudience, "mcp"),
+      Effect.provideService(CurrentAudience, audience),
       Effect.provideService(Identified, caller),
       Effect.orDie
     )

@@ -1,0 +1,218 @@
+/** Handlers of `maintenance.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import { Maintenance, MaintenanceSpec, maintenanceName } from "#schemas/maintenance.ts"
+import { looksLikeUid } from "#schemas/names.ts"
+import { answer } from "#src/api/answer.ts"
+import { Cursors } from "#src/api/cursor.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { defaultPageSize } from "#src/api/definition/fields.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { handlersOf } from "#src/api/handler.ts"
+import { fromStore, notFound } from "#src/api/problem.ts"
+import { targetProject } from "#src/api/target.ts"
+import { serviceStatus } from "#src/api/views.ts"
+import { precondition, remove } from "#src/api/writing.ts"
+import type { Change } from "#src/store/change.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { Actions } from "./Actions.ts"
+import { MaintenanceFindingPage, MaintenanceRunPage, MaintenanceRunView, MaintenanceView } from "./api.ts"
+import { Findings } from "./Findings.ts"
+import { type RunRecord, Runs } from "./Runs.ts"
+import { type InForce, type Ref, Schedules } from "./Schedules.ts"
+import { findingView, runView } from "./views.ts"
+
+const complete = Schema.decodeUnknownEffect(MaintenanceSpec)
+
+/** Of several who set it at once, the last one wins; whoever names what must be there is told. */
+const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
+/** The run that was open may end while one is asked for. */
+const asks = 3
+
+const maintenanceView = (
+  spec: MaintenanceSpec,
+  record: ResourceRecord | undefined,
+  inForce: InForce | undefined,
+  openFindings: number
+) => ({
+  ...spec,
+  enabled: record !== undefined && spec.enabled,
+  status: record === undefined ? null : serviceStatus(record),
+  nextRunAt: inForce?.nextAt?.toISOString() ?? null,
+  openFindings,
+  managedBy: record?.managedBy ?? null
+})
+
+const nothing = notFound("maintenance in this project; set it up first")
+const noRun = notFound("run of this maintenance")
+const noFinding = notFound("finding of this maintenance")
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "maintenance",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const schedules = yield* Schedules
+    const runs = yield* Runs
+    const findings = yield* Findings
+    const actions = yield* Actions
+    const cursors = yield* Cursors
+
+    const current = Effect.gen(function* () {
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetProject
+      const found = yield* resources.find(orgId, Maintenance.name, projectId, null, maintenanceName)
+      // What is being deleted gives way to what takes its place.
+      return Option.getOrUndefined(
+        Option.filter(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)
+      )
+    })
+    const ref = Effect.map(Effect.mapError(current, fromStore), (record): Ref | undefined => record)
+
+    const shown = Effect.gen(function* () {
+      const record = yield* Effect.mapError(current, fromStore)
+      const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
+      if (record === undefined) return answer(MaintenanceView, maintenanceView(spec, undefined, undefined, 0))
+      const [inForce, open] = yield* Effect.mapError(
+        Effect.all([schedules.inForce(record), findings.countOpen(record)], { concurrency: 2 }),
+        fromStore
+      )
+      return answer(
+        MaintenanceView,
+        maintenanceView(spec, record, Option.getOrUndefined(inForce), open),
+        record
+      )
+    })
+
+    const withActions = Effect.fnUntraced(function* (orgId: string, records: ReadonlyArray<RunRecord>) {
+      const ids = records.map(({ id }) => id)
+      const done = yield* Effect.mapError(actions.ofRuns(orgId, ids), fromStore)
+      return records.map((run) => runView(run, done))
+    })
+
+    const changedFinding = Effect.fnUntraced(function* (findingId: string, reason: string | undefined) {
+      const { caller } = yield* RequestScope
+      const maintenance = yield* ref
+      if (maintenance === undefined || !looksLikeUid(findingId)) return yield* noFinding
+      const change =
+        reason === undefined
+          ? findings.reopen(maintenance, findingId, caller.actor)
+          : findings.dismiss(maintenance, findingId, reason, caller.actor)
+      const changed = yield* Effect.mapError(change, fromStore)
+      return Option.isSome(changed) ? findingView(changed.value) : yield* noFinding
+    })
+
+    return handlers.handleAll(
+      handlersOf(Api.groups.maintenance)({
+        get: () => shown,
+        set: Effect.fnUntraced(function* ({ payload }) {
+          const { orgId, caller } = yield* RequestScope
+          const { projectId } = yield* targetProject
+          const spec = yield* Effect.orDie(complete(payload))
+          const write = Effect.gen(function* () {
+            const record = yield* current
+            const expected = yield* precondition(record)
+            const change: Change =
+              record === undefined
+                ? {
+                    action: "create",
+                    uid: randomUUIDv7(),
+                    kind: Maintenance.name,
+                    projectId,
+                    environment: null,
+                    name: maintenanceName,
+                    parentUid: projectId,
+                    spec,
+                    managedBy: "api"
+                  }
+                : { action: "update", uid: record.uid, ...expected, spec, managedBy: "api" }
+            yield* resources.write(orgId, [change], caller.actor)
+          })
+          yield* write.pipe(
+            Effect.retry({
+              times: 10,
+              schedule: again,
+              while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
+            }),
+            Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
+          )
+          return yield* shown
+        }),
+        delete: Effect.fnUntraced(function* () {
+          const record = yield* Effect.mapError(current, fromStore)
+          return record === undefined ? yield* nothing : yield* remove(record)
+        }),
+        listRuns: Effect.fnUntraced(function* ({ query }) {
+          const { orgId } = yield* RequestScope
+          const maintenance = yield* ref
+          if (maintenance === undefined) return answer(MaintenanceRunPage, { items: [], nextCursor: null })
+          const limit = query.limit ?? defaultPageSize
+          const list = `maintenance runs ${maintenance.uid}`
+          const [createdAt, id] = (yield* cursors.decode(list, query.cursor)) ?? []
+          const before = createdAt === undefined || id === undefined ? undefined : { createdAt, id }
+          const found = yield* Effect.mapError(runs.list(maintenance, limit + 1, before), fromStore)
+          const items = found.slice(0, limit)
+          const last = items.at(-1)
+          return answer(MaintenanceRunPage, {
+            items: yield* withActions(orgId, items),
+            nextCursor:
+              found.length > limit && last !== undefined
+                ? cursors.encode(list, [last.createdAt.toISOString(), last.id])
+                : null
+          })
+        }),
+        run: Effect.fnUntraced(function* () {
+          const { orgId, caller, reservation } = yield* RequestScope
+          const actor = { ...caller.actor, outcome: 202 }
+          for (let ask = 0; ask < asks; ask++) {
+            const maintenance = yield* ref
+            if (maintenance === undefined) return yield* nothing
+            const asked = yield* Effect.mapError(runs.ask(maintenance, reservation.uid, actor), fromStore)
+            if (Option.isNone(asked)) continue
+            const [view] = yield* withActions(orgId, [asked.value])
+            if (view !== undefined) return view
+          }
+          return yield* nothing
+        }),
+        getRun: Effect.fnUntraced(function* ({ params: { runId } }) {
+          const { orgId } = yield* RequestScope
+          const maintenance = yield* ref
+          if (maintenance === undefined || !looksLikeUid(runId)) return yield* noRun
+          const found = yield* Effect.mapError(runs.get(maintenance, runId), fromStore)
+          const [view] = yield* withActions(orgId, Option.toArray(found))
+          return view === undefined ? yield* noRun : answer(MaintenanceRunView, view)
+        }),
+        listFindings: Effect.fnUntraced(function* ({
+          query: { limit = defaultPageSize, cursor, ...filter }
+        }) {
+          const maintenance = yield* ref
+          if (maintenance === undefined)
+            return answer(MaintenanceFindingPage, { items: [], nextCursor: null })
+          const list = `maintenance findings ${maintenance.uid} ${filter.state ?? ""} ${filter.category ?? ""}`
+          const [firstSeenAt, id] = (yield* cursors.decode(list, cursor)) ?? []
+          const before = firstSeenAt === undefined || id === undefined ? undefined : { firstSeenAt, id }
+          const found = yield* Effect.mapError(
+            findings.list(maintenance, filter, limit + 1, before),
+            fromStore
+          )
+          const items = found.slice(0, limit)
+          const last = items.at(-1)
+          return answer(MaintenanceFindingPage, {
+            items: items.map(findingView),
+            nextCursor:
+              found.length > limit && last !== undefined
+                ? cursors.encode(list, [last.firstSeenAt.toISOString(), last.id])
+                : null
+          })
+        }),
+        dismiss: ({ params: { findingId }, payload: { reason } }) => changedFinding(findingId, reason),
+        reopen: ({ params: { findingId } }) => changedFinding(findingId, undefined)
+      })
+    )
+  })
+)

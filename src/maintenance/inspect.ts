@@ -1,0 +1,125 @@
+/** Looks at one project: every category that is asked for, each by itself, so that one that fails hides no other. */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { BackupDestination } from "#schemas/backup-destination.ts"
+import { categoriesOf, type MaintenanceCategory, type MaintenanceSpec } from "#schemas/maintenance.ts"
+import { answered } from "#src/engine/answered.ts"
+import { type ListCursor, Resources } from "#src/store/Resources.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { makeBackupsCheck } from "./checks/backups.ts"
+import { makeCapacityCheck } from "./checks/capacity.ts"
+import { certificates } from "./checks/certificates.ts"
+import { makeCostCheck } from "./checks/cost.ts"
+import { drift } from "./checks/drift.ts"
+import { makeSecurityCheck } from "./checks/security.ts"
+import { versions } from "./checks/versions.ts"
+import type { Finding } from "./finding.ts"
+import type { Check, Look } from "./look.ts"
+import type { CategoryResult } from "./Runs.ts"
+
+const pageSize = 500
+/** Findings of a category that are kept. Who has more has one cause for them, and needs no longer list. */
+const mostFindings = 1_000
+const checkMs = 60_000
+
+export interface Inspection {
+  readonly categories: Readonly<Partial<Record<MaintenanceCategory, CategoryResult>>>
+  readonly findings: ReadonlyArray<Finding>
+}
+
+export const makeInspect = Effect.gen(function* () {
+  const resources = yield* Resources
+  const checks: Readonly<Record<MaintenanceCategory, Check>> = {
+    backups: yield* makeBackupsCheck,
+    capacity: yield* makeCapacityCheck,
+    certificates,
+    cost: yield* makeCostCheck,
+    security: yield* makeSecurityCheck,
+    versions,
+    drift
+  }
+
+  const everything = Effect.fnUntraced(function* (orgId: string, projectId: string) {
+    const all: Array<ResourceRecord> = []
+    let after: ListCursor | undefined
+    for (;;) {
+      const page = yield* resources.list(orgId, { projectId }, pageSize, after)
+      all.push(...page)
+      const last = page.at(-1)
+      if (page.length < pageSize || last === undefined) return all
+      after = { createdAt: last.createdAt.toISOString(), uid: last.uid }
+    }
+  })
+
+  const lookAt = Effect.fnUntraced(function* (
+    orgId: string,
+    projectId: string,
+    environments: ReadonlyArray<string>
+  ) {
+    const [all, destinations] = yield* Effect.all(
+      [everything(orgId, projectId), resources.listKind(orgId, BackupDestination.name, null)],
+      { concurrency: 2 }
+    )
+    const placeOf = ({ kind, name, environment }: ResourceRecord) =>
+      kind === "Environment" ? name : environment
+    const asked = all.filter((record) => {
+      const place = placeOf(record)
+      return environments.length === 0 || place === null || environments.includes(place)
+    })
+    const isLeaving = ({ deletionRequestedAt }: ResourceRecord) => deletionRequestedAt !== null
+    const look: Look = {
+      orgId,
+      now: yield* Clock.currentTimeMillis,
+      resources: asked.filter((record) => !isLeaving(record)),
+      leaving: asked.filter(isLeaving),
+      destinations: destinations.filter((record) => !isLeaving(record))
+    }
+    return look
+  })
+
+  return Effect.fn("maintenance.inspect")(function* (
+    orgId: string,
+    projectId: string,
+    spec: Pick<MaintenanceSpec, "categories" | "environments">
+  ) {
+    const look = yield* lookAt(orgId, projectId, spec.environments)
+    const results = yield* Effect.forEach(categoriesOf(spec), (category) =>
+      Effect.suspend(() => checks[category](look)).pipe(
+        answered(`look at ${category}`, checkMs),
+        Effect.map((findings) => ({ category, ...bounded(findings) })),
+        Effect.catchCause((cause) =>
+          Cause.hasInterruptsOnly(cause)
+            ? Effect.failCause(cause)
+            : Effect.as(Effect.logWarning(`maintenance could not look at ${category}`, cause), {
+                category,
+                findings: [],
+                problem: "It could not be looked at; the next run tries again"
+              })
+        )
+      )
+    )
+    const inspection: Inspection = {
+      categories: Object.fromEntries(
+        results.map(({ category, findings, problem }) => [category, { findings: findings.length, problem }])
+      ),
+      findings: results.flatMap(({ findings }) => findings)
+    }
+    return inspection
+  })
+})
+
+const order = ["critical", "warning", "info"]
+
+/** Each once, and of too many the gravest. */
+const bounded = (found: ReadonlyArray<Finding>) => {
+  const once = [...new Map(found.map((finding) => [finding.key, finding])).values()]
+  if (once.length <= mostFindings) return { findings: once, problem: null }
+  const gravest = once.toSorted(
+    (a, b) => order.indexOf(a.severity) - order.indexOf(b.severity) || (a.key < b.key ? -1 : 1)
+  )
+  return {
+    findings: gravest.slice(0, mostFindings),
+    problem: `There are ${once.length} findings; the ${mostFindings} gravest are kept`
+  }
+}

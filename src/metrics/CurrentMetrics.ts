@@ -1,0 +1,46 @@
+/** The newest measurements of resources, for features that judge by them. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Db, repeatable } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import type { Values } from "./MetricSamples.ts"
+
+/** What one look measured. */
+export interface Measured {
+  readonly at: Date
+  readonly values: Values
+}
+
+interface Row extends Measured {
+  readonly uid: string
+}
+
+export class CurrentMetrics extends Context.Service<
+  CurrentMetrics,
+  {
+    /** By uid, one for each that looks at the resource. What was never measured is left out. */
+    readonly of: (
+      orgId: string,
+      uids: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyMap<string, ReadonlyArray<Measured>>, StoreUnavailable>
+  }
+>()("svc/metrics/CurrentMetrics") {
+  static readonly layer = Layer.effect(
+    CurrentMetrics,
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      return CurrentMetrics.of({
+        // Index: the primary key.
+        of: Effect.fn("CurrentMetrics.of")(function* (orgId, uids) {
+          if (uids.length === 0) return new Map()
+          const rows = yield* repeatable(sql<Row>`
+            select m.uid, m.at, m.values from metric_now m
+            where m.org_id = ${orgId}::uuid
+              and m.uid = any(array(select jsonb_array_elements_text(${sql.json(uids)}::jsonb)::uuid))`)
+          return Map.groupBy(rows, ({ uid }) => uid)
+        })
+      })
+    })
+  )
+}
