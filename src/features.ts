@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { agents } from "./agents/feature.ts"
 import { aiGateways } from "./ai-gateways/feature.ts"
+import { alerts } from "./alerts/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -51,6 +52,7 @@ export const features = [
   visitors,
   domains,
   metrics,
+  alerts,
   organizations,
   agents,
   webhooks,
