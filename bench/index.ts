@@ -17,6 +17,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   payments: async () => (await import("./payments.ts")).payments,
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
+  alerts: async () => (await import("./alerts.ts")).alerts,
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups,
   edge: async () => (await import("./edge.ts")).edge,

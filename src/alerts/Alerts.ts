@@ -7,7 +7,7 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { measured, worstFirst } from "./evaluation.ts"
+import { measured, resourceOf, rules } from "./evaluation.ts"
 import type { AlertResource, AlertState } from "./words.ts"
 
 /** Times within its parts are text, as the store writes them into JSON. */
@@ -130,22 +130,19 @@ const standing = (sql: Sql, orgId: string, uids: ReadonlyArray<string>) => {
   const gate = inOrg(sql, orgId)
   return sql<AlertStanding>`
     with mine as materialized (
-      select * from alert where org_id = ${orgId}::uuid and uid = any (${uids}::uuid[]) and ${gate}
-    ), measured as materialized (${measured(sql, sql.literal("mine"), gate)}),
+      ${rules(sql, sql`alert a`)} where a.org_id = ${orgId}::uuid and a.uid = any (${uids}::uuid[]) and ${gate}
+    ), measured as materialized (${measured(sql, "mine", gate)}),
     worst as (
-      select distinct on (a.uid) a.uid, m.value, m.at,
-        jsonb_build_object('id', m.resource_uid, 'kind', m.kind, 'name', m.name, 'environment', m.environment) as resource
-      from mine a join measured m on m.alert_uid = a.uid
-      where m.fresh
-      order by a.uid, m.holds desc, ${worstFirst(sql)}
+      select distinct on (alert_uid) * from measured where fresh order by alert_uid, holds desc, rank, resource_uid
     )
     select a.uid, a.state, a.state_since as since, a.threshold,
-      case when w.uid is not null then jsonb_build_object('value', w.value, 'resource', w.resource, 'at', w.at) end
+      case when w.at is not null then jsonb_build_object('value', w.value, 'at', w.at,
+        'resource', ${resourceOf(sql, "w.org_id", "w.resource_uid")}) end
         as measured,
       case when a.incident_id is not null then jsonb_build_object('id', a.incident_id, 'resource', a.resource,
         'value', a.value, 'notifiedAt', a.told_at, 'acknowledgedAt', a.acknowledged_at,
         'acknowledgedBy', a.acknowledged_by, 'dataLostAt', a.data_lost_at) end as incident,
       case when a.silenced_until > now() then jsonb_build_object('until', a.silenced_until, 'by', a.silenced_by,
         'reason', a.silence_reason) end as silence
-    from mine a left join worst w on w.uid = a.uid`
+    from mine a left join worst w on w.alert_uid = a.uid`
 }

@@ -24,44 +24,48 @@ const longestGapSeconds = 60
 const shortestRecoverySeconds = 60
 const longestRecoverySeconds = 900
 
+/** Alerts with the parts of their rules that every resource is held against, read once for each alert. */
+export const rules = (sql: Sql, alerts: Fragment): Fragment => sql`
+  select a.*, a.config #>> '{condition,signal}' as signal, a.config #>> '{condition,operator}' as operator,
+    a.config #>> '{scope,environment}' as environment, n.names
+  from ${alerts} cross join lateral (
+    select array_agg(w.kind || '/' || (a.config #>> array['scope', w.field])) as names
+    from (values ${sql.join(
+      ", ",
+      false
+    )(
+      Object.entries(scopeKinds).map(([field, kind]) => sql`(${field}::text, ${kind}::text)`)
+    )}) as w(field, kind)
+    where a.config #>> array['scope', w.field] is not null) n`
+
 /**
- * What was last measured of every resource that alerts watch: rows of org_id, alert_uid, resource_uid, kind, name,
- * environment, value, at, fresh and holds. `alerts` is what they are taken from. Indexes: resource_by_place,
- * metric_now_pkey.
+ * What was last measured of every resource that alerts watch: rows of org_id, alert_uid, resource_uid, value, at, fresh,
+ * holds, rank (the lower the worse) and named (whether the alert fires about it). `rules` names a CTE of {@link rules}.
+ * Indexes: resource_by_place, metric_now_pkey.
  */
-export const measured = (sql: Sql, alerts: Fragment, gate: Fragment = sql`true`): Fragment => sql`
-  select a.org_id, a.uid as alert_uid, r.uid as resource_uid, r.kind, r.name,
-    case when r.kind = 'Environment' then r.name else r.environment end as environment, v.value, m.at,
-    abs(extract(epoch from now() - m.at)) <= ${freshSeconds}::int as fresh,
-    case a.config #>> '{condition,operator}'
-      when 'gt' then v.value > a.threshold when 'gte' then v.value >= a.threshold
+export const measured = (sql: Sql, rules: string, gate: Fragment = sql`true`): Fragment => sql`
+  select a.org_id, a.uid as alert_uid, r.uid as resource_uid, v.value, m.at, r.uid = a.resource_uid as named,
+    m.at between now() - make_interval(secs => ${freshSeconds}::int)
+      and now() + make_interval(secs => ${freshSeconds}::int) as fresh,
+    case a.operator when 'gt' then v.value > a.threshold when 'gte' then v.value >= a.threshold
       when 'lt' then v.value < a.threshold when 'lte' then v.value <= a.threshold
-      else v.value = a.threshold end as holds
-  from ${alerts} a
-  join resource r on r.org_id = a.org_id and r.project_id = a.project_id
-    and r.deletion_requested_at is null and r.deleted_at is null
-    and (a.config #>> '{scope,environment}' is null
-      or a.config #>> '{scope,environment}' = case when r.kind = 'Environment' then r.name else r.environment end)
-    and (coalesce(${sql.join(" , ", false)(names.map((field) => sql`a.config #>> ${field}::text[]`))}) is null
-      or ${sql.join(
-        " or ",
-        false
-      )(
-        names.map(
-          (field, i) => sql`(r.kind = ${kinds[i] ?? ""}::text and r.name = a.config #>> ${field}::text[])`
-        )
-      )})
+      else v.value = a.threshold end as holds,
+    case when a.operator in ('gt', 'gte') then -v.value when a.operator in ('lt', 'lte') then v.value end as rank
+  from ${sql(rules)} a
+  join (
+    select *, case when kind = 'Environment' then name else environment end as place, kind || '/' || name as named
+    from resource where deletion_requested_at is null and deleted_at is null and project_id is not null and ${gate}
+  ) r on r.org_id = a.org_id and r.project_id = a.project_id
+    and (a.environment is null or r.place = a.environment) and (a.names is null or r.named = any (a.names))
   join metric_now m on m.org_id = r.org_id and m.uid = r.uid
-  cross join lateral (select (m.values ->> (a.config #>> '{condition,signal}'))::float8 as value) v
+  cross join lateral (select (m.values -> a.signal)::float8 as value) v
   where v.value is not null and ${gate}`
 
-const names = Object.keys(scopeKinds).map((field) => `{scope,${field}}`)
-const kinds = Object.values(scopeKinds)
-
-/** The order of what was measured of the alert `a`: the furthest beyond the threshold first. */
-export const worstFirst = (sql: Sql) => sql`
-  case when a.config #>> '{condition,operator}' like 'g%' then -m.value
-    when a.config #>> '{condition,operator}' like 'l%' then m.value end, m.resource_uid`
+/** A resource as alerts tell of it. */
+export const resourceOf = (sql: Sql, orgId: string, uid: string): Fragment => sql`(
+  select jsonb_build_object('id', r.uid, 'kind', r.kind, 'name', r.name,
+    'environment', case when r.kind = 'Environment' then r.name else r.environment end)
+  from resource r where r.org_id = ${sql.literal(orgId)} and r.uid = ${sql.literal(uid)})`
 
 /** What webhooks and mails are told, of a row `t` of an alert with the columns that it had or gets. */
 const dataOf = (sql: Sql) => sql`jsonb_build_object('alertId', t.uid, 'name', t.name,
@@ -96,30 +100,24 @@ export const evaluation = (sql: Sql): Fragment => sql`
     update alert_turn set looked_at = now(), due_at = now() + make_interval(secs => ${everySeconds}::int)
     where exists (select from turn)
   ), watching as materialized (
-    select a.* from turn cross join alert a where (a.config ->> 'enabled')::boolean
-  ), measured as materialized (${measured(sql, sql.literal("watching"))}),
-  -- By alert: the worst resource, and what is to be known of all of them.
+    ${rules(sql, sql`turn cross join alert a`)} where (a.config ->> 'enabled')::boolean
+  ), measured as materialized (${measured(sql, "watching")}),
   looked as (
-    select distinct on (a.org_id, a.uid) a.org_id, a.uid, m.resource_uid, m.value,
-      jsonb_build_object('id', m.resource_uid, 'kind', m.kind, 'name', m.name, 'environment', m.environment)
-        as resource,
-      bool_or(m.fresh) over alerts as any_fresh, bool_or(m.fresh and m.holds) over alerts as holds,
-      bool_or(m.holds) over alerts as held_last,
-      bool_or(m.fresh and m.resource_uid = a.resource_uid) over alerts as known
-    from watching a join measured m on m.org_id = a.org_id and m.alert_uid = a.uid
-    window alerts as (partition by a.org_id, a.uid)
-    order by a.org_id, a.uid, m.fresh and m.holds desc, m.holds desc, m.fresh desc, ${worstFirst(sql)}
+    select org_id, alert_uid, bool_or(fresh) as any_fresh, bool_or(fresh and holds) as holds, bool_or(holds) as held_last,
+      bool_or(named and fresh) as known, bool_or(named and fresh and holds) as named_holds,
+      max(value) filter (where named and fresh) as named_value
+    from measured group by org_id, alert_uid
   ),
   -- While it fires the last value of a resource counts however old it is, as long as the resource is there.
-  seen as (
-    select a.*, turn.passed, l.resource_uid as worst_uid, l.resource as worst, l.value as worst_value,
+  seen as materialized (
+    select a.*, turn.passed, l.named_value, coalesce(l.named_holds, false) as named_holds,
       (a.config ->> 'enabled')::boolean as enabled, (a.config #>> '{condition,durationSeconds}')::float8 as duration,
       coalesce(l.any_fresh, false) as any_fresh, coalesce(l.holds, false) as holds,
       coalesce(l.holds, false) is false and (coalesce(l.held_last, false) or gone.is_there and l.known is not true)
         as unknown,
       a.resource_uid is not null and not gone.is_there as is_gone
     from turn cross join alert a
-    left join looked l on l.org_id = a.org_id and l.uid = a.uid
+    left join looked l on l.org_id = a.org_id and l.alert_uid = a.uid
     cross join lateral (
       select a.state = 'firing' and exists (
         select from resource r where r.org_id = a.org_id and r.uid = a.resource_uid
@@ -153,16 +151,23 @@ export const evaluation = (sql: Sql): Fragment => sql`
           >= (config ->> 'cooldownSeconds')::float8, true) as tells_firing,
       -- What resolves was never told where that was kept back.
       state = 'firing' and next <> 'firing' and told_at is not null as tells_resolved,
-      next = 'firing' and (holds or resource_uid is null) or next = 'pending' as names_worst
+      -- It goes on being about the resource that it fired about, as long as the condition holds for that.
+      next = 'firing' and holds and not (state = 'firing' and named_holds) as names_worst
     from decided d
+  ), worst as (
+    select distinct on (m.org_id, m.alert_uid) m.org_id, m.alert_uid, m.resource_uid, m.value
+    from planned p join measured m on m.org_id = p.org_id and m.alert_uid = p.uid
+    where p.names_worst and m.fresh and m.holds
+    order by m.org_id, m.alert_uid, m.rank, m.resource_uid
   ), moved as (
     update alert a set
       version = a.version + 1,
       state = p.next, state_since = case when p.next = p.state then a.state_since else now() end,
       counted_seconds = p.next_counted, data_lost_at = p.next_lost, incident_id = p.next_incident,
-      resource_uid = case when p.names_worst then p.worst_uid when p.next = 'firing' then a.resource_uid end,
-      resource = case when p.names_worst then p.worst when p.next = 'firing' then a.resource end,
-      value = case when p.names_worst then p.worst_value when p.next = 'firing' then a.value end,
+      resource_uid = case when p.names_worst then w.resource_uid when p.next = 'firing' then a.resource_uid end,
+      resource = case when p.names_worst then ${resourceOf(sql, "w.org_id", "w.resource_uid")}
+        when p.next = 'firing' then a.resource end,
+      value = case when p.names_worst then w.value when p.next = 'firing' then a.value end,
       told_at = case when p.tells_firing then now() when p.next = 'firing' then a.told_at end,
       last_told_at = case when p.tells_firing then now() else a.last_told_at end,
       acknowledged_at = case when p.next = 'firing' then a.acknowledged_at end,
@@ -170,15 +175,14 @@ export const evaluation = (sql: Sql): Fragment => sql`
       silenced_until = case when not p.silence_ends then a.silenced_until end,
       silenced_by = case when not p.silence_ends then a.silenced_by end,
       silence_reason = case when not p.silence_ends then a.silence_reason end
-    from planned p
+    from planned p left join worst w on w.org_id = p.org_id and w.alert_uid = p.uid
     where a.org_id = p.org_id and a.uid = p.uid and a.version = p.version
       and (p.next <> p.state or p.next_counted is distinct from p.counted_seconds
-        or (p.next_lost is null) <> (p.data_lost_at is null) or p.tells_firing or p.silence_ends
-        or p.next = 'firing' and p.names_worst and p.worst_uid is distinct from p.resource_uid)
+        or (p.next_lost is null) <> (p.data_lost_at is null) or p.tells_firing or p.silence_ends or p.names_worst)
     returning a.org_id, a.uid, a.project_id, a.name, a.config, a.threshold, p.state as before, a.state,
       p.fires, p.resolves, p.silence_ends, p.data_lost_at as lost_before, a.data_lost_at as lost,
       coalesce(a.incident_id, p.incident_id) as told_incident,
-      case when p.resolves then p.worst_value else a.value end as told_value,
+      case when p.resolves then p.named_value else a.value end as told_value,
       coalesce(a.resource, p.resource) as told_resource,
       case when p.tells_firing or p.tells_resolved then gen_random_uuid() end as event_id,
       case when p.resolves then 'alert.resolved' else 'alert.firing' end as type,

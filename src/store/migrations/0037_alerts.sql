@@ -16,7 +16,7 @@ create table alert (
   state_since timestamptz not null default now(),
   -- Seconds for which the condition has held (pending) or has not (firing). Null: nothing is counted.
   counted_seconds float8,
-  -- The worst resource when the state last changed, and its value then.
+  -- The resource that it fires about, and its value when it began to.
   resource_uid uuid,
   resource jsonb,
   value float8,
