@@ -4,14 +4,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { answered } from "#src/engine/answered.ts"
-import { supervise } from "#src/engine/supervise.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { periodic } from "#src/loops/periodic.ts"
 import { MetricSamples } from "../MetricSamples.ts"
 import { settings } from "../settings.ts"
 import { makeLook } from "./look.ts"
 import { makeOneSampler } from "./one-sampler.ts"
-
-const walkEvery = "15 seconds"
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
@@ -33,16 +31,15 @@ export const layer = Layer.effectDiscard(
       const seen = yield* look.take
       yield* answered("record measurements")(samples.record(seen))
     }).pipe(
+      // What a look has missed, the next one tells.
+      Effect.catchCause((cause) => Effect.logWarning("could not measure what runs on this machine", cause)),
       // In windows: a look that takes longer leaves out those that it has missed.
       Effect.repeat(Schedule.windowed(`${lookSeconds} seconds`)),
-      (loop) => supervise("measure what runs on this machine", loop),
       Effect.forkScoped
     )
-    yield* Effect.suspend(() => (mine ? look.walk : Effect.void)).pipe(
-      Effect.timeoutOption("5 minutes"),
-      Effect.repeat(Schedule.spaced(walkEvery)),
-      (loop) => supervise("see how much of the disk servers use", loop),
-      Effect.forkScoped
+    yield* periodic(
+      { does: "see how much of the disk servers use", every: "15 seconds" },
+      Effect.suspend(() => (mine ? look.walk : Effect.void))
     )
   })
 )
