@@ -1,8 +1,8 @@
 /**
  * One question to a managed Postgres server with one text for an answer, over its Unix socket as the control user. It is
  * for questions that are put to every server many times an hour: a library's client, made for one statement and thrown
- * away, takes ten times the processor time. A connection that is kept would cost more still, one of the few that the
- * server has and its memory. (PostgreSQL documentation, "Frontend/Backend Protocol", version 3.0.)
+ * away, takes three times the processor time. A connection that is kept would cost the server one of its few sessions and
+ * some megabytes. (PostgreSQL documentation, "Frontend/Backend Protocol", version 3.0.)
  */
 import * as net from "node:net"
 import * as path from "node:path"

@@ -35,6 +35,7 @@ const PostgresAnswer = Schema.fromJsonString(
   })
 )
 export type PostgresAnswer = typeof PostgresAnswer.Type
+const decode = Schema.decodeUnknownEffect(PostgresAnswer)
 
 const question = `
   select json_build_object(
@@ -69,7 +70,7 @@ export const askPostgres = (
 ): Effect.Effect<PostgresAnswer, PostgresControlError> =>
   Effect.flatMap(askOnce(endpoint, question, statementTimeoutMs), (text) =>
     Effect.mapError(
-      Schema.decodeUnknownEffect(PostgresAnswer)(text),
+      decode(text),
       (cause) =>
         new PostgresControlError({
           message: "What a database server tells is not understood",

@@ -83,6 +83,14 @@ export const ageSeconds = (procDir: string, { began }: Process): number | undefi
   return Number.isFinite(up) ? Math.max(0, up - began / ticksPerSecond) : undefined
 }
 
+const boots = new Map<string, string>()
+/** Of this run of the machine (random(4)). */
+const bootOf = (procDir: string): string => {
+  const boot = boots.get(procDir) ?? kernelText(path.join(procDir, "sys/kernel/random/boot_id"))?.trim() ?? ""
+  boots.set(procDir, boot)
+  return boot
+}
+
 /** What tells a process from every other one that this machine has run. */
 export const identityOf = (procDir: string, { pid, began }: Process): string =>
-  `${kernelText(path.join(procDir, "sys/kernel/random/boot_id"))?.trim() ?? ""}/${pid}/${began}`
+  `${bootOf(procDir)}/${pid}/${began}`
