@@ -1,4 +1,14 @@
 import * as Layer from "effect/Layer"
 import type { Server } from "#src/feature.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Installation } from "#src/infra/containers/Installation.ts"
+import { RedisServers } from "#src/infra/redis/RedisServers.ts"
+import * as host from "./host/loop.ts"
+import { MetricSamples } from "./MetricSamples.ts"
 
-export const server: Server = { handlers: Layer.empty }
+export const server: Server = {
+  handlers: Layer.empty,
+  loops: host.layer.pipe(
+    Layer.provide([MetricSamples.layer, RedisServers.layer, ContainerEngine.layer, Installation.layer])
+  )
+}
