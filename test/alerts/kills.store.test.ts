@@ -93,7 +93,7 @@ layer(stack, { excludeTestServices: true })("evaluators that are killed", (it) =
         assert.isTrue(ends.some(Exit.isFailure))
         const after = yield* seen
         // Whoever was not killed may have had the turn after that.
-        const firing = ["firing", ["alert.firing"], 1, ["firing"]]
+        const firing = ["firing" as const, ["alert.firing"], 1, ["firing"]]
         assert.isTrue(
           [before, firing].some((one) => isDeepStrictEqual(after, one)),
           inspect(after)
