@@ -16,7 +16,6 @@ export interface AlertStanding {
   /** Whatever a silence says. */
   readonly state: Exclude<AlertState, "silenced">
   readonly since: Date
-  readonly threshold: number
   /** The worst that is measured now; null: nothing is. */
   readonly measured: { readonly value: number; readonly resource: AlertResource; readonly at: string } | null
   /** Present while it fires. */
@@ -135,7 +134,7 @@ const standing = (sql: Sql, orgId: string, uids: ReadonlyArray<string>) => {
     worst as (
       select distinct on (alert_uid) * from measured where fresh order by alert_uid, holds desc, rank, resource_uid
     )
-    select a.uid, a.state, a.state_since as since, a.threshold,
+    select a.uid, a.state, a.state_since as since,
       case when w.at is not null then jsonb_build_object('value', w.value, 'at', w.at,
         'resource', ${resourceOf(sql, "w.org_id", "w.resource_uid")}) end
         as measured,

@@ -21,7 +21,7 @@ export const AlertView = Schema.Struct({
   channels: Schema.Array(AlertChannel),
   cooldownSeconds: Schema.Int,
   threshold: Schema.Finite.annotate({
-    description: "The one in force, also where the condition states none"
+    description: "That of the condition, or the usual one of its signal"
   }),
   state: AlertState,
   underlyingState: UnderlyingState.annotate({ description: "The state whatever a silence says" }),

@@ -96,7 +96,7 @@ const alertView = (record: ResourceRecord, standing: AlertStanding | undefined) 
     id: record.uid,
     name: record.name,
     ...spec,
-    threshold: standing?.threshold ?? thresholdOf(spec.condition) ?? 0,
+    threshold: thresholdOf(spec.condition) ?? 0,
     state: silence === null ? state : ("silenced" as const),
     underlyingState: state,
     since: standing?.since.toISOString() ?? null,
