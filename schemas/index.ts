@@ -1,6 +1,7 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
 import { AccessPolicy } from "./access-policy.ts"
 import { AiGateway } from "./ai-gateway.ts"
+import { Alert } from "./alert.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
@@ -31,7 +32,8 @@ export const kinds = [
   CustomerPayments,
   Cron,
   Execution,
-  Maintenance
+  Maintenance,
+  Alert
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

@@ -28,61 +28,6 @@ const Realtime = Schema.Struct({
   paused: optional(Schema.Boolean)
 })
 
-/** What an alert can watch. */
-export const alertSignals = [
-  "database.unavailable",
-  "backup.archive_failed",
-  "storage.capacity",
-  "cpu.pressure",
-  "memory.pressure",
-  "database.pool_saturation",
-  "queue.backlog",
-  "cpu.percent",
-  "memory.used_bytes",
-  "memory.limit_bytes",
-  "disk.used_bytes",
-  "disk.limit_bytes",
-  "disk.read_iops",
-  "disk.write_iops",
-  "network.receive_bytes",
-  "network.transmit_bytes",
-  "runtime.restarts",
-  "runtime.uptime_seconds",
-  "http.requests",
-  "http.errors",
-  "database.connections",
-  "database.pool_waiting",
-  "database.queries_per_second",
-  "database.query_latency_avg_ms",
-  "database.query_latency_p50_ms",
-  "database.query_latency_p90_ms",
-  "database.query_latency_p95_ms",
-  "database.query_latency_p99_ms",
-  "queue.backlog_messages",
-  "queue.oldest_message_age_seconds",
-  "cron.failures"
-] as const
-
-const nullable = optional(Schema.NullOr(text()))
-const Alert = Schema.Struct({
-  name: text(100),
-  enabled: optional(Schema.Boolean),
-  severity: Schema.Literals(["info", "warning", "critical"]),
-  scope: Schema.Struct({ environment: nullable, database: nullable, queue: nullable, cron: nullable }),
-  condition: optional(
-    Schema.Struct({
-      signal: optional(Schema.Literals(alertSignals)),
-      operator: optional(Schema.Literals(["gt", "gte", "lt", "lte", "eq"])),
-      threshold: optional(Schema.NullOr(Schema.Finite)),
-      durationSeconds: optional(integer(0, 30 * day))
-    })
-  ),
-  channels: optional(
-    list(Schema.Struct({ kind: Schema.Literal("dashboard"), destination: Schema.Null }), 10)
-  ),
-  cooldownSeconds: optional(integer(0, 30 * day))
-})
-
 const ttl = optional(integer(1, 10 * 365 * day))
 const Auth = Schema.Struct({
   enabled: optional(Schema.Boolean),
@@ -102,7 +47,6 @@ const Auth = Schema.Struct({
 export const unavailableFields = {
   storage: optional(list(Schema.Struct({ name: Name, region: optional(Region) }), 1_000)),
   realtime: optional(list(Realtime)),
-  alerts: optional(list(Alert, 1_000)),
   auth: optional(Auth)
 } as const
 

@@ -4,6 +4,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { agents } from "./agents/feature.ts"
 import { aiGateways } from "./ai-gateways/feature.ts"
+import { alerts } from "./alerts/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -53,6 +54,7 @@ export const features = [
   domains,
   metrics,
   maintenance,
+  alerts,
   organizations,
   agents,
   webhooks,

@@ -95,3 +95,37 @@ export const agentLetIn = (
 /** Where the mail about an invitation leads. The token is a query parameter, which traces leave out. */
 export const invitationLink = (publicUrl: string, token: string): string =>
   `${publicUrl}/invitation?token=${token}`
+
+const resolutions: Readonly<Record<string, string>> = {
+  disabled: "It was switched off.",
+  deleted: "It was deleted.",
+  resource_gone: "What it was about was deleted."
+}
+
+export const alert = ({
+  fires,
+  name,
+  severity,
+  project,
+  condition,
+  reason,
+  publicUrl
+}: {
+  readonly fires: boolean
+  readonly name: string
+  readonly severity: string
+  readonly project: string
+  /** A sentence without its full stop. */
+  readonly condition: string
+  /** Why it is over, if not because its condition is. */
+  readonly reason: string | null
+  readonly publicUrl: string
+}): Message =>
+  message(
+    fires ? "alert_firing" : "alert_resolved",
+    `[${severity}] ${name} ${fires ? "fires" : "is over"} in ${project}`,
+    `The alert "${oneLine(name)}" of the project "${oneLine(project)}" ${fires ? "fires" : "is over"}.`,
+    `${oneLine(condition)}.`,
+    ...(fires ? [] : [resolutions[reason ?? ""] ?? "Its condition has not held for a while."]),
+    `\`svc alerts history\` tells what happened. This was sent to members of the organization by ${publicUrl}`
+  )

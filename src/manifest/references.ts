@@ -43,10 +43,6 @@ const repeated = (names: ReadonlyArray<Named>): ReadonlyArray<PathFault> => {
 const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
 
 const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFault> => {
-  const inProject = (section: "storage" | "alerts") =>
-    repeated(
-      (project[section] ?? []).map(({ name }, index) => ({ name, path: [...at, section, index, "name"] }))
-    )
   const sections = entriesIn(project)
   return [
     ...Object.keys(project.environments ?? {})
@@ -64,8 +60,9 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
         }))
       )
     ),
-    ...inProject("storage"),
-    ...inProject("alerts"),
+    ...repeated(
+      (project.storage ?? []).map(({ name }, index) => ({ name, path: [...at, "storage", index, "name"] }))
+    ),
     ...repeated(
       (project.realtime ?? []).map(({ name, environment }, index) => ({
         name: `${environment ?? defaultEnvironment}/${name}`,
@@ -73,8 +70,7 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
       }))
     ),
     ...unlisted(sections, at),
-    ...circles(sections, at),
-    ...alertFaults(project, at)
+    ...circles(sections, at)
   ]
 }
 
@@ -87,7 +83,9 @@ const unlisted = (sections: Sections, at: Path): ReadonlyArray<PathFault> => {
   )
   return [...sections.values()].flat().flatMap((entry) =>
     namedBy(entry.kind, entry).flatMap(({ address = "", ...named }) =>
-      named.reference.listed !== true || listed.get(named.reference.kind)?.has(address) !== false
+      named.reference.listed !== true ||
+      (named.reference.kind === "Environment" && implicit.has(named.target)) ||
+      listed.get(named.reference.kind)?.has(address) !== false
         ? []
         : [
             {
@@ -121,35 +119,5 @@ const circles = (sections: Sections, at: Path): ReadonlyArray<PathFault> => {
             message: circleMessage(reference)
           }))
       : []
-  )
-}
-
-/** An alert's scope names things of the same project, where the manifest tells of such things at all. */
-const alertFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFault> => {
-  const alerts = project.alerts ?? []
-  if (alerts.length === 0) return []
-  const namesOf = (section: ReadonlyArray<{ readonly name: string }> | undefined) =>
-    section === undefined ? undefined : new Set(section.map(({ name }) => name))
-  const known = {
-    environment:
-      project.environments === undefined
-        ? undefined
-        : new Set([...implicitEnvironments, ...Object.keys(project.environments)]),
-    database: namesOf(project.databases),
-    queue: namesOf(project.queues),
-    cron: namesOf(project.crons)
-  }
-  return alerts.flatMap(({ scope }, index) =>
-    (["environment", "database", "queue", "cron"] as const).flatMap((field) => {
-      const name = scope[field]
-      return typeof name !== "string" || known[field]?.has(name) !== false
-        ? []
-        : [
-            {
-              path: [...at, "alerts", index, "scope", field],
-              message: `names the ${field} "${name}", which this project does not have`
-            }
-          ]
-    })
   )
 }

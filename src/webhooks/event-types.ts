@@ -1,7 +1,13 @@
 /** What organizations can be told of. Clients load this as well. */
 
 /** In the order in which endpoints list them. */
-export const eventTypes = ["deploy.failed", "budget.alert", "budget.exceeded"] as const
+export const eventTypes = [
+  "deploy.failed",
+  "budget.alert",
+  "budget.exceeded",
+  "alert.firing",
+  "alert.resolved"
+] as const
 export type EventType = (typeof eventTypes)[number]
 
 /** What `webhooks.test` sends. Nobody subscribes to it. */

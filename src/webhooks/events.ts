@@ -1,6 +1,6 @@
 /** How whatever makes something happen says so. */
 import { randomUUIDv7 } from "node:crypto"
-import { type Fragment, isFragment } from "effect/sql/Statement"
+import { type Fragment, isFragment, type Statement } from "effect/sql/Statement"
 import type { Json } from "#schemas/kind.ts"
 import { inOrg, type Sql } from "#src/store/Db.ts"
 import type { EventType } from "./event-types.ts"
@@ -46,6 +46,38 @@ export const emission = (sql: Sql, event: PlatformEvent, condition?: Fragment, p
         cross join ${named("happened")} h where ${gate}
     )`
 }
+
+/**
+ * The same for statements of the engine that make many things happen, in any number of organizations. `told` is a CTE of
+ * theirs with the columns event_id, org_id, project_id, type and data, one row for each event.
+ */
+export const emissions = (sql: Sql, told: string): Fragment => sql`
+  wanted as materialized (
+    select t.event_id, t.org_id, t.project_id, t.type, t.data, w.id as webhook_id
+    from ${sql(told)} t join webhook w
+      on w.org_id = t.org_id and w.disabled_at is null and t.type = any (w.events)
+  ),
+  happened as (
+    insert into webhook_event (org_id, id, type, project_id, data)
+    select distinct on (event_id) org_id, event_id, type, project_id, data from wanted
+  ),
+  deliveries as (
+    insert into webhook_delivery (org_id, webhook_id, event_id)
+    select org_id, webhook_id, event_id from wanted
+  )`
+
+/** How far each delivery of these events has come: rows of event_id, state and url. Index: webhook_delivery_event. */
+export const deliveryStates = (
+  sql: Sql,
+  orgId: string,
+  events: ReadonlyArray<string>
+): Statement<{ readonly eventId: string; readonly state: StoredDeliveryState; readonly url: string }> => sql`
+  select d.event_id as "eventId", d.state, w.url
+  from webhook_delivery d join webhook w on w.org_id = d.org_id and w.id = d.webhook_id
+  where d.org_id = ${orgId}::uuid and d.event_id = any (${events}::uuid[]) and ${inOrg(sql, orgId)}
+  order by d.seq`
+
+export type StoredDeliveryState = "waiting" | "delivered" | "failed"
 
 export interface StoredEvent {
   readonly id: string

@@ -120,6 +120,10 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
       target: { kind: "http", path: "/jobs", method: "POST" }
     }
   }),
+  "alerts.create": () => ({
+    path: `${shop}/alerts`,
+    body: { name: "Disk full", severity: "info", scope: {}, condition: { signal: "storage.capacity" } }
+  }),
   "crons.trigger": (ids) => ({ path: `${shop}/crons/${ids("crons.create")}/trigger` }),
   "executions.create": () => ({
     path: `${shop}/executions`,
@@ -155,6 +159,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
 const others = new Set([
   "domains.check",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
+  ...["alerts.silence", "alerts.acknowledge"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen"],
   // A branch, like `databaseBranches.create`.
@@ -166,6 +171,7 @@ const moving = new Set([
   ...["verificationErrors", "instructions", "address"],
   ...["status", "state", "step", "error", "reason", "progressPercent", "attempts", "nextAttemptAt"],
   ...[
+    "since",
     "startedAt",
     "finishedAt",
     "updatedAt",

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
-import { alertSignals, unavailableSections } from "#schemas/unavailable-sections.ts"
+import { signalNames } from "#schemas/signal.ts"
+import { unavailableSections } from "#schemas/unavailable-sections.ts"
 import { toPath } from "#src/api/source-location.ts"
 import { checkManifest, parseManifest } from "#src/manifest/parse.ts"
 import { makePlan } from "#src/manifest/plan.ts"
@@ -137,14 +138,26 @@ describe("the manifest document", () => {
     within((it) => one("realtime", { name: "rooms" }, "region", it), ["global"], ["local"])
     within((it) => one("aiGateways", gateway, "monthlyBudgetUsd", it), [0, 12.5], [-1, "12"])
     within((it) => one("alerts", alert, "severity", it), ["info", "warning", "critical"], ["fatal"])
-    within((signal) => one("alerts", alert, "condition", { signal }), alertSignals, [
+    within((signal) => one("alerts", alert, "condition", { signal }), signalNames, [
       "cpu",
       "database.query_latency_p75_ms"
     ])
     within(
       (it) => one("alerts", alert, "channels", it),
-      [[{ kind: "dashboard", destination: null }]],
-      [[{ kind: "dashboard" }], [{ kind: "mail", destination: null }]]
+      [
+        [
+          { kind: "dashboard", destination: null },
+          { kind: "mail", destination: "ops@example.com" },
+          { kind: "mail", destination: null },
+          { kind: "webhook", destination: null }
+        ]
+      ],
+      [
+        [{ kind: "dashboard" }],
+        [{ kind: "sms", destination: null }],
+        [{ kind: "mail", destination: "nobody" }],
+        [{ kind: "webhook", destination: "https://example.com" }]
+      ]
     )
     within(
       (previewMode) => pointers({ access: { previewMode } }).length === 0,

@@ -101,8 +101,8 @@ export const everything = {
     {
       ...alert,
       enabled: true,
-      scope: { environment: "staging", database: "main", queue: null, cron: "nightly" },
-      condition: { signal: "cron.failures", operator: "gt", threshold: null, durationSeconds: 60 },
+      scope: { environment: "staging", database: "main", queue: null, cron: null },
+      condition: { signal: "storage.capacity", operator: "gt", threshold: null, durationSeconds: 60 },
       channels: [{ kind: "dashboard", destination: null }],
       cooldownSeconds: 300
     }

@@ -1,0 +1,105 @@
+-- Alerts: the rules in force with their state, what has become of each, and the mails that are to tell of it.
+
+create table alert (
+  org_id uuid not null references organization on delete cascade,
+  uid uuid not null,
+  project_id uuid not null,
+  name text not null,
+  -- The specification in force, complete, and its threshold where it states none.
+  config jsonb not null,
+  threshold float8 not null,
+  -- The highest run of a reconcile that put it in force.
+  fence bigint not null,
+  -- Rises with every change of the row: who decided by an older one writes nothing.
+  version bigint not null default 0,
+  state text not null default 'no_data' check (state in ('ok', 'pending', 'firing', 'no_data')),
+  state_since timestamptz not null default now(),
+  -- Seconds for which the condition has held (pending) or has not (firing). Null: nothing is counted.
+  counted_seconds float8,
+  -- The resource that it fires about, and its value when it began to.
+  resource_uid uuid,
+  resource jsonb,
+  value float8,
+  -- It fires by old values alone since then: nothing new is measured.
+  data_lost_at timestamptz,
+  -- One id from firing to resolution.
+  incident_id uuid check ((incident_id is null) = (state <> 'firing')),
+  -- When it was told that this incident fires. Null: a silence, a cooldown or an acknowledgement kept it back.
+  told_at timestamptz,
+  -- Of any incident.
+  last_told_at timestamptz,
+  acknowledged_at timestamptz,
+  acknowledged_by text,
+  silenced_until timestamptz,
+  silenced_by text,
+  silence_reason text,
+  primary key (org_id, uid)
+) with (fillfactor = 70);
+create index alert_project on alert (org_id, project_id);
+
+-- Whose turn it is to evaluate: one row.
+create table alert_turn (
+  single boolean primary key default true check (single),
+  looked_at timestamptz not null,
+  due_at timestamptz not null
+);
+insert into alert_turn (looked_at, due_at) values (now(), now());
+
+create table alert_history (
+  org_id uuid not null,
+  id uuid not null default gen_random_uuid(),
+  seq bigint not null generated always as identity,
+  alert_uid uuid not null,
+  at timestamptz not null default now(),
+  -- What happened: src/alerts/words.ts lists it.
+  change text not null,
+  value float8,
+  threshold float8,
+  resource jsonb,
+  incident_id uuid,
+  -- Who did it, or why it happened.
+  actor text,
+  reason text,
+  -- The event that webhooks and mails tell of. Null: nobody was told.
+  event_id uuid,
+  primary key (org_id, id),
+  foreign key (org_id, alert_uid) references alert on delete cascade
+);
+create index alert_history_list on alert_history (org_id, alert_uid, seq);
+create index alert_history_age on alert_history (at);
+
+-- A mail that is promised: the statement that decides on it cannot seal its text, so a loop hands it over.
+create table alert_mail (
+  org_id uuid not null references organization on delete cascade,
+  id uuid not null default gen_random_uuid(),
+  event_id uuid not null,
+  type text not null check (type in ('alert.firing', 'alert.resolved')),
+  project_id uuid not null,
+  -- The address of a member. Null: all owners and admins.
+  destination text,
+  data jsonb not null,
+  created_at timestamptz not null default now(),
+  handed_at timestamptz,
+  -- The mails that it became; none where nobody of the organization has the address.
+  mail_ids uuid[],
+  primary key (org_id, id),
+  check ((handed_at is null) = (mail_ids is null))
+);
+create index alert_mail_waiting on alert_mail (created_at) where handed_at is null;
+create index alert_mail_event on alert_mail (org_id, event_id);
+create index alert_mail_age on alert_mail (handed_at) where handed_at is not null;
+
+select svc_tenant_table('alert');
+select svc_tenant_table('alert_history');
+select svc_tenant_table('alert_mail', false);
+revoke all on alert_turn from svc_api;
+
+-- How far mails about the organization that the statement named have come.
+create function svc_mail_states(mails uuid[])
+returns table (id uuid, state text)
+language sql stable security definer set search_path = public, pg_temp
+as $$
+  select o.id, o.state from mail_outbox o where o.id = any(mails) and o.org_id = svc_current_org()
+$$;
+revoke all on function svc_mail_states(uuid[]) from public;
+grant execute on function svc_mail_states(uuid[]) to svc_api, svc_engine;
