@@ -149,7 +149,7 @@ const shownDefinitions = {
   "backup.archive_lag_seconds": shown(
     "seconds",
     ["Database"],
-    "How long the oldest write-ahead log has been waiting that its backups do not have yet"
+    "How long ago the moment was up to which its backups reach"
   ),
   "redis.used_memory_bytes": shown("bytes", ["Cache"], "Memory that the data takes"),
   "redis.hits": shown("per_second", ["Cache"], "Reads of keys that were there"),

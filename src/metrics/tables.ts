@@ -5,6 +5,7 @@ const over = `(t.at < now() - interval '1 day' or not exists (
   select from resource r where r.org_id = t.org_id and r.uid = t.uid and r.deleted_at is null))`
 
 export const tables: ReadonlyArray<TableRule> = [
+  { name: "metric_turn", onOrganizationDeletion: "none" },
   {
     name: "metric_now",
     onOrganizationDeletion: "cascade",

@@ -43,6 +43,19 @@ export interface MinuteRecord extends Omit<MinuteSums, "environment" | "minute">
   readonly minute: Date
 }
 
+/** Of one environment in a minute. */
+export interface MinuteTotal {
+  readonly orgId: string
+  /** The environment. */
+  readonly uid: string
+  readonly requests: number
+  /** Those of them that got a 5xx status or no answer. */
+  readonly errors: number
+}
+
+/** Edges tell of requests every second; a minute is complete so much after its end. */
+const completeAfterSeconds = 5
+
 export class RequestRecords extends Context.Service<
   RequestRecords,
   {
@@ -66,6 +79,8 @@ export class RequestRecords extends Context.Service<
       from: Date,
       to: Date
     ) => Effect.Effect<ReadonlyArray<MinuteRecord>, StoreUnavailable>
+    /** Of the last full minute and every environment with an address; none while no edge is at work. */
+    readonly lastMinute: Effect.Effect<ReadonlyArray<MinuteTotal>, StoreUnavailable>
   }
 >()("svc/edge/RequestRecords") {
   static readonly layer = Layer.effect(
@@ -137,7 +152,19 @@ export class RequestRecords extends Context.Service<
             where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid and ${inOrg(api, orgId)}
               and minute >= ${from}::timestamptz and minute < ${to}::timestamptz
             order by minute, status_class`)
-        })
+        }),
+        // Index: the primary key.
+        lastMinute: repeatable(sql<MinuteTotal>`
+          select s.org_id as "orgId", s.environment_uid as uid, sums.requests, sums.errors
+          from edge_site s cross join lateral (
+            select coalesce(sum(m.requests), 0)::float8 as requests,
+              coalesce(sum(m.requests) filter (where m.status_class in (0, 5)), 0)::float8 as errors
+            from edge_request_minute m
+            where m.org_id = s.org_id and m.environment_uid = s.environment_uid and m.minute =
+              date_trunc('minute', now() - make_interval(secs => ${completeAfterSeconds}::int)) - interval '1 minute') sums
+          where exists (select from edge_node where alive_until > now())`).pipe(
+          Effect.withSpan("RequestRecords.lastMinute")
+        )
       })
     })
   )

@@ -64,5 +64,12 @@ alter table metric_raw alter column data set storage external;
 alter table metric_five_minutes alter column data set storage external;
 alter table metric_hour alter column data set storage external;
 
+-- What the platform does once in an interval, whichever of its processes does it: when it was last begun.
+create table metric_turn (
+  name text primary key,
+  at timestamptz not null
+);
+revoke all on metric_turn from svc_api;
+
 select svc_tenant_table(name, false)
 from unnest(array['metric_now', 'metric_sample', 'metric_raw', 'metric_five_minutes', 'metric_hour']) as name;

@@ -1,0 +1,44 @@
+/** Which databases take connections, as they were last seen, for measurements. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Db, repeatable } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+
+export interface Availability {
+  readonly orgId: string
+  readonly uid: string
+  readonly available: boolean
+}
+
+/** A look that is due for so long says that nobody looks: whether the database works is not known then. */
+const overdueSeconds = 120
+
+export class DatabaseAvailability extends Context.Service<
+  DatabaseAvailability,
+  {
+    /**
+     * Of databases and branches. Those are left out that are being made or deleted, and those that nobody looks at, because
+     * the process of their machine is away.
+     */
+    readonly all: Effect.Effect<ReadonlyArray<Availability>, StoreUnavailable>
+  }
+>()("svc/databases/DatabaseAvailability") {
+  static readonly layer = Layer.effect(
+    DatabaseAvailability,
+    Effect.map(Db, ({ engine: sql }) =>
+      DatabaseAvailability.of({
+        // From the rows of work, which are found by kind (index: work_claim), to the resources by their keys.
+        all: repeatable(sql<Availability>`
+          select r.org_id as "orgId", r.uid,
+            r.conditions @> '[{"type": "Ready", "status": "true"}]' as available
+          from work w join resource r on r.org_id = w.org_id and r.uid = w.uid
+          where w.kind in ('Database', 'DatabaseBranch') and r.deleted_at is null
+            and r.phase not in ('pending', 'provisioning', 'deleting')
+            and greatest(w.due_at, w.lease_until) > now() - make_interval(secs => ${overdueSeconds}::int)`).pipe(
+          Effect.withSpan("DatabaseAvailability.all")
+        )
+      })
+    )
+  )
+}

@@ -1,0 +1,46 @@
+/** What the platform does once in an interval, however many processes it has. */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { periodic } from "#src/loops/periodic.ts"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+
+export interface Turn {
+  /** Of the row that says when it was last begun. */
+  readonly name: string
+  /** After "could not": "measure queues". */
+  readonly does: string
+  /** Intervals begin at multiples of it since 1970, by the clock of the store. */
+  readonly seconds: number
+}
+
+/**
+ * Whether this process is the one to do it in the interval that is now. Whoever takes a turn and vanishes leaves it undone;
+ * the next one comes with the next interval. A clock that was set back takes nobody's turn away.
+ */
+export const take = (sql: Sql, { name, seconds }: Turn) =>
+  Effect.map(
+    repeatable(sql`
+      insert into metric_turn as t (name, at)
+      values (${name}, date_bin(make_interval(secs => ${seconds}::int), now(), 'epoch'))
+      on conflict (name) do update set at = excluded.at
+        where t.at < excluded.at or t.at > excluded.at + make_interval(secs => ${seconds}::int)
+      returning 1`),
+    (rows) => rows.length > 0
+  )
+
+/** Until the scope closes. A round may take as long as its interval. */
+export const inTurns = <A, E, R>(
+  turn: Turn,
+  round: Effect.Effect<A, E, R>
+): Effect.Effect<void, never, R | Db | Scope.Scope> =>
+  Effect.flatMap(Db, ({ engine: sql }) =>
+    periodic(
+      {
+        does: turn.does,
+        every: Duration.seconds(turn.seconds / 5),
+        withinMs: turn.seconds * 1_000
+      },
+      Effect.flatMap(take(sql, turn), (mine) => (mine ? Effect.asVoid(round) : Effect.void))
+    )
+  )
