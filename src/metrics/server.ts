@@ -8,12 +8,12 @@ import { MetricSamples } from "./MetricSamples.ts"
 import * as pack from "./pack.ts"
 import * as sampler from "./store/sampler.ts"
 
+const machine = [RedisServers.layer, ContainerEngine.layer, Installation.layer] as const
+
 export const server: Server = {
   handlers: Layer.empty,
   loops: Layer.mergeAll(
-    host.layer.pipe(
-      Layer.provide([MetricSamples.layer, RedisServers.layer, ContainerEngine.layer, Installation.layer])
-    ),
+    host.layer.pipe(Layer.provide([MetricSamples.layer, ...machine])),
     sampler.layer.pipe(Layer.provide([MetricSamples.layer, sampler.subjects])),
     pack.layer
   )

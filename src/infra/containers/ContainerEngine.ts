@@ -164,6 +164,9 @@ export class ContainerEngine extends Context.Service<
       /** By id: a container is started once. */
       let pids: ReadonlyMap<string, number> = new Map()
       const running = Effect.fnUntraced(function* (label: string) {
+        const engine = yield* Effect.option(place)
+        // Most hosts have none, and it is no failure to say so again and again.
+        if (Option.isNone(engine) || !fs.existsSync(engine.value.socket)) return []
         const found = yield* call(
           "Listing containers",
           (docker, abortSignal) =>

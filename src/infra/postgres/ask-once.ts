@@ -1,7 +1,7 @@
 /**
  * One question to a managed Postgres server with one text for an answer, over its Unix socket as the control user. It is
  * for questions that are put to every server many times an hour: a library's client, made for one statement and thrown
- * away, takes three times the processor time. A connection that is kept would cost the server one of its few sessions and
+ * away, takes twice the processor time. A connection that is kept would cost the server one of its few sessions and
  * some megabytes. (PostgreSQL documentation, "Frontend/Backend Protocol", version 3.0.)
  */
 import * as net from "node:net"

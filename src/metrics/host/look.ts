@@ -24,6 +24,12 @@ import { standbyValues } from "./standby-values.ts"
 import { makeStarts } from "./starts.ts"
 import { known, type Usage } from "./usage.ts"
 
+/**
+ * Two looks that are closer tell no rates, because counters of processor time move in steps of 10 ms; the next one is
+ * compared with the first of them.
+ */
+const shortestMs = 500
+
 /** `folder`: where what must outlive this process is kept. */
 export const makeLook = (folder: string, system: GroupSystem = thisSystem) =>
   Effect.gen(function* () {
@@ -39,6 +45,7 @@ export const makeLook = (folder: string, system: GroupSystem = thisSystem) =>
     const size = { cpus: os.availableParallelism(), memoryBytes: os.totalmem() }
     /** What the look before has counted, by what it was of. */
     let counted: ReadonlyMap<string, Counted> = new Map()
+    let countedMs = Number.NEGATIVE_INFINITY
 
     const take = Effect.gen(function* () {
       const at = new Date(yield* Clock.currentTimeMillis)
@@ -48,6 +55,8 @@ export const makeLook = (folder: string, system: GroupSystem = thisSystem) =>
       const usageOf = serverUsage(procDir, placed.usable ? placed.place : undefined)
       const again = yield* starts.note(new Map(servers.map(({ key, run }) => [key, run])), at.getTime())
       const now = new Map<string, Counted>()
+      const beganMs = Number(yield* Clock.currentTimeNanos) / 1e6
+      const early = beganMs - countedMs < shortestMs
 
       /** Values of what was counted just now, with what was counted of the same thing before. */
       const since = (
@@ -58,8 +67,9 @@ export const makeLook = (folder: string, system: GroupSystem = thisSystem) =>
       ) =>
         Effect.map(Clock.currentTimeNanos, (nanos) => {
           const one = { atMs: Number(nanos) / 1e6, identity, counters }
-          now.set(name, one)
-          return values(counted.get(name), one)
+          const before = counted.get(name)
+          now.set(name, early && before?.identity === identity ? before : one)
+          return values(early ? undefined : before, one)
         })
       const ofMachine = (name: string, process: Process, usage: Usage) =>
         Effect.map(
@@ -106,6 +116,7 @@ export const makeLook = (folder: string, system: GroupSystem = thisSystem) =>
         Effect.map(ofMachine(id, process, usage), (values) => ({ orgId, uid, values }))
       const containers = yield* Effect.forEach(yield* containersHere, ofContainer)
       counted = now
+      if (!early) countedMs = beganMs
       return [...[...byResource].map(([uid, one]) => ({ uid, ...one })), ...containers].map(
         ({ orgId, uid, values }): Sample => ({ orgId, uid, source: "host", at, values })
       )

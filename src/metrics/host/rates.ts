@@ -9,15 +9,12 @@ export interface Counted {
   readonly counters: Readonly<Record<string, number | undefined>>
 }
 
-/** Two looks that are closer than this tell nothing: counters of processor time move in steps of 10 ms. */
-const shortestMs = 500
-
 /** Undefined: there was no look before, or the counter has begun anew since, or one of the looks could not read it. */
 export const riseOf = (name: string, before: Counted | undefined, now: Counted): number | undefined => {
   const [from, to] = [before?.counters[name], now.counters[name]]
   if (from === undefined || to === undefined || before?.identity !== now.identity || to < from)
     return undefined
-  return now.atMs - before.atMs < shortestMs ? undefined : to - from
+  return now.atMs > before.atMs ? to - from : undefined
 }
 
 export const perSecond = (name: string, before: Counted | undefined, now: Counted): number | undefined => {
