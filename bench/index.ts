@@ -20,7 +20,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups,
   edge: async () => (await import("./edge.ts")).edge,
-  isolation: async () => (await import("./isolation.ts")).isolation
+  isolation: async () => (await import("./isolation.ts")).isolation,
+  metrics: async () => (await import("./metrics.ts")).metrics
 }
 
 // Figures are of a disk: servers that tests would have in memory are made there.

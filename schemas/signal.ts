@@ -30,6 +30,8 @@ export interface MeasurementDefinition {
   readonly signal: boolean
   /** The threshold of a condition that states none. Absent: the condition has to state one. */
   readonly usualThreshold?: number
+  /** Why nothing measures it: a condition that names it is never met. */
+  readonly unavailable?: string
 }
 
 export type MeasuredKind =
@@ -58,6 +60,12 @@ const signal = (
   ...(usualThreshold === undefined ? {} : { usualThreshold })
 })
 
+/** Postgres counts statements and adds up their times, and no share of them can be told from a sum. */
+const latency = (meaning: string) => ({
+  ...signal("milliseconds", postgres, meaning),
+  unavailable: "Postgres keeps sums of the times that statements take, and no distribution of them"
+})
+
 const shown = (
   unit: Unit,
   kinds: ReadonlyArray<MeasuredKind>,
@@ -72,7 +80,7 @@ const signalDefinitions = {
     "Whether the last try to store its write-ahead log with its backups failed",
     1
   ),
-  "storage.capacity": signal("percent", servers, "Disk in use, of what it may use", 85),
+  "storage.capacity": signal("percent", servers, "How full the disk is that its data are on", 85),
   "cpu.pressure": signal("percent", running, "Processor time in use, of what it may use", 90),
   "memory.pressure": signal("percent", running, "Memory in use, of what it may use", 90),
   "database.pool_saturation": signal("percent", postgres, "Connections in use, of those it takes", 90),
@@ -84,14 +92,18 @@ const signalDefinitions = {
   ),
 
   "cpu.percent": signal("percent", running, "Processor time in use; 100 is one whole processor"),
-  "memory.used_bytes": signal("bytes", running, "Memory in use"),
+  "memory.used_bytes": signal("bytes", running, "Memory in use, without the page cache"),
   "memory.limit_bytes": signal("bytes", running, "Memory that it may use"),
-  "disk.used_bytes": signal("bytes", running, "Disk in use"),
-  "disk.limit_bytes": signal("bytes", running, "Disk that it may use"),
+  "disk.used_bytes": signal("bytes", servers, "Disk in use by its files"),
+  "disk.limit_bytes": signal("bytes", servers, "Size of the disk that its data are on"),
   "disk.read_iops": signal("per_second", running, "Reads from the disk"),
   "disk.write_iops": signal("per_second", running, "Writes to the disk"),
-  "network.receive_bytes": signal("bytes_per_second", running, "Bytes received over the network"),
-  "network.transmit_bytes": signal("bytes_per_second", running, "Bytes sent over the network"),
+  "network.receive_bytes": signal(
+    "bytes_per_second",
+    ["Cache", "Execution"],
+    "Bytes received over the network"
+  ),
+  "network.transmit_bytes": signal("bytes_per_second", ["Cache", "Execution"], "Bytes sent over the network"),
   "runtime.restarts": signal("count", running, "Starts after the first one in the last hour"),
   "runtime.uptime_seconds": signal("seconds", running, "Time since it was started"),
 
@@ -104,24 +116,12 @@ const signalDefinitions = {
 
   "database.connections": signal("count", postgres, "Connections in use"),
   "database.pool_waiting": signal("count", postgres, "Connections whose statement waits for a lock"),
-  "database.queries_per_second": signal("per_second", postgres, "Transactions that ended"),
+  "database.queries_per_second": signal("per_second", postgres, "Statements that ended"),
   "database.query_latency_avg_ms": signal("milliseconds", postgres, "Average time of a statement"),
-  "database.query_latency_p50_ms": signal("milliseconds", postgres, "Half of the statements took no longer"),
-  "database.query_latency_p90_ms": signal(
-    "milliseconds",
-    postgres,
-    "90 percent of the statements took no longer"
-  ),
-  "database.query_latency_p95_ms": signal(
-    "milliseconds",
-    postgres,
-    "95 percent of the statements took no longer"
-  ),
-  "database.query_latency_p99_ms": signal(
-    "milliseconds",
-    postgres,
-    "99 percent of the statements took no longer"
-  ),
+  "database.query_latency_p50_ms": latency("Half of the statements took no longer"),
+  "database.query_latency_p90_ms": latency("90 percent of the statements took no longer"),
+  "database.query_latency_p95_ms": latency("95 percent of the statements took no longer"),
+  "database.query_latency_p99_ms": latency("99 percent of the statements took no longer"),
 
   "queue.backlog_messages": signal(
     "count",
@@ -155,16 +155,48 @@ const shownDefinitions = {
   "redis.hits": shown("per_second", ["Cache"], "Reads of keys that were there"),
   "redis.misses": shown("per_second", ["Cache"], "Reads of keys that were not there"),
   "redis.evictions": shown("per_second", ["Cache"], "Keys that had to go for others"),
-  "redis.clients": shown("count", ["Cache"], "Connections in use")
+  "redis.memory_limit_bytes": shown("bytes", ["Cache"], "Memory that the data may take"),
+  "redis.clients": shown("count", ["Cache"], "Connections in use"),
+  "database.archive_failing": shown(
+    "boolean",
+    postgres,
+    "Whether the server cannot put its write-ahead log aside"
+  ),
+  "cpu.stalled_percent": shown("percent", running, "Time in which a process waited for a processor"),
+  "memory.stalled_percent": shown("percent", running, "Time in which a process waited for memory"),
+  "disk.stalled_percent": shown("percent", running, "Time in which a process waited for a disk")
 } as const
 
+/** What is told of each standby of a database besides, under a name that begins with its number. */
+const ofStandbys = [
+  "cpu.percent",
+  "cpu.pressure",
+  "memory.used_bytes",
+  "memory.pressure",
+  "disk.used_bytes",
+  "runtime.restarts",
+  "runtime.uptime_seconds",
+  "database.connections",
+  "database.queries_per_second"
+] as const
+type StandbyMeasurement = `standby${1 | 2}.${(typeof ofStandbys)[number]}`
+const standbyDefinitions = Object.fromEntries(
+  ([1, 2] as const).flatMap((number) =>
+    ofStandbys.map((name) => {
+      const { unit, meaning } = signalDefinitions[name]
+      return [`standby${number}.${name}`, shown(unit, ["Database"], `${meaning}, of standby ${number}`)]
+    })
+  )
+) as Readonly<Record<StandbyMeasurement, MeasurementDefinition>>
+
 export type Signal = keyof typeof signalDefinitions
-export type Measurement = Signal | keyof typeof shownDefinitions
+export type Measurement = Signal | keyof typeof shownDefinitions | StandbyMeasurement
 
 /** In the order of displays. */
 export const measurements: Readonly<Record<Measurement, MeasurementDefinition>> = {
   ...signalDefinitions,
-  ...shownDefinitions
+  ...shownDefinitions,
+  ...standbyDefinitions
 }
 
 const namesOf = <Name extends string>(definitions: Readonly<Record<Name, unknown>>) =>

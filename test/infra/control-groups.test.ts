@@ -110,8 +110,8 @@ it.effect("with version 2, a process that is given a group moves out of the way 
       const groups = controlGroups(placed.place, system)
       assert.strictEqual(read(own, "cgroup.procs"), "", "none is left where controllers are passed on")
       assert.strictEqual(read(own, "svc-control/cgroup.procs"), "11\n12")
-      assert.strictEqual(read(own, "cgroup.subtree_control"), "memory cpu pids")
-      assert.strictEqual(read(own, "svc-x/cgroup.subtree_control"), "memory cpu pids")
+      assert.strictEqual(read(own, "cgroup.subtree_control"), "memory cpu pids io")
+      assert.strictEqual(read(own, "svc-x/cgroup.subtree_control"), "memory cpu pids io")
 
       const group = path.join(tree, own, "svc-x", server)
       given(group)
@@ -153,7 +153,7 @@ it.effect(
       yield* Effect.promise(async () => {
         const placed = await placeGroups("svc-x", first.system)
         assert.deepStrictEqual(placed.usable && [...placed.place.folders.values()], [
-          ...Array(3).fill(path.join(first.tree, "system.slice/svc.service/svc-x"))
+          ...Array(4).fill(path.join(first.tree, "system.slice/svc.service/svc-x"))
         ])
         assert.strictEqual(first.read("system.slice/svc.service/svc-control/cgroup.procs"), "11")
         const refused = await placeGroups("svc-x", second.system)
@@ -179,7 +179,7 @@ it.effect("with version 2, root takes the top of the tree and leaves the group t
       assert.strictEqual(read("cgroup.subtree_control"), "", "a look changes nothing")
       const placed = await placeGroups("svc-x", system)
       assert.deepStrictEqual(placed, looked)
-      assert.strictEqual(read("cgroup.subtree_control"), "memory cpu pids")
+      assert.strictEqual(read("cgroup.subtree_control"), "memory cpu pids io")
       assert.strictEqual(read("user.slice/session-1.scope/cgroup.procs"), "11")
     })
   }).pipe(Effect.scoped)

@@ -22,7 +22,14 @@ import { type LogPiece, logPieces } from "./logs.ts"
 import { guardHost, unguarded } from "./network.ts"
 import { ensureRuntime } from "./runtime.ts"
 import { ownIsRunning, startOwn, stopOwn } from "./service.ts"
-import type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
+import type {
+  Container,
+  ContainerPlan,
+  EngineState,
+  PulledImage,
+  PullRequest,
+  RunningContainer
+} from "./types.ts"
 
 export type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
 export { ContainerError, type LogPiece }
@@ -65,6 +72,8 @@ export class ContainerEngine extends Context.Service<
     readonly list: (
       label: string
     ) => Act<ReadonlyArray<{ readonly name: string; readonly labels: Readonly<Record<string, string>> }>>
+    /** Those of them that run, with the first process of each. The engine is not started for it. */
+    readonly running: (label: string) => Act<ReadonlyArray<RunningContainer>>
     /** Ends the containers with this label, and the engine if it is ours. `forGood` removes them as well. */
     readonly stopAll: (label: string, forGood: boolean) => Act
   }
@@ -152,6 +161,40 @@ export class ContainerEngine extends Context.Service<
             )
         )
 
+      /** By id: a container is started once. */
+      let pids: ReadonlyMap<string, number> = new Map()
+      const running = Effect.fnUntraced(function* (label: string) {
+        const engine = yield* Effect.option(place)
+        // Most hosts have none, and it is no failure to say so again and again.
+        if (Option.isNone(engine) || !fs.existsSync(engine.value.socket)) return []
+        const found = yield* call(
+          "Listing containers",
+          (docker, abortSignal) =>
+            docker.listContainers({ filters: { label: [label], status: ["running"] }, abortSignal }),
+          "5 seconds"
+        )
+        const known = pids
+        const all = yield* Effect.forEach(found, ({ Id, Labels }) =>
+          Effect.map(
+            known.has(Id)
+              ? Effect.succeed(known.get(Id) ?? 0)
+              : call(
+                  "Looking at the container",
+                  (docker, abortSignal) => docker.getContainer(Id).inspect({ abortSignal }),
+                  "5 seconds"
+                ).pipe(
+                  Effect.map(({ State }) => State.Pid),
+                  // It has just ended.
+                  Effect.orElseSucceed(() => 0)
+                ),
+            (pid): RunningContainer => ({ id: Id, labels: Labels, pid })
+          )
+        )
+        const there = all.filter(({ pid }) => pid > 1)
+        pids = new Map(there.map(({ id, pid }) => [id, pid]))
+        return there
+      })
+
       return ContainerEngine.of({
         state: externalCall("containers.state", "read")(state),
         start: externalCall("containers.startEngine", "write")(starting.withPermit(start)),
@@ -180,6 +223,7 @@ export class ContainerEngine extends Context.Service<
         forgetNetworks: externalCall("containers.forgetNetworks", "write")(forgetNetworks),
         logs: (name, follow) => logPieces(client, name, follow),
         list: (label) => externalCall("containers.list", "read")(list(label)),
+        running: (label) => externalCall("containers.running", "read")(running(label)),
         stopAll: (label, forGood) =>
           Effect.gen(function* () {
             const found = yield* Effect.option(place)

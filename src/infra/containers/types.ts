@@ -10,6 +10,13 @@ export interface Container {
   readonly outOfMemory: boolean
 }
 
+export interface RunningContainer {
+  readonly id: string
+  readonly labels: Readonly<Record<string, string>>
+  /** Its first process, as this machine numbers it. */
+  readonly pid: number
+}
+
 export interface ContainerPlan {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>

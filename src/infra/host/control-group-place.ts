@@ -11,7 +11,8 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { codeOf } from "../error-code.ts"
 
-export const controllers = ["memory", "cpu", "pids"] as const
+/** `io` is for counting what servers ask of the disks; it is one of version 2 only. */
+export const controllers = ["memory", "cpu", "pids", "io"] as const
 export type Controller = (typeof controllers)[number]
 
 /** The parts of the kernel that are used, so that another folder can stand for them. */
@@ -93,9 +94,29 @@ const mountsOf = async ({ procDir }: GroupSystem): Promise<ReadonlyArray<Mount>>
 const unescaped = (word: string) =>
   word.replaceAll(/\\([0-7]{3})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 8)))
 
-/** The groups of this process by controller; that of version 2 has no name. */
-const ownGroups = async ({ procDir }: GroupSystem): Promise<ReadonlyMap<string, string>> => {
-  const text = await fs.readFile(path.join(procDir, "self/cgroup"), "utf8")
+/** The folders of the groups of a process, by controller; in version 2 there is one, of no name. */
+export const groupsOfProcess = async (
+  pid: number,
+  system: GroupSystem = thisSystem
+): Promise<{ readonly version: 1 | 2; readonly folders: ReadonlyMap<string, string> }> => {
+  const mounts = await mountsOf(system)
+  const groups = await ownGroups(system, String(pid))
+  const first = mounts.filter(({ version }) => version === 1)
+  const version = first.some(({ controllers }) => controllers.includes("memory")) ? 1 : 2
+  const folders = [...groups].flatMap(([controller, group]): ReadonlyArray<[string, string]> => {
+    const mount =
+      version === 1
+        ? first.find(({ controllers }) => controllers.includes(controller))
+        : mounts.find((one) => one.version === 2 && controller === "")
+    const folder = mount === undefined ? undefined : folderOf(mount, group)
+    return folder === undefined ? [] : [[controller, folder]]
+  })
+  return { version, folders: new Map(folders) }
+}
+
+/** The groups of a process by controller; that of version 2 has no name. */
+const ownGroups = async ({ procDir }: GroupSystem, pid = "self"): Promise<ReadonlyMap<string, string>> => {
+  const text = await fs.readFile(path.join(procDir, pid, "cgroup"), "utf8")
   return new Map(
     text.split("\n").flatMap((line) => {
       const [, names = "", group] = /^\d+:([^:]*):(.*)$/.exec(line) ?? []

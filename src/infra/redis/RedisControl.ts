@@ -240,7 +240,8 @@ const failure = (cause: unknown): RedisControlError => {
 const inPairs = (flat: ReadonlyArray<string>): ReadonlyArray<[string, string]> =>
   Array.from({ length: flat.length / 2 }, (_, i): [string, string] => [flat[2 * i]!, flat[2 * i + 1]!])
 
-const infoLines = (text: string): ReadonlyArray<[string, string]> =>
+/** Names and values in an answer of INFO. */
+export const infoLines = (text: string): ReadonlyArray<[string, string]> =>
   text.split("\r\n").flatMap((line): ReadonlyArray<[string, string]> => {
     const colon = line.indexOf(":")
     return colon < 0 ? [] : [[line.slice(0, colon), line.slice(colon + 1)]]

@@ -26,7 +26,7 @@ import { type Assigned, makeControlFiles, type RedisTarget } from "./control-fil
 import { failed, RedisServerError } from "./errors.ts"
 import { appendOnlyFile, exists, removeCertificates } from "./files.ts"
 import { makeProcesses, type RedisProcess } from "./process.ts"
-import { killScript, readLive, setSettings, setUsers, shutDown } from "./RedisControl.ts"
+import { killScript, type RedisEndpoint, readLive, setSettings, setUsers, shutDown } from "./RedisControl.ts"
 import {
   appendOnlyName,
   appUser,
@@ -79,6 +79,8 @@ export class RedisServers extends Context.Service<
   {
     /** Looks; none when nothing of the server exists. */
     readonly inspect: (uid: string) => Effect.Effect<Option.Option<RedisServer>, RedisServerError>
+    /** Where a server is reached by the control user, whether it is there or not. */
+    readonly endpoint: (uid: string) => RedisEndpoint
     /** Fails when no server program is installed. */
     readonly requireProgram: Act
     /** Begins a reconcile: makes the folder and remembers the fence. Refuses a lower one. */
@@ -236,6 +238,7 @@ export class RedisServers extends Context.Service<
 
       return RedisServers.of({
         inspect: (uid) => externalCall("redis.inspect", "read")(inspect(uid)),
+        endpoint: (uid) => placeOf(uid).endpoint,
         requireProgram: Effect.asVoid(processes.program),
         claim: control.claim,
         reservePort: (target) =>
