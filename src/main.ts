@@ -135,7 +135,7 @@ export const controlPlane = Layer.unwrap(
   })
 )
 
-/** Logs as lines for people or as JSON, and traces to a collector when one is configured. */
+/** Logs as lines for people or as JSON; logs, traces and metrics to a collector when one is configured. */
 export const telemetry = Layer.unwrap(
   Effect.map(AppConfig, ({ logFormat, logLevel, otlpUrl }) => {
     const logs = Logger.layer([logFormat === "json" ? Logger.consoleJson : Logger.consoleLogFmt]).pipe(

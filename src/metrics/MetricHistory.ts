@@ -31,7 +31,7 @@ export class MetricHistory extends Context.Service<
   {
     /** What each source measured last. */
     readonly newest: (orgId: string, uid: string) => Effect.Effect<ReadonlyArray<Newest>, StoreUnavailable>
-    /** Of an organization, the newest resources last; no more than `limit` rows. */
+    /** Of an organization, the newest resources last, but of those that are being deleted; no more than `limit` rows. */
     readonly all: (orgId: string, limit: number) => Effect.Effect<ReadonlyArray<Measured>, StoreUnavailable>
     /** Points of the window's step, by their time; those of steps without a sample are missing. */
     readonly points: (orgId: string, uid: string, window: Window) => Effect.Effect<Points, StoreUnavailable>
@@ -57,7 +57,8 @@ export class MetricHistory extends Context.Service<
               m.at, greatest(0, extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
             from metric_now m join resource r on r.org_id = m.org_id and r.uid = m.uid
             left join resource p on p.org_id = r.org_id and p.uid = r.project_id
-            where m.org_id = ${orgId}::uuid and r.deleted_at is null and ${inOrg(sql, orgId)}
+            where m.org_id = ${orgId}::uuid and r.deletion_requested_at is null and r.deleted_at is null
+              and ${inOrg(sql, orgId)}
             order by m.uid, m.source limit ${limit}::int`)
         }),
         // One statement, and so one moment: what is being packed counts once. Index: the primary keys.

@@ -39,6 +39,7 @@ export class MetricSamples extends Context.Service<
       const { resourcesWithHistory } = yield* settings
       return MetricSamples.of({
         // Indexes: the primary keys. Rows are written in the order of their keys, so that two looks never wait for each other.
+        // The input is not joined with itself: the planner takes it for 100 rows, and would compare each with each.
         record: Effect.fn("MetricSamples.record")(function* (samples) {
           const rows = samples.flatMap(({ orgId, uid, source, at, values }) => {
             const told = toldOf(values)
@@ -51,31 +52,31 @@ export class MetricSamples extends Context.Service<
               from jsonb_to_recordset(${sql.json(rows)}::jsonb)
                 as i("orgId" uuid, uid uuid, source text, at timestamptz, values jsonb)
               join resource r on r.org_id = i."orgId" and r.uid = i.uid and r.deleted_at is null
-            ), newest as materialized (
-              select distinct on (i.org_id, i.uid, i.source) i.*, exists (
+            ), known as materialized (
+              select i.*, exists (
                 select from metric_now m where m.org_id = i.org_id and m.uid = i.uid and m.kept) as kept
-              from input i order by i.org_id, i.uid, i.source, i.at desc
+              from input i
             ), room as materialized (
               select o.org_id, ${resourcesWithHistory}::int - count(distinct m.uid) filter (where m.kept) as left
-              from (select distinct org_id from newest where not kept) o
+              from (select distinct org_id from known where not kept) o
               left join metric_now m on m.org_id = o.org_id
               group by o.org_id
             ), ranked as (
-              select n.*, dense_rank() over (partition by n.org_id, n.kept order by n.uid) as place from newest n
+              select k.*, dense_rank() over (partition by k.org_id, k.kept order by k.uid) as place,
+                row_number() over (partition by k.org_id, k.uid, k.source order by k.at desc) as number
+              from known k
             ), judged as materialized (
-              select n.org_id, n.uid, n.source, n.at, n.values, n.kept or n.place <= r.left as kept
+              select n.org_id, n.uid, n.source, n.at, n.values, n.number, n.kept or n.place <= r.left as kept
               from ranked n left join room r on r.org_id = n.org_id and not n.kept
             ), stored as (
               insert into metric_now as m (org_id, uid, source, at, values, kept)
-              select org_id, uid, source, at, values, kept from judged order by org_id, uid, source
+              select org_id, uid, source, at, values, kept from judged where number = 1 order by org_id, uid, source
               on conflict (org_id, uid, source) do update set at = excluded.at, values = excluded.values,
                 kept = excluded.kept
               where m.at <= excluded.at
             )
             insert into metric_sample (org_id, uid, source, at, values)
-            select i.org_id, i.uid, i.source, i.at, i.values
-            from input i join judged j on j.org_id = i.org_id and j.uid = i.uid and j.source = i.source and j.kept
-            order by i.org_id, i.uid, i.at, i.source
+            select org_id, uid, source, at, values from judged where kept order by org_id, uid, at, source
             on conflict (org_id, uid, at, source) do nothing`)
         })
       })
