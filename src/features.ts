@@ -25,6 +25,7 @@ import { payments } from "./payments/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
+import { speedInsights } from "./speed-insights/feature.ts"
 import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
 import { visitors } from "./visitors/feature.ts"
@@ -49,6 +50,7 @@ export const features = [
   edge,
   visitors,
   domains,
+  speedInsights,
   organizations,
   agents,
   webhooks,
