@@ -28,6 +28,7 @@ import { resources } from "./resources/feature.ts"
 import { speedInsights } from "./speed-insights/feature.ts"
 import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
+import { telemetry } from "./telemetry/feature.ts"
 import { visitors } from "./visitors/feature.ts"
 import { webhooks } from "./webhooks/feature.ts"
 
@@ -57,6 +58,7 @@ export const features = [
   catalog,
   mail,
   mcp,
+  telemetry,
   system
 ] as const
 
