@@ -157,7 +157,11 @@ const others = new Set([
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   // A branch, like `databaseBranches.create`.
-  "backups.restore"
+  "backups.restore",
+  // A look.
+  "speedInsights.query",
+  // Of strangers, who have no keys to be told again by.
+  "productTelemetry.track"
 ])
 
 /** What two tries of one request may tell differently: how far it has come. */
