@@ -23,6 +23,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
+import { cpuBelow, postmasterOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
 
 const callers = 200
@@ -42,8 +43,14 @@ const services = (url: string) =>
     Layer.fresh
   )
 
-const rateOf = async (one: () => Promise<unknown>) => {
+/** A second's measurements, and milliseconds of processor that a batch takes here and in Postgres. */
+const rateOf = async (postmaster: number, one: () => Promise<unknown>) => {
   let batches = 0
+  const used = () => {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1_000 + cpuBelow(postmaster) * 1_000
+  }
+  const before = used()
   const start = performance.now()
   const caller = async () => {
     while (performance.now() < start + roundMs) {
@@ -52,7 +59,8 @@ const rateOf = async (one: () => Promise<unknown>) => {
     }
   }
   await Promise.all(Array.from({ length: callers }, caller))
-  return (batches * perBatch * 1_000) / (performance.now() - start)
+  const rate = (batches * perBatch * 1_000) / (performance.now() - start)
+  return { rate, cpuMs: (used() - before) / batches }
 }
 
 export const speedInsights = async (url: string): Promise<ReadonlyArray<Figure>> => {
@@ -93,9 +101,10 @@ export const speedInsights = async (url: string): Promise<ReadonlyArray<Figure>>
         on conflict do nothing returning 1`
     }
     await Promise.all([grouped(), single()])
-    const rates: Array<{ readonly grouped: number; readonly single: number }> = []
+    const postmaster = await postmasterOf(sql)
+    const rates: Array<Readonly<Record<"grouped" | "single", Awaited<ReturnType<typeof rateOf>>>>> = []
     for (let round = 0; round < rounds; round++)
-      rates.push({ single: await rateOf(single), grouped: await rateOf(grouped) })
+      rates.push({ single: await rateOf(postmaster, single), grouped: await rateOf(postmaster, grouped) })
     await sql`truncate speed_batch`
 
     // The days before today, as if the batches had come then.
@@ -147,11 +156,20 @@ export const speedInsights = async (url: string): Promise<ReadonlyArray<Figure>>
       times.push({ ms: performance.now() - start, cpuMs: (user + system) / 1_000 })
       heap = Math.max(heap, process.memoryUsage.rss())
     }
-    const [many, one] = [median(rates.map((rate) => rate.grouped)), median(rates.map((rate) => rate.single))]
+    const [many, one] = [
+      median(rates.map(({ grouped }) => grouped.rate)),
+      median(rates.map(({ single }) => single.rate))
+    ]
     return [
       { name: "measurements stored, many in a statement", value: many, unit: "/s" },
       { name: "measurements stored, a statement for a batch", value: one, unit: "/s" },
       { name: "many in a statement / one", value: many / one, unit: "x", aim: ">= 3 x" },
+      {
+        name: "processor for a batch, here and in Postgres",
+        value: median(rates.map(({ grouped }) => grouped.cpuMs)),
+        unit: "ms",
+        note: `a statement for each: ${median(rates.map(({ single }) => single.cpuMs)).toPrecision(3)} ms`
+      },
       {
         name: `summing up, of ${events.toLocaleString("en")}`,
         value: (events * 1_000) / summedMs,
