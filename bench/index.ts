@@ -15,6 +15,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   ai: async () => (await import("./ai.ts")).ai,
   "ai-budget": async () => (await import("./ai-budget.ts")).aiBudget,
   payments: async () => (await import("./payments.ts")).payments,
+  "speed-insights": async () => (await import("./speed-insights.ts")).speedInsights,
   rls: async () => (await import("./rls.ts")).rls,
   crons: async () => (await import("./crons.ts")).crons,
   alerts: async () => (await import("./alerts.ts")).alerts,

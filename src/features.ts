@@ -28,8 +28,10 @@ import { payments } from "./payments/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
+import { speedInsights } from "./speed-insights/feature.ts"
 import { TableRules } from "./store/table-rules.ts"
 import { system } from "./system/feature.ts"
+import { telemetry } from "./telemetry/feature.ts"
 import { visitors } from "./visitors/feature.ts"
 import { webhooks } from "./webhooks/feature.ts"
 
@@ -55,12 +57,14 @@ export const features = [
   metrics,
   maintenance,
   alerts,
+  speedInsights,
   organizations,
   agents,
   webhooks,
   catalog,
   mail,
   mcp,
+  telemetry,
   system
 ] as const
 

@@ -13,7 +13,6 @@ import { PublicAccess } from "./definition/public-access.ts"
 import { toFailureResponse } from "./failure.ts"
 import { problem, toResponse } from "./problem.ts"
 
-const longestBody = ByteSize.bytes(16 * 1024)
 /** Otherwise another site could sign its visitors in here, as somebody it chose. */
 const crossOrigin = problem(403, "cross_origin", "Signing in must come from our own pages")
 
@@ -25,7 +24,7 @@ export const layer = Layer.succeed(PublicAccess, (http, { endpoint }) =>
     const response = yield* checkBody(request).pipe(
       Effect.andThen(http),
       Effect.catchCause(toFailureResponse),
-      Effect.provideService(HttpIncomingMessage.MaxBodySize, longestBody)
+      Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation?.longestBody ?? 0))
     )
     return HttpServerResponse.setHeader(response, "cache-control", "no-store")
   })

@@ -37,6 +37,8 @@ const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/mcp", "POST"],
   ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
   ["/v1/runtime/ai/:gatewayName/models", "GET"],
+  ["/v1/speed-insights/collect/:projectRef", "POST"],
+  ["/v1/speed-insights/client.js", "GET"],
   ...pagePaths,
   ...protocolPaths
 ]

@@ -91,6 +91,11 @@ export class EdgeSites extends Context.Service<
       orgId: string,
       environmentUids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyMap<string, string>, StoreUnavailable>
+    /** Every host name that leads to one of the environments: managed ones, and those of domains that were verified. */
+    readonly hostsOf: (
+      orgId: string,
+      environmentUids: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /**
      * Makes the site with its managed host name, and sets its target. The label of a site that is there stays; a new one
      * gets `label` if it is given, else one from the names of environment and project. Answers the label; undefined:
@@ -130,6 +135,13 @@ export class EdgeSites extends Context.Service<
             select environment_uid as uid, label from edge_site
             where org_id = ${orgId}::uuid and environment_uid = any(${environmentUids}::uuid[])`)
           return new Map(rows.map(({ uid, label }) => [uid, hostnameOf(label)]))
+        }),
+        // Index: edge_host_site.
+        hostsOf: Effect.fn("EdgeSites.hostsOf")(function* (orgId, environmentUids) {
+          const rows = yield* repeatable(sql<{ readonly hostname: string }>`
+            select hostname from edge_host
+            where org_id = ${orgId}::uuid and environment_uid = any(${environmentUids}::uuid[])`)
+          return rows.map(({ hostname }) => hostname)
         }),
         look: Effect.fn("EdgeSites.look")(function* ({ orgId, environmentUid }) {
           // By primary key and by edge_host_site; nodes are few.

@@ -165,7 +165,11 @@ const others = new Set([
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen"],
   // A branch, like `databaseBranches.create`.
-  "backups.restore"
+  "backups.restore",
+  // A look.
+  "speedInsights.query",
+  // Of strangers, who have no keys to be told again by.
+  "productTelemetry.track"
 ])
 
 /** What two tries of one request may tell differently: how far it has come. */

@@ -20,8 +20,8 @@ layer(Layer.mergeAll(testDb(), tableRules), { excludeTestServices: true })("tabl
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const tables = yield* sql<{ readonly name: string }>`
-        select table_name as name from information_schema.tables
-        where table_schema = 'public' and table_type = 'BASE TABLE'`
+        select relname as name from pg_class
+        where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition`
       assert.deepStrictEqual(
         (yield* TableRules).map(({ name }) => name).sort(),
         tables.map(({ name }) => name).sort()

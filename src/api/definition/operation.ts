@@ -44,6 +44,8 @@ export interface Operation {
 }
 
 const usualBody = 1024 * 1024
+/** Of operations that strangers may call. */
+const usualPublicBody = 16 * 1024
 
 export const Operation = Context.Reference<Operation | undefined>("svc/api/Operation", {
   defaultValue: () => undefined
@@ -115,18 +117,23 @@ export const operation = (
   )
 
 /** An operation that anybody may call. */
-export const publicOperation = (id: string, summary: string, risk: Risk = "read"): Context.Context<never> =>
+export const publicOperation = (
+  id: string,
+  summary: string,
+  risk: Risk = "read",
+  traits: Pick<Traits, "sensitive" | "longestBody"> = {}
+): Context.Context<never> =>
   annotate(
     {
       id,
       risk,
       role: null,
-      sensitive: false,
+      sensitive: traits.sensitive ?? false,
       billing: false,
       credentials: [],
       apps: false,
       target: null,
-      longestBody: usualBody
+      longestBody: traits.longestBody ?? usualPublicBody
     },
     summary
   )

@@ -1,0 +1,111 @@
+/**
+ * Stores batches, each once. What comes while a statement is under way goes with the next one, so that under load
+ * statements get larger instead of more; who was answered is on disk. How many may wait is bounded.
+ */
+import * as Context from "effect/Context"
+import * as DateTime from "effect/DateTime"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { batched } from "#src/access/batching.ts"
+import { answered } from "#src/engine/answered.ts"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { devices, metrics, navigations, type SpeedEvent } from "./batch.ts"
+
+export interface NewBatch {
+  readonly orgId: string
+  readonly projectId: string
+  readonly environmentUid: string
+  readonly batchId: string
+  readonly events: ReadonlyArray<SpeedEvent>
+}
+
+/** More come than the store takes. */
+export class IntakeBusy extends Schema.TaggedError<IntakeBusy>()("IntakeBusy", { message: Schema.String }) {}
+
+/** Batches of one process that may wait for the store: a few seconds of what it takes. */
+export const mostWaiting = 4_000
+const longestStatementMs = 5_000
+const longestWaitMs = 10_000
+
+export class SpeedBatches extends Context.Service<
+  SpeedBatches,
+  {
+    /** False: the batch is there already. */
+    readonly add: (batch: NewBatch) => Effect.Effect<boolean, IntakeBusy | StoreUnavailable>
+  }
+>()("svc/speed-insights/SpeedBatches") {
+  static readonly layer = Layer.effect(
+    SpeedBatches,
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      let waiting = 0
+      let number = 0
+      const store = yield* batched(
+        ({ ord }: Entry) => String(ord),
+        (entries) => answered("store measurements", longestStatementMs)(repeatable(insert(sql, entries))),
+        // Two at once; copies of a batch meet in one of them.
+        ({ batchId }) => String((batchId.codePointAt(batchId.length - 1) ?? 0) % 2)
+      )
+      return SpeedBatches.of({
+        add: Effect.fnUntraced(function* (batch) {
+          if (waiting >= mostWaiting)
+            return yield* new IntakeBusy({ message: "More measurements come than the store takes" })
+          waiting++
+          // It has its place until it is stored, also when whoever sent it has gone.
+          return yield* Effect.uninterruptible(
+            Effect.ensuring(
+              store({ ...batch, day: dayOf(batch.events), ord: number++ }),
+              Effect.sync(() => waiting--)
+            )
+          ).pipe(answered("store measurements", longestWaitMs))
+        })
+      })
+    })
+  )
+}
+
+interface Entry extends NewBatch {
+  readonly day: string
+  /** In the order in which they came. */
+  readonly ord: number
+}
+
+const dayOf = (events: ReadonlyArray<SpeedEvent>): string =>
+  new Date(Math.min(...events.map(({ timestamp }) => DateTime.toEpochMillis(timestamp))))
+    .toISOString()
+    .slice(0, 10)
+
+/** Answers for each, in order, whether it is new. */
+const insert = (sql: Sql, entries: ReadonlyArray<Entry>) => {
+  const keyOf = ({ projectId, day, batchId }: Entry) => `${projectId} ${day} ${batchId}`
+  const first = new Map<string, Entry>()
+  for (const entry of entries) if (!first.has(keyOf(entry))) first.set(keyOf(entry), entry)
+  const rows = [...first.values()].map(({ events, ...row }) => ({
+    ...row,
+    at: events.map(({ timestamp }) => DateTime.formatIso(timestamp)),
+    metric: events.map(({ metric }) => metrics.indexOf(metric)),
+    value: events.map(({ value }) => value),
+    route: events.map(({ route }) => route),
+    device: events.map(({ device }) => devices.indexOf(device)),
+    navigation: events.map(({ navigationType }) => navigations.indexOf(navigationType))
+  }))
+  // In the order of their keys, so that two statements do not wait for each other's rows.
+  return Effect.map(
+    sql<{ readonly projectId: string; readonly day: string; readonly batchId: string }>`
+      insert into speed_batch (org_id, project_uid, environment_uid, day, batch_id, at, metric, value, route, device,
+        navigation)
+      select "orgId", "projectId", "environmentUid", day, "batchId", at, metric, value, route, device, navigation
+      from jsonb_to_recordset(${sql.json(rows)}::jsonb) as b("orgId" uuid, "projectId" uuid, "environmentUid" uuid,
+        day date, "batchId" text, at timestamptz[], metric smallint[], value real[], route text[], device smallint[],
+        navigation smallint[])
+      order by "orgId", "projectId", day, "batchId"
+      on conflict do nothing
+      returning project_uid as "projectId", day::text as day, batch_id as "batchId"`,
+    (added) => {
+      const fresh = new Set(added.map(({ projectId, day, batchId }) => `${projectId} ${day} ${batchId}`))
+      return entries.map((entry) => fresh.has(keyOf(entry)) && first.get(keyOf(entry)) === entry)
+    }
+  )
+}

@@ -1,0 +1,14 @@
+import type { TableRule } from "#src/store/table-rules.ts"
+
+export const tables: ReadonlyArray<TableRule> = [
+  {
+    name: "telemetry_event",
+    onOrganizationDeletion: "none",
+    retention: { column: "received_at", age: "90 days" }
+  },
+  {
+    name: "telemetry_step",
+    onOrganizationDeletion: "cascade",
+    retention: { column: "at", age: "90 days" }
+  }
+]
