@@ -227,6 +227,46 @@ layer(executionPlane({ graceMs: 500 }), { excludeTestServices: true, timeout: "3
           )
           assert.deepStrictEqual(led(app.id), [database.port, own.port, api].sort())
 
+          // A branch of the environment is reached; promoted, its data is at the database's port, and its own is nobody's.
+          const branches = `${project}/databases/${database.id}/branches`
+          const branch = yield* call("POST", branches, {
+            token: session,
+            body: {
+              name: "copy",
+              environment: "production",
+              region: "local",
+              sku: "db-n1",
+              source: { kind: "current" }
+            }
+          })
+          assert.strictEqual(branch.status, 202, branch.text)
+          const one = `${branches}/${branch.body.id}`
+          const { body: copy } = yield* untilAnswer(
+            call("GET", one),
+            ({ body }) => body.connectionReady === true
+          )
+          const copied = at(servicesAddress)(copy.port)
+          yield* eventually(
+            "the branch is reached",
+            reached(app.pid, [copied]),
+            ([found]) => found === copied
+          )
+          yield* untilAnswer(
+            call("POST", `${one}/promote`, { token: session }),
+            ({ status, body }) => status === 202 || body.code === "already_promoted"
+          )
+          yield* untilAnswer(call("GET", one), ({ body }) => body.status === "promoted")
+          yield* eventually(
+            "the branch is not led to",
+            Effect.sync(() => led(app.id)),
+            (ports) => !ports.includes(copy.port)
+          )
+          yield* untilAnswer(
+            call("GET", `/v1/orgs/main/resources/${database.id}`),
+            ({ body }) => body.phase === "ready"
+          )
+          assert.deepStrictEqual(yield* asked(app.pid, values), ["app", 1, "PONG"])
+
           for (const { id } of [app, other]) yield* call("POST", `${base}/${id}/cancel`)
           yield* eventually(
             "nothing is left of its rules",

@@ -189,10 +189,13 @@ export class ContainerEngine extends Context.Service<
         ).pipe(ignoring("Conflict"))
         if (services === undefined || options.services === undefined) return yield* start
         const bridge = bridgeOf("environment", name)
-        yield* leadTo(new Map([[bridge, options.services]]))
+        const leads = new Map([[bridge, options.services]])
+        yield* leadTo(leads)
         // Before its command has begun, as far as the engine makes the bridge by then.
         const admitting = yield* Effect.forkChild(admitLoopback(bridge))
         yield* start
+        // Before there was the bridge, who tidies the rules took them for left over.
+        yield* leadTo(leads)
         // One that has ended already may have taken its bridge along.
         yield* Effect.timeoutOption(Fiber.join(admitting), "2 seconds")
         yield* Fiber.interrupt(admitting)
