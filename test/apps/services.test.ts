@@ -9,7 +9,13 @@ import * as os from "node:os"
 import { promisify } from "node:util"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as leads from "#src/apps/keep-leads.ts"
+import * as environments from "#src/apps/services.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { bridgeOf } from "#src/infra/containers/network.ts"
+import { Secrets } from "#src/store/Secrets.ts"
+import { beside } from "#test/executions/beside.ts"
 import {
   base,
   Containers,
@@ -138,6 +144,36 @@ const led = (id: string) =>
     .map((line) => Number(/--dport (\d+)/.exec(line)?.[1]))
     .sort()
 
+const unlead = (id: string, port: number) =>
+  execFileSync("iptables", [
+    ...[
+      "-w",
+      "5",
+      "-t",
+      "nat",
+      "-D",
+      "SVC-SERVICES",
+      "-i",
+      bridgeOf("environment", `svc-${id}`),
+      "-p",
+      "tcp"
+    ],
+    ...["--dport", String(port), "-j", "DNAT", "--to-destination", `127.0.0.1:${port}`]
+  ])
+
+/** While another process keeps rules as well. */
+const nextProcess = <A, E, R>(port: number, self: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const { socket } = yield* Containers
+    const one = leads.layer.pipe(
+      Layer.provide(environments.layer),
+      Layer.provide([CertificateAuthority.layer, Secrets.layer]),
+      Layer.provide(beside({ containerSocket: socket, port }))
+    )
+    yield* Layer.build(one)
+    return yield* self
+  }).pipe(Effect.scoped)
+
 layer(executionPlane({ graceMs: 500 }), { excludeTestServices: true, timeout: "3 minutes" })(
   "containers of an environment",
   (it) => {
@@ -224,6 +260,19 @@ layer(executionPlane({ graceMs: 500 }), { excludeTestServices: true, timeout: "3
             "the cache that went is not led to",
             Effect.sync(() => led(app.id)),
             (ports) => !ports.includes(later.port)
+          )
+          assert.deepStrictEqual(led(app.id), [database.port, own.port, api].sort())
+
+          // Somebody removes rules: they come back, at the latest with the next process.
+          for (const port of led(app.id)) unlead(app.id, port)
+          assert.deepStrictEqual(led(app.id), [])
+          yield* nextProcess(
+            api,
+            eventually(
+              "its services are led to again",
+              Effect.sync(() => led(app.id)),
+              (ports) => ports.length === 3
+            )
           )
           assert.deepStrictEqual(led(app.id), [database.port, own.port, api].sort())
 
