@@ -230,10 +230,11 @@ it.live("a container's processor, memory and network are told by its own groups 
         cpus: 0.5,
         cpuShares: 512,
         memoryMb: 64,
+        network: { kind: "isolated" },
         runtime: undefined
       })
       yield* Effect.addFinalizer(() => Effect.orDie(engine.remove(name)))
-      yield* engine.run(name, undefined)
+      yield* engine.run(name, {})
       const values = yield* eventually(
         "it keeps its share of a processor busy",
         valuesOf(world, execution),
