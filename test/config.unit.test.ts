@@ -93,7 +93,8 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_QUEUE_MAX_MB: "not set",
   SVC_ORG_QUEUES_MAX_MESSAGES: "not set",
   SVC_ORG_QUEUES_MAX_MB: "not set",
-  SVC_METRICS_RESOURCES: "not set"
+  SVC_METRICS_RESOURCES: "not set",
+  SVC_METRICS_SECONDS: "not set"
 }
 const fieldOf = { SVC_OUTBOUND_ALLOW: "outboundAllow", SVC_REGISTRIES: "registries" } as const
 
