@@ -52,11 +52,12 @@ export class GatewayUsage extends Context.Service<
       orgId: string,
       gateways: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyMap<string, MonthUsage>, StoreUnavailable>
-    /** What the gateways of an organization have spent since the day before yesterday, by day, rounded up to millionths. */
-    readonly recentDays: (
-      orgId: string
+    /** What each gateway of an organization has spent on each day from this one on, rounded up to millionths. */
+    readonly daysSince: (
+      orgId: string,
+      day: string
     ) => Effect.Effect<
-      ReadonlyArray<{ readonly gatewayUid: string; readonly day: string; readonly microUsd: number }>,
+      ReadonlyArray<{ readonly uid: string; readonly day: string; readonly microUsd: number }>,
       StoreUnavailable
     >
     readonly parts: (orgId: string, gateway: string) => Effect.Effect<UsageParts, StoreUnavailable>
@@ -88,11 +89,11 @@ export class GatewayUsage extends Context.Service<
           return new Map(rows.map(({ gateway, ...usage }) => [gateway, usage]))
         }),
         // Index: the primary key of ai_gateway_usage.
-        recentDays: (orgId) =>
-          repeatable(engine<{ readonly gatewayUid: string; readonly day: string; readonly microUsd: number }>`
-            select gateway_uid as "gatewayUid", day::text as day, ceil(sum(spent) / 1000)::float8 as "microUsd"
+        daysSince: (orgId, day) =>
+          repeatable(engine<{ readonly uid: string; readonly day: string; readonly microUsd: number }>`
+            select gateway_uid as uid, day::text as day, ceil(sum(spent) / 1000)::float8 as "microUsd"
             from ai_gateway_usage
-            where org_id = ${orgId}::uuid and day >= (now() at time zone 'UTC')::date - 2
+            where org_id = ${orgId}::uuid and day >= ${day}::date
             group by gateway_uid, day`),
         parts: Effect.fn("GatewayUsage.parts")(function* (orgId, gateway) {
           // Index: the primary key of ai_gateway_usage, which holds a row for each day, model and key.

@@ -77,10 +77,7 @@ export class Ledger extends Context.Service<
     /** What the objects of each database take in the repository of this machine. */
     readonly storedBytes: (
       orgId: string
-    ) => Effect.Effect<
-      ReadonlyArray<{ readonly databaseUid: string; readonly bytes: number }>,
-      StoreUnavailable
-    >
+    ) => Effect.Effect<ReadonlyArray<{ readonly uid: string; readonly bytes: number }>, StoreUnavailable>
     readonly keyOf: (ref: LineageRef) => Effect.Effect<Option.Option<Uint8Array>, StoreUnavailable>
     /** Takes or keeps the right to ship these lineages; answers those that this token holds. */
     readonly holdShipping: (
@@ -174,8 +171,8 @@ export class Ledger extends Context.Service<
       return Ledger.of({
         // Index: the primary keys.
         storedBytes: (orgId) =>
-          repeatable(sql<{ readonly databaseUid: string; readonly bytes: number }>`
-            select l.database_uid as "databaseUid", sum(o.stored_bytes)::float8 as bytes
+          repeatable(sql<{ readonly uid: string; readonly bytes: number }>`
+            select l.database_uid as uid, sum(o.stored_bytes)::float8 as bytes
             from backup_lineage l join backup_object o on o.org_id = l.org_id and o.lineage = l.lineage
             where l.org_id = ${orgId}::uuid group by l.database_uid`),
         ensure: Effect.fn("Ledger.ensure")(function* ({ orgId, lineage }, databaseUid) {

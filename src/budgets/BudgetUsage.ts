@@ -9,7 +9,7 @@ export interface UsageRecord {
   /** `2026-11-22`, in UTC. */
   readonly day: string
   readonly uid: string
-  readonly item: "server" | "backups" | "calls" | "executions"
+  readonly item: "server" | "disk" | "backups" | "calls" | "executions"
   readonly kind: string
   readonly name: string
   readonly environment: string | null
@@ -17,7 +17,7 @@ export interface UsageRecord {
 }
 
 export interface UsageRange {
-  /** Days; absent: the first of this month, and today. */
+  /** Days; absent: the first of the month of `to`, and today. */
   readonly from: string | undefined
   readonly to: string | undefined
 }
@@ -45,7 +45,7 @@ export class BudgetUsage extends Context.Service<
             select day::text as day, uid, item, kind, name, environment, spent::float8 as "microUsd"
             from budget_usage
             where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)}
-              and day >= coalesce(${from}::date, date_trunc('month', now() at time zone 'UTC')::date)
+              and day >= coalesce(${from}::date, date_trunc('month', coalesce(${to}::date, (now() at time zone 'UTC')::date))::date)
               and day <= coalesce(${to}::date, (now() at time zone 'UTC')::date)
               and ${
                 after === undefined

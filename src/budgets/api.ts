@@ -5,11 +5,13 @@ import { Id, page, pageQuery, projectParams } from "#src/api/definition/fields.t
 import { group, operation } from "#src/api/definition/operation.ts"
 import { problems } from "#src/api/definition/problem.ts"
 
+const isDay = (day: string): boolean => {
+  const time = Date.parse(`${day}T00:00:00Z`)
+  return day >= "2000" && !Number.isNaN(time) && new Date(time).toISOString().startsWith(day)
+}
 const Day = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}$/u, { expected: "a day such as 2026-11-22" }),
-  Schema.makeFilter((day: string) =>
-    Number.isNaN(Date.parse(`${day}T00:00:00Z`)) ? "is no day of the calendar" : undefined
-  )
+  Schema.makeFilter((day: string) => (isDay(day) ? undefined : "is no day of the calendar, or long ago"))
 )
 
 export const UsageEntry = Schema.Struct({
@@ -20,9 +22,9 @@ export const UsageEntry = Schema.Struct({
   kind: Schema.String,
   name: Schema.String,
   environment: Schema.NullOr(Schema.String),
-  item: Schema.Literals(["server", "backups", "calls", "executions"]).annotate({
+  item: Schema.Literals(["server", "disk", "backups", "calls", "executions"]).annotate({
     description:
-      "What of it: its servers by the hour, what its backups take, calls of models, or executions that ended"
+      "What of it: its servers by the hour, what they and its backups take of disks, calls of models, or executions that ended"
   }),
   usd: Schema.Finite
 }).annotate({ identifier: "UsageEntry" })
@@ -33,7 +35,7 @@ export const Budgets = group("budgets", "What the things of a project cost.").ad
     params: projectParams,
     query: {
       from: Schema.optionalKey(
-        Day.annotate({ description: "First day (UTC); default: the first of this month" })
+        Day.annotate({ description: "First day (UTC); default: the first of the month of `to`" })
       ),
       to: Schema.optionalKey(Day.annotate({ description: "Last day (UTC); default: today" })),
       ...pageQuery

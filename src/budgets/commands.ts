@@ -87,7 +87,7 @@ const day = (name: string, description: string) =>
 const budgetUsage = commandInProject(
   "usage",
   {
-    from: day("from", "First day (UTC), such as 2026-11-01; default: the first of this month"),
+    from: day("from", "First day (UTC), such as 2026-11-01; default: the first of the month of --to"),
     to: day("to", "Last day (UTC); default: today")
   },
   ({ client: { asMember }, at, json: asJson, flags }) =>

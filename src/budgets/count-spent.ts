@@ -18,8 +18,10 @@ export const countSpent = (sql: Sql, { orgId, projectId, month, microUsd }: Spen
       where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid for share
     ), counted as (
       insert into budget_month as m (org_id, project_uid, month, spent, alert_id, exceeded_id)
-      values (${orgId}::uuid, ${projectId}::uuid, ${month}::date, ${microUsd}::bigint,
-        ${told.alertId(sql`${microUsd}::bigint`)}, ${told.exceededId(sql`${microUsd}::bigint`)})
+      select ${orgId}::uuid, ${projectId}::uuid, ${month}::date, ${microUsd}::bigint,
+        ${told.alertId(sql`${microUsd}::bigint`)}, ${told.exceededId(sql`${microUsd}::bigint`)}
+      -- The project may be gone by now.
+      where exists (select from resource r where r.org_id = ${orgId}::uuid and r.uid = ${projectId}::uuid)
       on conflict (org_id, project_uid, month) do update set spent = m.spent + excluded.spent,
         alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent + excluded.spent`)}),
         exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent + excluded.spent`)})

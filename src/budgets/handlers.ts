@@ -13,7 +13,7 @@ import { UsagePage } from "./api.ts"
 import { BudgetUsage, type UsageRecord } from "./BudgetUsage.ts"
 import { usdOf } from "./money.ts"
 
-const items = ["server", "backups", "calls", "executions"] as const
+const items = ["server", "disk", "backups", "calls", "executions"] as const
 
 export const layer = HttpApiBuilder.group(
   Api,

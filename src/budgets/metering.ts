@@ -1,6 +1,7 @@
 /**
  * Counts what runs on and costs something, by the hour (UTC), into the budgets of its projects: servers by their size
- * and number, what backups take, and calls of AI gateways. Executions settle when they end, by themselves.
+ * and number, their disk, what backups take, and calls of AI gateways. From when to when a server had a size is in
+ * `metered_period`, which triggers of the store keep. Executions settle when they end, by themselves.
  *
  * The row of an organization says until when everything is counted. It moves on in the transaction that counts, so each
  * hour is counted once, whoever does it and whoever is killed; hours of an outage are counted after it. A step ends with
@@ -8,6 +9,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { AiGateway } from "#schemas/ai-gateway.ts"
 import { Cache } from "#schemas/cache.ts"
 import { Database } from "#schemas/database.ts"
 import { DatabaseBranch } from "#schemas/database-branch.ts"
@@ -15,6 +17,7 @@ import { GatewayUsage } from "#src/ai-gateways/GatewayUsage.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import { periodic } from "#src/loops/periodic.ts"
+import { CurrentMetrics, type Measured } from "#src/metrics/CurrentMetrics.ts"
 import { Db, orUnavailable, repeatable, type Sql, transaction } from "#src/store/Db.ts"
 import { countSpent } from "./count-spent.ts"
 
@@ -34,23 +37,34 @@ interface Counted {
 /** One step of one organization; false: there was nothing to count, or somebody else counts it. */
 export const makeMeter = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  const { databases, caches, backups } = yield* Catalog
+  const { databases, caches, disk, backups } = yield* Catalog
   const ledger = yield* Ledger
   const gateways = yield* GatewayUsage
+  const metrics = yield* CurrentMetrics
   const prices = {
     [Database.name]: microUsdPerHour(databases),
     [DatabaseBranch.name]: microUsdPerHour(databases),
     [Cache.name]: microUsdPerHour(caches)
   }
-  const perGibMonth = backups.perGibMonthUsd * 1_000_000
+  const perGibMonth = { disk: disk.perGibMonthUsd * 1_000_000, backups: backups.perGibMonthUsd * 1_000_000 }
 
   return Effect.fn("metering.step")(function* (orgId: string) {
-    const stored = yield* ledger.storedBytes(orgId)
-    const calls = yield* gateways.recentDays(orgId)
     const step = Effect.gen(function* () {
-      const rows = yield* count(sql, orgId, { prices, perGibMonth, stored, calls })
-      const [first] = rows
-      if (first === undefined) return false
+      // By a statement of its own: what is read after it has everything that the step before it stored.
+      const [organization] = yield* sql<{ readonly since: string; readonly uids: ReadonlyArray<string> }>`
+        select (metered_until at time zone 'UTC')::date::text as since,
+          array(select distinct uid from metered_period p where p.org_id = ${orgId}::uuid)::text[] as uids
+        from metering_organization
+        where org_id = ${orgId}::uuid and metered_until < date_trunc('hour', now(), 'UTC') for update skip locked`
+      if (organization === undefined) return false
+      const { since, uids } = organization
+      const rows = yield* count(sql, orgId, {
+        prices,
+        perGibMonth,
+        used: diskUsed(yield* metrics.of(orgId, uids)),
+        stored: yield* ledger.storedBytes(orgId),
+        calls: yield* gateways.daysSince(orgId, since)
+      })
       yield* Effect.forEach(
         rows.filter(({ microUsd }) => microUsd > 0),
         ({ projectId, month, microUsd }) => countSpent(sql, { orgId, projectId, month, microUsd }),
@@ -62,78 +76,104 @@ export const makeMeter = Effect.gen(function* () {
   })
 })
 
+const diskUsed = (measured: ReadonlyMap<string, ReadonlyArray<Measured>>) =>
+  [...measured].flatMap(([uid, of]) => {
+    const bytes = of.flatMap(({ values }) => values["disk.used_bytes"] ?? [])
+    return bytes.length === 0 ? [] : [{ uid, bytes: Math.max(...bytes) }]
+  })
+
 const microUsdPerHour = (prices: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(prices).map(([sku, usd]) => [sku, usd * 1_000_000]))
 
 interface Inputs {
   /** By kind and size, for an hour of one server. */
   readonly prices: Readonly<Record<string, Readonly<Record<string, number>>>>
-  readonly perGibMonth: number
-  readonly stored: ReadonlyArray<{ readonly databaseUid: string; readonly bytes: number }>
-  readonly calls: ReadonlyArray<{
-    readonly gatewayUid: string
-    readonly day: string
-    readonly microUsd: number
-  }>
+  readonly perGibMonth: { readonly disk: number; readonly backups: number }
+  readonly used: ReadonlyArray<{ readonly uid: string; readonly bytes: number }>
+  readonly stored: ReadonlyArray<{ readonly uid: string; readonly bytes: number }>
+  readonly calls: ReadonlyArray<{ readonly uid: string; readonly day: string; readonly microUsd: number }>
 }
 
 /**
  * Moves the organization on by a step, stores what things cost in it, and answers the sums by project and month: one row
- * without an amount if nothing cost anything, none if there was no step. What costs little is rounded up.
+ * without an amount if nothing cost anything. What costs little is rounded up.
  */
-const count = (sql: Sql, orgId: string, { prices, perGibMonth, stored, calls }: Inputs) => sql<Counted>`
+const count = (sql: Sql, orgId: string, { prices, perGibMonth, used, stored, calls }: Inputs) => {
+    sql`${price}::float8::numeric / (${gib}::numeric * ${hoursOfMonth}::int)`
+  return sql<Counted>`
   with step as materialized (
     select metered_until as since, least(date_trunc('hour', now(), 'UTC'),
       date_trunc('day', metered_until, 'UTC') + interval '1 day') as until
-    from metering_organization
-    where org_id = ${orgId}::uuid and metered_until < date_trunc('hour', now(), 'UTC') for update skip locked
+    from metering_organization where org_id = ${orgId}::uuid
   ), moved as (
     update metering_organization m set metered_until = s.until from step s where m.org_id = ${orgId}::uuid
-  ), used as (
-    select r.project_id, r.uid, r.kind, r.environment, r.name, (s.since at time zone 'UTC')::date as day, r.spec,
-      extract(epoch from least(r.deletion_requested_at, s.until) - greatest(r.created_at, s.since)) / 3600 as hours
-    from step s join resource r on r.org_id = ${orgId}::uuid and r.project_id is not null
-      and r.created_at < s.until and (r.deletion_requested_at is null or r.deletion_requested_at > s.since)
-    where r.kind = any(${[Database.name, DatabaseBranch.name, Cache.name]}::text[])
+  ), over as (
+    delete from metered_period p using step s where p.org_id = ${orgId}::uuid and p.until <= s.until
+  ), period as (
+    select p.project_uid, p.uid, p.kind, p.environment, p.name, (s.since at time zone 'UTC')::date as day, p.sku, p.servers,
+      extract(epoch from least(p.until, s.until) - greatest(p.since, s.since)) / 3600 as hours
+    from step s join metered_period p on p.org_id = ${orgId}::uuid
+      and p.since < s.until and (p.until is null or p.until > s.since)
+  ), lived as (
+    select project_uid, uid, kind, environment, name, day, sum(hours) as hours from period group by 1, 2, 3, 4, 5, 6
   ), cost as materialized (
-    select project_id, uid, kind, environment, name, day, 'server' as item,
-      ceil(hours * (1 + coalesce((spec->>'replicas')::int, 0))
-        * (${sql.json(prices)}::jsonb -> kind ->> (spec->>'sku'))::numeric)::bigint as spent
-    from used
+    select project_uid, uid, kind, environment, name, day, 'server' as item,
+      sum(ceil(hours * servers * (${sql.json(prices)}::jsonb -> kind ->> sku)::numeric))::bigint as spent
+    from period group by 1, 2, 3, 4, 5, 6
     union all
-    select u.project_id, u.uid, u.kind, u.environment, u.name, u.day, 'backups',
-      ceil(u.hours * b.bytes * ${perGibMonth}::float8::numeric / (${gib}::numeric * ${hoursOfMonth}::int))::bigint
-    from used u join jsonb_to_recordset(${sql.json(stored)}::jsonb) as b("databaseUid" uuid, bytes numeric)
-      on b."databaseUid" = u.uid
+    select l.project_uid, l.uid, l.kind, l.environment, l.name, l.day, b.item,
+      ceil(l.hours * b.bytes * (${sql.json(perGibMonth)}::jsonb ->> b.item)::numeric
+        / (${gib}::numeric * ${hoursOfMonth}::int))::bigint
+    from lived l join (
+      select uid, bytes, 'disk' as item from jsonb_to_recordset(${sql.json(used)}::jsonb) as u(uid uuid, bytes numeric)
+      union all
+      select uid, bytes, 'backups' from jsonb_to_recordset(${sql.json(stored)}::jsonb) as u(uid uuid, bytes numeric)
+    ) b on b.uid = l.uid
     union all
     -- Calls are counted as they end, by day: what of a day is not in the budget yet.
     select r.project_id, r.uid, r.kind, r.environment, r.name, c.day, 'calls',
       greatest(c."microUsd" - coalesce(k.spent, 0), 0)
-    from step s cross join jsonb_to_recordset(${sql.json(calls)}::jsonb) as c("gatewayUid" uuid, day date, "microUsd" bigint)
-    join resource r on r.org_id = ${orgId}::uuid and r.uid = c."gatewayUid" and r.project_id is not null
+    from jsonb_to_recordset(${sql.json(calls)}::jsonb) as c(uid uuid, day date, "microUsd" bigint)
+    join resource r on r.org_id = ${orgId}::uuid and r.uid = c.uid and r.project_id is not null
     left join budget_usage k on k.org_id = r.org_id and k.project_uid = r.project_id and k.day = c.day
       and k.uid = r.uid and k.item = 'calls'
   ), stored as (
     insert into budget_usage as b (org_id, project_uid, day, uid, item, kind, environment, name, spent)
-    select ${orgId}::uuid, project_id, day, uid, item, kind, environment, name, spent from cost where spent > 0
+    select ${orgId}::uuid, project_uid, day, uid, item, kind, environment, name, spent from cost where spent > 0
     on conflict (org_id, project_uid, day, uid, item) do update set spent = b.spent + excluded.spent,
       name = excluded.name
   )
-  select c.project_id as "projectId", to_char(c.day, 'YYYY-MM-01') as month, coalesce(sum(c.spent), 0)::float8 as "microUsd"
-  from step s left join cost c on true
-  group by c.project_id, to_char(c.day, 'YYYY-MM-01') order by 1, 2`
+  select project_uid as "projectId", to_char(day, 'YYYY-MM-01') as month, sum(spent)::float8 as "microUsd"
+  from cost where spent > 0 group by 1, 2 order by 1, 2`
+
+/** Organizations in which nothing costs anything by the hour need no step of their own. */
+const skipIdle = (sql: Sql) => sql`
+  update metering_organization m set metered_until = date_trunc('hour', now(), 'UTC')
+  where m.metered_until < date_trunc('hour', now(), 'UTC')
+    and not exists (select from metered_period p where p.org_id = m.org_id)
+    and not exists (select from resource r where r.org_id = m.org_id and r.kind = ${AiGateway.name}
+      and r.deleted_at is null)`
 
 /** One look at all organizations that are behind. */
 const round = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const meter = yield* makeMeter
   return Effect.gen(function* () {
+    yield* repeatable(skipIdle(sql))
     for (;;) {
       // Index: metering_organization_next.
       const behind = yield* repeatable(sql<{ readonly orgId: string }>`
         select org_id as "orgId" from metering_organization
         where metered_until < date_trunc('hour', now(), 'UTC') order by metered_until limit ${batch}::int`)
-      const moved = yield* Effect.forEach(behind, ({ orgId }) => meter(orgId))
+      // One that cannot be counted keeps no other from it.
+      const moved = yield* Effect.forEach(behind, ({ orgId }) =>
+        Effect.catch(meter(orgId), (error) =>
+          Effect.as(
+            Effect.logWarning("could not count what an organization uses; trying again", { orgId }, error),
+            false
+          )
+        )
+      )
       // What others count at this moment is not waited for.
       if (!moved.includes(true)) return
     }

@@ -3,6 +3,7 @@ import { GatewayUsage } from "#src/ai-gateways/GatewayUsage.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import type { Server } from "#src/feature.ts"
+import { CurrentMetrics } from "#src/metrics/CurrentMetrics.ts"
 import type { Budgets } from "./api.ts"
 import { BudgetUsage } from "./BudgetUsage.ts"
 import * as handlers from "./handlers.ts"
@@ -13,6 +14,8 @@ export const server: Server<typeof Budgets> = {
   handlers: handlers.layer.pipe(Layer.provide(BudgetUsage.layer)),
   loops: Layer.mergeAll(
     tidy.layer,
-    metering.layer.pipe(Layer.provide([Catalog.layer, GatewayUsage.layer, Ledger.layer]))
+    metering.layer.pipe(
+      Layer.provide([Catalog.layer, CurrentMetrics.layer, GatewayUsage.layer, Ledger.layer])
+    )
   )
 }

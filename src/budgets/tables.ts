@@ -6,6 +6,8 @@ export const tables: ReadonlyArray<TableRule> = [
   // What is old is removed together with what it reserved: see `tidy.ts`.
   { name: "budget_entry", onOrganizationDeletion: "cascade" },
   { name: "metering_organization", onOrganizationDeletion: "cascade" },
+  // What is counted to its end is removed by the metering.
+  { name: "metered_period", onOrganizationDeletion: "cascade" },
   {
     name: "budget_usage",
     onOrganizationDeletion: "cascade",

@@ -68,6 +68,8 @@ export const CatalogFile = Schema.Struct({
       "cache-s2": Schema.optionalKey(Price)
     })
   ),
+  /** Of what databases and caches take on the disk. */
+  disk: Schema.optionalKey(Schema.Struct({ perGibMonthUsd: Schema.optionalKey(Price) })),
   /** Of what the repository of this machine holds, sealed and compressed. */
   backups: Schema.optionalKey(Schema.Struct({ perGibMonthUsd: Schema.optionalKey(Price) })),
   executions: Schema.optionalKey(
@@ -101,6 +103,7 @@ export interface CatalogContent {
   /** US dollars for an hour of one server, by size. */
   readonly databases: Readonly<Record<DatabaseSku, number>>
   readonly caches: Readonly<Record<CacheSku, number>>
+  readonly disk: { readonly perGibMonthUsd: number }
   readonly backups: { readonly perGibMonthUsd: number }
   readonly executions: {
     readonly architectures: ReadonlyArray<string>
@@ -117,6 +120,7 @@ export const builtIn: CatalogContent = {
   regions: [{ id: localRegion, name: "This machine", city: "", country: "", continent: "" }],
   databases: { "db-n1": 0.004, "db-s1": 0.016, "db-s2": 0.04 },
   caches: { "cache-n1": 0.003, "cache-s1": 0.01, "cache-s2": 0.036 },
+  disk: { perGibMonthUsd: 0.1 },
   backups: { perGibMonthUsd: 0.05 },
   executions: {
     architectures: [architecture],
@@ -141,6 +145,7 @@ export const replaced = (file: CatalogFile): CatalogContent => {
     regions: file.regions ?? builtIn.regions,
     databases: { ...builtIn.databases, ...file.databases },
     caches: { ...builtIn.caches, ...file.caches },
+    disk: { ...builtIn.disk, ...file.disk },
     backups: { ...builtIn.backups, ...file.backups },
     executions: {
       architectures: executions.architectures,

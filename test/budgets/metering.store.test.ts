@@ -9,6 +9,7 @@ import { BudgetUsage } from "#src/budgets/BudgetUsage.ts"
 import { makeMeter } from "#src/budgets/metering.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import { builtIn } from "#src/catalog/content.ts"
+import { CurrentMetrics } from "#src/metrics/CurrentMetrics.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -22,6 +23,7 @@ const stack = Layer.mergeAll(
   Resources.layer,
   GatewayUsage.layer,
   Ledger.layer,
+  CurrentMetrics.layer,
   Catalog.layerBuiltIn
 ).pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()), Layer.provide(withinOneMonth))
 
@@ -38,12 +40,35 @@ const newProject = Effect.fnUntraced(function* (hours: number) {
     where org_id = ${orgId}::uuid`
   return { orgId, place, ...place }
 })
-/** Of the change of a resource: it was made so many hours before the last whole hour, and deleted after some. */
+/** It has been ready since so many hours before the last whole hour, or was deleted so many before it. */
 const lived = Effect.fnUntraced(function* (orgId: string, uid: string, from: number, to: number | null) {
   const { engine: sql } = yield* Db
-  yield* sql`update resource set created_at = date_trunc('hour', now(), 'UTC') - ${from}::float8 * interval '1 hour',
-      deletion_requested_at = date_trunc('hour', now(), 'UTC') - ${to}::float8 * interval '1 hour'
+  yield* sql`update resource set phase = 'ready' where org_id = ${orgId}::uuid and uid = ${uid}::uuid`
+  if (to !== null) {
+    yield* (yield* Resources).write(orgId, [{ action: "delete", uid }], actor)
+    yield* sql`update resource set deleted_at = now(), spec = '{}' where org_id = ${orgId}::uuid and uid = ${uid}::uuid`
+  }
+  yield* sql`update metered_period set since = date_trunc('hour', now(), 'UTC') - ${from}::float8 * interval '1 hour',
+      until = case when until is not null then date_trunc('hour', now(), 'UTC') - ${to}::float8 * interval '1 hour' end
     where org_id = ${orgId}::uuid and uid = ${uid}::uuid`
+})
+const aGateway = ({ projectId, production }: { projectId: string; production: string }, uid: string) =>
+  ({
+    action: "create",
+    uid,
+    kind: "AiGateway",
+    projectId,
+    environment: "production",
+    name: "ai",
+    parentUid: production,
+    spec: { allowedModels: [] },
+    managedBy: "api"
+  }) as const
+/** Calls that ended today, in billionths of a US dollar. */
+const callsOf = Effect.fnUntraced(function* (orgId: string, gateway: string, spent: number) {
+  const { engine: sql } = yield* Db
+  yield* sql`insert into ai_gateway_usage (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
+    values (${orgId}::uuid, ${gateway}::uuid, (now() at time zone 'UTC')::date, 'm', ${uuid()}::uuid, 1, 1, 1, ${spent}::bigint)`
 })
 const meterAll = Effect.fnUntraced(function* (orgId: string) {
   const meter = yield* makeMeter
@@ -114,54 +139,82 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       const uid = uuid()
       yield* (yield* Resources).write(orgId, [{ ...cacheChange(place, "c"), uid }], actor)
       yield* lived(orgId, uid, 100, null)
+      const gateway = uuid()
+      yield* (yield* Resources).write(orgId, [aGateway(place, gateway)], actor)
+      yield* callsOf(orgId, gateway, 9_000)
       yield* Effect.forEach(Array.from({ length: 8 }), () => meterAll(orgId), { concurrency: "unbounded" })
       yield* meterAll(orgId)
-      assert.deepStrictEqual(yield* spentOf(orgId), { month: 50 * cacheHour, usage: 50 * cacheHour })
+      const expected = 50 * cacheHour + 9
+      assert.deepStrictEqual(yield* spentOf(orgId), { month: expected, usage: expected })
     })
   )
 
-  it.effect("counts what backups take, and what gateways have spent since", () =>
+  it.effect("counts disks, backups, and what gateways have spent since", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const { orgId, projectId, production } = yield* newProject(2)
+      const { orgId, place, projectId, production } = yield* newProject(2)
       const database = uuid()
       const gateway = uuid()
-      const base = {
-        action: "create",
-        projectId,
-        environment: "production",
-        parentUid: production,
-        managedBy: "api"
-      } as const
       const aDatabase = {
-        ...base,
+        action: "create",
         uid: database,
         kind: "Database",
+        projectId,
+        environment: "production",
         name: "main",
-        spec: { sku: "free", region: "local" }
-      }
-      const anAi = { ...base, uid: gateway, kind: "AiGateway", name: "ai", spec: { allowedModels: [] } }
-      yield* (yield* Resources).write(orgId, [aDatabase, anAi], actor)
+        parentUid: production,
+        spec: { sku: "free", region: "local" },
+        managedBy: "api"
+      } as const
+      yield* (yield* Resources).write(orgId, [aDatabase, aGateway(place, gateway)], actor)
       yield* lived(orgId, database, 9, null)
       yield* sql`insert into backup_lineage (org_id, lineage, database_uid, key_id, sealed)
         values (${orgId}::uuid, ${database}::uuid, ${database}::uuid, 'k', '\\x00')`
       yield* sql`insert into backup_object (org_id, lineage, name, key, plain_bytes, stored_bytes, plain_sha256, stored_sha256)
         select ${orgId}::uuid, ${database}::uuid, 'o' || i, 'k', 1, 365 * 1024 * 1024 * 1024::bigint, '', ''
         from generate_series(1, 2) i`
-      const spend = (billionths: number) => sql`
-        insert into ai_gateway_usage as u (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
-        values (${orgId}::uuid, ${gateway}::uuid, (now() at time zone 'UTC')::date, 'm', ${uuid()}::uuid, 1, 1, 1, ${billionths}::bigint)`
-      yield* spend(7_000_000)
+      yield* sql`insert into metric_now (org_id, uid, source, at, values, kept)
+        values (${orgId}::uuid, ${database}::uuid, 'host', now(), '{"disk.used_bytes": 783831531520}', true)`
+      yield* callsOf(orgId, gateway, 7_000_000)
       yield* meterAll(orgId)
-      // 730 GiB for two of the 730 hours of a month.
-      const backups = builtIn.backups.perGibMonthUsd * 2 * 1_000_000
-      assert.strictEqual((yield* spentOf(orgId))?.usage, backups + 7_000)
+      // 730 GiB for two of the 730 hours of a month, on the disk and in the repository.
+      const stored = Math.round(
+        (builtIn.backups.perGibMonthUsd + builtIn.disk.perGibMonthUsd) * 2 * 1_000_000
+      )
+      assert.deepStrictEqual(yield* spentOf(orgId), { month: stored + 7_000, usage: stored + 7_000 })
 
-      yield* spend(500)
+      yield* callsOf(orgId, gateway, 500)
       yield* sql`update metering_organization set metered_until = metered_until - interval '1 hour' where org_id = ${orgId}::uuid`
       yield* meterAll(orgId)
       const after = yield* spentOf(orgId)
-      assert.deepStrictEqual(after, { month: backups * 1.5 + 7_001, usage: backups * 1.5 + 7_001 })
+      assert.deepStrictEqual(after, { month: stored * 1.5 + 7_001, usage: stored * 1.5 + 7_001 })
+    })
+  )
+
+  it.effect("a size counts as long as it was one, and nothing counts before it was ready", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const resources = yield* Resources
+      const { orgId, place } = yield* newProject(10)
+      const uid = uuid()
+      const waiting = uuid()
+      yield* resources.write(
+        orgId,
+        [
+          { ...cacheChange(place, "c"), uid },
+          { ...cacheChange(place, "w"), uid: waiting }
+        ],
+        actor
+      )
+      yield* lived(orgId, uid, 100, null)
+      const spec = cacheChange(place, "c", { sku: "cache-s2" }).spec
+      yield* resources.write(orgId, [{ action: "update", uid, spec }], actor)
+      const at = sql`date_trunc('hour', now(), 'UTC') - interval '4 hours'`
+      yield* sql`update metered_period set until = ${at} where uid = ${uid}::uuid and until is not null`
+      yield* sql`update metered_period set since = ${at} where uid = ${uid}::uuid and until is null`
+      yield* meterAll(orgId)
+      const expected = 6 * cacheHour + 4 * builtIn.caches["cache-s2"] * 1_000_000
+      assert.deepStrictEqual(yield* spentOf(orgId), { month: expected, usage: expected })
     })
   )
 
@@ -192,7 +245,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       )
       const refused = yield* Effect.flip(resources.write(orgId, [cacheChange(place, "e")], actor))
       assert.deepInclude(refused, { _tag: "Refused", code: "budget_exhausted" })
-      // What is there may be changed and goes on.
+      const larger = cacheChange(place, "c", { sku: "cache-s1" }).spec
+      const grown = yield* Effect.flip(
+        resources.write(orgId, [{ action: "update", uid, spec: larger }], actor)
+      )
+      assert.deepInclude(grown, { _tag: "Refused", code: "budget_exhausted" })
+      // What is there goes on, and may be changed otherwise.
+      const evicting = cacheChange(place, "c", { evictionPolicy: "allkeys-lru" }).spec
+      yield* resources.write(orgId, [{ action: "update", uid, spec: evicting }], actor)
       const other = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
       yield* resources.write(orgId, [cacheChange(other, "e")], actor)
     })
