@@ -18,12 +18,12 @@ import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { entriesOf, followed } from "#src/container-logs/log-answers.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { ExecutionAvailability, ExecutionList, ExecutionLogPage, ExecutionView } from "./api.ts"
 import { type ExecutionRecord, Executions } from "./Executions.ts"
 import { Logs } from "./Logs.ts"
-import { entriesOf, followed } from "./log-answers.ts"
 import { ExecutionOptions } from "./options.ts"
 import { executionFaults, specOf } from "./request.ts"
 import { settings } from "./settings.ts"
@@ -186,7 +186,7 @@ export const layer = HttpApiBuilder.group(
               ])
             const from = last === undefined ? position : (last.split("-")[1] ?? "0")
             const counted = yield* streams(scope)
-            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds, counted)
+            return followed({ orgId, uid }, from, logs.read, read(orgId, uid), stillHolds, counted)
           }
           const limit = query.limit ?? defaultLogPage
           const { pieces } = yield* Effect.mapError(logs.read({ orgId, uid }, position, limit + 1), fromStore)
