@@ -2,6 +2,7 @@
  * The settings of a process that several of its parts share, read once from the environment; those of one feature are
  * in its folder. `docs/operating/settings.md` explains each of them.
  */
+import * as net from "node:net"
 import * as path from "node:path"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
@@ -41,6 +42,11 @@ export interface Settings {
   readonly region: string
   /** Host that connection strings of managed servers name, and the address they listen on. */
   readonly managedHost: string
+  /**
+   * Under which name and address containers of environments reach managed servers and the API of this machine. Absent:
+   * they do not.
+   */
+  readonly services: { readonly name: string; readonly address: string } | undefined
   /** Ports that managed servers get, both ends included. */
   readonly managedPorts: { readonly first: number; readonly last: number }
   /** Whether managed servers run within limits: where that is possible, or not at all without them, or never. */
@@ -132,6 +138,24 @@ const oidcProviders = Config.Redacted("SVC_OIDC_PROVIDERS").pipe(
 
 const levels = { error: "Error", warn: "Warn", info: "Info", debug: "Debug", trace: "Trace" } as const
 
+/** An address that nothing has: rules of the firewall lead from there to where services listen. */
+const servicesAddress = Config.String("SVC_SERVICES_ADDRESS").pipe(
+  Config.withDefault("198.19.255.1"),
+  Config.flatMap((address) =>
+    address === "off" || (net.isIPv4(address) && !/^(0|127|169\.254|22[4-9]|23\d)\./.test(address))
+      ? Config.succeed(address === "off" ? undefined : address)
+      : Config.fail(
+          new ConfigProvider.SourceError({
+            message: `SVC_SERVICES_ADDRESS must be an IPv4 address that nothing has, such as 198.19.255.1, or off: "${address}" is neither`
+          })
+        )
+  )
+)
+
+/** A host name is used inside of containers as it is outside, but what means this machine there means the container. */
+const servicesName = (managedHost: string): string =>
+  net.isIP(managedHost) !== 0 || /(^|\.)localhost$/i.test(managedHost) ? "services.svc.internal" : managedHost
+
 const Proxies = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 10 }))
 
 const port = (name: string, fallback: number) => Config.Port(name).pipe(Config.withDefault(fallback))
@@ -180,6 +204,7 @@ const settings: Config.Config<Settings> = Config.all({
   ),
   region: Config.schema(Region, "SVC_REGION").pipe(Config.withDefault(localRegion)),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),
+  servicesAddress,
   // Below the range that systems hand out to clients.
   managedPorts: Config.String("SVC_MANAGED_PORTS").pipe(
     Config.withDefault("20000-29999"),
@@ -224,7 +249,12 @@ const settings: Config.Config<Settings> = Config.all({
   Config.map((config) => {
     const dataDir = config.dataDir ?? defaultDataDir()
     const publicUrl = (config.publicUrl ?? `http://${config.host}:${config.port}`).replace(/\/+$/, "")
-    return { ...config, dataDir, publicUrl }
+    const { servicesAddress: address, ...rest } = config
+    const services =
+      address === undefined || config.executionFirewall === "off"
+        ? undefined
+        : { name: servicesName(config.managedHost), address }
+    return { ...rest, dataDir, publicUrl, services }
   })
 )
 

@@ -25,6 +25,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_ROLES: "refused",
   SVC_REGION: "not set",
   SVC_MANAGED_HOST: "not set",
+  SVC_SERVICES_ADDRESS: "not set",
   SVC_MANAGED_PORTS: "not set",
   SVC_SERVER_LIMITS: "not set",
   SVC_RATE_LIMIT: "not set",
@@ -134,6 +135,30 @@ it.effect("the served region is an id, and local unless something else is said",
     for (const wrong of ["Oslo", "-oslo", "oslo_2", "o".repeat(65)])
       assert.include(String(yield* Effect.flip(read({ SVC_REGION: wrong }))), "SVC_REGION")
   })
+)
+
+it.effect(
+  "containers reach services at one address and by a name that means the same outside, if there is one",
+  () =>
+    Effect.gen(function* () {
+      const of = (env: Readonly<Record<string, string>>) => Effect.map(read(env), ({ services }) => services)
+      const usual = { name: "services.svc.internal", address: "198.19.255.1" }
+      assert.deepStrictEqual(yield* of({}), usual)
+      for (const here of ["localhost", "db.localhost", "10.0.0.5", "::1"])
+        assert.deepStrictEqual(yield* of({ SVC_MANAGED_HOST: here }), usual)
+      assert.deepStrictEqual(
+        yield* of({ SVC_MANAGED_HOST: "data.example.com", SVC_SERVICES_ADDRESS: "10.255.0.1" }),
+        { name: "data.example.com", address: "10.255.0.1" }
+      )
+      // Where no rules are set, nothing leads there.
+      assert.isUndefined(yield* of({ SVC_SERVICES_ADDRESS: "off" }))
+      assert.isUndefined(yield* of({ SVC_EXECUTION_FIREWALL: "off" }))
+      for (const wrong of ["127.0.0.2", "169.254.1.1", "0.0.0.0", "fd00::1", "on"])
+        assert.include(
+          String(yield* Effect.flip(of({ SVC_SERVICES_ADDRESS: wrong }))),
+          "SVC_SERVICES_ADDRESS"
+        )
+    })
 )
 
 it.effect(

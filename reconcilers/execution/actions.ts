@@ -112,7 +112,7 @@ export const makeActions = Effect.gen(function* () {
         return yield* pulls.stop(uid)
       }
       case "start": {
-        const started = yield* Effect.result(engine.run(name, runtimeOf(resource)))
+        const started = yield* Effect.result(engine.run(name, { runtime: runtimeOf(resource) }))
         return started._tag === "Failure" ? yield* unmade(resource, run, started.failure) : undefined
       }
       case "running":

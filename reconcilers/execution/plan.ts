@@ -82,7 +82,8 @@ export const makePlans = Effect.gen(function* () {
       cpus,
       cpuShares: Math.max(2, Math.round(cpus * (cpuKind === "performance" ? 1024 : 256))),
       memoryMb,
-      runtime: runtimeOf({ spec })
+      runtime: runtimeOf({ spec }),
+      network: { kind: "isolated" as const }
     }
   })
 

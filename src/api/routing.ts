@@ -61,8 +61,10 @@ const methodsByPath = (): ReadonlyArray<{
 
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
-    const { publicUrl, host, proxies } = yield* AppConfig
+    const { publicUrl, host, proxies, services } = yield* AppConfig
     const hosts = new Set([new URL(publicUrl).hostname, host, "localhost", "127.0.0.1", "[::1]"])
+    // As containers call it.
+    if (services !== undefined) hosts.add(services.name.toLowerCase())
     const routes = methodsByPath()
 
     const answer = Effect.fnUntraced(function* (

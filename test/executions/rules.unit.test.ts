@@ -71,6 +71,8 @@ const there = (state: "created" | "running" | "exited", more: object = {}): Seen
     finishedAt: state === "exited" ? new Date(begun + 900) : undefined,
     exitCode: 0,
     outOfMemory: false,
+    paused: false,
+    address: undefined,
     ...more
   }
 })

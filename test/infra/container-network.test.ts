@@ -11,7 +11,9 @@ import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { firewall } from "#src/infra/containers/iptables.ts"
 import { guardHost, hasIpv6, networkOf } from "#src/infra/containers/network.ts"
+import { leadTo } from "#src/infra/containers/services.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const run = (command: string, args: ReadonlyArray<string>, more: object = {}) => {
@@ -24,8 +26,10 @@ const ip = (line: string) => run("ip", line.split(" "))
 const metadata = ["169.254.169.254", "100.100.100.200"]
 const elsewhere = "192.0.2.1"
 const name = `svc-guard-${randomBytes(4).toString("hex")}`
-const { bridge, subnet, gateway } = networkOf(name, 0)
-const other = networkOf(name, 1)
+const { bridge, subnet, gateway } = networkOf("isolated", name, 0)
+const other = networkOf("isolated", `${name}-other`, 1)
+const appNetwork = networkOf("environment", name, 0)
+const servicesAddress = "198.19.255.1"
 
 /** Two containers of different networks on a host, and a machine behind it that has the addresses of metadata services. */
 const world = Effect.gen(function* () {
@@ -34,13 +38,14 @@ const world = Effect.gen(function* () {
   const behind = `${name}-m`
   const first = `${name}-c`
   const second = `${name}-d`
+  const app = `${name}-a`
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {
-      for (const each of [first, second, host, behind]) spawnSync("ip", ["netns", "del", each])
+      for (const each of [first, second, app, host, behind]) spawnSync("ip", ["netns", "del", each])
       fs.rmSync(folder, { recursive: true, force: true })
     })
   )
-  for (const each of [host, behind, first, second]) {
+  for (const each of [host, behind, first, second, app]) {
     ip(`netns add ${each}`)
     ip(`-n ${each} link set lo up`)
   }
@@ -89,22 +94,24 @@ const world = Effect.gen(function* () {
       prevResult: JSON.parse(made)
     })
   }
-  return { host, behind, first, second, attach }
+  return { host, behind, first, second, app, attach }
 })
 
 class World extends Context.Service<World, Effect.Success<typeof world>>()("test/World") {
   static readonly layer = Layer.effect(World, world)
 }
 
-/** Answers on a port, over the versions of the protocol that there are, until the test is over. */
-const listening = (netns: string, port: number) =>
+/** Answers on a port, over the versions of the protocol that there are or at one address, until the test is over. */
+const listening = (netns: string, port: number, address?: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const script = `import socket
 s = ${
-        hasIpv6()
-          ? `socket.create_server(("::", ${port}), family=socket.AF_INET6, dualstack_ipv6=True)`
-          : `socket.create_server(("0.0.0.0", ${port}))`
+        address !== undefined
+          ? `socket.create_server(("${address}", ${port}))`
+          : hasIpv6()
+            ? `socket.create_server(("::", ${port}), family=socket.AF_INET6, dualstack_ipv6=True)`
+            : `socket.create_server(("0.0.0.0", ${port}))`
       }
 print("up", flush=True)
 while True: s.accept()[0].close()`
@@ -125,7 +132,7 @@ def reach(address):
   try:
     family, kind, _, _, at = socket.getaddrinfo(address, ${port}, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind) as s:
-      s.settimeout(4)
+      s.settimeout(2.5)
       s.connect(at)
     sys.stdout.write(address + chr(10))
   except OSError: pass
@@ -159,19 +166,21 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
         const programs = hasIpv6() ? ["iptables", "ip6tables"] : ["iptables"]
         const rules = () =>
           programs.flatMap((program) =>
-            ["raw", "mangle"].map((table) => run("ip", ["netns", "exec", host, program, "-t", table, "-S"]))
+            ["raw", "mangle", "nat"].map((table) =>
+              run("ip", ["netns", "exec", host, program, "-t", table, "-S"])
+            )
           )
         yield* listening(host, 8_001)
         yield* listening(behind, 8_001)
         yield* listening(second, 8_001)
         const unguarded = rules()
 
-        assert.isTrue(yield* guardHost(within))
+        assert.isTrue(yield* guardHost(servicesAddress, firewall(within)))
         const guarded = rules()
         // Its rules come after ours, and ahead of what was in its table before.
         attach(first, { bridge, subnet, gateway })
         attach(second, other)
-        assert.isTrue(yield* guardHost(within))
+        assert.isTrue(yield* guardHost(servicesAddress, firewall(within)))
         assert.deepStrictEqual(rules(), guarded)
 
         const outside = [...metadata, elsewhere]
@@ -190,8 +199,8 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
 
         // Without the rules all of them answer: it is the rules that hold them back.
         for (const program of programs)
-          for (const table of ["raw", "mangle"])
-            run("ip", ["netns", "exec", host, program, "-t", table, "-F"])
+          for (const table of ["raw", "mangle", "nat"])
+            for (const act of ["-F", "-X"]) run("ip", ["netns", "exec", host, program, "-t", table, act])
         assert.deepStrictEqual(rules(), unguarded)
         assert.deepStrictEqual(
           reached(first, 8_001, all),
@@ -202,9 +211,69 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
     300_000
   )
 
+  it.effect(
+    "lead an app to services of this machine that were named and to nothing else of it, and let it be called",
+    () =>
+      Effect.gen(function* () {
+        const { host, behind, second, app, attach } = yield* World
+        const rules = firewall(["ip", "netns", "exec", host])
+        const lead = (...ports: ReadonlyArray<number>) =>
+          leadTo(
+            appNetwork.bridge,
+            ports.map((port) => ({ port, address: "127.0.0.1" })),
+            rules
+          )
+        attach(app, appNetwork)
+        const appAddress = addressOf(app, "eth0", "4")
+        const address = addressOf(second, "eth0", "4")
+        for (const port of [8_002, 8_003]) yield* listening(host, port, "127.0.0.1")
+        yield* listening(host, 8_004)
+        for (const each of [behind, second, app]) yield* listening(each, 8_004)
+        const byItself = (port: number) =>
+          reached(app, port, [servicesAddress, appNetwork.gateway, "192.0.2.2"])
+
+        assert.isTrue(yield* guardHost(servicesAddress, rules))
+        // As the engine does it once there is the bridge.
+        run("ip", [
+          ...["netns", "exec", host, "sh", "-c"],
+          `echo 1 > /proc/sys/net/ipv4/conf/${appNetwork.bridge}/route_localnet`
+        ])
+        yield* lead(8_002)
+        assert.deepStrictEqual(byItself(8_002), [servicesAddress])
+        assert.deepStrictEqual(byItself(8_003), [])
+        const all = [...metadata, elsewhere, servicesAddress, appNetwork.gateway, "192.0.2.2", address]
+        assert.deepStrictEqual(reached(app, 8_004, all), [elsewhere])
+        // It answers this machine, and nobody of another network.
+        assert.deepStrictEqual(reached(host, 8_004, [appAddress]), [appAddress])
+        assert.deepStrictEqual(reached(second, 8_004, [appAddress]), [])
+
+        // Another service has come, one is gone, and nothing is said twice.
+        yield* lead(8_003)
+        yield* lead(8_003, 8_003)
+        assert.deepStrictEqual(byItself(8_002), [])
+        assert.deepStrictEqual(byItself(8_003), [servicesAddress])
+        const listed = () =>
+          run("ip", ["netns", "exec", host, "iptables", "-t", "nat", "-S", "SVC-SERVICES"])
+            .split("\n")
+            .filter((line) => line.includes(appNetwork.bridge))
+        assert.strictEqual(listed().length, 1)
+
+        // Whatever else the host leads somewhere, such as a port of its own, is none of the services.
+        run("ip", [
+          ...["netns", "exec", host, "iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp"],
+          ...["--dport", "80", "-j", "REDIRECT", "--to-ports", "8004"]
+        ])
+        assert.deepStrictEqual(byItself(80), [])
+        yield* lead()
+        assert.deepStrictEqual(listed(), [])
+        assert.deepStrictEqual(byItself(8_003), [])
+      }).pipe(Effect.scoped),
+    300_000
+  )
+
   it.effect("are told to be missing where they cannot be set", () =>
     Effect.gen(function* () {
-      assert.isFalse(yield* guardHost(["env", "PATH=/nonexistent"]))
+      assert.isFalse(yield* guardHost(servicesAddress, firewall(["env", "PATH=/nonexistent"])))
     })
   )
 })

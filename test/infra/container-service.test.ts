@@ -19,7 +19,8 @@ const plan: ContainerPlan = {
   cpus: 1,
   cpuShares: 1024,
   memoryMb: 64,
-  runtime: undefined
+  runtime: undefined,
+  network: { kind: "isolated" }
 }
 
 it.live(
@@ -52,7 +53,8 @@ it.live(
       // A host whose firewall says no: nothing is made there that nobody holds back.
       const programs = path.join(dataDir, "programs")
       fs.mkdirSync(programs)
-      fs.writeFileSync(path.join(programs, "iptables"), "#!/bin/sh\nexit 4\n", { mode: 0o755 })
+      for (const program of ["iptables", "iptables-restore"])
+        fs.writeFileSync(path.join(programs, program), "#!/bin/sh\nexit 4\n", { mode: 0o755 })
       yield* Effect.acquireUseRelease(
         Effect.sync(() => {
           const before = process.env["PATH"]

@@ -5,7 +5,9 @@
 import * as fs from "node:fs"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
@@ -17,14 +19,31 @@ import { type Act, ignoring, makeCalls } from "./calls.ts"
 import { makeMaking } from "./create.ts"
 import { ContainerError } from "./error.ts"
 import { makeImages } from "./images.ts"
-import { toContainer, withKernel } from "./inspect.ts"
+import { stateOf, toContainer, withKernel } from "./inspect.ts"
 import { type LogPiece, logPieces } from "./logs.ts"
-import { guardHost, unguarded } from "./network.ts"
+import { bridgeExists, bridgeOf, guardHost, unguarded } from "./network.ts"
 import { ensureRuntime } from "./runtime.ts"
 import { ownIsRunning, startOwn, stopOwn } from "./service.ts"
-import type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
+import { admitLoopback, leadTo } from "./services.ts"
+import type {
+  Container,
+  ContainerPlan,
+  EngineState,
+  ListedContainer,
+  PulledImage,
+  PullRequest,
+  ReachableService
+} from "./types.ts"
 
-export type { Container, ContainerPlan, EngineState, PulledImage, PullRequest } from "./types.ts"
+export type {
+  Container,
+  ContainerPlan,
+  EngineState,
+  ListedContainer,
+  PulledImage,
+  PullRequest,
+  ReachableService
+} from "./types.ts"
 export { ContainerError, type LogPiece }
 
 export class ContainerEngine extends Context.Service<
@@ -47,10 +66,27 @@ export class ContainerEngine extends Context.Service<
     readonly removeImage: (id: string, isOurs: (name: string) => boolean) => Act<"gone" | "kept" | "used">
     /** Makes the container and its network. It exists already: success. */
     readonly create: (plan: ContainerPlan) => Act
-    /** Starts it, unless the engine would hold it by another runtime than this one. */
-    readonly run: (name: string, runtime: string | undefined) => Act
+    /**
+     * Starts it, unless the engine would hold it by another runtime than `runtime`. One in the network of an environment
+     * reaches `services` and nothing else of this machine.
+     */
+    readonly run: (
+      name: string,
+      options: {
+        readonly runtime?: string | undefined
+        readonly services?: ReadonlyArray<ReachableService>
+      }
+    ) => Act
+    /** One that runs in the network of an environment reaches exactly these services from now on. */
+    readonly lead: (name: string, services: ReadonlyArray<ReachableService>) => Act
     /** A container that has ended is success. */
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
+    /** SIGTERM, and SIGKILL once the time is over; one that is paused goes on first. One that has ended is success. */
+    readonly stop: (name: string, graceSeconds: number) => Act
+    /** Its processes stand still, and keep their memory. It is paused already: success. */
+    readonly pause: (name: string) => Act
+    /** It is not paused: success. */
+    readonly unpause: (name: string) => Act
     /** Removes the container, by force when it runs, and its network. Nothing there is success. */
     readonly remove: (name: string) => Act
     /** Lets go of what removed networks have left in the firewall. */
@@ -61,10 +97,8 @@ export class ContainerEngine extends Context.Service<
      * to stop at the end), so that only what came while it ran is sure.
      */
     readonly logs: (name: string, follow: boolean, since?: Date) => Stream.Stream<LogPiece, ContainerError>
-    /** Containers with this label, and all labels they have. */
-    readonly list: (
-      label: string
-    ) => Act<ReadonlyArray<{ readonly name: string; readonly labels: Readonly<Record<string, string>> }>>
+    /** Containers with this label, whether they run or not. */
+    readonly list: (label: string) => Act<ReadonlyArray<ListedContainer>>
     /** Ends the containers with this label, and the engine if it is ours. `forGood` removes them as well. */
     readonly stopAll: (label: string, forGood: boolean) => Act
   }
@@ -73,12 +107,12 @@ export class ContainerEngine extends Context.Service<
     ContainerEngine,
     Effect.gen(function* () {
       const host = yield* Host
-      const { containerSocket, executionFirewall } = yield* AppConfig
+      const { containerSocket, executionFirewall, services } = yield* AppConfig
       const starting = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
-      const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost()
+      const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost(services?.address)
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
-      const { create, remove, forgetNetworks } = yield* makeMaking(call, guarded)
+      const { create, remove, forgetNetworks } = yield* makeMaking(call, { guarded, services })
       const { pull, ids, removeImage } = makeImages(call)
 
       // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
@@ -127,13 +161,75 @@ export class ContainerEngine extends Context.Service<
         )
       })
 
-      const run = Effect.fnUntraced(function* (name: string, runtime: string | undefined) {
-        if (runtime !== undefined) yield* ensureRuntime(call, name, runtime)
-        yield* call(
+      const inspect = (name: string) =>
+        call("Looking at the container", (docker, abortSignal) =>
+          docker.getContainer(name).inspect({ abortSignal })
+        ).pipe(
+          Effect.map((info) => Option.some(withKernel(toContainer(info)))),
+          Effect.catchIf(
+            ({ reason }) => reason === "NotFound",
+            () => Effect.succeed(Option.none<Container>())
+          )
+        )
+
+      const run = Effect.fnUntraced(function* (
+        name: string,
+        options: {
+          readonly runtime?: string | undefined
+          readonly services?: ReadonlyArray<ReachableService>
+        }
+      ) {
+        if (options.runtime !== undefined) yield* ensureRuntime(call, name, options.runtime)
+        // A machine that was started anew has none of the rules, and may have the container.
+        if (!(yield* recentlyGuarded)) return yield* unguarded
+        const start = call(
           "Starting the container",
           (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
           "60 seconds"
         ).pipe(ignoring("Conflict"))
+        if (services === undefined || options.services === undefined) return yield* start
+        const bridge = bridgeOf("environment", name)
+        yield* leadTo(bridge, options.services)
+        // Before its command has begun, as far as the engine makes the bridge by then.
+        const admitting = yield* Effect.forkChild(admitLoopback(bridge))
+        yield* start
+        // One that has ended already may have taken its bridge along.
+        yield* Effect.timeoutOption(Fiber.join(admitting), "2 seconds")
+        yield* Fiber.interrupt(admitting)
+      })
+
+      const lead = Effect.fnUntraced(function* (name: string, wanted: ReadonlyArray<ReachableService>) {
+        const bridge = bridgeOf("environment", name)
+        if (services === undefined || !bridgeExists(bridge)) return
+        yield* leadTo(bridge, wanted)
+        yield* Effect.timeoutOption(admitLoopback(bridge), "2 seconds")
+      })
+
+      const setPaused = (name: string, wanted: boolean) =>
+        call(wanted ? "Pausing the container" : "Unpausing the container", (docker, abortSignal) => {
+          const container = docker.getContainer(name)
+          return wanted ? container.pause({ abortSignal }) : container.unpause({ abortSignal })
+        }).pipe(
+          // Engines differ in how they say that it is so already.
+          Effect.catch((error) =>
+            Effect.flatMap(inspect(name), (found) =>
+              Option.isSome(found) && found.value.state === "running" && found.value.paused === wanted
+                ? Effect.void
+                : Effect.fail(error)
+            )
+          ),
+          Effect.asVoid
+        )
+
+      const stop = Effect.fnUntraced(function* (name: string, graceSeconds: number) {
+        const found = yield* inspect(name)
+        if (Option.isNone(found) || found.value.state !== "running") return
+        if (found.value.paused) yield* setPaused(name, false)
+        yield* call(
+          "Ending the container",
+          (docker, abortSignal) => docker.getContainer(name).stop({ t: graceSeconds, abortSignal }),
+          Duration.seconds(graceSeconds + 20)
+        ).pipe(ignoring("NotFound", "Conflict"))
       })
 
       const signal = (name: string, signal: "SIGTERM" | "SIGKILL") =>
@@ -147,35 +243,34 @@ export class ContainerEngine extends Context.Service<
             docker.listContainers({ all: true, filters: { label: [label] }, abortSignal })
           ),
           (containers) =>
-            containers.flatMap(({ Names: [name], Labels }) =>
-              name === undefined ? [] : [{ name: name.replace(/^\//, ""), labels: Labels }]
+            containers.flatMap(({ Names: [name], Labels, State }) =>
+              name === undefined
+                ? []
+                : [
+                    {
+                      name: name.replace(/^\//, ""),
+                      labels: Labels,
+                      state: stateOf(State),
+                      paused: State === "paused"
+                    }
+                  ]
             )
         )
 
       return ContainerEngine.of({
         state: externalCall("containers.state", "read")(state),
         start: externalCall("containers.startEngine", "write")(starting.withPermit(start)),
-        inspect: (name) =>
-          externalCall(
-            "containers.inspect",
-            "read"
-          )(
-            call("Looking at the container", (docker, abortSignal) =>
-              docker.getContainer(name).inspect({ abortSignal })
-            ).pipe(
-              Effect.map((info) => Option.some(withKernel(toContainer(info)))),
-              Effect.catchIf(
-                ({ reason }) => reason === "NotFound",
-                () => Effect.succeed(Option.none<Container>())
-              )
-            )
-          ),
+        inspect: (name) => externalCall("containers.inspect", "read")(inspect(name)),
         pull: (request, stallMs) => externalCall("containers.pull", "write")(pull(request, stallMs)),
         images: externalCall("containers.images", "read")(ids),
         removeImage: (id, isOurs) => externalCall("containers.removeImage", "write")(removeImage(id, isOurs)),
         create: (plan) => externalCall("containers.create", "write")(create(plan)),
-        run: (name, runtime) => externalCall("containers.run", "write")(run(name, runtime)),
+        run: (name, options) => externalCall("containers.run", "write")(run(name, options)),
+        lead: (name, wanted) => externalCall("containers.lead", "write")(lead(name, wanted)),
         signal: (name, which) => externalCall("containers.signal", "write")(signal(name, which)),
+        stop: (name, graceSeconds) => externalCall("containers.stop", "write")(stop(name, graceSeconds)),
+        pause: (name) => externalCall("containers.pause", "write")(setPaused(name, true)),
+        unpause: (name) => externalCall("containers.unpause", "write")(setPaused(name, false)),
         remove: (name) => externalCall("containers.remove", "write")(remove(name)),
         forgetNetworks: externalCall("containers.forgetNetworks", "write")(forgetNetworks),
         logs: (name, follow, since) => logPieces(client, name, follow, since),

@@ -8,13 +8,20 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring } from "./calls.ts"
-import { forgetGoneNetworks, hasIpv6, networkOf, unguarded } from "./network.ts"
+import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
+import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
 
-/** `guarded`: puts the firewall rules where they are missing; false: they cannot be set. */
-export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effect.Effect<boolean>) {
+export interface MakingOptions {
+  /** Puts the firewall rules where they are missing; false: they cannot be set. */
+  readonly guarded: Effect.Effect<boolean>
+  /** Where environments reach services; undefined: nowhere. */
+  readonly services: { readonly name: string; readonly address: string } | undefined
+}
+
+export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, services }: MakingOptions) {
   const tidying = yield* Semaphore.make(1)
-  const forgetNetworks = Effect.asVoid(tidying.withPermit(forgetGoneNetworks))
+  const forgetNetworks = tidying.withPermit(forgetGoneNetworks)
 
   const hasNetwork = (name: string) =>
     call("Looking for the container's network", (docker) => docker.getNetwork(name).inspect()).pipe(
@@ -27,10 +34,11 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effe
 
   /** With a piece of the address range that nobody uses. */
   const makeNetwork = Effect.fnUntraced(function* (
+    kind: NetworkKind,
     name: string,
     attempt: number
   ): Effect.fn.Return<void, Effect.Error<Act>> {
-    const { bridge, subnet, gateway } = networkOf(name, attempt)
+    const { bridge, subnet, gateway } = networkOf(kind, name, attempt)
     const made = yield* Effect.result(
       call("Making the container's network", (docker, abortSignal) =>
         docker.createNetwork({
@@ -48,12 +56,13 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effe
     // Engines differ in how they say that it is there: a process that was killed before it made the container left it.
     if (yield* hasNetwork(name)) return
     if (attempt >= 16) return yield* made.failure
-    return yield* makeNetwork(name, attempt + 1)
+    return yield* makeNetwork(kind, name, attempt + 1)
   })
 
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
     if (!(yield* guarded)) return yield* unguarded
-    yield* makeNetwork(plan.name, 0)
+    const { network, tmpMb } = plan
+    yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     yield* call(
       "Making the container",
@@ -61,10 +70,10 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effe
         docker.createContainer({
           name: plan.name,
           Image: plan.image,
-          Entrypoint: [...plan.command],
-          Cmd: [],
+          ...(plan.command === undefined ? {} : { Entrypoint: [...plan.command], Cmd: [] }),
+          ...(plan.user === undefined ? {} : { User: plan.user }),
           Env: Object.entries(Redacted.value(plan.env)).map(([key, value]) => `${key}=${value}`),
-          Labels: { ...plan.labels },
+          Labels: { ...plan.labels, ...labelsOf(plan) },
           AttachStdin: false,
           AttachStdout: false,
           AttachStderr: false,
@@ -77,7 +86,13 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effe
             CapDrop: ["ALL"],
             SecurityOpt: ["no-new-privileges"],
             Privileged: false,
-            ReadonlyRootfs: false,
+            ...(tmpMb === undefined
+              ? { ReadonlyRootfs: false }
+              : { ReadonlyRootfs: true, Tmpfs: { "/tmp": `rw,nosuid,nodev,size=${tmpMb}m,mode=1777` } }),
+            ...(network.kind === "environment" && services !== undefined
+              ? { ExtraHosts: [`${services.name}:${services.address}`] }
+              : {}),
+            ...(plan.oomScore === undefined ? {} : { OomScoreAdj: plan.oomScore }),
             PidsLimit: 512,
             Memory: memory,
             MemorySwap: memory,
@@ -104,11 +119,18 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, guarded: Effe
     yield* call("Removing the container's network", (docker, abortSignal) =>
       docker.getNetwork(name).remove({ abortSignal })
     ).pipe(ignoring("NotFound"))
+    if (services !== undefined) yield* leadTo(bridgeOf("environment", name), [])
     yield* forgetNetworks
   })
 
   return { create, remove, forgetNetworks }
 })
+
+/** By which the containers of environments are found, whose services are looked at again and again. */
+const labelsOf = ({ network }: ContainerPlan) =>
+  network.kind === "environment"
+    ? { "svc.organization": network.orgId, "svc.environment": network.environmentUid }
+    : {}
 
 /**
  * At most what this process itself may: an engine without the privilege to raise limits fails to start otherwise. And

@@ -3,16 +3,23 @@ import type Docker from "dockerode"
 import { endedForMemory } from "./memory.ts"
 import type { Container } from "./types.ts"
 
-export const toContainer = ({ Id, State }: Docker.ContainerInspectInfo): Container => {
+/** Docker's words for the state of a container, and Podman's. */
+export const stateOf = (status: string): Container["state"] =>
+  /^(created|configured|initialized)$/.test(status)
+    ? "created"
+    : /^(running|paused|stopping|restarting)$/.test(status)
+      ? "running"
+      : "exited"
+
+export const toContainer = ({ Id, State, NetworkSettings }: Docker.ContainerInspectInfo): Container => {
   const at = (text: string) => (/^[1-9]/.test(text) && Date.parse(text) > 0 ? new Date(text) : undefined)
-  const status: string = State.Status
+  const state = State.Running ? "running" : stateOf(State.Status)
+  const addresses = Object.values(NetworkSettings.Networks).map(({ IPAddress }) => IPAddress)
   return {
     id: Id,
-    state: /^(created|configured|initialized)$/.test(status)
-      ? "created"
-      : State.Running || /^(running|paused|stopping|restarting)$/.test(status)
-        ? "running"
-        : "exited",
+    state,
+    paused: State.Paused,
+    address: state === "running" ? addresses.find((address) => address !== "") : undefined,
     startedAt: at(State.StartedAt),
     finishedAt: at(State.FinishedAt),
     exitCode: State.ExitCode,

@@ -1,20 +1,38 @@
 /**
  * A network for each container, so that no two of them meet. Its bridge has a name by which the host's firewall knows
- * it: what comes from there reaches neither this machine (but for name look-ups) nor the addresses at which clouds
- * answer for a machine's credentials.
+ * it. What comes from there reaches neither this machine (but for name look-ups) nor the addresses at which clouds answer
+ * for a machine's credentials. From the network of an environment, what `services.ts` lets through is reached besides, and
+ * this machine is answered: it calls apps.
  */
-import { execFile } from "node:child_process"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
-import { helperEnvironment } from "../host/helper-environment.ts"
 import { ContainerError } from "./error.ts"
+import { ensureRules, type Firewall, firewall, type Rule } from "./iptables.ts"
 
-/** Bridges of ours; the names of interfaces have 15 characters at most. */
-const prefix = "svcx"
-/** Podman's own range: it looks whether the host uses a part of it. */
-const base = 0x0a59_0000
+export type NetworkKind = "isolated" | "environment"
+
+/**
+ * Bridges of ours begin with this; the names of interfaces have 15 characters at most. Both ranges hold 4096 pieces of 16
+ * addresses. The first is Podman's own; of any it looks whether the host uses a part of it.
+ */
+const kinds: Readonly<Record<NetworkKind, { readonly prefix: string; readonly base: number }>> = {
+  isolated: { prefix: "svcx", base: 0x0a59_0000 },
+  environment: { prefix: "svca", base: 0x0adb_0000 }
+}
 const slots = 4096
+const bridgesOf = (kind: NetworkKind) => `${kinds[kind].prefix}+`
+
+export const bridgeOf = (kind: NetworkKind, name: string): string =>
+  `${kinds[kind].prefix}${createHash("sha256").update(name).digest("hex").slice(0, 10)}`
+
+/** The n-th try to find a free piece for this container. */
+export const networkOf = (kind: NetworkKind, name: string, attempt: number) => {
+  const digest = createHash("sha256").update(`${name}/${attempt}`).digest()
+  const address = kinds[kind].base + (digest.readUInt32BE(0) % slots) * 16
+  const dotted = (value: number) => [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join(".")
+  return { bridge: bridgeOf(kind, name), subnet: `${dotted(address)}/28`, gateway: dotted(address + 1) }
+}
 
 /** Everything but look-ups of names. */
 const butNames = [
@@ -22,64 +40,92 @@ const butNames = [
   ["-p", "udp", "!", "--dport", "53"]
 ] as const
 
-/** The n-th try to find a free piece for this container. */
-export const networkOf = (name: string, attempt: number) => {
-  const digest = createHash("sha256").update(`${name}/${attempt}`).digest()
-  const address = base + (digest.readUInt32BE(0) % slots) * 16
-  const dotted = (value: number) => [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join(".")
-  return {
-    bridge: `${prefix}${digest.subarray(4, 9).toString("hex")}`,
-    subnet: `${dotted(address)}/28`,
-    gateway: dotted(address + 1)
-  }
+const isolated = bridgesOf("isolated")
+const environment = bridgesOf("environment")
+/** What comes from environments for this machine. */
+const inbound = { table: "mangle", chain: "SVC-APPS" } as const
+/** Which services of this machine an environment's network leads to: the rules of `services.ts`. */
+export const serviceChain = { table: "nat", chain: "SVC-SERVICES" } as const
+
+const drop = (table: Rule["table"], chain: string, ...match: ReadonlyArray<string>): Rule => ({
+  table,
+  chain,
+  rule: [...match, "-j", "DROP"]
+})
+
+/**
+ * Rules that drop stand each by itself, so it matters neither in which order they are nor what others put before them:
+ * these tables are passed before the one in which Podman's plug-in for firewalls lets containers out, and what is dropped
+ * is gone. Look-ups of names are let through to anywhere, because some clouds answer them at a link-local address.
+ *
+ * A chain of ours is whole before anything leads to it.
+ */
+const rulesFor = (servicesAddress: string | undefined): ReadonlyArray<Rule> => {
+  /** A connection whose first packet was sent there, and led on by a rule of the services' chain. */
+  const ofServices =
+    servicesAddress === undefined
+      ? undefined
+      : ["-m", "conntrack", "--ctstate", "DNAT", "--ctorigdst", servicesAddress]
+  return [
+    // Where the container means to go, whatever other rules make of that; below, where it really comes out.
+    ...[isolated, environment].flatMap((bridges) =>
+      ["169.254.0.0/16", "100.100.100.200/32"].flatMap((metadata) =>
+        butNames.map((what) => drop("raw", "PREROUTING", "-i", bridges, "-d", metadata, ...what))
+      )
+    ),
+    // The bridges of environments are led to loopback addresses by rules alone.
+    drop("raw", "PREROUTING", "-i", environment, "-d", "127.0.0.0/8"),
+    ...butNames.map((what) => drop("mangle", "INPUT", "-i", isolated, ...what)),
+    ...[isolated, environment].flatMap((from) =>
+      [isolated, environment].map((to) => drop("mangle", "FORWARD", "-i", from, "-o", to))
+    ),
+    { ...inbound, rule: ["-j", "DROP"], last: true },
+    { ...inbound, rule: ["-p", "udp", "--dport", "53", "-j", "RETURN"] },
+    {
+      ...inbound,
+      rule: ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "--ctdir", "REPLY", "-j", "RETURN"]
+    },
+    ...(ofServices === undefined || servicesAddress === undefined
+      ? []
+      : [
+          { ...inbound, rule: [...ofServices, "-j", "RETURN"] },
+          // Hosts whose own rules let in only what they name.
+          {
+            table: "filter" as const,
+            chain: "INPUT",
+            rule: ["-i", environment, ...ofServices, "-j", "ACCEPT"]
+          },
+          // What no rule leads to a service is for nobody: neither out there, nor where rules of the host's own lead.
+          drop("mangle", "FORWARD", "-i", environment, "-d", `${servicesAddress}/32`),
+          { ...serviceChain, rule: ["-j", "ACCEPT"], last: true as const },
+          {
+            table: "nat" as const,
+            chain: "PREROUTING",
+            rule: ["-i", environment, "-d", `${servicesAddress}/32`, "-j", serviceChain.chain]
+          }
+        ]),
+    { table: "mangle", chain: "INPUT", rule: ["-i", environment, "-j", inbound.chain] }
+  ]
 }
 
-/**
- * Each stands by itself, so it matters neither in which order they are nor what others put before them: these tables
- * are passed before the one in which Podman's plug-in for firewalls lets containers out, and what is dropped is gone.
- * Look-ups of names are let through to anywhere, because some clouds answer them at a link-local address.
- */
-const rules: ReadonlyArray<readonly [table: string, chain: string, ...match: ReadonlyArray<string>]> = [
-  // Where the container means to go, whatever other rules make of that; below, where it really comes out.
-  ...["169.254.0.0/16", "100.100.100.200/32"].flatMap((metadata) =>
-    butNames.map((what) => ["raw", "PREROUTING", "-i", `${prefix}+`, "-d", metadata, ...what] as const)
-  ),
-  ...butNames.map((what) => ["mangle", "INPUT", "-i", `${prefix}+`, ...what] as const),
-  ["mangle", "FORWARD", "-i", `${prefix}+`, "-o", `${prefix}+`]
-]
-
 /** Containers have no addresses of this version but those that every interface gives itself. */
-const rules6: typeof rules = [["raw", "PREROUTING", "-i", `${prefix}+`]]
-
-const said = (program: string, args: ReadonlyArray<string>): Promise<string | undefined> =>
-  new Promise((resolve) =>
-    execFile(
-      program,
-      args,
-      { timeout: 10_000, env: helperEnvironment(), maxBuffer: 64 * 1024 * 1024 },
-      (error, stdout) => resolve(error === null ? stdout : undefined)
-    )
-  )
-const iptables = (...args: ReadonlyArray<string>) => said("iptables", ["-w", "5", ...args])
+const rules6: ReadonlyArray<Rule> = [isolated, environment].map((bridges) =>
+  drop("raw", "PREROUTING", "-i", bridges)
+)
 
 /**
- * Puts the rules where they are missing. False: this process may not, or iptables or ip6tables is missing. `within`: a
- * command that runs another one in a network of its own.
+ * Puts the rules where they are missing. False: this process may not, or iptables or ip6tables is missing. The address is
+ * the one under which environments reach services, if they do.
  */
-export const guardHost = (within: ReadonlyArray<string> = []): Effect.Effect<boolean> =>
-  Effect.promise(async () => {
-    for (const [name, missing] of [
-      ["iptables", rules] as const,
-      ["ip6tables", hasIpv6() ? rules6 : []] as const
-    ])
-      for (const [table, chain, ...match] of missing) {
-        const [program = name, ...args] = [...within, name, "-w", "5", "-t", table]
-        const rule = [chain, ...match, "-j", "DROP"]
-        if ((await said(program, [...args, "-C", ...rule])) !== undefined) continue
-        if ((await said(program, [...args, "-I", ...rule])) === undefined) return false
-      }
-    return true
-  })
+export const guardHost = (
+  servicesAddress: string | undefined,
+  host: Firewall = firewall()
+): Effect.Effect<boolean> =>
+  Effect.promise(
+    async () =>
+      (await ensureRules(host, "iptables", rulesFor(servicesAddress), [inbound, serviceChain])) &&
+      (!hasIpv6() || (await ensureRules(host, "ip6tables", rules6)))
+  )
 
 /** Nobody's containers run where they would reach this machine, or the credentials that a cloud gives it. */
 export const unguarded = new ContainerError({
@@ -92,6 +138,9 @@ export const unguarded = new ContainerError({
 export const hasIpv6 = (): boolean => fs.existsSync("/proc/sys/net/ipv6")
 
 const isolation = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"]
+const ownBridge = new RegExp(
+  `^-A \\S+ (?:-i|-o) ((?:${kinds.isolated.prefix}|${kinds.environment.prefix})[0-9a-f]{10}) `
+)
 
 /** Of the lines that `iptables -S` prints: those about a bridge of ours that is not there, as arguments that add them. */
 export const rulesOfGone = (
@@ -99,23 +148,25 @@ export const rulesOfGone = (
   exists: (bridge: string) => boolean
 ): ReadonlyArray<ReadonlyArray<string>> =>
   listing.split("\n").flatMap((line) => {
-    const bridge = new RegExp(`^-A \\S+ (?:-i|-o) (${prefix}[0-9a-f]{10}) `).exec(line)?.[1]
+    const bridge = ownBridge.exec(line)?.[1]
     if (bridge === undefined || exists(bridge)) return []
     return [[...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, word]) => quoted ?? word ?? "")]
   })
 
+export const bridgeExists = (bridge: string) => fs.existsSync(`/sys/class/net/${bridge}`)
+
 /**
- * Podman's plug-in for firewalls sets two rules for each network and leaves them when it is removed. A bridge is there
- * before its rules are, so rules of one that is not there are of no use to anybody. Answers how many were removed.
+ * Podman's plug-in for firewalls sets two rules for each network and leaves them when it is removed; and a process may be
+ * killed before it has removed what led to services. A bridge is there before its rules are used, so rules of one that is
+ * not there are of no use to anybody.
  */
-export const forgetGoneNetworks: Effect.Effect<number> = Effect.promise(async () => {
-  let count = 0
-  for (const chain of isolation) {
-    const listing = (await iptables("-S", chain)) ?? ""
-    for (const [, ...rule] of rulesOfGone(listing, (bridge) => fs.existsSync(`/sys/class/net/${bridge}`))) {
+export const forgetGoneNetworks: Effect.Effect<void> = Effect.promise(async () => {
+  const { said } = firewall()
+  for (const { table, chain } of [...isolation.map((chain) => ({ table: "filter", chain })), serviceChain]) {
+    const listing = (await said("iptables", ["-t", table, "-S", chain])) ?? ""
+    for (const [, ...rule] of rulesOfGone(listing, bridgeExists)) {
       // Somebody else may have been faster.
-      if ((await iptables("-D", ...rule)) !== undefined) count++
+      await said("iptables", ["-t", table, "-D", ...rule])
     }
   }
-  return count
 })

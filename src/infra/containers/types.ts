@@ -3,20 +3,45 @@ import type * as Redacted from "effect/Redacted"
 
 export interface Container {
   readonly id: string
+  /** One that is paused counts as running. */
   readonly state: "created" | "running" | "exited"
+  readonly paused: boolean
   readonly startedAt: Date | undefined
   readonly finishedAt: Date | undefined
   readonly exitCode: number
   readonly outOfMemory: boolean
+  /** Its IPv4 address, which this machine can call; another one with each start. Undefined: it does not run. */
+  readonly address: string | undefined
 }
+
+/** Of those of one installation. */
+export interface ListedContainer extends Pick<Container, "state" | "paused"> {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/** Something of this machine that containers may reach, at the services' address and under the same port. */
+export interface ReachableService {
+  readonly port: number
+  /** The IPv4 address of this machine that it listens on. */
+  readonly address: string
+}
+
+/**
+ * `isolated`: the container reaches what is outside of this machine. `environment`: besides, the services that `run` and
+ * `lead` name, under the name that the setting `services` tells; and this machine can call it.
+ */
+export type ContainerNetwork =
+  | { readonly kind: "isolated" }
+  | { readonly kind: "environment"; readonly orgId: string; readonly environmentUid: string }
 
 export interface ContainerPlan {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>
   /** Id of an image that was pulled. */
   readonly image: string
-  /** Program and arguments: whatever the image would run by itself is not. */
-  readonly command: ReadonlyArray<string>
+  /** Program and arguments in place of what the image would run by itself; undefined: that. */
+  readonly command: ReadonlyArray<string> | undefined
   readonly env: Redacted.Redacted<Readonly<Record<string, string>>>
   readonly cpus: number
   /** Weight against others when the processor is short. */
@@ -24,6 +49,13 @@ export interface ContainerPlan {
   readonly memoryMb: number
   /** Another runtime than the engine's. */
   readonly runtime: string | undefined
+  readonly network: ContainerNetwork
+  /** Only `/tmp` can be written, which is memory and has this size. Undefined: the file system can. */
+  readonly tmpMb?: number
+  /** User, or user and group, as `1000:1000`. Undefined: those of the image. */
+  readonly user?: string
+  /** How early the kernel ends it when the machine is short of memory, from 0 to 1000 (proc(5), oom_score_adj). */
+  readonly oomScore?: number
 }
 
 export interface PullRequest {

@@ -1,0 +1,76 @@
+/**
+ * What a container of an environment reaches of this machine: services that listen on loopback, each under its own port at
+ * one address that no interface has. A rule for each leads from the container's bridge to where the service listens
+ * (destination NAT), so servers need not know of it, and what has no rule is dropped (`network.ts`). The rules of a bridge
+ * are changed in one transaction; those of other bridges, whoever made them, are left alone.
+ */
+import * as fs from "node:fs/promises"
+import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import { codeOf } from "../error-code.ts"
+import { ContainerError } from "./error.ts"
+import { type Firewall, firewall, restore } from "./iptables.ts"
+import { serviceChain } from "./network.ts"
+import type { ReachableService } from "./types.ts"
+
+const { table, chain } = serviceChain
+
+/** As `iptables -S` prints it, so that comparing lines is enough. */
+const lineOf = (bridge: string, { address, port }: ReachableService) =>
+  `-A ${chain} -i ${bridge} -p tcp -m tcp --dport ${port} -j DNAT --to-destination ${address}:${port}`
+
+/** The bridge leads to exactly these services. No services: nothing is left of it. */
+export const leadTo = Effect.fnUntraced(function* (
+  bridge: string,
+  services: ReadonlyArray<ReachableService>,
+  host: Firewall = firewall()
+) {
+  const wanted = new Set(services.map((service) => lineOf(bridge, service)))
+  const done = yield* Effect.promise(async () => {
+    // Another process may change the same bridge: then nothing was changed, and it is looked at again.
+    for (let attempt = 0; attempt < 5; attempt++) {
+      const listing = await host.said("iptables", ["-t", table, "-S", chain])
+      // A chain that is not there has no rules.
+      if (listing === undefined && wanted.size === 0) return true
+      const found = (listing ?? "").split("\n").filter((line) => line.startsWith(`-A ${chain} -i ${bridge} `))
+      const lines = [
+        // At the head: the last rule of the chain keeps what is led nowhere from the host's own rules.
+        ...[...wanted].filter((line) => !found.includes(line)).map((line) => line.replace("-A", "-I")),
+        ...found
+          .filter((line, index) => !wanted.has(line) || found.indexOf(line) !== index)
+          .map((line) => line.replace("-A", "-D"))
+      ].map((line) => [table, line] as const)
+      if (await restore(host, "iptables", lines)) return true
+    }
+    return false
+  })
+  if (done) return
+  return yield* new ContainerError({
+    reason: "Failed",
+    message: "The firewall rules that lead a container to its services cannot be set"
+  })
+})
+
+/**
+ * Lets what comes from this bridge be led to loopback addresses, which the kernel refuses otherwise. Waits for the bridge:
+ * Podman makes it while it starts the container. On this bridge alone; what is sent to such addresses is dropped before.
+ */
+export const admitLoopback = (bridge: string): Effect.Effect<void, ContainerError> =>
+  Effect.tryPromise({
+    try: async () => {
+      const file = `/proc/sys/net/ipv4/conf/${bridge}/route_localnet`
+      // Written only where need be: this process may be one that must not.
+      if ((await fs.readFile(file, "utf8")).trim() !== "1") await fs.writeFile(file, "1")
+    },
+    catch: (cause) => cause
+  }).pipe(
+    Effect.retry({ while: (cause) => codeOf(cause) === "ENOENT", schedule: Schedule.spaced("5 millis") }),
+    Effect.mapError(
+      (cause) =>
+        new ContainerError({
+          reason: "HostDependencyMissing",
+          message: `The bridge ${bridge} cannot lead to services of this machine (route_localnet): ${cause instanceof Error ? cause.message : String(cause)}`,
+          cause
+        })
+    )
+  )

@@ -1,0 +1,226 @@
+/** What a container of an environment is on a real engine: how it is bound, called, paused and ended, and what it reaches. */
+import { execFileSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as net from "node:net"
+import { assert, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Stream from "effect/Stream"
+import { AppConfig } from "#src/config.ts"
+import { ContainerEngine, type ContainerPlan } from "#src/infra/containers/ContainerEngine.ts"
+import { bridgeOf } from "#src/infra/containers/network.ts"
+import { leadTo } from "#src/infra/containers/services.ts"
+import { Host } from "#src/infra/host/Host.ts"
+import { containerEngine, sh } from "#test/setup/containers.ts"
+import { uuid } from "#test/setup/fixtures.ts"
+import { eventually } from "#test/setup/wait.ts"
+
+const installation = `test-${uuid()}`
+const label = `svc.installation=${installation}`
+const environmentUid = uuid()
+const orgId = uuid()
+
+class World extends Context.Service<World, { readonly image: string }>()("test/World") {}
+
+const world = Layer.unwrap(
+  Effect.map(containerEngine, ({ folder, socket, openImage }) =>
+    Layer.effect(
+      World,
+      Effect.gen(function* () {
+        const engine = yield* ContainerEngine
+        const { id } = yield* engine.pull({ reference: openImage, credentials: undefined }, 60_000)
+        return { image: id }
+      })
+    ).pipe(
+      Layer.provideMerge(ContainerEngine.layer),
+      Layer.provide(Host.layer),
+      Layer.provide(AppConfig.layerWith({ dataDir: `${folder}/data`, containerSocket: socket }))
+    )
+  )
+)
+
+const planOf = (name: string, image: string, values: Partial<ContainerPlan> = {}): ContainerPlan => ({
+  name,
+  labels: { "svc.installation": installation },
+  image,
+  command: undefined,
+  env: Redacted.make({ PATH: "/bin" }),
+  cpus: 0.5,
+  cpuShares: 128,
+  memoryMb: 64,
+  runtime: undefined,
+  network: { kind: "environment", orgId, environmentUid },
+  ...values
+})
+
+/** A service of this machine that says its name. */
+const serving = (word: string) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(
+        () =>
+          new Promise<net.Server>((resolve) => {
+            const server = net.createServer((socket) => socket.end(`${word}\n`))
+            server.listen(0, "127.0.0.1", () => resolve(server))
+          })
+      ),
+      (server) => Effect.sync(() => void server.close())
+    ),
+    (server) => {
+      const at = server.address()
+      return { address: "127.0.0.1", port: typeof at === "object" && at !== null ? at.port : 0 }
+    }
+  )
+
+const found = (name: string) =>
+  Effect.flatMap(ContainerEngine, (engine) => Effect.map(engine.inspect(name), Option.getOrThrow))
+const printed = (name: string) =>
+  Effect.flatMap(ContainerEngine, (engine) =>
+    Effect.map(Stream.runCollect(engine.logs(name, false)), (pieces) =>
+      [...pieces].map(({ content }) => content.toString()).join("")
+    )
+  )
+const rulesOf = (name: string) =>
+  execFileSync("iptables", ["-w", "5", "-t", "nat", "-S"], { encoding: "utf8" })
+    .split("\n")
+    .filter((line) => line.includes(bridgeOf("environment", name)))
+
+/** What an app answers this machine; undefined: nothing, in that time. */
+const asked = (address: string | undefined, ms: number) =>
+  Effect.promise(() =>
+    fetch(`http://${address}:8080/said`, { signal: AbortSignal.timeout(ms) }).then(
+      (answer) => answer.text(),
+      () => undefined
+    )
+  )
+
+layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container of an environment", (it) => {
+  it.effect(
+    "is bound, reaches the services that were named from its first command on, answers this machine, is paused and ended",
+    () =>
+      Effect.gen(function* () {
+        const engine = yield* ContainerEngine
+        const { image } = yield* World
+        const [own, later] = [yield* serving("own"), yield* serving("later")]
+        const name = `svc-${uuid()}`
+        const ask = ({ port }: { readonly port: number }, seconds: number) =>
+          `busybox timeout ${seconds + 1} busybox nc -w ${seconds} services.svc.internal ${port} </dev/null`
+        yield* Effect.addFinalizer(() => Effect.ignore(engine.remove(name)))
+        yield* engine.create(
+          planOf(name, image, {
+            command: sh(`trap 'echo "told to end"; exit 0' TERM
+              echo "service: $(${ask(own, 20)})"
+              echo "user: $(busybox id -u):$(busybox id -g)"
+              echo x 2>/dev/null >/file || echo "read only"
+              echo hello >/tmp/said
+              echo "tmp: $(busybox df -m /tmp | busybox awk 'NR==2 {print $2}')"
+              echo "oom: $(busybox cat /proc/self/oom_score_adj)"
+              busybox grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status
+              busybox httpd -p 8080 -h /tmp
+              echo serving
+              while :; do
+                echo "reached: $(${ask(own, 1)}) $(${ask(later, 1)})"
+                busybox sleep 0.1
+              done`),
+            tmpMb: 8,
+            user: "1000:1000",
+            oomScore: 500
+          })
+        )
+        const listed = Effect.map(engine.list(label), ([one]) => [one?.state, one?.paused])
+        assert.deepStrictEqual(yield* listed, ["created", false])
+        assert.isUndefined((yield* found(name)).address)
+        yield* engine.run(name, { services: [own] })
+        const text = yield* eventually("it serves", printed(name), (all) => all.includes("serving"))
+        for (const line of [
+          "service: own",
+          "user: 1000:1000",
+          "read only",
+          "tmp: 8",
+          "oom: 500",
+          "CapEff:\t0000000000000000",
+          "CapBnd:\t0000000000000000",
+          "NoNewPrivs:\t1"
+        ])
+          assert.include(text.split("\n"), line)
+        const labels = (yield* engine.list(label))[0]?.labels ?? {}
+        assert.strictEqual(labels["svc.environment"], environmentUid)
+        assert.strictEqual(labels["svc.organization"], orgId)
+
+        const { address } = yield* found(name)
+        assert.strictEqual(yield* asked(address, 20_000), "hello\n")
+        yield* engine.pause(name)
+        yield* engine.pause(name)
+        assert.deepStrictEqual(yield* listed, ["running", true])
+        assert.isUndefined(yield* asked(address, 500))
+        yield* engine.unpause(name)
+        yield* engine.unpause(name)
+        assert.deepStrictEqual(yield* listed, ["running", false])
+        assert.strictEqual(yield* asked(address, 20_000), "hello\n")
+
+        // A service that comes later is led to as well, and one that is gone is not.
+        yield* engine.lead(name, [later])
+        yield* eventually("only the later one is reached", printed(name), (all) =>
+          /^reached: {2}later$/m.test(all)
+        )
+
+        yield* engine.pause(name)
+        yield* engine.stop(name, 60)
+        assert.include(yield* printed(name), "told to end")
+        const ended = yield* found(name)
+        assert.deepStrictEqual(
+          [ended.state, ended.exitCode, ended.paused, ended.address],
+          ["exited", 0, false, undefined]
+        )
+        yield* engine.stop(name, 60)
+        assert.notStrictEqual((yield* Effect.flip(engine.pause(name))).reason, "NotFound")
+
+        // Started again it is called at another address, and reaches what it is led to by then.
+        yield* engine.run(name, { services: [own] })
+        yield* eventually("it serves again", printed(name), (all) => all.split("service: own").length === 3)
+        assert.strictEqual(rulesOf(name).length, 1)
+
+        yield* engine.remove(name)
+        assert.deepStrictEqual(yield* engine.list(label), [])
+        assert.deepStrictEqual(rulesOf(name), [])
+        assert.isFalse(fs.existsSync(`/sys/class/net/${bridgeOf("environment", name)}`))
+      }).pipe(Effect.scoped),
+    300_000
+  )
+
+  it.effect(
+    "runs what its image runs by itself, is ended by force, and leaves no rule that a sweep does not find",
+    () =>
+      Effect.gen(function* () {
+        const engine = yield* ContainerEngine
+        const { image } = yield* World
+        const [image1, stubborn] = [`svc-${uuid()}`, `svc-${uuid()}`]
+        yield* Effect.addFinalizer(() =>
+          Effect.forEach([image1, stubborn], (name) => Effect.ignore(engine.remove(name)), { discard: true })
+        )
+        yield* engine.create(planOf(image1, image))
+        yield* engine.run(image1, { services: [] })
+        const done = yield* eventually("it has ended", found(image1), ({ state }) => state === "exited")
+        // A shell that has nothing to read.
+        assert.strictEqual(done.exitCode, 0)
+
+        yield* engine.create(
+          planOf(stubborn, image, { command: sh("trap '' TERM; while :; do busybox sleep 1; done") })
+        )
+        yield* engine.run(stubborn, { services: [] })
+        yield* engine.stop(stubborn, 1)
+        assert.strictEqual((yield* found(stubborn)).exitCode, 137)
+
+        // As a process leaves it that is killed before it has started the container.
+        const gone = `svc-${uuid()}`
+        yield* leadTo(bridgeOf("environment", gone), [{ address: "127.0.0.1", port: 20_001 }])
+        assert.strictEqual(rulesOf(gone).length, 1)
+        yield* engine.forgetNetworks
+        assert.deepStrictEqual(rulesOf(gone), [])
+      }).pipe(Effect.scoped),
+    300_000
+  )
+})
