@@ -1,12 +1,14 @@
 /** Every kind of resource there is. The order is the order of creation among kinds that do not depend on each other. */
 import { AccessPolicy } from "./access-policy.ts"
 import { AiGateway } from "./ai-gateway.ts"
+import { App } from "./app.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { CustomerPayments } from "./customer-payments.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
+import { Deployment } from "./deployment.ts"
 import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
@@ -29,7 +31,9 @@ export const kinds = [
   AiGateway,
   CustomerPayments,
   Cron,
-  Execution
+  Execution,
+  App,
+  Deployment
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

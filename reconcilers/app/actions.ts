@@ -10,8 +10,8 @@ import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
-import { type AppResource, retryable, soon } from "./observe.ts"
 import type { makePlans } from "./plan.ts"
+import { type AppResource, retryable, soon } from "./resource.ts"
 import type { Step } from "./state-machine.ts"
 
 /** False: somebody else was here since, and this reconcile is to do nothing more. */

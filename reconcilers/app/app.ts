@@ -12,8 +12,9 @@ import { absent, register } from "#src/engine/Reconciler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { fenced, makeActions, write } from "./actions.ts"
-import { makeObserver, retryable } from "./observe.ts"
+import { makeObserver } from "./observe.ts"
 import { makePlans } from "./plan.ts"
+import { retryable } from "./resource.ts"
 import type { Step } from "./state-machine.ts"
 
 export const layer = register(

@@ -2,36 +2,18 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { AppSpec, AppStatus } from "#schemas/app.ts"
+import type { AppSpec } from "#schemas/app.ts"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
 import { Apps, type Instance } from "#src/apps/Apps.ts"
 import { healthOf } from "#src/apps/health.ts"
 import { AppOptions } from "#src/apps/options.ts"
 import { externalCall } from "#src/engine/external-call.ts"
-import { type Resource, Retryable } from "#src/engine/Reconciler.ts"
 import { type Container, ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { connectionsTo } from "#src/infra/host/connections.ts"
 import type { makePlans } from "./plan.ts"
+import { type AppResource, retryable, soon } from "./resource.ts"
 import { decide, type SeenInstance, type Step } from "./state-machine.ts"
-
-export type AppResource = Resource<AppSpec, AppStatus>
-
-export const retryable = <A, E extends { readonly message: string }>(self: Effect.Effect<A, E>) =>
-  Effect.mapError(self, (error) => new Retryable({ message: error.message, cause: error }))
-
-/** The engine is away: asked again soon. */
-export const soon = <A, E extends { readonly message: string }>(self: Effect.Effect<A, E>) =>
-  Effect.mapError(
-    self,
-    (error) =>
-      new Retryable({
-        message: error.message,
-        cause: error,
-        reason: "EngineUnreachable",
-        againAfterMs: 2_000
-      })
-  )
 
 export const makeObserver = Effect.fnUntraced(function* ({
   revisionOf

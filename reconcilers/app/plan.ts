@@ -11,7 +11,7 @@ import { Retryable } from "#src/engine/Reconciler.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { type AppResource, retryable } from "./observe.ts"
+import { type AppResource, retryable } from "./resource.ts"
 import type { Revision } from "./state-machine.ts"
 
 const decodeSpec = Schema.decodeUnknownEffect(DeploymentSpec)

@@ -106,7 +106,11 @@ export const decide = (situation: Situation): Step => {
   const asleep = row.asleepAt !== null || site?.asleep === true
   const waking =
     asleep &&
-    (site?.wakeRequested === true || site?.scalesToZero !== true || isRolling || row.asleepAt === null)
+    (site?.wakeRequested === true ||
+      site?.scalesToZero !== true ||
+      site.origin !== null ||
+      isRolling ||
+      row.asleepAt === null)
   if (asleep && !waking) return sleeping(situation, live)
   return awake(situation, wanted, live, isRolling, asleep)
 }

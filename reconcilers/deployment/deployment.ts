@@ -43,9 +43,7 @@ const retryable = <A, E extends { readonly message: string }>(self: Effect.Effec
   Effect.mapError(self, (error) => new Retryable({ message: error.message, cause: error }))
 const write = <E extends { readonly message: string }>(name: string, change: Effect.Effect<boolean, E>) =>
   Effect.flatMap(retryable(externalCall(`deployments.${name}`, "write")(change)), (done) =>
-    done
-      ? Effect.void
-      : Effect.fail(new Retryable({ message: "A later reconcile works on the deployment" }))
+    done ? Effect.void : Effect.fail(new Retryable({ message: "A later reconcile works on the deployment" }))
   )
 
 export const layer = register(
@@ -136,8 +134,32 @@ export const layer = register(
       )
     })
 
+    /** The app goes back to what takes the requests. */
+    const unchoose = Effect.fnUntraced(function* (resource: DeploymentResource) {
+      const found = Option.getOrUndefined(yield* findApp(resource))
+      if (found === undefined) return
+      const { deployment, ...spec } = yield* retryable(decodeApp(found.spec))
+      if (deployment !== resource.uid) return
+      const state = Option.getOrUndefined(yield* retryable(apps.find(found)))
+      const serving = state?.row.servingDeployment ?? null
+      const change = {
+        action: "update",
+        uid: found.uid,
+        expectedGeneration: found.generation,
+        spec: serving === null ? spec : { ...spec, deployment: serving }
+      } as const
+      yield* retryable(
+        externalCall("deployments.unchoose", "write")(resources.write(resource.orgId, [change], actor))
+      )
+    })
+
     /** The last lines of the instance of it that was made last. */
-    const lastWords = Effect.fnUntraced(function* ({ orgId, projectId, environment, uid }: DeploymentResource) {
+    const lastWords = Effect.fnUntraced(function* ({
+      orgId,
+      projectId,
+      environment,
+      uid
+    }: DeploymentResource) {
       const found = yield* retryable(resources.find(orgId, App.name, projectId, environment, appName))
       if (Option.isNone(found)) return []
       const instances = yield* retryable(apps.instances(orgId, found.value.uid, 20))
@@ -145,10 +167,13 @@ export const layer = register(
       if (last === undefined) return []
       const pieces = yield* retryable(appLogs.tail({ orgId, uid: last.uid }, options.lastLines))
       let left = options.lastBytes
-      return pieces.toReversed().flatMap(({ stream, at, content }) => {
-        left -= content.length
-        return left < 0 ? [] : [{ stream, at, content }]
-      }).toReversed()
+      return pieces
+        .toReversed()
+        .flatMap(({ stream, at, content }) => {
+          left -= content.length
+          return left < 0 ? [] : [{ stream, at, content }]
+        })
+        .toReversed()
     })
 
     const end = Effect.fnUntraced(function* (resource: DeploymentResource, { state, errorCode, error }: End) {
@@ -178,10 +203,7 @@ export const layer = register(
         case "startEngine":
           return yield* retryable(engine.start)
         case "fetch":
-          return yield* write(
-            "fetch",
-            deployments.moveTo(ref, ["queued"], "fetching", `Fetching ${image}`)
-          )
+          return yield* write("fetch", deployments.moveTo(ref, ["queued"], "fetching", `Fetching ${image}`))
         case "pull":
           return yield* externalCall(
             "deployments.pull",
@@ -194,6 +216,8 @@ export const layer = register(
         }
         case "choose":
           return yield* choose(resource, row)
+        case "unchoose":
+          return yield* unchoose(resource)
         case "ready":
           return yield* write(
             "ready",
@@ -251,6 +275,7 @@ const messages: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, string>
   pull: "its image is to be fetched",
   fetched: "its image is there",
   choose: "the app is to run it",
+  unchoose: "the app is to go back to what answers",
   ready: "its instances take the requests",
   end: "it has come to its end"
 }

@@ -35,7 +35,7 @@ export interface End {
 }
 
 export type Step =
-  | { readonly do: "begin" | "fetch" | "pull" | "startEngine" | "choose" | "ready" }
+  | { readonly do: "begin" | "fetch" | "pull" | "startEngine" | "choose" | "unchoose" | "ready" }
   | { readonly do: "fetched"; readonly image: PulledImage }
   | { readonly do: "end"; readonly end: End }
   /** Nothing to do but to look again. */
@@ -100,8 +100,14 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
   const { app, spec, options } = situation
   const { uid, createdAt, stateAgeMs } = row
   if (app?.serving === uid) return { do: "ready" }
-  if (spec.cancelRequested) return end("cancelled", "It was cancelled before it took requests")
   const isChosen = app?.chosen === uid
+  const over = spec.cancelRequested
+    ? end("cancelled", "It was cancelled before it took requests")
+    : stateAgeMs > options.startMs
+      ? end("failed", `It did not take requests within ${options.startMs / 1_000} s`, "timed_out")
+      : undefined
+  // The app goes back to what answers before this is over.
+  if (over !== undefined) return isChosen ? { do: "unchoose" } : over
   if (!isChosen) {
     // What was chosen later stays, and a deployment that was replaced is over.
     const isNewer = app?.chosenAt === undefined || app.chosenAt < createdAt
@@ -109,7 +115,7 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
   }
   if (app.rejected === uid) {
     // Its last words are part of the answer.
-    if (app.unsettled > 0 && stateAgeMs < options.startMs)
+    if (app.unsettled > 0)
       return {
         do: "wait",
         reason: "InstancesStarting",
@@ -118,8 +124,6 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
       }
     return end("failed", app.rejectedError ?? "Its instances did not get healthy", "never_healthy")
   }
-  if (stateAgeMs > options.startMs)
-    return end("failed", `It did not take requests within ${options.startMs / 1_000} s`, "timed_out")
   return {
     do: "wait",
     reason: "InstancesStarting",

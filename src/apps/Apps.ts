@@ -293,6 +293,8 @@ export class Apps extends Context.Service<
               ), routed as (
                 update edge_site s set target = ${target === null ? null : JSON.stringify(target)}::jsonb, app_uid = m.uid
                 from mine m where ${route}::boolean and s.org_id = m.org_id and s.environment_uid = m.environment_uid
+                  and not exists (select from resource e where e.org_id = m.org_id and e.uid = m.environment_uid
+                    and e.spec ? 'origin')
                   and (s.target is distinct from ${target === null ? null : JSON.stringify(target)}::jsonb
                     or s.app_uid is distinct from m.uid)
               ), draining as (

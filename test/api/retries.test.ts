@@ -125,6 +125,9 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     path: `${shop}/executions`,
     body: { image: "docker.io/library/alpine:3", command: ["true"], region: "local" }
   }),
+  "deployments.create": () => ({ path: `${shop}/deployments`, body: { image: "alpine:3" } }),
+  "deployments.cancel": (ids) => ({ path: `${shop}/deployments/${ids("deployments.create")}/cancel` }),
+  "apps.restart": () => ({ path: `${shop}/app/restart` }),
   "executions.cancel": (ids) => ({ path: `${shop}/executions/${ids("executions.create")}/cancel` }),
   "environments.rotateSigningSecret": (ids) => ({
     path: `${shop}/environments/${ids("environments.create")}/signing-secret/rotate`
@@ -156,6 +159,8 @@ const others = new Set([
   "domains.check",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
+  // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
+  ...["deployments.rollback", "deployments.promote"],
   // A branch, like `databaseBranches.create`.
   "backups.restore"
 ])
