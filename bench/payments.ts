@@ -23,6 +23,7 @@ import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
+import { connectionChange } from "#test/payments/connection.ts"
 import { type StandIn, stripeStandIn } from "#test/payments/stripe/stand-in.ts"
 import { allScopes } from "#test/payments/world.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
@@ -57,25 +58,12 @@ const connect = Effect.gen(function* () {
   const uid = uuid()
   const webhookSecret = `whsec_${randomBytes(16).toString("hex")}`
   const change = {
-    action: "create",
-    uid,
-    kind: "CustomerPayments",
-    projectId,
-    environment: "production",
-    name: "payments",
-    parentUid: production,
-    spec: {
-      credentials: { secretKey: "key", webhookSecret: "secret" },
-      credentialScopes: allScopes,
-      allowedRedirectOrigins: [],
-      checkedKey: "key"
-    },
-    managedBy: "api",
+    ...connectionChange({ projectId, production }, uid, allScopes),
     secrets: {
       [paymentCredentialField("secretKey")]: Redacted.make(stripe.key()),
       [paymentCredentialField("webhookSecret")]: Redacted.make(webhookSecret)
     }
-  } as const
+  }
   yield* (yield* Resources).write(orgId, [change], actor)
   yield* (yield* Connections).keepSecret(
     { orgId, uid, fence: 0n },

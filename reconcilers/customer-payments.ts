@@ -9,7 +9,7 @@ import * as Redacted from "effect/Redacted"
 import { CustomerPayments, paymentCredentialField } from "#schemas/customer-payments.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
-import { Connections, refusalText } from "#src/payments/Connections.ts"
+import { Connections, type Kept, refusalText } from "#src/payments/Connections.ts"
 import { checkKey } from "#src/payments/check-key.ts"
 import * as endpoints from "#src/payments/endpoint.ts"
 import { Processor } from "#src/payments/Processor.ts"
@@ -36,6 +36,16 @@ const retryable = (error: ProcessorError | StoreUnavailable): Retryable =>
           ? { reason: "ProcessorUnavailable", againAfterMs }
           : {})
       })
+
+/** It was made by the platform, and its signing secret was lost. */
+const isForgotten = (endpoint: endpoints.Endpoint, uid: string, kept: Kept | undefined): boolean =>
+  endpoints.isOurs(endpoint, uid) && endpoint.id !== kept?.endpointId
+const isInPlace = (endpoint: endpoints.Endpoint | null | undefined, uid: string, kept: Kept | undefined) =>
+  endpoint !== undefined &&
+  endpoint !== null &&
+  !isForgotten(endpoint, uid, kept) &&
+  endpoints.isComplete(endpoint)
+
 const late = new Retryable({ message: "A later reconcile works on the connection; this one stops" })
 
 export const layer = register(
@@ -99,20 +109,23 @@ export const layer = register(
             pollAfter: againAfterRefusal
           }
         }
-        if (kept?.refusedKey === print) {
+        if (kept?.refusedKey === print || kept?.parked === true) {
           differences.push({ field: "/credentials/secretKey", message: "was refused, and works again" })
         }
         const url = connections.webhookUrl(uid)
-        const endpoint = isManageable(url)
+        const found = isManageable(url)
           ? yield* Effect.mapError(endpoints.findEndpoint(processor, secretKey, url), retryable)
           : undefined
+        // A key that may see endpoints and not make them leaves it to its owner, as one that may not see them.
+        const endpoint =
+          kept?.endpointRefusedKey === print && !isInPlace(found, uid, kept) ? undefined : found
         if (endpoint === null) {
           differences.push({ field: "/webhookEndpoint", message: "is not there at Stripe" })
-        } else if (endpoint !== undefined) {
-          if (endpoints.isOurs(endpoint, uid) && endpoint.id !== kept?.endpointId)
-            differences.push({ field: "/webhookEndpoint", message: "has a signing secret that nobody kept" })
-          else if (!endpoints.isComplete(endpoint))
-            differences.push({ field: "/webhookEndpoint", message: "is off, or not told of everything" })
+        } else if (endpoint !== undefined && !isInPlace(endpoint, uid, kept)) {
+          const message = isForgotten(endpoint, uid, kept)
+            ? "has a signing secret that nobody kept"
+            : "is off, or not told of everything"
+          differences.push({ field: "/webhookEndpoint", message })
         }
         const ready = kept !== undefined && kept.refusedKey !== print
         const manual = endpoint === undefined
@@ -147,7 +160,7 @@ export const layer = register(
           const found = yield* endpoints.findEndpoint(processor, secretKey, url)
           if (found === undefined) return true
           const kept = Option.getOrUndefined(yield* connections.kept(ref))
-          if (found !== null && (!endpoints.isOurs(found, uid) || found.id === kept?.endpointId)) {
+          if (found !== null && !isForgotten(found, uid, kept)) {
             yield* endpoints.completeEndpoint(processor, secretKey, found.id)
             return true
           }
@@ -160,7 +173,13 @@ export const layer = register(
           })
           return yield* externalCall("payments.endpoint.keep", "write")(connections.keepEndpoint(ref, made))
         })
-        if (!(yield* Effect.mapError(mend, retryable))) return yield* late
+        const mended = mend.pipe(
+          Effect.catchIf(
+            (error) => error._tag === "ProcessorError" && error.reason === "right",
+            () => Effect.as(connections.refuseEndpoint(ref, spec.credentials.secretKey), true)
+          )
+        )
+        if (!(yield* Effect.mapError(mended, retryable))) return yield* late
       }),
       remove: Effect.fnUntraced(function* ({ orgId, uid, fence }) {
         const ref = { orgId, uid, fence }

@@ -36,6 +36,7 @@ export const cacheSizes = {
 export const CacheSku = Schema.Literals(["cache-n1", "cache-s1", "cache-s2"]).annotate({
   identifier: "CacheSku"
 })
+export type CacheSku = typeof CacheSku.Type
 export const defaultCacheSku = "cache-n1"
 
 export interface DatabaseSize {
@@ -59,6 +60,7 @@ const databaseSkus = ["db-n1", "db-s1", "db-s2"] as const
 export const DatabaseSku = Schema.Literals(databaseSkus).annotate({
   identifier: "DatabaseSku"
 })
+export type DatabaseSku = typeof DatabaseSku.Type
 export const defaultDatabaseSku = "db-n1"
 /** What may be the size of a database, for documents that outlive a list of sizes. */
 export const DatabaseSkuName = Schema.NonEmptyString.check(Schema.isMaxLength(64)).annotate({

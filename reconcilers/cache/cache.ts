@@ -18,7 +18,11 @@ import { Cache, type CacheFacts, type CacheSpec, type CacheStatus } from "#schem
 import { cacheSizes } from "#schemas/catalog.ts"
 import { AppConfig } from "#src/config.ts"
 import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
-import { CertificateAuthority, type InspectedCertificate } from "#src/infra/CertificateAuthority.ts"
+import {
+  CertificateAuthority,
+  certificateNames,
+  type InspectedCertificate
+} from "#src/infra/CertificateAuthority.ts"
 import {
   type RedisServer,
   RedisServers,
@@ -46,7 +50,8 @@ export const layer = register(
     const servers = yield* RedisServers
     const authority = yield* CertificateAuthority
     const secrets = yield* Secrets
-    const { managedHost } = yield* AppConfig
+    const { managedHost, services } = yield* AppConfig
+    const names = certificateNames(managedHost, services?.name)
 
     const settingsOf = Effect.fnUntraced(function* ({ orgId, uid, spec }: CacheResource) {
       const password = yield* retryable(secrets.read({ orgId, uid, field: "password" }))
@@ -64,7 +69,7 @@ export const layer = register(
     const certificateOf = (server: RedisServer) =>
       Option.getOrUndefined(Option.flatMap(Option.fromUndefinedOr(server.certificate), authority.inspect))
     const faultsOf = (certificate: InspectedCertificate | undefined) =>
-      Effect.map(Clock.currentTimeMillis, (now) => certificateFaults(certificate, managedHost, now))
+      Effect.map(Clock.currentTimeMillis, (now) => certificateFaults(certificate, names, now))
 
     const statusOf = (
       { spec, status }: CacheResource,
@@ -120,8 +125,7 @@ export const layer = register(
         server = yield* look
       }
       if ((yield* faultsOf(certificateOf(server))).length > 0) {
-        const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
-        yield* servers.writeCertificate(target, yield* authority.issue({ hosts: [managedHost, ...local] }))
+        yield* servers.writeCertificate(target, yield* authority.issue({ hosts: names }))
         server = yield* look
       }
       if (fileFaults(server, settings).length > 0) yield* servers.writeConfig(target, settings)

@@ -33,9 +33,10 @@ export interface Fault {
 /** A certificate is replaced this long before it ends: many daily looks before anybody is in trouble. */
 const renewBefore = Duration.toMillis("30 days")
 
+/** The first of the names is the one that most clients use. */
 export const certificateFaults = (
   certificate: InspectedCertificate | undefined,
-  host: string,
+  names: readonly [string, ...ReadonlyArray<string>],
   now: number
 ): ReadonlyArray<Fault> => {
   const fault = (message: string, blocking: boolean): ReadonlyArray<Fault> => [
@@ -43,7 +44,8 @@ export const certificateFaults = (
   ]
   if (certificate === undefined) return fault("there is no certificate that can be read", true)
   if (!certificate.trusted) return fault("it was not signed by the authority of this platform", true)
-  if (!certificate.covers(host)) return fault(`it does not name ${host}`, true)
+  const missing = names.find((name) => !certificate.covers(name))
+  if (missing !== undefined) return fault(`it does not name ${missing}`, missing === names[0])
   const left = certificate.expiresAt.getTime() - now
   if (left < renewBefore) return fault(`it ends ${certificate.expiresAt.toISOString()} and is due`, left <= 0)
   return []

@@ -11,7 +11,7 @@ import { databaseSizes } from "#schemas/catalog.ts"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { AppConfig } from "#src/config.ts"
 import { type Difference, Retryable } from "#src/engine/Reconciler.ts"
-import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { CertificateAuthority, certificateNames } from "#src/infra/CertificateAuthority.ts"
 import { databaseLimits, limitFaults, outOfMemory } from "#src/infra/host/server-limits.ts"
 import type { PostgresTarget } from "#src/infra/postgres/assigned.ts"
 import {
@@ -96,7 +96,9 @@ export const serverCare = Effect.gen(function* () {
   const servers = yield* PostgresServers
   const authority = yield* CertificateAuthority
   const secrets = yield* Secrets
-  const { managedHost } = yield* AppConfig
+  const { managedHost, services } = yield* AppConfig
+  /** Every name that clients call it by. */
+  const names = certificateNames(managedHost, services?.name)
 
   const passwordOf = Effect.fnUntraced(function* ({ orgId, uid }: Pick<ServerWanted, "orgId" | "uid">) {
     const password = yield* retryable(secrets.read({ orgId, uid, field: "password" }))
@@ -111,7 +113,8 @@ export const serverCare = Effect.gen(function* () {
     if (Option.isNone(inspected)) return [{ field: "/certificate", message: "cannot be read", repair }]
     const { expiresAt, trusted, covers } = inspected.value
     if (!trusted) return [{ field: "/certificate", message: "was not signed by this platform", repair }]
-    if (!covers(managedHost)) return [{ field: "/certificate", message: `is not for ${managedHost}`, repair }]
+    const missing = names.find((name) => !covers(name))
+    if (missing !== undefined) return [{ field: "/certificate", message: `is not for ${missing}`, repair }]
     return expiresAt.getTime() - (yield* Clock.currentTimeMillis) < renewBefore
       ? [{ field: "/certificate", message: `expires at ${expiresAt.toISOString()}`, repair }]
       : []
@@ -284,16 +287,12 @@ export const serverCare = Effect.gen(function* () {
     password: Effect.Effect<Redacted.Redacted, Retryable>
   ) {
     const target: PostgresTarget = { uid: subject.uid, fence: subject.fence }
-    const local = ["localhost", "127.0.0.1"].filter((name) => name !== managedHost)
     const limits = databaseLimits(shapeOf(subject).size)
     switch (repair) {
       case "port":
         return yield* servers.reservePort(target)
       case "certificate":
-        return yield* servers.writeCertificate(
-          target,
-          yield* authority.issue({ hosts: [managedHost, ...local] })
-        )
+        return yield* servers.writeCertificate(target, yield* authority.issue({ hosts: names }))
       case "files": {
         const wanted = yield* servers.wantedFiles(target.uid, server, shapeOf(subject))
         if (wanted === undefined) return

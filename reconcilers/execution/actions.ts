@@ -49,7 +49,7 @@ export const makeActions = Effect.gen(function* () {
   const installation = yield* Installation
   const options = yield* ExecutionOptions
   const { memoryMb: mostMemoryMb } = yield* settings
-  const { pullRequest, planOf, runtimeOf } = yield* makePlans
+  const { pullRequest, planOf, runtimeOf, servicesOf } = yield* makePlans
 
   const settle = (
     resource: ExecutionResource,
@@ -112,7 +112,13 @@ export const makeActions = Effect.gen(function* () {
         return yield* pulls.stop(uid)
       }
       case "start": {
-        const started = yield* Effect.result(engine.run(name, { runtime: runtimeOf(resource) }))
+        const services = yield* servicesOf(resource)
+        const started = yield* Effect.result(
+          engine.run(name, {
+            runtime: runtimeOf(resource),
+            ...(services === undefined ? {} : { services })
+          })
+        )
         return started._tag === "Failure" ? yield* unmade(resource, run, started.failure) : undefined
       }
       case "running":

@@ -1,19 +1,19 @@
 /**
  * What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables.
- * Besides those of the request it gets the token of the project's production environment, and where to present it.
+ * Besides those of the request it gets what the project's production environment provides, and reaches its servers.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { defaultEnvironment } from "#schemas/names.ts"
-import { AppConfig } from "#src/config.ts"
+import { EnvironmentServices } from "#src/apps/EnvironmentServices.ts"
 import { Terminal } from "#src/engine/Reconciler.ts"
 import { parseImage } from "#src/executions/image.ts"
 import type { Run } from "#src/executions/Runs.ts"
 import { settings } from "#src/executions/settings.ts"
+import type { ContainerPlan } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
-import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { type ExecutionResource, retryable } from "./observe.ts"
 
@@ -26,8 +26,7 @@ export const makePlans = Effect.gen(function* () {
   const secrets = yield* Secrets
   const installation = yield* Installation
   const { sandboxRuntime } = yield* settings
-  const { publicUrl } = yield* AppConfig
-  const appTokens = yield* AppServiceTokens
+  const environments = yield* EnvironmentServices
 
   /** One that is configured no more is never replaced by another. */
   const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>
@@ -50,13 +49,11 @@ export const makePlans = Effect.gen(function* () {
     }
   })
 
-  const platformEnv = Effect.fnUntraced(function* ({ orgId, projectId }: ExecutionResource) {
-    if (projectId === null) return {}
-    const token = yield* retryable(appTokens.current(orgId, projectId, defaultEnvironment))
-    return Option.isNone(token)
-      ? {}
-      : { SVC_API_URL: publicUrl, APP_SERVICE_TOKEN: Redacted.value(token.value) }
-  })
+  /** None: the project or its environment is going. */
+  const provisionOf = ({ orgId, projectId }: ExecutionResource) =>
+    projectId === null
+      ? Effect.succeedNone
+      : retryable(environments.provide({ orgId, projectId, environment: defaultEnvironment }))
 
   const planOf = Effect.fnUntraced(function* (execution: ExecutionResource, run: Run) {
     const { orgId, uid, spec, fence } = execution
@@ -68,7 +65,8 @@ export const makePlans = Effect.gen(function* () {
           () => new Terminal({ message: "The stored variables cannot be read" })
         )
     const { cpus, cpuKind, memoryMb } = spec.resources
-    return {
+    const provision = Option.getOrUndefined(yield* provisionOf(execution))
+    const plan: ContainerPlan = {
       name: installation.nameOf(uid),
       labels: {
         ...installation.labels,
@@ -78,14 +76,28 @@ export const makePlans = Effect.gen(function* () {
       },
       image: run.imageId ?? "",
       command: spec.command,
-      env: Redacted.make({ ...(yield* platformEnv(execution)), ...env }),
+      env: Redacted.make({
+        ...(provision === undefined ? {} : Redacted.value(provision.variables)),
+        ...env
+      }),
       cpus,
       cpuShares: Math.max(2, Math.round(cpus * (cpuKind === "performance" ? 1024 : 256))),
       memoryMb,
       runtime: runtimeOf({ spec }),
-      network: { kind: "isolated" as const }
+      network:
+        provision === undefined
+          ? { kind: "isolated" }
+          : { kind: "environment", orgId, environmentUid: provision.environmentUid },
+      files: provision?.files ?? {}
     }
+    return plan
   })
 
-  return { pullRequest, planOf, runtimeOf }
+  /** What it reaches of this machine when it is started. */
+  const servicesOf = (execution: ExecutionResource) =>
+    Effect.map(provisionOf(execution), (provision) =>
+      Option.getOrUndefined(Option.map(provision, ({ services }) => services))
+    )
+
+  return { pullRequest, planOf, runtimeOf, servicesOf }
 })

@@ -1,10 +1,11 @@
 /** Where a request comes from, as far as it can be believed, and what counts as one place. */
 import * as net from "node:net"
+import { isOfEnvironment } from "#src/infra/containers/network.ts"
 
 /**
  * The address of the caller. Each proxy of ours appends the address it was called from to `X-Forwarded-For`, so the
  * entry that the first of them wrote is as many from the end as there are proxies; what stands before it anybody can
- * have written.
+ * have written. Apps on this machine call it without a proxy, so of what they write nothing counts.
  */
 export const callerAddress = (
   connected: string | null,
@@ -12,6 +13,7 @@ export const callerAddress = (
   proxies: number
 ): string | null => {
   if (proxies === 0 || forwardedFor === undefined) return connected
+  if (connected !== null && isOfEnvironment(connected)) return connected
   const entry =
     forwardedFor
       .split(",")

@@ -52,6 +52,13 @@ export class GatewayUsage extends Context.Service<
       orgId: string,
       gateways: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyMap<string, MonthUsage>, StoreUnavailable>
+    /** What the gateways of an organization have spent since the day before yesterday, by day, rounded up to millionths. */
+    readonly recentDays: (
+      orgId: string
+    ) => Effect.Effect<
+      ReadonlyArray<{ readonly gatewayUid: string; readonly day: string; readonly microUsd: number }>,
+      StoreUnavailable
+    >
     readonly parts: (orgId: string, gateway: string) => Effect.Effect<UsageParts, StoreUnavailable>
     /** Newest first, at most `limit`, before the one with the id `before`. */
     readonly calls: (
@@ -65,7 +72,7 @@ export class GatewayUsage extends Context.Service<
   static readonly layer = Layer.effect(
     GatewayUsage,
     Effect.gen(function* () {
-      const { api: sql } = yield* Db
+      const { api: sql, engine } = yield* Db
       return GatewayUsage.of({
         months: Effect.fn("GatewayUsage.months")(function* (orgId, gateways) {
           if (gateways.length === 0) return new Map()
@@ -80,6 +87,13 @@ export class GatewayUsage extends Context.Service<
             where ${inOrg(sql, orgId)}`)
           return new Map(rows.map(({ gateway, ...usage }) => [gateway, usage]))
         }),
+        // Index: the primary key of ai_gateway_usage.
+        recentDays: (orgId) =>
+          repeatable(engine<{ readonly gatewayUid: string; readonly day: string; readonly microUsd: number }>`
+            select gateway_uid as "gatewayUid", day::text as day, ceil(sum(spent) / 1000)::float8 as "microUsd"
+            from ai_gateway_usage
+            where org_id = ${orgId}::uuid and day >= (now() at time zone 'UTC')::date - 2
+            group by gateway_uid, day`),
         parts: Effect.fn("GatewayUsage.parts")(function* (orgId, gateway) {
           // Index: the primary key of ai_gateway_usage, which holds a row for each day, model and key.
           const rows = yield* repeatable(sql<Part>`

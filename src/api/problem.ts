@@ -111,6 +111,7 @@ export const fromStore = (
     case "NotFound":
       return problem(404, "not_found", error.message)
     case "Refused":
+      if (error.code === "budget_exhausted") return problem(402, error.code, error.message)
       return error.faults === undefined
         ? problem(
             409,

@@ -74,6 +74,13 @@ export class Ledger extends Context.Service<
   {
     /** Makes the lineage known, with a key of its own, when it is not; a database has the lineage that it had last. */
     readonly ensure: (ref: LineageRef, databaseUid: string) => Effect.Effect<void, StoreUnavailable>
+    /** What the objects of each database take in the repository of this machine. */
+    readonly storedBytes: (
+      orgId: string
+    ) => Effect.Effect<
+      ReadonlyArray<{ readonly databaseUid: string; readonly bytes: number }>,
+      StoreUnavailable
+    >
     readonly keyOf: (ref: LineageRef) => Effect.Effect<Option.Option<Uint8Array>, StoreUnavailable>
     /** Takes or keeps the right to ship these lineages; answers those that this token holds. */
     readonly holdShipping: (
@@ -165,6 +172,12 @@ export class Ledger extends Context.Service<
         Effect.map(repeatable(removing(ref, condition)), (rows) => rows.map(({ key }) => key))
 
       return Ledger.of({
+        // Index: the primary keys.
+        storedBytes: (orgId) =>
+          repeatable(sql<{ readonly databaseUid: string; readonly bytes: number }>`
+            select l.database_uid as "databaseUid", sum(o.stored_bytes)::float8 as bytes
+            from backup_lineage l join backup_object o on o.org_id = l.org_id and o.lineage = l.lineage
+            where l.org_id = ${orgId}::uuid group by l.database_uid`),
         ensure: Effect.fn("Ledger.ensure")(function* ({ orgId, lineage }, databaseUid) {
           const found = yield* repeatable(sql<{ readonly database_uid: string }>`
             select database_uid from backup_lineage where ${of({ orgId, lineage })}`)

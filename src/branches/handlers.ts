@@ -3,7 +3,6 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { DatabaseSku } from "#schemas/catalog.ts"
 import { DatabaseSpec } from "#schemas/database.ts"
@@ -28,6 +27,7 @@ import { viewAll } from "#src/api/views.ts"
 import { stored } from "#src/api/writing.ts"
 import { Repository } from "#src/backups/repository/Repository.ts"
 import { AppConfig } from "#src/config.ts"
+import { postgresUrl } from "#src/infra/connection-strings.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { BranchList, BranchView } from "./api.ts"
@@ -228,8 +228,10 @@ export const layer = HttpApiBuilder.group(
             return yield* problem(409, "not_ready", "The branch is not ready")
           const { record, password } = yield* rotate(branch, decodeSpec)
           const { user, host, port, dbName } = yield* Effect.orDie(decodeStatus(record.status))
+          if (user === null || host === null || port === null || dbName === null)
+            return yield* Effect.die(new Error("a branch that is ready has no endpoint"))
           return {
-            connectionString: `postgres://${user}:${Redacted.value(password)}@${host}:${port}/${dbName}?sslmode=verify-full`,
+            connectionString: postgresUrl({ user, host, port, dbName }, password),
             caCertificateUrl: yield* caCertificateUrl
           }
         }),

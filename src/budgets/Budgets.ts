@@ -171,6 +171,11 @@ const settle = (sql: Sql, charge: Charge) => {
         alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent + excluded.spent`)}),
         exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent + excluded.spent`)})
       returning month, spent, alert_id, exceeded_id
+    ), used as (
+      insert into budget_usage as b (org_id, project_uid, day, uid, item, kind, name, spent)
+      select ${orgId}::uuid, ${projectId}::uuid, (now() at time zone 'UTC')::date, ${projectId}::uuid, 'executions',
+        'Execution', '', s.spent from settled s where s.spent > 0
+      on conflict (org_id, project_uid, day, uid, item) do update set spent = b.spent + excluded.spent
     ),
     ${told.emissions("counted")}
     select month from counted`

@@ -1,7 +1,7 @@
 /** Handlers of `caches.*`. */
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as Redacted from "effect/Redacted"
+import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Cache, CacheSpec, CacheStatus } from "#schemas/cache.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
@@ -13,6 +13,8 @@ import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
 import { AppConfig } from "#src/config.ts"
+import { redisUrl } from "#src/infra/connection-strings.ts"
+import { appUser } from "#src/infra/redis/settings.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { CacheView } from "./api.ts"
 import { cacheView } from "./view.ts"
@@ -23,9 +25,8 @@ const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
 const decodeStatus = Schema.decodeUnknownEffect(CacheStatus)
 
 const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =>
-  Effect.map(
-    Effect.orDie(decodeStatus(record.status)),
-    ({ host, port }) => `rediss://svc:${Redacted.value(password)}@${host}:${port}`
+  Effect.map(Effect.orDie(decodeStatus(record.status)), ({ host, port }) =>
+    redisUrl({ user: appUser, host, port }, password)
   )
 
 export const layer = HttpApiBuilder.group(

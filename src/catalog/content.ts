@@ -3,7 +3,7 @@
  * for an operator who says nothing; a file replaces parts of it.
  */
 import * as Schema from "effect/Schema"
-import { CpuKind, cpuKinds, localRegion, Region } from "#schemas/catalog.ts"
+import { type CacheSku, CpuKind, cpuKinds, type DatabaseSku, localRegion, Region } from "#schemas/catalog.ts"
 import type { RegionIds } from "#schemas/placement.ts"
 import { anyPool } from "#schemas/placement.ts"
 
@@ -52,6 +52,24 @@ const ComputePrice = Schema.Struct({ perVcpuSecondUsd: Price, perMibSecondUsd: P
 /** What a file may say. What it leaves out stays as it is built in. */
 export const CatalogFile = Schema.Struct({
   regions: Schema.optionalKey(Schema.NonEmptyArray(RegionEntry)),
+  /** US dollars for an hour of one server: of a database, of each of its standbys, of a branch. */
+  databases: Schema.optionalKey(
+    Schema.Struct({
+      "db-n1": Schema.optionalKey(Price),
+      "db-s1": Schema.optionalKey(Price),
+      "db-s2": Schema.optionalKey(Price)
+    })
+  ),
+  /** US dollars for an hour of one server. */
+  caches: Schema.optionalKey(
+    Schema.Struct({
+      "cache-n1": Schema.optionalKey(Price),
+      "cache-s1": Schema.optionalKey(Price),
+      "cache-s2": Schema.optionalKey(Price)
+    })
+  ),
+  /** Of what the repository of this machine holds, sealed and compressed. */
+  backups: Schema.optionalKey(Schema.Struct({ perGibMonthUsd: Schema.optionalKey(Price) })),
   executions: Schema.optionalKey(
     Schema.Struct({
       cpuKinds: Schema.optionalKey(Schema.NonEmptyArray(CpuKind)),
@@ -80,6 +98,10 @@ export type CatalogFile = typeof CatalogFile.Type
 export interface CatalogContent {
   /** New resources are placed in the first one unless something else is said. */
   readonly regions: readonly [RegionEntry, ...ReadonlyArray<RegionEntry>]
+  /** US dollars for an hour of one server, by size. */
+  readonly databases: Readonly<Record<DatabaseSku, number>>
+  readonly caches: Readonly<Record<CacheSku, number>>
+  readonly backups: { readonly perGibMonthUsd: number }
   readonly executions: {
     readonly architectures: ReadonlyArray<string>
     readonly cpuKinds: ReadonlyArray<CpuKind>
@@ -93,6 +115,9 @@ const architecture = process.arch === "x64" ? "amd64" : process.arch
 
 export const builtIn: CatalogContent = {
   regions: [{ id: localRegion, name: "This machine", city: "", country: "", continent: "" }],
+  databases: { "db-n1": 0.004, "db-s1": 0.016, "db-s2": 0.04 },
+  caches: { "cache-n1": 0.003, "cache-s1": 0.01, "cache-s2": 0.036 },
+  backups: { perGibMonthUsd: 0.05 },
   executions: {
     architectures: [architecture],
     cpuKinds,
@@ -114,6 +139,9 @@ export const replaced = (file: CatalogFile): CatalogContent => {
   const { executions } = builtIn
   return {
     regions: file.regions ?? builtIn.regions,
+    databases: { ...builtIn.databases, ...file.databases },
+    caches: { ...builtIn.caches, ...file.caches },
+    backups: { ...builtIn.backups, ...file.backups },
     executions: {
       architectures: executions.architectures,
       cpuKinds: file.executions?.cpuKinds ?? executions.cpuKinds,

@@ -1,7 +1,7 @@
 /** Handlers of `database.*`: the one database of an environment. */
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as Redacted from "effect/Redacted"
+import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Database, DatabaseSpec, DatabaseStatus, defaultDatabaseName } from "#schemas/database.ts"
 import { afterCreation, caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
@@ -14,6 +14,7 @@ import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetEnvironment } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
 import { AppConfig } from "#src/config.ts"
+import { postgresUrl } from "#src/infra/connection-strings.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { DatabaseView } from "./api.ts"
@@ -25,11 +26,7 @@ const decodeSpec = (spec: unknown) => Effect.orDie(decoder(spec))
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseStatus)
 
 const connectionString = (record: ResourceRecord, password: Redacted.Redacted) =>
-  Effect.map(
-    Effect.orDie(decodeStatus(record.status)),
-    ({ user, host, port, dbName }) =>
-      `postgres://${user}:${Redacted.value(password)}@${host}:${port}/${dbName}?sslmode=verify-full`
-  )
+  Effect.map(Effect.orDie(decodeStatus(record.status)), (status) => postgresUrl(status, password))
 
 export const layer = HttpApiBuilder.group(
   Api,

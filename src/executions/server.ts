@@ -1,10 +1,11 @@
 import * as Layer from "effect/Layer"
 import * as execution from "#reconcilers/execution/execution.ts"
+import * as leads from "#src/apps/keep-leads.ts"
+import * as environments from "#src/apps/services.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import type { Server } from "#src/feature.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
-import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import type { Executions as Operations } from "./api.ts"
 import { Executions } from "./Executions.ts"
 import * as handlers from "./handlers.ts"
@@ -16,6 +17,6 @@ const prices = Layer.mergeAll(Budgets.layer, Catalog.layer)
 
 export const server: Server<typeof Operations> = {
   handlers: handlers.layer.pipe(Layer.provide([Executions.layer, Logs.layer, ContainerEngine.layer, prices])),
-  reconcilers: execution.layer.pipe(Layer.provide([services.layer, prices, AppServiceTokens.layer])),
-  loops: tidy.layer.pipe(Layer.provide(services.layer))
+  reconcilers: execution.layer.pipe(Layer.provide([services.layer, prices, environments.layer])),
+  loops: Layer.mergeAll(tidy.layer, leads.layer).pipe(Layer.provide([services.layer, environments.layer]))
 }

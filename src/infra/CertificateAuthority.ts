@@ -126,6 +126,15 @@ export class CertificateAuthority extends Context.Service<
   )
 }
 
+/** What managed servers of this machine are called: by settings, from within containers, and by who works on it. */
+export const certificateNames = (
+  managedHost: string,
+  inContainers: string | undefined
+): readonly [string, ...ReadonlyArray<string>] => {
+  const others = [...(inContainers === undefined ? [] : [inContainers]), "localhost", "127.0.0.1"]
+  return [managedHost, ...new Set(others.filter((name) => name !== managedHost))]
+}
+
 /** When a certificate ends; none when the text holds no certificate that can be read. */
 export const notAfter = (pemText: string): Option.Option<Date> =>
   Option.map(parse(pemText), (certificate) => certificate.validToDate)

@@ -58,6 +58,10 @@ export interface Kept {
   readonly webhookSecret: string
   readonly endpointId: string | null
   readonly refusedKey: string | null
+  /** Its events wait for a key that works. */
+  readonly parked: boolean
+  /** Fingerprint of a key that was not let make an endpoint, within the last day: a key may be given the right. */
+  readonly endpointRefusedKey: string | null
 }
 
 interface Row {
@@ -117,6 +121,11 @@ export class Connections extends Context.Service<
       ref: Ref & { readonly fence: bigint },
       endpoint: { readonly id: string; readonly secret: string } | null
     ) => Effect.Effect<boolean, StoreUnavailable>
+    /** Keeps that this key may not make or change the endpoint. */
+    readonly refuseEndpoint: (
+      ref: Ref & { readonly fence: bigint },
+      key: string
+    ) => Effect.Effect<void, StoreUnavailable>
     /** The platform's endpoint at Stripe, to be taken away there. */
     readonly endpointOf: (ref: Ref) => Effect.Effect<string | undefined, StoreUnavailable>
     /** Whether anything is stored of it. */
@@ -194,9 +203,12 @@ export class Connections extends Context.Service<
           readonly webhookSecret: string
           readonly endpointId: string | null
           readonly refusedKey: string | null
+          readonly parked: boolean
+          readonly endpointRefusedKey: string | null
         }>`
           select key_id, sealed, webhook_secret as "webhookSecret", endpoint_id as "endpointId",
-            refused_key as "refusedKey"
+            refused_key as "refusedKey", coalesce(parked_until > now(), false) as parked,
+            case when endpoint_refused_at > now() - interval '1 day' then endpoint_refused_key end as "endpointRefusedKey"
           from payment_connection where org_id = ${orgId}::uuid and uid = ${uid}::uuid`)
         if (row === undefined) return Option.none<Kept>()
         const { key_id: keyId, sealed, ...rest } = row
@@ -280,12 +292,12 @@ export class Connections extends Context.Service<
               insert into payment_connection as c (org_id, uid, key_id, sealed, webhook_secret, fence)
               values (${ref.orgId}::uuid, ${ref.uid}::uuid, ${keyId}, ${bytes}, ${fingerprint}, ${ref.fence})
               on conflict (org_id, uid) do update set key_id = excluded.key_id, sealed = excluded.sealed,
-                webhook_secret = excluded.webhook_secret, fence = excluded.fence, refused_key = null
+                webhook_secret = excluded.webhook_secret, fence = excluded.fence, refused_key = null, parked_until = null
                 where c.fence <= excluded.fence
               returning uid
             )
-            -- What there is at Stripe already is compared with.
-            select uid, pg_notify('svc_payment_comparisons', '') from kept`)
+            -- What there is at Stripe already is compared with, and the events that waited are worked on.
+            select uid, pg_notify('svc_payment_comparisons', ''), pg_notify('svc_payments', '') from kept`)
           return rows.length > 0
         }),
         keepEndpoint: Effect.fn("payments.Connections.keepEndpoint")(function* (ref, endpoint) {
@@ -301,6 +313,12 @@ export class Connections extends Context.Service<
             returning uid`)
           return rows.length > 0
         }),
+        refuseEndpoint: ({ orgId, uid, fence }, key) =>
+          Effect.asVoid(
+            repeatable(sql`
+              update payment_connection set endpoint_refused_key = ${key}, endpoint_refused_at = now()
+              where org_id = ${orgId}::uuid and uid = ${uid}::uuid and fence <= ${fence}`)
+          ),
         endpointOf: Effect.fn("payments.Connections.endpointOf")(function* ({ orgId, uid }) {
           const [row] = yield* repeatable(sql<{ readonly endpoint_id: string | null }>`
             select endpoint_id from payment_connection where org_id = ${orgId}::uuid and uid = ${uid}::uuid`)

@@ -56,7 +56,7 @@ export type EventOutcome =
   | { readonly _tag: "Processed" }
   | { readonly _tag: "Ignored"; readonly reason: string }
   | { readonly _tag: "Failed"; readonly reason: string }
-  /** Nothing was tried: it is no attempt. */
+  /** Nothing was tried: it is no attempt, and no event of the connection is worked on until then. */
   | { readonly _tag: "Waiting"; readonly reason: string; readonly inSeconds: number }
   | { readonly _tag: "Again"; readonly reason: string; readonly inSeconds: number }
 
@@ -119,7 +119,8 @@ export class PaymentEvents extends Context.Service<
       const columns =
         sql.literal(`e.id, e.type, e.status, e.reason, e.attempts, e.occurred_at as "occurredAt",
         e.received_at as "receivedAt",
-        case when e.status in ('pending', 'processing') then e.due_at end as "nextAttemptAt"`)
+        case when e.status in ('pending', 'processing') then greatest(e.due_at, (select c.parked_until
+          from payment_connection c where c.org_id = e.org_id and c.uid = e.connection_uid)) end as "nextAttemptAt"`)
       const of = ({ orgId, uid }: Ref) => sql`e.org_id = ${orgId}::uuid and e.connection_uid = ${uid}::uuid`
       const held = ({ orgId, events }: EventJob) => sql`e.org_id = ${orgId}::uuid
         and (e.id, e.lease_token) in (select * from unnest(${events.map(({ id }) => id)}::uuid[],
@@ -185,11 +186,19 @@ export class PaymentEvents extends Context.Service<
             outcome._tag === "Again" || outcome._tag === "Waiting"
               ? sql`status = 'pending', reason = ${outcome.reason},
                   attempts = e.attempts + ${outcome._tag === "Again" ? 1 : 0}::int,
-                  due_at = now() + make_interval(secs => ${outcome.inSeconds}::float8)`
+                  due_at = now() + make_interval(secs => ${outcome._tag === "Again" ? outcome.inSeconds : 0}::float8)`
               : sql`status = ${outcome._tag.toLowerCase()}, attempts = e.attempts + 1,
                   reason = ${outcome._tag === "Processed" ? null : outcome.reason}::text`
+          const parked =
+            outcome._tag === "Waiting"
+              ? sql`with parked as (
+                  update payment_connection set parked_until = now() + make_interval(secs => ${outcome.inSeconds}::float8)
+                  where org_id = ${job.orgId}::uuid and uid = ${job.uid}::uuid)`
+              : sql``
           return Effect.asVoid(
-            repeatable(sql`update payment_event e set ${set}, lease_token = null where ${held(job)}`)
+            repeatable(
+              sql`${parked} update payment_event e set ${set}, lease_token = null where ${held(job)}`
+            )
           )
         },
         release: (job) =>
@@ -198,10 +207,10 @@ export class PaymentEvents extends Context.Service<
               update payment_event e set status = 'pending', lease_token = null, due_at = now() where ${held(job)}`)
           ),
         nextIn: Effect.map(
-          // Index: payment_event_next.
           repeatable(sql<{ readonly next: number | null }>`
-            select extract(epoch from min(due_at) - now())::float8 as next
-            from payment_event where status in ('pending', 'processing')`),
+            with recursive ${waiting(sql)}
+            select extract(epoch from min(greatest(q.due_at, c.parked_until)) - now())::float8 as next
+            from waiting q left join payment_connection c on c.org_id = q.org_id and c.uid = q.connection_uid`),
           ([row]) => row?.next ?? undefined
         )
       })
@@ -245,6 +254,18 @@ const insert = (sql: Sql, events: ReadonlyArray<NewEvent>) => {
     select p.uid from place p left join told on true`
 }
 
+/** A recursive CTE: each connection that something waits for, and the time of its event that is due first. */
+const waiting = (sql: Sql) => sql`waiting as (
+    -- Index: payment_event_due; one step for each connection.
+    (select org_id, connection_uid, due_at from payment_event where status in ('pending', 'processing')
+      order by connection_uid, due_at limit 1)
+    union all
+    select n.org_id, n.connection_uid, n.due_at from waiting q cross join lateral (
+      select e.org_id, e.connection_uid, e.due_at from payment_event e
+      where e.status in ('pending', 'processing') and e.connection_uid > q.connection_uid
+      order by e.connection_uid, e.due_at limit 1) n
+  )`
+
 interface Claimed extends Ref {
   readonly id: string
   readonly objectType: ObjectType
@@ -263,21 +284,13 @@ const claim = (sql: Sql, { most, orgs, running }: Room<EventJob>) => {
   for (const { uid } of running) busy[uid] = (busy[uid] ?? 0) + 1
   const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
   return sql<Claimed>`
-  with recursive queue as (
-    -- Index: payment_event_due; one step for each connection that something waits for.
-    (select org_id, connection_uid, due_at from payment_event where status in ('pending', 'processing')
-      order by connection_uid, due_at limit 1)
-    union all
-    select n.org_id, n.connection_uid, n.due_at from queue q cross join lateral (
-      select e.org_id, e.connection_uid, e.due_at from payment_event e
-      where e.status in ('pending', 'processing') and e.connection_uid > q.connection_uid
-      order by e.connection_uid, e.due_at limit 1) n
-  ), turn as (
+  with recursive ${waiting(sql)}, turn as (
     select q.* from (
       select connection_uid, due_at,
         ${perConnection}::int - coalesce((${sql.json(busy)}::jsonb ->> connection_uid::text)::int, 0) as room,
         coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int) as org_room
-      from queue where due_at <= now()) q
+      from waiting w where due_at <= now() and not exists (select from payment_connection c
+        where c.org_id = w.org_id and c.uid = w.connection_uid and c.parked_until > now())) q
     where q.room > 0 and q.org_room > 0 order by q.due_at limit ${most}::int
   ), due as materialized (
     select d.*, t.org_room, t.room from turn t cross join lateral (

@@ -47,12 +47,15 @@ const tokenOf = (bytes: Buffer) => Redacted.make(`svcapp_${bytes.toString("hex")
 export class AppServiceTokens extends Context.Service<
   AppServiceTokens,
   {
-    /** The token for what runs in an environment. None: the environment is gone. */
+    /** The token for what runs in an environment, given by its name. None: the environment is gone. */
     readonly current: (
       orgId: string,
       projectId: string,
       environment: string
-    ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
+    ) => Effect.Effect<
+      Option.Option<{ readonly environmentUid: string; readonly token: Redacted.Redacted }>,
+      StoreUnavailable
+    >
     /** None: it does not hold. Asked for every call, so that a token that was replaced opens nothing. */
     readonly holder: (token: Redacted.Redacted) => Effect.Effect<Option.Option<TokenHolder>, StoreUnavailable>
     /**
@@ -109,12 +112,11 @@ export class AppServiceTokens extends Context.Service<
           }
           if (row === undefined || row.id === null) return Option.none()
           const opened = ring.open(tokenPlace(orgId, row.id), { keyId: row.key_id, bytes: row.sealed })
-          return Option.some(
-            yield* Effect.mapError(
-              opened,
-              (error) => new StoreUnavailable({ message: error.message, cause: error })
-            )
+          const token = yield* Effect.mapError(
+            opened,
+            (error) => new StoreUnavailable({ message: error.message, cause: error })
           )
+          return Option.some({ environmentUid: row.environmentUid, token })
         }),
 
         holder: Effect.fn("AppServiceTokens.holder")(function* (token) {

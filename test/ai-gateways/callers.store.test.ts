@@ -37,7 +37,9 @@ const newToken = Effect.fnUntraced(function* ({ orgId, place }: Gateway) {
 
 const tokenNow = Effect.fnUntraced(function* ({ orgId, projectId }: Gateway, environment = "production") {
   const tokens = yield* AppServiceTokens
-  return Option.map(yield* tokens.current(orgId, projectId, environment), Redacted.value)
+  return Option.map(yield* tokens.current(orgId, projectId, environment), ({ token }) =>
+    Redacted.value(token)
+  )
 })
 
 const found = Effect.fnUntraced(function* (bearer: Redacted.Redacted, name = "ai") {

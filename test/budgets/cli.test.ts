@@ -26,6 +26,11 @@ layer(signedIn(), { excludeTestServices: true, timeout: "3 minutes" })("svc proj
         assert.deepInclude(kept, { monthlyCapUsd: 12.5, alertThresholdPercent: null, hardStop: true })
         const none = yield* ok(["budget", "set", "spending", "--cap", "none", "--no-hard-stop", "--json"])
         assert.deepInclude(JSON.parse(none), { monthlyCapUsd: null, hardStop: false })
+        assert.deepStrictEqual(JSON.parse(yield* ok(["budget", "usage", "spending", "--json"])), {
+          items: []
+        })
+        const backwards = ["budget", "usage", "spending", "--from", "2026-02-01", "--to", "2026-01-01"]
+        assert.include((yield* svc(["projects", ...backwards])).stderr, "/to")
         const wrong = yield* svc(["projects", "budget", "set", "spending", "--cap", "much"])
         assert.strictEqual(wrong.code, 2)
         assert.include(wrong.stderr, "--cap")

@@ -162,7 +162,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         assert.strictEqual(yield* asked(address, 20_000), "hello\n")
 
         // A service that comes later is led to as well, and one that is gone is not.
-        yield* engine.lead(name, [later])
+        yield* engine.lead(new Map([[name, [later]]]))
         yield* eventually("only the later one is reached", printed(name), (all) =>
           /^reached: {2}later$/m.test(all)
         )
@@ -216,7 +216,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
 
         // As a process leaves it that is killed before it has started the container.
         const gone = `svc-${uuid()}`
-        yield* leadTo(bridgeOf("environment", gone), [{ address: "127.0.0.1", port: 20_001 }])
+        yield* leadTo(new Map([[bridgeOf("environment", gone), [{ address: "127.0.0.1", port: 20_001 }]]]))
         assert.strictEqual(rulesOf(gone).length, 1)
         yield* engine.forgetNetworks
         assert.deepStrictEqual(rulesOf(gone), [])

@@ -218,11 +218,7 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
         const { host, behind, second, app, attach } = yield* World
         const rules = firewall(["ip", "netns", "exec", host])
         const lead = (...ports: ReadonlyArray<number>) =>
-          leadTo(
-            appNetwork.bridge,
-            ports.map((port) => ({ port, address: "127.0.0.1" })),
-            rules
-          )
+          leadTo(new Map([[appNetwork.bridge, ports.map((port) => ({ port, address: "127.0.0.1" }))]]), rules)
         attach(app, appNetwork)
         const appAddress = addressOf(app, "eth0", "4")
         const address = addressOf(second, "eth0", "4")

@@ -90,6 +90,29 @@ layer(paymentsWorld({ publicUrl: "https://svc.example.com" }), { excludeTestServ
       })
     )
 
+    it.effect("is the owner's to make where the key may see endpoints and not make them", () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Plane
+        const stripe = yield* Stripe
+        const account = "acct_readonly"
+        const secretKey = stripe.key({ ...usualRights, webhook_endpoints: "read" }, account)
+        const shop = yield* newShop({ secretKey, account })
+        const condition = conditionOf(shop)
+        const told = yield* eventually("it is ready", condition, (one) => one?.status === "true")
+        assert.strictEqual(told.reason, "WebhookAddress")
+        assert.include(told.message, shop.webhookUrl)
+
+        // The key was given the right, and is tried again after a day.
+        stripe.grant(secretKey, { ...usualRights, webhook_endpoints: "write" })
+        yield* sql(
+          `update payment_connection set endpoint_refused_at = now() - interval '25 hours' where uid = '${shop.uid}'`
+        )
+        yield* reconcile(shop)
+        yield* eventually("the note is gone", condition, (one) => one?.reason !== "WebhookAddress")
+        assert.lengthOf(stripe.account(account).of("webhook_endpoints"), 1)
+      })
+    )
+
     it.effect("a manifest connects, masks what it exports, and is refused keys of full access", () =>
       Effect.gen(function* () {
         const { call, session, sql } = yield* Plane

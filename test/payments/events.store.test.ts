@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { Plane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
 import type { Row } from "./stripe/stand-in.ts"
-import { newSecret, newShop, paymentsWorld, type Shop, Stripe } from "./world.ts"
+import { allScopes, newSecret, newShop, paymentsWorld, type Shop, Stripe } from "./world.ts"
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look at what came, whatever it is.
 type Event = any
@@ -342,6 +342,32 @@ layer(paymentsWorld(), { excludeTestServices: true })("events of Stripe", (it) =
       )
       assert.match(waiting.body.reason, /new restricted key/)
       assert.strictEqual(waiting.body.attempts, 0)
+
+      // Others of the connection are not worked on either: those of another shop that come later are.
+      const next = shop.account.subscription()
+      assert.strictEqual(yield* shop.send(stripe.event("customer.subscription.updated", next)), 200)
+      const another = yield* newShop()
+      const row2 = another.account.subscription()
+      yield* another.send(stripe.event("customer.subscription.updated", row2))
+      yield* settled(another, 1)
+      const [untouched] = yield* eventsOf(shop)
+      const { body } = yield* shop.call("GET", `/events/${untouched.id}`)
+      assert.deepInclude(body, { processingStatus: "pending", reason: null, attempts: 0 })
+
+      const { call, session } = yield* Plane
+      const secretKey = stripe.key(undefined, `acct_${shop.project}`)
+      const connected = yield* call("PUT", shop.base, {
+        token: session,
+        body: {
+          secretKey,
+          webhookSecret: shop.webhookSecret,
+          credentialScopes: allScopes,
+          allowedRedirectOrigins: []
+        }
+      })
+      assert.strictEqual(connected.status, 200, connected.text)
+      const done = yield* settled(shop, 2)
+      assert.isTrue(done.every(({ processingStatus }) => processingStatus === "processed"))
     })
   )
 

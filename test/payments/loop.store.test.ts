@@ -1,64 +1,19 @@
 /** The loops of payments keep what every leased loop promises. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
-import { AppConfig } from "#src/config.ts"
-import { type ComparisonJob, type ComparisonOutcome, Comparisons } from "#src/payments/Comparisons.ts"
-import { Connections } from "#src/payments/Connections.ts"
+import type { ComparisonJob, ComparisonOutcome } from "#src/payments/Comparisons.ts"
 import { comparisonsLoop } from "#src/payments/compare.ts"
 import { type EventJob, type EventOutcome, PaymentEvents } from "#src/payments/PaymentEvents.ts"
-import { Processor } from "#src/payments/Processor.ts"
-import { Projections } from "#src/payments/Projections.ts"
 import { eventsLoop } from "#src/payments/work.ts"
 import { Db } from "#src/store/Db.ts"
-import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
-import { testDb } from "#test/setup/database.ts"
-import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
+import { newConnection, paymentsStore } from "./connection.ts"
 
-const fixture = Layer.mergeAll(
-  Connections.layer,
-  Projections.layer,
-  PaymentEvents.layer,
-  Processor.layer,
-  Comparisons.layer
-).pipe(
-  Layer.provideMerge(Resources.layer),
-  Layer.provideMerge(KeyRing.layerEphemeral),
-  Layer.provideMerge(AppConfig.layerWith({})),
-  Layer.provideMerge(testDb()),
-  Layer.provide(Logger.layer([]))
-)
-
-/** Of a new organization. */
-const newConnection = Effect.fnUntraced(function* (orgId: string) {
-  const { projectId, production } = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
-  const uid = uuid()
-  const change = {
-    action: "create",
-    uid,
-    kind: "CustomerPayments",
-    projectId,
-    environment: "production",
-    name: "payments",
-    parentUid: production,
-    spec: {
-      credentials: { secretKey: "", webhookSecret: "" },
-      credentialScopes: ["products:read"],
-      allowedRedirectOrigins: [],
-      checkedKey: null
-    },
-    managedBy: "api"
-  } as const
-  yield* (yield* Resources).write(orgId, [change], actor)
-  return uid
-})
-
-layer(fixture)("events of payments", (it) => {
+layer(paymentsStore)("events of payments", (it) => {
   it.effect("an event that the store refuses keeps out none that is stored with it", () =>
     Effect.gen(function* () {
       const { id: orgId } = yield* makeOrganization()
@@ -91,7 +46,7 @@ layer(fixture)("events of payments", (it) => {
 
 leasedLoopSuite(
   "of events of payments",
-  fixture,
+  paymentsStore,
   Effect.gen(function* () {
     const db = yield* Db
     const resources = yield* Resources
@@ -123,7 +78,7 @@ leasedLoopSuite(
 
 leasedLoopSuite(
   "of comparisons of payments",
-  fixture,
+  paymentsStore,
   Effect.gen(function* () {
     const db = yield* Db
     const resources = yield* Resources

@@ -50,6 +50,8 @@ const user =
       setUsers(endpoint, new Map([[name, rules]]), { disconnect: false, others: [] })
     )
 
+/** What a certificate has to name. */
+const names = ["127.0.0.1", "services.svc.internal", "localhost"] as const
 /** The one in use: the one before it is kept for a while. */
 const certificateIn = (folder: string): string =>
   path.join(folder, String(JSON.parse(fs.readFileSync(path.join(folder, "server.json"), "utf8")).certificate))
@@ -184,7 +186,13 @@ const subject: Subject<CacheWorld, CacheSpec, unknown> = {
     {
       name: "the certificate ends in 20 days",
       field: "/certificate",
-      disturb: (world, resource) => replacedCertificate(world, resource, ["127.0.0.1"], 70)
+      disturb: (world, resource) => replacedCertificate(world, resource, names, 70)
+    },
+    {
+      // As it was made before containers of environments reached servers.
+      name: "the certificate does not name the host that containers know",
+      field: "/certificate",
+      disturb: (world, resource) => replacedCertificate(world, resource, ["127.0.0.1", "localhost"], 0)
     },
     {
       name: "the certificate names another host",
@@ -195,7 +203,7 @@ const subject: Subject<CacheWorld, CacheSpec, unknown> = {
       name: "the certificate of another authority",
       field: "/certificate",
       disturb: (world, resource) =>
-        replacedCertificate({ ...world, secrets: memorySecrets() }, resource, ["127.0.0.1"], 0)
+        replacedCertificate({ ...world, secrets: memorySecrets() }, resource, names, 0)
     },
     {
       name: "the configuration file was edited",

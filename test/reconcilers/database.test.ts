@@ -4,8 +4,10 @@ import { assert, it, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
 import type { DatabaseSpec } from "#schemas/database.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asApplication,
@@ -13,6 +15,7 @@ import {
   type DatabaseWorld,
   databaseReconciler,
   databaseRemains,
+  databaseServices,
   databaseSnapshot,
   databaseWorld,
   disturb,
@@ -106,6 +109,20 @@ const subject: Subject<DatabaseWorld, DatabaseSpec, unknown> = {
           const name = fs.readdirSync(conf).find((file) => file.endsWith(".pem"))
           fs.writeFileSync(path.join(conf, name ?? ""), "not a certificate")
         })
+    },
+    {
+      // As it was made before containers of environments reached servers.
+      name: "the certificate does not name the host that containers know",
+      field: "/certificate",
+      disturb: (world, resource) =>
+        Effect.gen(function* () {
+          const authority = yield* CertificateAuthority
+          const issued = yield* Effect.orDie(authority.issue({ hosts: ["127.0.0.1", "localhost"] }))
+          const conf = path.join(folderOf(world, resource), "conf")
+          const name = fs.readdirSync(conf).find((file) => file.endsWith(".pem"))
+          const pem = issued.certificatePem + Redacted.value(issued.privateKeyPem)
+          fs.writeFileSync(path.join(conf, name ?? ""), pem)
+        }).pipe(Effect.provide(databaseServices(world), { local: true }))
     }
   ],
   settleMs: 240_000,

@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as execution from "#reconcilers/execution/execution.ts"
 import type { ExecutionSpec } from "#schemas/execution.ts"
+import * as environments from "#src/apps/services.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import { AppConfig } from "#src/config.ts"
@@ -15,8 +16,8 @@ import { Registry } from "#src/engine/Reconciler.ts"
 import { Logs } from "#src/executions/Logs.ts"
 import { Runs } from "#src/executions/Runs.ts"
 import * as services from "#src/executions/services.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/host/Host.ts"
-import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -60,7 +61,8 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
       Layer.provide(services.layer),
       Layer.provide(Budgets.layer),
       Layer.provide(Catalog.layerBuiltIn),
-      Layer.provide(AppServiceTokens.layer.pipe(Layer.provide(Layer.succeed(KeyRing, ring)))),
+      Layer.provide(environments.layer.pipe(Layer.provide(Layer.succeed(KeyRing, ring)))),
+      Layer.provide(CertificateAuthority.layer),
       Layer.provide(Host.layer),
       Layer.provide(AppConfig.layerWith({ dataDir: engine.folder, containerSocket: engine.socket })),
       Layer.provide(secrets.layer),

@@ -22,6 +22,7 @@ import { PlatformSecrets, Secrets } from "#src/store/Secrets.ts"
 import { checkKeyRing, rotateKeys, sealedTables } from "#src/store/sealed.ts"
 import { openSecrets } from "#src/webhooks/secrets.ts"
 import { Webhooks } from "#src/webhooks/Webhooks.ts"
+import { connectionChange } from "#test/payments/connection.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 
@@ -39,24 +40,6 @@ const services = Layer.mergeAll(
 /** A process with these keys. */
 const ringOf = (...keys: ReadonlyArray<string>) =>
   Layer.provideMerge(services, KeyRing.layerOf(Redacted.make(keys.join(","))))
-
-const connectionChange = (place: { readonly projectId: string; readonly production: string }, uid: string) =>
-  ({
-    action: "create",
-    uid,
-    kind: "CustomerPayments",
-    projectId: place.projectId,
-    environment: "production",
-    name: "payments",
-    parentUid: place.production,
-    spec: {
-      credentials: { secretKey: "", webhookSecret: "" },
-      credentialScopes: ["products:read"],
-      allowedRedirectOrigins: [],
-      checkedKey: null
-    },
-    managedBy: "api"
-  }) as const
 
 /** Values in every table that holds sealed ones, and a way to read them all back. */
 const fill = Effect.fn(function* (caches: number) {

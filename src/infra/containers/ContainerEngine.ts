@@ -77,8 +77,8 @@ export class ContainerEngine extends Context.Service<
         readonly services?: ReadonlyArray<ReachableService>
       }
     ) => Act
-    /** One that runs in the network of an environment reaches exactly these services from now on. */
-    readonly lead: (name: string, services: ReadonlyArray<ReachableService>) => Act
+    /** Those of these containers that run in the network of an environment reach exactly these services from now on. */
+    readonly lead: (services: ReadonlyMap<string, ReadonlyArray<ReachableService>>) => Act
     /** A container that has ended is success. */
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** SIGTERM, and SIGKILL once the time is over; one that is paused goes on first. One that has ended is success. */
@@ -189,20 +189,35 @@ export class ContainerEngine extends Context.Service<
         ).pipe(ignoring("Conflict"))
         if (services === undefined || options.services === undefined) return yield* start
         const bridge = bridgeOf("environment", name)
-        yield* leadTo(bridge, options.services)
+        const leads = new Map([[bridge, options.services]])
+        yield* leadTo(leads)
         // Before its command has begun, as far as the engine makes the bridge by then.
         const admitting = yield* Effect.forkChild(admitLoopback(bridge))
         yield* start
+        // Before there was the bridge, who tidies the rules took them for left over.
+        yield* leadTo(leads)
         // One that has ended already may have taken its bridge along.
         yield* Effect.timeoutOption(Fiber.join(admitting), "2 seconds")
         yield* Fiber.interrupt(admitting)
       })
 
-      const lead = Effect.fnUntraced(function* (name: string, wanted: ReadonlyArray<ReachableService>) {
-        const bridge = bridgeOf("environment", name)
-        if (services === undefined || !bridgeExists(bridge)) return
-        yield* leadTo(bridge, wanted)
-        yield* Effect.timeoutOption(admitLoopback(bridge), "2 seconds")
+      const lead = Effect.fnUntraced(function* (
+        wanted: ReadonlyMap<string, ReadonlyArray<ReachableService>>
+      ) {
+        if (services === undefined) return
+        if (!(yield* recentlyGuarded)) return yield* unguarded
+        const leads = new Map(
+          [...wanted].flatMap(([name, some]) => {
+            const bridge = bridgeOf("environment", name)
+            return bridgeExists(bridge) ? [[bridge, some]] : []
+          })
+        )
+        yield* leadTo(leads)
+        yield* Effect.forEach(
+          leads.keys(),
+          (bridge) => Effect.timeoutOption(admitLoopback(bridge), "2 seconds"),
+          { discard: true }
+        )
       })
 
       const setPaused = (name: string, wanted: boolean) =>
@@ -266,7 +281,7 @@ export class ContainerEngine extends Context.Service<
         removeImage: (id, isOurs) => externalCall("containers.removeImage", "write")(removeImage(id, isOurs)),
         create: (plan) => externalCall("containers.create", "write")(create(plan)),
         run: (name, options) => externalCall("containers.run", "write")(run(name, options)),
-        lead: (name, wanted) => externalCall("containers.lead", "write")(lead(name, wanted)),
+        lead: (wanted) => externalCall("containers.lead", "write")(lead(wanted)),
         signal: (name, which) => externalCall("containers.signal", "write")(signal(name, which)),
         stop: (name, graceSeconds) => externalCall("containers.stop", "write")(stop(name, graceSeconds)),
         pause: (name) => externalCall("containers.pause", "write")(setPaused(name, true)),

@@ -1,6 +1,6 @@
 /**
  * Making a container with a network of its own, and taking both away. Containers are bound hard: no capabilities, no
- * way to get any, limits of memory, processor and processes, nothing of the host mounted.
+ * way to get any, limits of memory, processor and processes, nothing of the host mounted but single files to read.
  */
 import * as fs from "node:fs"
 import * as os from "node:os"
@@ -92,6 +92,8 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
             ...(network.kind === "environment" && services !== undefined
               ? { ExtraHosts: [`${services.name}:${services.address}`] }
               : {}),
+            // The host's own files at places of the container, for it to read.
+            Binds: Object.entries(plan.files ?? {}).map(([place, file]) => `${file}:${place}:ro,z`),
             ...(plan.oomScore === undefined ? {} : { OomScoreAdj: plan.oomScore }),
             PidsLimit: 512,
             Memory: memory,
@@ -119,7 +121,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
     yield* call("Removing the container's network", (docker, abortSignal) =>
       docker.getNetwork(name).remove({ abortSignal })
     ).pipe(ignoring("NotFound"))
-    if (services !== undefined) yield* leadTo(bridgeOf("environment", name), [])
+    if (services !== undefined) yield* leadTo(new Map([[bridgeOf("environment", name), []]]))
     yield* forgetNetworks
   })
 

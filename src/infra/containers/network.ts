@@ -34,6 +34,11 @@ export const networkOf = (kind: NetworkKind, name: string, attempt: number) => {
   return { bridge: bridgeOf(kind, name), subnet: `${dotted(address)}/28`, gateway: dotted(address + 1) }
 }
 
+/** Whether a caller has the address of a container of an environment: no proxy of this machine has one. */
+export const isOfEnvironment = (address: string): boolean =>
+  environmentAddresses.test(address.replace(/^::ffff:/i, ""))
+const environmentAddresses = /^10\.219\.\d+\.\d+$/
+
 /** Everything but look-ups of names. */
 const butNames = [
   ["!", "-p", "udp"],

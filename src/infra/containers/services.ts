@@ -19,23 +19,28 @@ const { table, chain } = serviceChain
 const lineOf = (bridge: string, { address, port }: ReachableService) =>
   `-A ${chain} -i ${bridge} -p tcp -m tcp --dport ${port} -j DNAT --to-destination ${address}:${port}`
 
-/** The bridge leads to exactly these services. No services: nothing is left of it. */
-export const leadTo = Effect.fnUntraced(function* (
-  bridge: string,
-  services: ReadonlyArray<ReachableService>,
-  host: Firewall = firewall()
-) {
-  const wanted = new Set(services.map((service) => lineOf(bridge, service)))
+/** Of bridges, by their names: to which services each leads. */
+export type Leads = ReadonlyMap<string, ReadonlyArray<ReachableService>>
+
+const bridgeIn = new RegExp(`^-A ${chain} -i (\\S+) `)
+
+/** Each of these bridges leads to exactly its services. No services: nothing is left of it. */
+export const leadTo = Effect.fnUntraced(function* (leads: Leads, host: Firewall = firewall()) {
+  if (leads.size === 0) return
+  const wanted = new Set(
+    [...leads].flatMap(([bridge, services]) => services.map((service) => lineOf(bridge, service)))
+  )
   const done = yield* Effect.promise(async () => {
     // Another process may change the same bridge: then nothing was changed, and it is looked at again.
     for (let attempt = 0; attempt < 5; attempt++) {
       const listing = await host.said("iptables", ["-t", table, "-S", chain])
       // A chain that is not there has no rules.
       if (listing === undefined && wanted.size === 0) return true
-      const found = (listing ?? "").split("\n").filter((line) => line.startsWith(`-A ${chain} -i ${bridge} `))
+      const found = (listing ?? "").split("\n").filter((line) => leads.has(bridgeIn.exec(line)?.[1] ?? ""))
+      const known = new Set(found)
       const lines = [
         // At the head: the last rule of the chain keeps what is led nowhere from the host's own rules.
-        ...[...wanted].filter((line) => !found.includes(line)).map((line) => line.replace("-A", "-I")),
+        ...[...wanted].filter((line) => !known.has(line)).map((line) => line.replace("-A", "-I")),
         ...found
           .filter((line, index) => !wanted.has(line) || found.indexOf(line) !== index)
           .map((line) => line.replace("-A", "-D"))
@@ -47,7 +52,7 @@ export const leadTo = Effect.fnUntraced(function* (
   if (done) return
   return yield* new ContainerError({
     reason: "Failed",
-    message: "The firewall rules that lead a container to its services cannot be set"
+    message: "The firewall rules that lead containers to services cannot be set"
   })
 })
 

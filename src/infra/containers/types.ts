@@ -52,6 +52,8 @@ export interface ContainerPlan {
   readonly network: ContainerNetwork
   /** Only `/tmp` can be written, which is memory and has this size. Undefined: the file system can. */
   readonly tmpMb?: number
+  /** Files of this machine that it may read, by their places in the container. */
+  readonly files?: Readonly<Record<string, string>>
   /** User, or user and group, as `1000:1000`. Undefined: those of the image. */
   readonly user?: string
   /** How early the kernel ends it when the machine is short of memory, from 0 to 1000 (proc(5), oom_score_adj). */

@@ -102,6 +102,8 @@ export class Host extends Context.Service<
      * that is killed leaves none without an owner.
      */
     readonly reservePort: (owner: string) => Effect.Effect<number, HostError>
+    /** Who holds which port of this machine. */
+    readonly reservedPorts: Effect.Effect<ReadonlyMap<number, string>, HostError>
     /** Gives up every port of `owner` but `except`. */
     readonly releasePorts: (owner: string, except?: number) => Effect.Effect<void, HostError>
   }
@@ -286,6 +288,7 @@ export class Host extends Context.Service<
             message: `Every port from ${managedPorts.first} to ${managedPorts.last} (SVC_MANAGED_PORTS) is taken; delete servers that are no longer needed`
           })
         }),
+        reservedPorts: ports,
         releasePorts: (owner, except) =>
           Effect.flatMap(ports, (taken) =>
             Effect.forEach(

@@ -74,6 +74,9 @@ export interface RedisExpected {
 
 type Act = Effect.Effect<void, RedisServerError>
 
+/** Under which name a server's port is reserved. */
+export const portOwner = (uid: string): string => `caches/${uid}`
+
 export class RedisServers extends Context.Service<
   RedisServers,
   {
@@ -150,7 +153,6 @@ export class RedisServers extends Context.Service<
           password: Redacted.make(controlPassword(uid))
         }
       })
-      const portOwner = (uid: string) => `caches/${uid}`
       const onHost = Effect.mapError(failed)
       const readFile = (uid: string, name: string) =>
         Effect.map(onHost(host.readFile(path.join(dirOf(uid), name))), Option.getOrUndefined)

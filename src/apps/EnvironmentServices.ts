@@ -1,0 +1,189 @@
+/**
+ * What an environment gives to what runs in it on this machine: variables that name the platform and the environment's own
+ * servers, and a way to those servers. A server of this machine is reached at the services' address (`src/infra/containers/
+ * services.ts`), one of another region where its own region says.
+ */
+import * as path from "node:path"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import type { ReachableService } from "#src/infra/containers/ContainerEngine.ts"
+import { listeningAddress } from "#src/infra/containers/listening-address.ts"
+import { Host, type HostError } from "#src/infra/host/Host.ts"
+import { replicaNumbers, standbyKey } from "#src/infra/postgres/standby.ts"
+import { portOwner } from "#src/infra/redis/RedisServers.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
+import { Secrets } from "#src/store/Secrets.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { caFile, platformVariables, type Server, serverVariables } from "./variables.ts"
+
+export interface EnvironmentKey {
+  readonly orgId: string
+  readonly environmentUid: string
+}
+
+export interface Provision {
+  readonly environmentUid: string
+  /** For `ContainerEngine.run`. */
+  readonly services: ReadonlyArray<ReachableService>
+  readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
+  /** For a container's plan: files that the variables name. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+interface ServerRow extends Pick<Server, "kind" | "name" | "user" | "dbName"> {
+  readonly environmentUid: string
+  readonly uid: string
+  readonly host: string | null
+  readonly port: number | null
+}
+
+/** Who holds the ports of a server on its machine: each standby has one of its own. */
+const holdersOf = ({ kind, uid }: Pick<ServerRow, "kind" | "uid">): ReadonlyArray<string> =>
+  kind === "Cache" ? [portOwner(uid)] : [uid, ...replicaNumbers.map((number) => standbyKey(uid, number))]
+
+const isLoopback = (host: string): boolean => /^(127\.|localhost$|::1$|\[::1\]$)/.test(host)
+
+export class EnvironmentServices extends Context.Service<
+  EnvironmentServices,
+  {
+    /** None: there is no such environment. The variables are those of now. */
+    readonly provide: (place: {
+      readonly orgId: string
+      readonly projectId: string
+      /** Its name. */
+      readonly environment: string
+    }) => Effect.Effect<Option.Option<Provision>, StoreUnavailable | HostError>
+    /** What containers of environments may reach of this machine now, by the environments' uids. */
+    readonly reachable: (
+      environments: ReadonlyArray<EnvironmentKey>
+    ) => Effect.Effect<ReadonlyMap<string, ReadonlyArray<ReachableService>>, StoreUnavailable | HostError>
+  }
+>()("svc/apps/EnvironmentServices") {
+  static readonly layer = Layer.effect(
+    EnvironmentServices,
+    Effect.gen(function* () {
+      const config = yield* AppConfig
+      const { engine: sql } = yield* Db
+      const secrets = yield* Secrets
+      const tokens = yield* AppServiceTokens
+      const host = yield* Host
+      const { caPem } = yield* CertificateAuthority
+
+      /** The API where it listens on this machine; undefined: it is elsewhere. */
+      const api = (() => {
+        const url = new URL(config.publicUrl)
+        if (config.roles.has("api")) return { host: config.host, port: config.port }
+        const usual = url.protocol === "https:" ? 443 : 80
+        return isLoopback(url.hostname) ? { host: url.hostname, port: Number(url.port || usual) } : undefined
+      })()
+      const apiUrl =
+        api === undefined || config.services === undefined
+          ? config.publicUrl
+          : `http://${config.services.name}:${api.port}`
+
+      /** Oldest first. Indexes: the primary key, resource_by_place. */
+      const serversOf = (environments: ReadonlyArray<EnvironmentKey>) =>
+        repeatable(sql<ServerRow>`
+          select e.uid as "environmentUid", s.uid, s.kind, s.name, s.status ->> 'host' as host,
+            nullif((s.status ->> 'port')::int, 0) as port, s.status ->> 'user' as user,
+            s.status ->> 'dbName' as "dbName"
+          from unnest(${environments.map(({ orgId }) => orgId)}::uuid[],
+            ${environments.map(({ environmentUid }) => environmentUid)}::uuid[]) as w(org_id, uid)
+          join resource e on e.org_id = w.org_id and e.uid = w.uid and e.kind = 'Environment'
+            and e.deletion_requested_at is null and e.deleted_at is null
+          join resource s on s.org_id = e.org_id and s.kind = any(array['Database', 'DatabaseBranch', 'Cache'])
+            and s.project_id = e.project_id and s.environment = e.name
+            and s.deletion_requested_at is null and s.deleted_at is null
+            and (s.kind <> 'DatabaseBranch' or (s.status ->> 'state' = 'ready' and s.spec -> 'promotedTo' is null))
+          order by s.created_at, s.uid`)
+
+      const portsOf = (row: ServerRow, reserved: ReadonlyMap<number, string>) => {
+        const holders = new Set(holdersOf(row))
+        return [...reserved].flatMap(([port, holder]) => (holders.has(holder) ? [port] : []))
+      }
+
+      const reachableOf = Effect.fnUntraced(function* (
+        rows: ReadonlyArray<ServerRow>,
+        reserved: ReadonlyMap<number, string>
+      ) {
+        if (config.services === undefined) return []
+        const address = Option.getOrUndefined(yield* listeningAddress(config.managedHost))
+        const apiAddress =
+          api === undefined ? undefined : Option.getOrUndefined(yield* listeningAddress(api.host))
+        const held = rows.flatMap((row) => portsOf(row, reserved))
+        return [
+          ...(address === undefined ? [] : held.map((port): ReachableService => ({ port, address }))),
+          ...(api === undefined || apiAddress === undefined ? [] : [{ port: api.port, address: apiAddress }])
+        ]
+      })
+
+      /** Where what runs on this machine calls a server; undefined: it cannot. */
+      const hostFor = (row: ServerRow, reserved: ReadonlyMap<number, string>): string | undefined => {
+        if (row.host === null) return undefined
+        if (config.services !== undefined && portsOf(row, reserved).length > 0) return config.services.name
+        return isLoopback(row.host) ? undefined : row.host
+      }
+
+      /** Written again only when it is another one. */
+      const ensureCaFile = Effect.gen(function* () {
+        const folder = path.join(config.dataDir, "apps")
+        const file = path.join(folder, "ca.pem")
+        if (Option.getOrUndefined(yield* host.readFile(file)) === caPem) return file
+        yield* host.directory(folder)
+        yield* host.writeFile(file, caPem, 0o644)
+        return file
+      })
+
+      return EnvironmentServices.of({
+        provide: Effect.fn("EnvironmentServices.provide")(function* ({ orgId, projectId, environment }) {
+          const found = yield* tokens.current(orgId, projectId, environment)
+          if (Option.isNone(found)) return Option.none()
+          const { environmentUid, token } = found.value
+          const rows = yield* serversOf([{ orgId, environmentUid }])
+          const reserved = yield* host.reservedPorts
+          const servers = yield* Effect.forEach(
+            rows,
+            Effect.fnUntraced(function* (row) {
+              const { uid, port } = row
+              const called = hostFor(row, reserved)
+              if (called === undefined || port === null) return []
+              const password = yield* secrets.read({ orgId, uid, field: "password" })
+              return Option.isNone(password) ? [] : [{ ...row, host: called, port, password: password.value }]
+            }),
+            { concurrency: 4 }
+          )
+          const ofServers = serverVariables(servers.flat())
+          return Option.some({
+            environmentUid,
+            services: yield* reachableOf(rows, reserved),
+            variables: Redacted.make({
+              ...platformVariables({ name: environment, apiUrl, token: Redacted.value(token) }),
+              ...ofServers
+            }),
+            files: Object.keys(ofServers).length === 0 ? {} : { [caFile]: yield* ensureCaFile }
+          })
+        }),
+        reachable: Effect.fn("EnvironmentServices.reachable")(function* (environments) {
+          const rows = yield* serversOf(environments)
+          const reserved = yield* host.reservedPorts
+          const of = new Map<string, ReadonlyArray<ReachableService>>()
+          for (const { environmentUid } of environments)
+            of.set(
+              environmentUid,
+              yield* reachableOf(
+                rows.filter((row) => row.environmentUid === environmentUid),
+                reserved
+              )
+            )
+          return of
+        })
+      })
+    })
+  )
+}

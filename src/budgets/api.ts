@@ -1,0 +1,52 @@
+/** What the things of a project cost, by day. What it may spend is an operation of projects. */
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as Schema from "effect/Schema"
+import { Id, page, pageQuery, projectParams } from "#src/api/definition/fields.ts"
+import { group, operation } from "#src/api/definition/operation.ts"
+import { problems } from "#src/api/definition/problem.ts"
+
+const Day = Schema.String.check(
+  Schema.isPattern(/^\d{4}-\d{2}-\d{2}$/u, { expected: "a day such as 2026-11-22" }),
+  Schema.makeFilter((day: string) =>
+    Number.isNaN(Date.parse(`${day}T00:00:00Z`)) ? "is no day of the calendar" : undefined
+  )
+)
+
+export const UsageEntry = Schema.Struct({
+  date: Schema.String.annotate({ format: "date", description: "A day in UTC" }),
+  resourceId: Schema.NullOr(Id).annotate({
+    description: "null: executions, which are many and stand together"
+  }),
+  kind: Schema.String,
+  name: Schema.String,
+  environment: Schema.NullOr(Schema.String),
+  item: Schema.Literals(["server", "backups", "calls", "executions"]).annotate({
+    description:
+      "What of it: its servers by the hour, what its backups take, calls of models, or executions that ended"
+  }),
+  usd: Schema.Finite
+}).annotate({ identifier: "UsageEntry" })
+export const UsagePage = page(UsageEntry)
+
+export const Budgets = group("budgets", "What the things of a project cost.").add(
+  HttpApiEndpoint.get("usage", "/v1/orgs/:orgId/projects/:projectId/budget/usage", {
+    params: projectParams,
+    query: {
+      from: Schema.optionalKey(
+        Day.annotate({ description: "First day (UTC); default: the first of this month" })
+      ),
+      to: Schema.optionalKey(Day.annotate({ description: "Last day (UTC); default: today" })),
+      ...pageQuery
+    },
+    error: problems(),
+    success: UsagePage
+  }).annotateMerge(
+    operation(
+      "budgets.usage",
+      "read",
+      "member",
+      "What things cost by day, the newest first; of the last 13 months",
+      { target: { type: "project" } }
+    )
+  )
+)

@@ -1,0 +1,200 @@
+/** What runs on and costs something is counted by the hour, once, whoever counts and whatever happened in between. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { GatewayUsage } from "#src/ai-gateways/GatewayUsage.ts"
+import { Ledger } from "#src/backups/Ledger.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
+import { BudgetUsage } from "#src/budgets/BudgetUsage.ts"
+import { makeMeter } from "#src/budgets/metering.ts"
+import { Catalog } from "#src/catalog/Catalog.ts"
+import { builtIn } from "#src/catalog/content.ts"
+import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { testDb } from "#test/setup/database.ts"
+import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { withinOneMonth } from "./month.ts"
+
+const stack = Layer.mergeAll(
+  Budgets.layer,
+  BudgetUsage.layer,
+  Resources.layer,
+  GatewayUsage.layer,
+  Ledger.layer,
+  Catalog.layerBuiltIn
+).pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()), Layer.provide(withinOneMonth))
+
+const cacheHour = builtIn.caches["cache-n1"] * 1_000_000
+const databaseHour = builtIn.databases["db-n1"] * 1_000_000
+
+/** A project of an organization of its own, of which everything before the last `hours` whole hours is counted. */
+const newProject = Effect.fnUntraced(function* (hours: number) {
+  const { engine: sql } = yield* Db
+  const { id: orgId } = yield* makeOrganization()
+  const place = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
+  yield* sql`update metering_organization
+    set metered_until = date_trunc('hour', now(), 'UTC') - make_interval(hours => ${hours}::int)
+    where org_id = ${orgId}::uuid`
+  return { orgId, place, ...place }
+})
+/** Of the change of a resource: it was made so many hours before the last whole hour, and deleted after some. */
+const lived = Effect.fnUntraced(function* (orgId: string, uid: string, from: number, to: number | null) {
+  const { engine: sql } = yield* Db
+  yield* sql`update resource set created_at = date_trunc('hour', now(), 'UTC') - ${from}::float8 * interval '1 hour',
+      deletion_requested_at = date_trunc('hour', now(), 'UTC') - ${to}::float8 * interval '1 hour'
+    where org_id = ${orgId}::uuid and uid = ${uid}::uuid`
+})
+const meterAll = Effect.fnUntraced(function* (orgId: string) {
+  const meter = yield* makeMeter
+  let steps = 0
+  while (yield* meter(orgId)) steps++
+  return steps
+})
+const spentOf = Effect.fnUntraced(function* (orgId: string) {
+  const { engine: sql } = yield* Db
+  const [row] = yield* sql<{ readonly month: number; readonly usage: number }>`
+    select (select coalesce(sum(spent), 0)::float8 from budget_month where org_id = ${orgId}::uuid) as month,
+      (select coalesce(sum(spent), 0)::float8 from budget_usage where org_id = ${orgId}::uuid) as usage`
+  return row
+})
+
+layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (it) => {
+  it.effect("counts servers by their hours, size and standbys, to the second, once", () =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const { orgId, place, projectId, production } = yield* newProject(30)
+      const cache = uuid()
+      const gone = uuid()
+      const database = uuid()
+      const changes = [
+        { ...cacheChange(place, "c1"), uid: cache },
+        { ...cacheChange(place, "c2"), uid: gone },
+        {
+          action: "create",
+          uid: database,
+          kind: "Database",
+          projectId,
+          environment: "production",
+          name: "main",
+          parentUid: production,
+          spec: { sku: "db-n1", region: "local", credentialVersion: 1, replicas: 2 },
+          managedBy: "api"
+        }
+      ] as const
+      yield* resources.write(orgId, changes, actor)
+      yield* lived(orgId, cache, 100, null)
+      yield* lived(orgId, gone, 20, 17.5)
+      yield* lived(orgId, database, 4, null)
+      // A step ends with the day.
+      assert.isAtLeast(yield* meterAll(orgId), 2)
+      const expected = 30 * cacheHour + 2.5 * cacheHour + 4 * 3 * databaseHour
+      assert.deepStrictEqual(yield* spentOf(orgId), { month: expected, usage: expected })
+      assert.strictEqual(yield* meterAll(orgId), 0)
+
+      const usage = yield* BudgetUsage
+      const range = { from: "2020-01-01", to: undefined }
+      const list = yield* usage.list(orgId, projectId, range, 100)
+      const of = (uid: string) =>
+        list.filter((one) => one.uid === uid).reduce((sum, { microUsd }) => sum + microUsd, 0)
+      assert.strictEqual(of(database), 12 * databaseHour)
+      assert.deepInclude(
+        list.find(({ uid }) => uid === gone),
+        { kind: "Cache", name: "c2", item: "server" }
+      )
+      assert.deepStrictEqual(yield* usage.list(orgId, projectId, range, 1, list.at(0)), list.slice(1, 2))
+      const { id: another } = yield* makeOrganization()
+      assert.isEmpty(yield* usage.list(another, projectId, range, 100))
+    })
+  )
+
+  it.effect("counts each hour once, however many count at the same time", () =>
+    Effect.gen(function* () {
+      const { orgId, place } = yield* newProject(50)
+      const uid = uuid()
+      yield* (yield* Resources).write(orgId, [{ ...cacheChange(place, "c"), uid }], actor)
+      yield* lived(orgId, uid, 100, null)
+      yield* Effect.forEach(Array.from({ length: 8 }), () => meterAll(orgId), { concurrency: "unbounded" })
+      yield* meterAll(orgId)
+      assert.deepStrictEqual(yield* spentOf(orgId), { month: 50 * cacheHour, usage: 50 * cacheHour })
+    })
+  )
+
+  it.effect("counts what backups take, and what gateways have spent since", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const { orgId, projectId, production } = yield* newProject(2)
+      const database = uuid()
+      const gateway = uuid()
+      const base = {
+        action: "create",
+        projectId,
+        environment: "production",
+        parentUid: production,
+        managedBy: "api"
+      } as const
+      const aDatabase = {
+        ...base,
+        uid: database,
+        kind: "Database",
+        name: "main",
+        spec: { sku: "free", region: "local" }
+      }
+      const anAi = { ...base, uid: gateway, kind: "AiGateway", name: "ai", spec: { allowedModels: [] } }
+      yield* (yield* Resources).write(orgId, [aDatabase, anAi], actor)
+      yield* lived(orgId, database, 9, null)
+      yield* sql`insert into backup_lineage (org_id, lineage, database_uid, key_id, sealed)
+        values (${orgId}::uuid, ${database}::uuid, ${database}::uuid, 'k', '\\x00')`
+      yield* sql`insert into backup_object (org_id, lineage, name, key, plain_bytes, stored_bytes, plain_sha256, stored_sha256)
+        select ${orgId}::uuid, ${database}::uuid, 'o' || i, 'k', 1, 365 * 1024 * 1024 * 1024::bigint, '', ''
+        from generate_series(1, 2) i`
+      const spend = (billionths: number) => sql`
+        insert into ai_gateway_usage as u (org_id, gateway_uid, day, model, gateway_key, requests, input_tokens, output_tokens, spent)
+        values (${orgId}::uuid, ${gateway}::uuid, (now() at time zone 'UTC')::date, 'm', ${uuid()}::uuid, 1, 1, 1, ${billionths}::bigint)`
+      yield* spend(7_000_000)
+      yield* meterAll(orgId)
+      // 730 GiB for two of the 730 hours of a month.
+      const backups = builtIn.backups.perGibMonthUsd * 2 * 1_000_000
+      assert.strictEqual((yield* spentOf(orgId))?.usage, backups + 7_000)
+
+      yield* spend(500)
+      yield* sql`update metering_organization set metered_until = metered_until - interval '1 hour' where org_id = ${orgId}::uuid`
+      yield* meterAll(orgId)
+      const after = yield* spentOf(orgId)
+      assert.deepStrictEqual(after, { month: backups * 1.5 + 7_001, usage: backups * 1.5 + 7_001 })
+    })
+  )
+
+  it.effect("alerts, and under a hard stop nothing more is made that costs", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const resources = yield* Resources
+      const budgets = yield* Budgets
+      const { orgId, place, projectId } = yield* newProject(10)
+      yield* sql`insert into webhook (org_id, id, url, events, key_id, sealed)
+        values (${orgId}, ${uuid()}, 'https://hooks.example.test/', '{budget.alert,budget.exceeded}', 'k', '\\x00')`
+      const uid = uuid()
+      yield* resources.write(orgId, [{ ...cacheChange(place, "c"), uid }], actor)
+      yield* lived(orgId, uid, 100, null)
+      yield* budgets.set(
+        orgId,
+        projectId,
+        { monthlyCap: 10 * cacheHour, alertPercent: 50, hardStop: true },
+        actor
+      )
+      yield* resources.write(orgId, [cacheChange(place, "d")], actor)
+      yield* meterAll(orgId)
+      const told = yield* sql<{ readonly type: string }>`
+        select type from webhook_event where org_id = ${orgId}::uuid order by type`
+      assert.deepStrictEqual(
+        told.map(({ type }) => type),
+        ["budget.alert", "budget.exceeded"]
+      )
+      const refused = yield* Effect.flip(resources.write(orgId, [cacheChange(place, "e")], actor))
+      assert.deepInclude(refused, { _tag: "Refused", code: "budget_exhausted" })
+      // What is there may be changed and goes on.
+      const other = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
+      yield* resources.write(orgId, [cacheChange(other, "e")], actor)
+    })
+  )
+})
