@@ -48,7 +48,7 @@ export const makePlans = Effect.gen(function* () {
     if (imageId === undefined || imageId === null || Option.isNone(record))
       return yield* new Retryable({ message: "The image of the deployment is not known" })
     const { command } = yield* retryable(decodeSpec(record.value.spec))
-    const { env } = yield* variablesOf(app)
+    const { env, files } = yield* variablesOf(app)
     return {
       name: installation.nameOf(instance.uid),
       labels: {
@@ -66,6 +66,7 @@ export const makePlans = Effect.gen(function* () {
       memoryMb: spec.memoryMb,
       runtime: undefined,
       network: { kind: "environment" as const, orgId, environmentUid: parentUid ?? "" },
+      files,
       tmpMb,
       oomScore
     }

@@ -1,4 +1,4 @@
-/** What an app is told by its variables: those that its users set, and those that the platform knows. */
+/** What an app is told: the variables that its users set, before those that its environment has. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -6,12 +6,11 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { EnvVariablesSpec, envVariablesName, variableField } from "#schemas/env-variables.ts"
-import { AppConfig } from "#src/config.ts"
-import type { ReachableService } from "#src/infra/containers/ContainerEngine.ts"
-import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
+import type { HostError } from "#src/infra/host/Host.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
+import { EnvironmentServices, type Provision } from "./EnvironmentServices.ts"
 
 export interface AppPlace {
   readonly orgId: string
@@ -29,10 +28,8 @@ export class AppVariables extends Context.Service<
     readonly of: (app: AppPlace) => Effect.Effect<
       {
         readonly env: Redacted.Redacted<Readonly<Record<string, string>>>
-        /** What of this machine it may reach. */
-        readonly services: ReadonlyArray<ReachableService>
-      },
-      StoreUnavailable
+      } & Pick<Provision, "services" | "files">,
+      StoreUnavailable | HostError
     >
   }
 >()("svc/apps/AppVariables") {
@@ -41,8 +38,7 @@ export class AppVariables extends Context.Service<
     Effect.gen(function* () {
       const resources = yield* Resources
       const secrets = yield* Secrets
-      const tokens = yield* AppServiceTokens
-      const { publicUrl } = yield* AppConfig
+      const environments = yield* EnvironmentServices
       return AppVariables.of({
         of: Effect.fn("AppVariables.of")(function* ({ orgId, projectId, environment, spec }) {
           const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
@@ -58,17 +54,15 @@ export class AppVariables extends Context.Service<
               if (key in variables) own[key] = Redacted.value(value)
             }
           }
-          const token =
+          const provision =
             projectId === null || environment === null
               ? Option.none()
-              : yield* tokens.current(orgId, projectId, environment)
-          const platform = {
-            PORT: String(spec.port),
-            SVC_ENVIRONMENT: environment ?? "",
-            SVC_API_URL: publicUrl,
-            ...(Option.isSome(token) ? { APP_SERVICE_TOKEN: Redacted.value(token.value) } : {})
-          }
-          return { env: Redacted.make({ ...platform, ...own, PORT: platform.PORT }), services: [] }
+              : yield* environments.provide({ orgId, projectId, environment })
+          if (Option.isNone(provision))
+            return yield* new StoreUnavailable({ message: "The environment of the app is not there" })
+          const { variables, services, files } = provision.value
+          const env = { ...Redacted.value(variables), ...own, PORT: String(spec.port) }
+          return { env: Redacted.make(env), services, files }
         })
       })
     })

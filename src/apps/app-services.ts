@@ -4,10 +4,10 @@ import { Deployments } from "#src/deployments/Deployments.ts"
 import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
-import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { AppFollowers, AppLogs } from "./AppLogs.ts"
 import { Apps } from "./Apps.ts"
 import { AppVariables } from "./AppVariables.ts"
+import * as environments from "./services.ts"
 
 export const layer = AppFollowers.layer.pipe(
   Layer.provide(AppLogs.layer),
@@ -17,7 +17,7 @@ export const layer = AppFollowers.layer.pipe(
       Deployments.layer,
       EdgeNodes.layer,
       Installation.layer,
-      AppVariables.layer.pipe(Layer.provide(AppServiceTokens.layer))
+      AppVariables.layer.pipe(Layer.provide(environments.layer))
     )
   )
 )
