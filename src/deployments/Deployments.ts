@@ -308,12 +308,14 @@ export class Deployments extends Context.Service<
 /** Rows with the `image_id` of each deployment that is on its way, answers, or may be chosen again. */
 const kept = (sql: Sql): Fragment => sql`
   select d.image_id from (
-    select d.*, row_number() over (partition by org_id, environment_uid, state order by ready_at desc) as place
-    from deployment d where image_id is not null and not image_gone
+    select d.image_id, d.state, d.finished_at, row_number() over (
+      partition by d.org_id, d.environment_uid, d.state
+      order by coalesce(d.uid = a.serving_deployment, false) desc, d.ready_at desc) as place
+    from deployment d
+    left join app a on a.org_id = d.org_id and a.environment_uid = d.environment_uid
+    where d.image_id is not null and not d.image_gone
   ) d
-  left join app a on a.org_id = d.org_id and a.environment_uid = d.environment_uid
-  where d.finished_at is null or (d.state = 'ready' and (d.place <= ${keptReady + 1}::int
-    or d.uid = a.serving_deployment))`
+  where d.finished_at is null or (d.state = 'ready' and d.place <= ${keptReady + 1}::int)`
 
 const source = (sql: Sql): Fragment => sql`
   resource r

@@ -59,6 +59,25 @@ layer(appPlane({ lookMs: 500 }), { excludeTestServices: true, timeout: "3 minute
           )
           assert.deepStrictEqual([...new Set(answers)], ["200 up"])
           assert.strictEqual((yield* readInstances(path)).length, before + 1)
+
+          // A run of a cron job wakes it too, and is sent to the instance itself.
+          yield* call("PATCH", `${path}/app`, { body: { idle: { stopSeconds: 604_800 } } })
+          yield* asleep("paused")
+          const cron = yield* call("POST", `${path}/crons`, {
+            body: { name: "nightly", schedule: "0 0 1 1 *", target: { kind: "http", path: "/index.html" } }
+          })
+          assert.strictEqual(cron.status, 201, cron.text)
+          const run = yield* call("POST", `${path}/crons/${cron.body.id}/trigger`)
+          assert.include([200, 201, 202], run.status, run.text)
+          const runs = yield* eventually(
+            "the app was called",
+            call("GET", `${path}/crons/${cron.body.id}/runs`),
+            ({ body }) =>
+              (body.items ?? body)[0]?.attempts?.length > 0 || (body.items ?? body)[0]?.statusCode != null
+          )
+          // The server knows no POST: that it says so is an answer of the app.
+          assert.match(runs.text, /"statusCode":(405|501|404|400)/)
+          assert.strictEqual((yield* readApp(path)).power, "awake")
         }),
       300_000
     )
