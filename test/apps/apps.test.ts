@@ -213,4 +213,45 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
       }),
     patience
   )
+
+  it.effect(
+    "run as many instances as are wanted, and go with their environment, with all that they have",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql, session } = yield* Plane
+        const { path, host } = yield* makeShop("several")
+        yield* ready(path, yield* deploy(path, server("up")))
+        const app = yield* readApp(path)
+        const changed = yield* call("PATCH", `${path}/app`, { body: { instances: 2 } })
+        assert.strictEqual(changed.status, 200, changed.text)
+        const healthy = (all: ReadonlyArray<{ readonly state: string }>) =>
+          all.filter(({ state }) => state === "healthy").length
+        yield* eventually("two are healthy", readInstances(path), (all) => healthy(all) === 2)
+        const [, first] = yield* containersOf(`svc.app=${app.id}`)
+        const { podman } = yield* Containers
+        podman("kill", "-s", "KILL", first ?? "")
+        yield* eventually(
+          "two are healthy again",
+          readInstances(path),
+          (all) => all.length > 2 && healthy(all) === 2
+        )
+        assert.strictEqual(yield* answerOf(host), "200 up")
+        const gone = yield* call("DELETE", path, { token: session })
+        assert.strictEqual(gone.status, 200, gone.text)
+        yield* eventually(
+          "no container is left",
+          containersOf(`svc.app=${app.id}`),
+          (names) => names.length === 0
+        )
+        yield* eventually(
+          "nothing is known of it",
+          sql(`select 1 from app where uid = '${app.id}' union all
+            select 1 from app_instance where app_uid = '${app.id}' union all
+            select 1 from deployment d join resource r on r.uid = d.uid where r.project_id in
+              (select project_id from resource where uid = '${app.id}')`),
+          (rows) => rows.length === 0
+        )
+      }),
+    patience
+  )
 })
