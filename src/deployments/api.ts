@@ -131,7 +131,8 @@ export const Deployments = group("deployments", "Versions of the app of an envir
       { billing: true, target }
     )
   ),
-  HttpApiEndpoint.post("rollback", `${all}/rollback`, {
+  // Not below `deployments`, where it would be the id of one.
+  HttpApiEndpoint.post("rollback", "/v1/orgs/:orgId/projects/:projectId/app/rollback", {
     params: projectParams,
     query: environmentQuery,
     headers: idempotencyKey,

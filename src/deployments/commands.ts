@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Client, call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
-import { readStdin, waiting } from "#src/cli/flags.ts"
+import { confirmName, readStdin, waiting, yes } from "#src/cli/flags.ts"
 import { variable } from "#src/cli/invocation.ts"
 import { json, out, say } from "#src/cli/output.ts"
 import { commandIn, inEnvironment, inProject, resourceCommands } from "#src/cli/resource-commands.ts"
@@ -166,10 +166,11 @@ export const rollback = commandIn(inEnvironment)(
 
 export const promote = commandIn(inProject)(
   "promote",
-  { ...waiting, id },
+  { ...waiting, id, yes },
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
       const { params } = yield* at
+      yield* confirmName(`This sends the requests to the deployment ${flags.id}.`, flags.id, flags.yes)
       const made = yield* call(
         client.asMember.deployments.promote({ params: { ...params, deploymentId: flags.id }, headers: {} })
       )
@@ -207,9 +208,10 @@ const get = command("get", { id }, ({ where, json: asJson, flags }) =>
   })
 ).pipe(Command.withDescription("Show a deployment and how it went"))
 
-const cancel = command("cancel", { id }, ({ client, at, json: asJson, flags }) =>
+const cancel = command("cancel", { id, yes }, ({ client, at, json: asJson, flags }) =>
   Effect.gen(function* () {
     const { params } = yield* at
+    yield* confirmName(`This ends the deployment ${flags.id}.`, flags.id, flags.yes)
     const shown = yield* call(
       client.asMember.deployments.cancel({ params: { ...params, deploymentId: flags.id }, headers: {} })
     )
