@@ -34,7 +34,8 @@ export const layer = register(
 
     const wanted = (origin: string | undefined, { site }: SiteLook) =>
       origin === undefined
-        ? Effect.succeed({ target: undefined, trouble: undefined })
+        ? // An app of ours takes the requests, if there is one: its own reconciler says where.
+          Effect.succeed({ target: site?.isApp === true ? site.target : undefined, trouble: undefined })
         : originTarget(origin, site?.target, allowed)
 
     return {
@@ -58,7 +59,8 @@ export const layer = register(
           ...(site === undefined || site.hostname !== hostname
             ? [{ field: "/status/address", message: "the edge does not have its managed address" }]
             : []),
-          ...(isDeepStrictEqual(site?.target, target) || isMove
+          ...((isDeepStrictEqual(site?.target, target) && (origin === undefined || site?.isApp !== true)) ||
+          isMove
             ? []
             : [{ field: "/origin", message: "the edge sends requests somewhere else" }])
         ]
@@ -76,7 +78,8 @@ export const layer = register(
       }),
       converge: Effect.fnUntraced(function* (resource) {
         const look = yield* away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
-        const { target } = yield* wanted(resource.spec.origin, look)
+        const { origin } = resource.spec
+        const { target } = origin === undefined ? { target: undefined } : yield* wanted(origin, look)
         const { label } = resource.facts
         yield* away(externalCall("edge.ensure", "write")(sites.ensure(keyOf(resource), { label, target })))
       }),

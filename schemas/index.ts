@@ -2,12 +2,14 @@
 import { AccessPolicy } from "./access-policy.ts"
 import { AiGateway } from "./ai-gateway.ts"
 import { Alert } from "./alert.ts"
+import { App } from "./app.ts"
 import { BackupDestination } from "./backup-destination.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { CustomerPayments } from "./customer-payments.ts"
 import { Database } from "./database.ts"
 import { DatabaseBranch } from "./database-branch.ts"
+import { Deployment } from "./deployment.ts"
 import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
@@ -33,7 +35,9 @@ export const kinds = [
   Cron,
   Execution,
   Maintenance,
-  Alert
+  Alert,
+  App,
+  Deployment
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

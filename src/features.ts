@@ -5,6 +5,7 @@ import * as Schema from "effect/Schema"
 import { agents } from "./agents/feature.ts"
 import { aiGateways } from "./ai-gateways/feature.ts"
 import { alerts } from "./alerts/feature.ts"
+import { apps } from "./apps/feature.ts"
 import { backups } from "./backups/feature.ts"
 import { branches } from "./branches/feature.ts"
 import { budgets } from "./budgets/feature.ts"
@@ -12,6 +13,7 @@ import { caches } from "./caches/feature.ts"
 import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
 import { databases } from "./databases/feature.ts"
+import { deployments } from "./deployments/feature.ts"
 import { domains } from "./domains/feature.ts"
 import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
@@ -48,6 +50,8 @@ export const features = [
   payments,
   crons,
   executions,
+  deployments,
+  apps,
   backups,
   databases,
   branches,

@@ -9,6 +9,7 @@ import { MinimumLogLevel } from "effect/References"
 import { type Bootstrap, bootstrap } from "./access/bootstrap.ts"
 import { ReconcileNow } from "./api/ReconcileNow.ts"
 import * as server from "./api/server.ts"
+import * as appOrigins from "./apps/app-origins.ts"
 import { checkServedRegion } from "./catalog/regions.ts"
 import { AppConfig } from "./config.ts"
 import { ServedRegion } from "./engine/options.ts"
@@ -58,7 +59,7 @@ const store = Layer.mergeAll(
   Feed.layer,
   Secrets.layer,
   Fingerprint.layer,
-  Invocations.layer
+  Invocations.layer.pipe(Layer.provide(appOrigins.layer))
 ).pipe(
   Layer.provideMerge(PlatformSecrets.layer),
   // Before anything opens or seals a value.

@@ -10,6 +10,8 @@ import { storableText } from "#src/storable.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import type { Attempt } from "./run.ts"
 
+/** An app that sleeps is woken first. */
+const wakeMs = 40_000
 /** Bytes of the signed body. */
 const longestEnvelope = 128_000
 
@@ -69,10 +71,10 @@ const call = Effect.fnUntraced(function* (
   const outbound = yield* Outbound
   const invocations = yield* Invocations
   const place = yield* invocations
-    .recentTarget(claimed.orgId, claimed.environmentUid)
-    .pipe(answered("tell where the app answers"), Effect.result)
+    .callable(claimed.orgId, claimed.environmentUid)
+    .pipe(answered("tell where the app answers", wakeMs), Effect.result)
   if (place._tag === "Failure") return { ...refused(place.failure.message), again: true }
-  const { origin, secrets } = place.success
+  const { origin, isOwn, secrets } = place.success
   if (origin === undefined) {
     return refused("The environment has no origin: say where its app answers (svc environments origin)")
   }
@@ -83,6 +85,7 @@ const call = Effect.fnUntraced(function* (
   return yield* outbound
     .post({
       url: origin + target.path,
+      isOwn,
       method: target.method,
       headers: {
         "content-type": "application/json",

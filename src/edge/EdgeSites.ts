@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { AppConfig } from "#src/config.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
+import { dueNow } from "#src/store/work-rows.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { settings } from "./settings.ts"
 import { AccessMode, Target } from "./target.ts"
@@ -33,6 +34,8 @@ export interface Site {
   readonly hostname: string | undefined
   /** Undefined: nothing answers. */
   readonly target: Target | undefined
+  /** An app of this platform answers: its reconciler says where requests go. */
+  readonly isApp: boolean
   readonly asleep: boolean
   readonly access: AccessMode
 }
@@ -67,6 +70,7 @@ interface Row {
   readonly label: string | null
   readonly hostname: string | null
   readonly target: unknown
+  readonly isApp: boolean
   readonly asleep: boolean
   readonly access: string
   readonly served: boolean
@@ -98,8 +102,8 @@ export class EdgeSites extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /**
      * Makes the site with its managed host name, and sets its target. The label of a site that is there stays; a new one
-     * gets `label` if it is given, else one from the names of environment and project. Answers the label; undefined:
-     * there is no such environment.
+     * gets `label` if it is given, else one from the names of environment and project. A target takes the place of an
+     * app of ours; none leaves the app there. Answers the label; undefined: there is no such environment.
      */
     readonly ensure: (
       key: SiteKey,
@@ -146,7 +150,7 @@ export class EdgeSites extends Context.Service<
         look: Effect.fn("EdgeSites.look")(function* ({ orgId, environmentUid }) {
           // By primary key and by edge_host_site; nodes are few.
           const [row] = yield* repeatable(sql<Row>`
-            select s.label, s.target, coalesce(s.asleep, false) as asleep, coalesce(s.access, 'public') as access,
+            select s.label, s.target, s.app_uid is not null as "isApp", coalesce(s.asleep, false) as asleep, coalesce(s.access, 'public') as access,
               (select h.hostname from edge_host h where h.org_id = s.org_id and h.environment_uid = s.environment_uid
                 and h.domain_uid is null limit 1) as hostname,
               exists (select from edge_node where alive_until > now()) as served,
@@ -161,6 +165,7 @@ export class EdgeSites extends Context.Service<
             label: row.label,
             hostname: row.hostname ?? undefined,
             target: target ?? undefined,
+            isApp: row.isApp,
             asleep: row.asleep,
             access
           }
@@ -192,8 +197,10 @@ export class EdgeSites extends Context.Service<
             ), site as (
               insert into edge_site (org_id, environment_uid, label, target)
               select org_id, uid, label, ${json}::jsonb from place
-              on conflict (org_id, environment_uid) do update set target = excluded.target
-              where edge_site.target is distinct from excluded.target
+              on conflict (org_id, environment_uid)
+                do update set target = excluded.target, app_uid = null, asleep = false, wake_requested_at = null
+              where (edge_site.target is distinct from excluded.target or edge_site.app_uid is not null)
+                and (excluded.target is not null or edge_site.app_uid is null)
             ), renamed as (
               delete from edge_host h using place
               where h.org_id = place.org_id and h.environment_uid = place.uid and h.domain_uid is null
@@ -215,9 +222,17 @@ export class EdgeSites extends Context.Service<
         requestWake: ({ orgId, environmentUid }) =>
           Effect.asVoid(
             repeatable(sql`
-              update edge_site set wake_requested_at = now()
-              where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid and asleep
-                and wake_requested_at is null`)
+              with asked as (
+                update edge_site set wake_requested_at = now()
+                where org_id = ${orgId}::uuid and environment_uid = ${environmentUid}::uuid and asleep
+                  and wake_requested_at is null
+                returning org_id, app_uid
+              ), woken as (
+                update work w set ${dueNow(sql)} from asked a
+                where w.org_id = a.org_id and w.uid = a.app_uid
+                returning w.uid
+              )
+              select pg_notify('svc_work', '') from woken`)
           ),
         putHost: Effect.fn("EdgeSites.putHost")(function* (wish) {
           const { orgId, environmentUid, domainUid, hostname } = wish

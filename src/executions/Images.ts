@@ -35,7 +35,11 @@ export class Images extends Context.Service<
   {
     /** Fetches an image and notes that it was, unless it was there already and not by us. */
     readonly pull: (request: PullRequest, stallMs: number) => Effect.Effect<PulledImage, ContainerError>
-    /** Lets go of those that no execution asked for lately. Answers how many are gone. */
+    /** Notes that an image that we fetched is needed still, so that it does not go by its age. */
+    readonly use: (id: string) => Effect.Effect<void>
+    /** Lets go of an image that we fetched, unless a container is made of it. True: we keep it no more. */
+    readonly release: (id: string) => Effect.Effect<boolean, ContainerError>
+    /** Lets go of those that nobody asked for lately. Answers how many are gone. */
     readonly prune: Effect.Effect<number, ContainerError>
   }
 >()("svc/executions/Images") {
@@ -101,6 +105,15 @@ export class Images extends Context.Service<
           const image = yield* engine.pull(request, stallMs)
           yield* note(image.id, request.reference, !before.has(bare(image.id)))
           return image
+        }),
+        use: Effect.fn("Images.use")(function* (id) {
+          const now = (yield* Clock.currentTimeMillis) / 1000
+          yield* file(() => fs.utimes(fileOf(id), now, now))
+        }),
+        release: Effect.fn("Images.release")(function* (id) {
+          const known = yield* file(() => fs.stat(fileOf(id)))
+          // Somebody else's: it was never ours to let go of.
+          return known._tag === "None" || (yield* letGo(fileOf(id), Number.POSITIVE_INFINITY))
         }),
         prune: Effect.gen(function* () {
           const oldest = (yield* Clock.currentTimeMillis) - imageDays * dayMs

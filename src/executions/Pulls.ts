@@ -11,11 +11,11 @@ import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
 import { rangesOf } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
+import { inBackground } from "#src/engine/in-background.ts"
 import type { PulledImage, PullRequest } from "#src/infra/containers/ContainerEngine.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
 import { judgedAddresses } from "#src/outbound/lookup.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { inBackground } from "./background.ts"
 import { Images } from "./Images.ts"
 import { hostOf, parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
@@ -32,99 +32,100 @@ export type Pull =
       readonly message: string
     }
 
-export class Pulls extends Context.Service<
-  Pulls,
-  {
-    /** Undefined: nobody fetches it in this process. */
-    readonly look: (uid: string) => Pull | undefined
-    readonly start: (ref: RunRef, request: PullRequest) => Effect.Effect<void>
-    /** Stops it and forgets what it came to. */
-    readonly stop: (uid: string) => Effect.Effect<void>
-    /** Stops what is of no use any more, because other processes went on with the execution. Answers how many. */
-    readonly sweep: Effect.Effect<number, StoreUnavailable>
+export interface PullsService {
+  /** Undefined: nobody fetches it in this process. */
+  readonly look: (uid: string) => Pull | undefined
+  readonly start: (ref: RunRef, request: PullRequest) => Effect.Effect<void>
+  /** Stops it and forgets what it came to. */
+  readonly stop: (uid: string) => Effect.Effect<void>
+  /** Stops what is of no use any more, because other processes went on with it. Answers how many. */
+  readonly sweep: Effect.Effect<number, StoreUnavailable>
+}
+
+/** `wanting`: of these, the ones whose image is still waited for. */
+export const makePulls = Effect.fnUntraced(function* (
+  wanting: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+) {
+  const images = yield* Images
+  const { outboundAllow } = yield* AppConfig
+  const options = yield* ExecutionOptions
+  const allowed = rangesOf(outboundAllow)
+  const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
+  const fibers = yield* FiberMap.make<string>()
+  const turns = makeTurns(options.pulls, options.pullsPerOrg)
+
+  const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
+    const image = parseImage(request.reference)
+    if (image === undefined) return failed("image_not_found", `${request.reference} names no image`)
+    const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
+    if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
+    for (let attempt = 1; ; attempt++) {
+      const done = yield* Effect.result(images.pull(request, options.pullStallMs))
+      if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
+      const { message, reason } = done.failure
+      const lasting = lastingReason(message)
+      // Without an engine nothing can be said of the image: whoever asked waits for the engine, and asks again.
+      if (reason === "HostDependencyMissing" || (reason === "Unreachable" && attempt >= options.pullTries))
+        return undefined
+      if (lasting !== undefined || attempt >= options.pullTries)
+        return failed(lasting ?? "image_pull_failed", message)
+      yield* Effect.logDebug(`fetching the image of ${uid} failed; trying again`)
+      yield* Effect.sleep(1_000 * 2 ** attempt)
+    }
+  })
+
+  const stop = (uid: string) =>
+    Effect.andThen(
+      FiberMap.remove(fibers, uid),
+      Effect.sync(() => void states.delete(uid))
+    )
+
+  const service: PullsService = {
+    look: (uid) => states.get(uid)?.pull,
+    start: Effect.fnUntraced(function* (ref, request) {
+      const { orgId, uid } = ref
+      if (states.has(uid)) return
+      states.set(uid, { ref, pull: { _tag: "Queued" } })
+      yield* FiberMap.run(
+        fibers,
+        uid,
+        Effect.flatMap(Clock.currentTimeMillis, (since) => {
+          states.set(uid, { ref, pull: { _tag: "Pulling", since } })
+          return pull(uid, request)
+        }).pipe(
+          turns.take({ owner: orgId, first: false }),
+          Effect.catchCause((cause) =>
+            Effect.as(
+              Effect.logError("a fault of the program: an image was not fetched", cause),
+              failed("image_pull_failed", "The image could not be fetched")
+            )
+          ),
+          Effect.flatMap((state) =>
+            Effect.sync(() => {
+              if (state === undefined) states.delete(uid)
+              else states.set(uid, { ref, pull: state })
+            })
+          ),
+          inBackground
+        )
+      )
+    }),
+    stop,
+    sweep: Effect.gen(function* () {
+      const refs = [...states.values()].map(({ ref }) => ref)
+      const wanted = yield* wanting(refs)
+      const idle = refs.filter(({ uid }) => !wanted.has(uid))
+      yield* Effect.forEach(idle, ({ uid }) => stop(uid), { discard: true })
+      return idle.length
+    })
   }
->()("svc/executions/Pulls") {
+  return service
+})
+
+export class Pulls extends Context.Service<Pulls, PullsService>()("svc/executions/Pulls") {
   static readonly layer = Layer.effect(
     Pulls,
-    Effect.gen(function* () {
-      const images = yield* Images
-      const { outboundAllow } = yield* AppConfig
-      const options = yield* ExecutionOptions
-      const allowed = rangesOf(outboundAllow)
-      const runs = yield* Runs
-      const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
-      const fibers = yield* FiberMap.make<string>()
-      const turns = makeTurns(options.pulls, options.pullsPerOrg)
-
-      const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
-        const image = parseImage(request.reference)
-        if (image === undefined) return failed("image_not_found", `${request.reference} names no image`)
-        const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
-        if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
-        for (let attempt = 1; ; attempt++) {
-          const done = yield* Effect.result(images.pull(request, options.pullStallMs))
-          if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
-          const { message, reason } = done.failure
-          const lasting = lastingReason(message)
-          // Without an engine nothing can be said of the image: whoever asked waits for the engine, and asks again.
-          if (
-            reason === "HostDependencyMissing" ||
-            (reason === "Unreachable" && attempt >= options.pullTries)
-          )
-            return undefined
-          if (lasting !== undefined || attempt >= options.pullTries)
-            return failed(lasting ?? "image_pull_failed", message)
-          yield* Effect.logDebug(`fetching the image of execution ${uid} failed; trying again`)
-          yield* Effect.sleep(1_000 * 2 ** attempt)
-        }
-      })
-
-      const stop = (uid: string) =>
-        Effect.andThen(
-          FiberMap.remove(fibers, uid),
-          Effect.sync(() => void states.delete(uid))
-        )
-
-      return Pulls.of({
-        look: (uid) => states.get(uid)?.pull,
-        start: Effect.fnUntraced(function* (ref, request) {
-          const { orgId, uid } = ref
-          if (states.has(uid)) return
-          states.set(uid, { ref, pull: { _tag: "Queued" } })
-          yield* FiberMap.run(
-            fibers,
-            uid,
-            Effect.flatMap(Clock.currentTimeMillis, (since) => {
-              states.set(uid, { ref, pull: { _tag: "Pulling", since } })
-              return pull(uid, request)
-            }).pipe(
-              turns.take({ owner: orgId, first: false }),
-              Effect.catchCause((cause) =>
-                Effect.as(
-                  Effect.logError("a fault of the program: an image was not fetched", cause),
-                  failed("image_pull_failed", "The image could not be fetched")
-                )
-              ),
-              Effect.flatMap((state) =>
-                Effect.sync(() => {
-                  if (state === undefined) states.delete(uid)
-                  else states.set(uid, { ref, pull: state })
-                })
-              ),
-              inBackground
-            )
-          )
-        }),
-        stop,
-        sweep: Effect.gen(function* () {
-          const refs = [...states.values()].map(({ ref }) => ref)
-          const wanted = yield* runs.wantingImage(refs)
-          const idle = refs.filter(({ uid }) => !wanted.has(uid))
-          yield* Effect.forEach(idle, ({ uid }) => stop(uid), { discard: true })
-          return idle.length
-        })
-      })
-    })
+    Effect.flatMap(Runs, ({ wantingImage }) => makePulls(wantingImage))
   )
 }
 

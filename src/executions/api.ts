@@ -15,6 +15,7 @@ import { Id, idempotencyKey, page, pageQuery, projectParams, Timestamp } from "#
 import { group, operation } from "#src/api/definition/operation.ts"
 import { problems } from "#src/api/definition/problem.ts"
 import { inProject, resourceOperations } from "#src/api/definition/resource-group.ts"
+import { logEntryFields, logHeaders, logQuery, logStream } from "#src/container-logs/log-page.ts"
 
 export const ExecutionView = Schema.Struct({
   id: Id,
@@ -65,17 +66,7 @@ export const ExecutionAvailability = Schema.Struct({
   })
 }).annotate({ identifier: "ExecutionAvailability" })
 
-const ExecutionLogEntry = Schema.Struct({
-  id: Schema.String.annotate({ description: "Where it begins; where a stream goes on after it" }),
-  stream: Schema.Literals(["stdout", "stderr", "system"]).annotate({
-    description: "`system`: what the platform has to say about the log"
-  }),
-  at: Timestamp,
-  text: Schema.String.annotate({
-    description:
-      "As it was printed, with the end of the line if it has one; bytes that are no UTF-8 are replaced. Long lines come in parts"
-  })
-}).annotate({ identifier: "ExecutionLogEntry" })
+const ExecutionLogEntry = Schema.Struct(logEntryFields).annotate({ identifier: "ExecutionLogEntry" })
 export const ExecutionLogPage = page(ExecutionLogEntry)
 
 const part = Schema.String.check(Schema.isMaxLength(32_768))
@@ -168,32 +159,13 @@ export const Executions = group("executions", "Containers that run one command t
   ),
   HttpApiEndpoint.get("logs", `${one}/logs`, {
     params,
-    headers: {
-      "last-event-id": Schema.optionalKey(
-        Schema.String.check(Schema.isMaxLength(64)).annotate({
-          description: "With `follow`: goes on after this entry"
-        })
-      )
-    },
-    query: {
-      limit: Schema.optionalKey(
-        Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1000 })).annotate({
-          description: "Default 100"
-        })
-      ),
-      cursor: pageQuery.cursor,
-      follow: Schema.optionalKey(
-        Schema.Boolean.annotate({
-          description:
-            "Server-sent events (`text/event-stream`) instead: an `entry` for each, also those to come, then `end` with the execution"
-        })
-      )
-    },
+    headers: logHeaders,
+    query: logQuery("the execution"),
     success: ExecutionLogPage,
     error: problems()
   }).annotateMerge(
     operation("executions.logs", "read", "member", "Read what an execution printed, from the start", {
-      alsoAnswers: { content: { "text/event-stream": { schema: { type: "string" } } } },
+      alsoAnswers: logStream,
       target
     })
   )

@@ -6,30 +6,27 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { ExecutionSpec } from "#schemas/execution.ts"
 import { answer } from "#src/api/answer.ts"
-import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
-import { makeStreams } from "#src/api/streams.ts"
 import { targetProject, targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { makeLogHandler } from "#src/container-logs/log-handler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { ExecutionAvailability, ExecutionList, ExecutionLogPage, ExecutionView } from "./api.ts"
+import { ExecutionAvailability, ExecutionList, ExecutionView } from "./api.ts"
 import { type ExecutionRecord, Executions } from "./Executions.ts"
 import { Logs } from "./Logs.ts"
-import { entriesOf, followed } from "./log-answers.ts"
 import { ExecutionOptions } from "./options.ts"
 import { executionFaults, specOf } from "./request.ts"
 import { settings } from "./settings.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
-const defaultLogPage = 100
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -41,11 +38,10 @@ export const layer = HttpApiBuilder.group(
     const budgets = yield* Budgets
     const catalog = yield* Catalog
     const engine = yield* ContainerEngine
-    const cursors = yield* Cursors
     const { registries, sandboxRuntime, orgExecutions } = yield* settings
     const { graceMs } = yield* ExecutionOptions
     const { limits } = catalog.executions
-    const streams = yield* makeStreams
+    const showLog = yield* makeLogHandler
 
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
       const found = yield* Effect.mapError(executions.get(orgId, uid), fromStore)
@@ -169,32 +165,9 @@ export const layer = HttpApiBuilder.group(
           )
           return yield* read(orgId, uid)
         }),
-        logs: Effect.fnUntraced(function* ({ query, headers }) {
+        logs: Effect.fnUntraced(function* (request) {
           const { orgId, uid } = yield* targetRecord
-          const scope = yield* RequestScope
-          const { stillHolds } = scope
-          const list = `logs ${uid}`
-          const [position = "0"] = (yield* cursors.decode(list, query.cursor)) ?? []
-          if (query.follow === true) {
-            const last = headers["last-event-id"]
-            if (last !== undefined && !/^\d{1,15}-\d{1,15}$/.test(last))
-              return yield* invalid([
-                {
-                  pointer: "/headers/last-event-id",
-                  message: "is not an entry of this log; start without one"
-                }
-              ])
-            const from = last === undefined ? position : (last.split("-")[1] ?? "0")
-            const counted = yield* streams(scope)
-            return followed({ orgId, uid }, from, logs, read(orgId, uid), stillHolds, counted)
-          }
-          const limit = query.limit ?? defaultLogPage
-          const { pieces } = yield* Effect.mapError(logs.read({ orgId, uid }, position, limit + 1), fromStore)
-          const next = pieces[limit]
-          return answer(ExecutionLogPage, {
-            items: entriesOf(pieces.slice(0, limit)),
-            nextCursor: next === undefined ? null : cursors.encode(list, [next.position])
-          })
+          return yield* showLog(request, { orgId, uid }, logs.read, read(orgId, uid))
         })
       })
     )

@@ -46,6 +46,3 @@ export const ExecutionOptions = Context.Reference<ExecutionOptions>("svc/executi
     pullTries: 3
   })
 })
-
-/** What each piece of a log counts for besides its bytes: a row is more than what it holds. */
-export const pieceWeight = 64

@@ -11,6 +11,7 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { secretPlace } from "#src/store/Secrets.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
+import { AppOrigins } from "./AppOrigins.ts"
 import { newSigningSecret } from "./signature.ts"
 
 /** Secret fields of an environment. */
@@ -20,6 +21,8 @@ export const previousSigningField = "previousSigningSecret"
 export interface InvocationTarget {
   /** Undefined: nobody has said where the app answers, or the environment is gone. */
   readonly origin: string | undefined
+  /** It is an instance of an app that this platform runs, and no address that somebody named. */
+  readonly isOwn: boolean
   /** The current one, and for a day after it was replaced the one before it. */
   readonly secrets: ReadonlyArray<Redacted.Redacted>
 }
@@ -44,6 +47,11 @@ export class Invocations extends Context.Service<
       orgId: string,
       environmentUid: string
     ) => Effect.Effect<InvocationTarget, StoreUnavailable>
+    /** The same, for who calls it now: also an app of ours, which is woken if it sleeps. */
+    readonly callable: (
+      orgId: string,
+      environmentUid: string
+    ) => Effect.Effect<InvocationTarget, StoreUnavailable>
   }
 >()("svc/outbound/Invocations") {
   static readonly layer = Layer.effect(
@@ -51,6 +59,7 @@ export class Invocations extends Context.Service<
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const ring = yield* KeyRing
+      const apps = yield* AppOrigins
 
       const read = (orgId: string, uid: string) =>
         repeatable(sql<Row>`
@@ -83,22 +92,34 @@ export class Invocations extends Context.Service<
               (error) => new StoreUnavailable({ message: error.message, cause: error })
             )
         )
-        const found: InvocationTarget = { origin: rows[0]?.origin ?? undefined, secrets }
-        return found
+        const named: InvocationTarget = { origin: rows[0]?.origin ?? undefined, isOwn: false, secrets }
+        return named
       })
 
-      const recent = yield* Cache.make({
-        capacity: 10_000,
-        timeToLive: "1 second",
-        lookup: (key: string) => {
-          const [orgId = "", uid = ""] = key.split(" ")
-          return target(orgId, uid)
-        }
-      })
+      const briefly = <A>(lookup: (orgId: string, uid: string) => Effect.Effect<A, StoreUnavailable>) =>
+        Cache.make({
+          capacity: 10_000,
+          timeToLive: "1 second",
+          lookup: (key: string) => {
+            const [orgId = "", uid = ""] = key.split(" ")
+            return lookup(orgId, uid)
+          }
+        })
+      const recent = yield* briefly(target)
+      const recentCallable = yield* briefly(
+        Effect.fnUntraced(function* (orgId: string, uid: string) {
+          const named = yield* target(orgId, uid)
+          // What somebody named comes before an app of ours.
+          if (named.origin !== undefined) return named
+          const origin = yield* apps.find(orgId, uid)
+          return origin === undefined ? named : { ...named, origin, isOwn: true }
+        })
+      )
 
       return Invocations.of({
         target,
-        recentTarget: (orgId, uid) => Cache.get(recent, `${orgId} ${uid}`)
+        recentTarget: (orgId, uid) => Cache.get(recent, `${orgId} ${uid}`),
+        callable: (orgId, uid) => Cache.get(recentCallable, `${orgId} ${uid}`)
       })
     })
   )

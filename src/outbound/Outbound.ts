@@ -29,6 +29,8 @@ export interface OutboundRequest {
   readonly timeoutMs: number
   /** Whoever names the address is nobody to us: what `SVC_OUTBOUND_ALLOW` opens for users stays shut. */
   readonly publicOnly?: boolean
+  /** The URL names an instance of an app of ours by its address, which nobody else has chosen: it is not judged. */
+  readonly isOwn?: boolean
   /** What comes after so many bytes is not read. */
   readonly maxAnswerBytes?: number
 }
@@ -191,8 +193,18 @@ export class Outbound extends Context.Service<
         return { url, host, addresses, secureContext: secure ? yield* secureContext : undefined }
       })
 
+      const ownInstance = (text: string) =>
+        Effect.map(parse(text), ({ url, host }) => ({
+          url,
+          host,
+          addresses: [host],
+          secureContext: undefined
+        }))
+
       const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
-        const { url, host, addresses, secureContext } = yield* resolve(request.url, request.publicOnly)
+        const { url, host, addresses, secureContext } = yield* request.isOwn === true
+          ? ownInstance(request.url)
+          : resolve(request.url, request.publicOnly)
         const secure = secureContext !== undefined
         const options: https.RequestOptions = {
           method: request.method ?? "POST",

@@ -18,7 +18,7 @@ import * as Stream from "effect/Stream"
 import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { makeFairShare } from "#src/loops/fair-share.ts"
-import { Invocations } from "#src/outbound/Invocations.ts"
+import { Invocations, type InvocationTarget } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { Db, notifications } from "#src/store/Db.ts"
@@ -41,6 +41,8 @@ const workersOfAQueue = 64
 const crowdedMs = 200
 const answerTimeoutMs = 60_000
 /** A result that the store does not take is offered again, under the lease, for so long. */
+/** An app of ours may take that long to wake. */
+const wakeMs = 40_000
 const settleWithinMs = 60_000
 const settleAgain = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
   Schedule.jittered
@@ -136,8 +138,7 @@ export const loops = Layer.effectDiscard(
 
     const post = Effect.fnUntraced(function* (
       batch: Batch,
-      origin: string,
-      secrets: Parameters<typeof signed>[0]
+      { origin, isOwn, secrets }: InvocationTarget & { readonly origin: string }
     ) {
       const body = envelope(batch)
       const id = invocationId(batch)
@@ -147,6 +148,7 @@ export const loops = Layer.effectDiscard(
       return yield* outbound
         .post({
           url: `${origin}${batch.path}`,
+          isOwn,
           headers: { "content-type": "application/json", ...signed(secrets, { id, timestampSeconds, body }) },
           body,
           timeoutMs: answerTimeoutMs,
@@ -169,16 +171,22 @@ export const loops = Layer.effectDiscard(
         .pipe(Effect.retry({ schedule: settleAgain }), answered("settle messages", settleWithinMs))
 
     const deliver = Effect.fnUntraced(function* (batch: Batch) {
-      const target = yield* answered("tell where the app answers")(
-        invocations.recentTarget(batch.orgId, batch.environmentUid)
+      // An app that sleeps is woken first.
+      const target = yield* Effect.raceFirst(
+        answered(
+          "tell where the app answers",
+          wakeMs
+        )(invocations.callable(batch.orgId, batch.environmentUid)),
+        keepLease(batch)
       )
+      const { origin } = target
       // Nobody can answer: not a try.
-      if (target.origin === undefined) {
+      if (origin === undefined) {
         yield* deliveries.giveBack(batch, false)
         return false
       }
       const outcomes: ReadonlyArray<Outcome> = yield* Effect.raceFirst(
-        post(batch, target.origin, target.secrets),
+        post(batch, { ...target, origin }),
         keepLease(batch)
       )
       const { retryIn, givenUp } = yield* Effect.raceFirst(settle(batch, outcomes), keepLease(batch))

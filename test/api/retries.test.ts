@@ -129,6 +129,9 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     path: `${shop}/executions`,
     body: { image: "docker.io/library/alpine:3", command: ["true"], region: "local" }
   }),
+  "deployments.create": () => ({ path: `${shop}/deployments`, body: { image: "alpine:3" } }),
+  "deployments.cancel": (ids) => ({ path: `${shop}/deployments/${ids("deployments.create")}/cancel` }),
+  "apps.restart": () => ({ path: `${shop}/app/restart` }),
   "executions.cancel": (ids) => ({ path: `${shop}/executions/${ids("executions.create")}/cancel` }),
   "environments.rotateSigningSecret": (ids) => ({
     path: `${shop}/environments/${ids("environments.create")}/signing-secret/rotate`
@@ -164,6 +167,8 @@ const others = new Set([
   ...["alerts.silence", "alerts.acknowledge"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen"],
+  // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
+  ...["deployments.rollback", "deployments.promote"],
   // A branch, like `databaseBranches.create`.
   "backups.restore",
   // A look.

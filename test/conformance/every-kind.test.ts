@@ -27,7 +27,7 @@ const world = Layer.unwrap(
 )
 
 /** Kinds whose operations are of another shape: of each there is one at most in an environment, or in a project. */
-const ofAnotherShape = ["AccessPolicy", "CustomerPayments", "Database", "EnvVariables", "Maintenance"]
+const ofAnotherShape = ["AccessPolicy", "App", "CustomerPayments", "Database", "EnvVariables", "Maintenance"]
 
 interface Given {
   /** Parts of the body of a creation that its schema alone does not tell. */
@@ -37,6 +37,7 @@ interface Given {
 }
 const given: Readonly<Record<string, Given>> = {
   Cron: { create: () => ({ schedule: "0 0 1 1 *", target: { kind: "http", path: "/jobs" } }) },
+  Deployment: { create: () => ({ image: "alpine:3" }) },
   Execution: { create: () => ({ image: "alpine:3", command: ["true"], region: "local" }) },
   BackupDestination: {
     create: ({ endpoint, bucket, credentials }) => ({ endpoint, bucket, credentials })

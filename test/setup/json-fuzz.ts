@@ -56,7 +56,10 @@ export const fitting = (
       return fc.array(fitting(whole.items ?? {}, root), { minLength: whole.minItems ?? 0, maxLength: 3 })
     case "integer":
     case "number":
-      return fc.integer({ min: whole.minimum ?? 0, max: Math.min(whole.maximum ?? 100, 2 ** 31) })
+      return fc.integer({
+        min: Math.ceil(whole.minimum ?? 0),
+        max: Math.floor(Math.min(whole.maximum ?? 100, 2 ** 31))
+      })
     case "boolean":
       return fc.boolean()
     case "null":

@@ -93,11 +93,11 @@ export class ContainerEngine extends Context.Service<
     /** Lets go of what removed networks have left in the firewall. */
     readonly forgetNetworks: Effect.Effect<void>
     /**
-     * Everything it printed, from the start; `follow`: and what it prints while it runs. From the moment at which the
+     * Everything it printed, from the start or from the second of `since` on; `follow`: and what it prints while it runs. From the moment at which the
      * container ends, Podman may leave out pieces of what it follows (its library to follow files does, once it is told
      * to stop at the end), so that only what came while it ran is sure.
      */
-    readonly logs: (name: string, follow: boolean) => Stream.Stream<LogPiece, ContainerError>
+    readonly logs: (name: string, follow: boolean, since?: Date) => Stream.Stream<LogPiece, ContainerError>
     /** Containers with this label, whether they run or not. */
     readonly list: (label: string) => Act<ReadonlyArray<ListedContainer>>
     /** Those of them that run, with the first process of each. The engine is not started for it. */
@@ -325,7 +325,7 @@ export class ContainerEngine extends Context.Service<
         unpause: (name) => externalCall("containers.unpause", "write")(setPaused(name, false)),
         remove: (name) => externalCall("containers.remove", "write")(remove(name)),
         forgetNetworks: externalCall("containers.forgetNetworks", "write")(forgetNetworks),
-        logs: (name, follow) => logPieces(client, name, follow),
+        logs: (name, follow, since) => logPieces(client, name, follow, since),
         list: (label) => externalCall("containers.list", "read")(list(label)),
         running: (label) => externalCall("containers.running", "read")(running(label)),
         stopAll: (label, forGood) =>

@@ -53,7 +53,8 @@ async function* frames(source: Readable): AsyncGenerator<LogPiece> {
 export const logPieces = (
   engine: Effect.Effect<Docker, ContainerError>,
   name: string,
-  follow: boolean
+  follow: boolean,
+  since?: Date
 ): Stream.Stream<LogPiece, ContainerError> => {
   const failed = containerError("Reading what the container prints")
   return Stream.unwrap(
@@ -69,7 +70,13 @@ export const logPieces = (
                   method: "GET",
                   isStream: true,
                   statusCodes: { 200: true, 404: "no such container", 500: "server error" },
-                  options: { follow, stdout: true, stderr: true, timestamps: true }
+                  options: {
+                    follow,
+                    stdout: true,
+                    stderr: true,
+                    timestamps: true,
+                    ...(since === undefined ? {} : { since: Math.floor(since.getTime() / 1_000) })
+                  }
                 },
                 (error, stream) => (error ? reject(error) : resolve(stream as Readable))
               )

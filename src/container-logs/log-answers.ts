@@ -1,4 +1,4 @@
-/** What executions printed, as it is shown. */
+/** What was printed, as it is shown. */
 import * as Effect from "effect/Effect"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
@@ -6,8 +6,7 @@ import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import type { Problem } from "#src/api/problem.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import type { LogRecord, Logs } from "./Logs.ts"
-import type { RunRef } from "./Runs.ts"
+import type { LogReader, LogRecord, LogRef } from "./log-store.ts"
 
 type Stream_ = LogRecord["stream"]
 type Decoders = Map<Stream_, TextDecoder>
@@ -50,10 +49,10 @@ interface Position {
 
 /** Everything from a position on as server-sent events, until it has ended. */
 export const followed = (
-  ref: RunRef,
+  ref: LogRef,
   from: string,
-  logs: Logs["Service"],
-  execution: Effect.Effect<object, Problem>,
+  read: LogReader,
+  subject: Effect.Effect<object, Problem>,
   stillHolds: Effect.Effect<boolean, StoreUnavailable>,
   counted: <A>(stream: Stream.Stream<A>) => Stream.Stream<A>
 ) => {
@@ -63,7 +62,7 @@ export const followed = (
     at,
     pause
   }: Position): Effect.fn.Return<readonly [ReadonlyArray<string>, Position | undefined], never> {
-    const found = yield* Effect.result(logs.read(ref, at, most))
+    const found = yield* Effect.result(read(ref, at, most))
     // A store that does not answer just now answers later.
     if (found._tag === "Failure")
       return yield* Effect.as(Effect.sleep("1 second"), [[], { at, pause }] as const)
@@ -71,7 +70,7 @@ export const followed = (
     const entries = pieces.map((piece) => entryOf(decoders, piece))
     const events = entries.map((entry) => `id: ${entry.id}\nevent: entry\ndata: ${JSON.stringify(entry)}\n\n`)
     if (ended) {
-      const last = yield* Effect.result(execution)
+      const last = yield* Effect.result(subject)
       return [
         last._tag === "Success"
           ? [...events, `event: end\ndata: ${JSON.stringify(last.success)}\n\n`]

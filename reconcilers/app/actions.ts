@@ -1,0 +1,172 @@
+/** The steps of an app, each taken by whoever holds the newest fence, and each safe to take again. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { AppFollowers } from "#src/apps/AppLogs.ts"
+import { Apps, type Instance } from "#src/apps/Apps.ts"
+import { AppOptions } from "#src/apps/options.ts"
+import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
+import { externalCall } from "#src/engine/external-call.ts"
+import { Retryable } from "#src/engine/Reconciler.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Installation } from "#src/infra/containers/Installation.ts"
+import type { makePlans } from "./plan.ts"
+import { type AppResource, retryable, soon } from "./resource.ts"
+import type { Step } from "./state-machine.ts"
+
+/** False: somebody else was here since, and this reconcile is to do nothing more. */
+export const fenced = <E extends { readonly message: string }>(change: Effect.Effect<boolean, E>) =>
+  Effect.flatMap(retryable(change), (done) =>
+    done ? Effect.void : Effect.fail(new Retryable({ message: "A later reconcile works on the app" }))
+  )
+export const write = <E extends { readonly message: string }>(
+  name: string,
+  change: Effect.Effect<boolean, E>
+) => fenced(externalCall(`apps.${name}`, "write")(change))
+
+export const makeActions = Effect.fnUntraced(function* ({
+  planOf,
+  servicesOf
+}: Pick<Effect.Success<typeof makePlans>, "planOf" | "servicesOf">) {
+  const engine = yield* ContainerEngine
+  const apps = yield* Apps
+  const followers = yield* AppFollowers
+  const nodes = yield* EdgeNodes
+  const installation = yield* Installation
+  const options = yield* AppOptions
+
+  const nameOf = ({ uid }: Instance) => installation.nameOf(uid)
+
+  /** The edge serves what was stored. Where none is at work nobody is sent anywhere. */
+  const taken = Effect.catchTag(
+    externalCall("edge.ask", "read")(nodes.ask),
+    "EdgeUnreachable",
+    () => Effect.void
+  ).pipe(retryable)
+
+  const backoff = (crashes: number) => {
+    const [first, most] = options.backoffMs
+    return Math.min(most, first * 2 ** Math.min(20, crashes - 1))
+  }
+
+  /** The engine refuses: as good as an instance that ended at once. */
+  const orEnded = Effect.fnUntraced(function* (
+    resource: AppResource,
+    instance: Instance,
+    crashes: number,
+    act: Effect.Effect<void, { readonly message: string; readonly reason: string }>
+  ) {
+    const done = yield* Effect.result(act)
+    if (done._tag === "Success") return
+    const { message, reason } = done.failure
+    if (reason === "Unreachable" || reason === "HostDependencyMissing") return yield* soon(act)
+    const now = yield* Clock.currentTimeMillis
+    const how = { at: new Date(now), exitCode: null, reason: message }
+    const after = { crashes: crashes + 1, nextStartAt: new Date(now + backoff(crashes + 1)) }
+    yield* write("ended", apps.ended(resource, instance.uid, how, after))
+  })
+
+  return Effect.fnUntraced(function* (resource: AppResource, step: Step, crashes: number) {
+    const { orgId, uid, fence, parentUid } = resource
+    const ref = { orgId, uid, fence }
+    if (step.do === "begin")
+      return yield* write("begin", apps.begin({ ...ref, environmentUid: parentUid ?? "" }))
+    yield* fenced(apps.claim(ref))
+    const now = yield* Clock.currentTimeMillis
+    switch (step.do) {
+      case "wait":
+      case "rest":
+        return
+      case "startEngine":
+        return yield* soon(engine.start)
+      case "add": {
+        const instance = { uid: randomUUIDv7(), ...step.of, port: resource.spec.port }
+        return yield* write("add", apps.add(ref, instance))
+      }
+      case "make": {
+        const { instance } = step
+        if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid))
+        const plan = yield* planOf(resource, instance)
+        return yield* orEnded(resource, instance, crashes, engine.create(plan))
+      }
+      case "start": {
+        const services = yield* servicesOf(resource)
+        return yield* orEnded(
+          resource,
+          step.instance,
+          crashes,
+          engine.run(nameOf(step.instance), { services })
+        )
+      }
+      case "started":
+        yield* write("started", apps.started(ref, step.instance.uid, step.address, step.at))
+        return yield* followers.start({ orgId, uid: step.instance.uid }, nameOf(step.instance))
+      case "follow":
+        return yield* followers.start({ orgId, uid: step.instance.uid }, nameOf(step.instance))
+      case "healthy":
+        return yield* write("healthy", apps.healthy(ref, step.instance.uid))
+      case "ended": {
+        const count = crashes + 1
+        const after = step.crash ? { crashes: count, nextStartAt: new Date(now + backoff(count)) } : undefined
+        return yield* write("ended", apps.ended(ref, step.instance.uid, step.how, after))
+      }
+      case "stop": {
+        const uids = step.instances.map((one) => one.uid)
+        const how = { at: new Date(now), why: step.why, isCrash: step.crash }
+        yield* write("stopping", apps.stopping(ref, uids, how))
+        return yield* Effect.forEach(
+          step.instances.filter(({ containerMade }) => containerMade),
+          (instance) => soon(tell(instance)),
+          { discard: true, concurrency: 8 }
+        )
+      }
+      case "kill":
+        return yield* soon(engine.signal(nameOf(step.instance), "SIGKILL"))
+      case "remove": {
+        const { instance } = step
+        yield* followers.stop(instance.uid)
+        yield* retryable(engine.remove(nameOf(instance)))
+        return yield* write("removed", apps.removed(ref, instance.uid))
+      }
+      case "reject":
+        return yield* write("reject", apps.reject(ref, { ...step.what, error: step.error }))
+      case "serve": {
+        const { what, target, route } = step
+        const instances = step.instances.map((one) => one.uid)
+        yield* write("serve", apps.serve(ref, { ...what, target, instances, route, at: new Date(now) }))
+        return yield* taken
+      }
+      case "active":
+        return yield* write("active", apps.active(ref))
+      case "steady":
+        return yield* write("steady", apps.steady(ref))
+      case "fallAsleep":
+        yield* write("fallAsleep", apps.fallAsleep(ref, new Date(now)))
+        return yield* taken
+      case "pause":
+        return yield* Effect.forEach(step.instances, (instance) => soon(engine.pause(nameOf(instance))), {
+          discard: true,
+          concurrency: 8
+        })
+      case "paused":
+        return yield* write("paused", apps.power(ref, "paused"))
+      case "stopped":
+        return yield* write("stopped", apps.power(ref, "stopped"))
+      case "unpause":
+        return yield* Effect.forEach(step.instances, (instance) => soon(engine.unpause(nameOf(instance))), {
+          discard: true,
+          concurrency: 8
+        })
+      case "wake":
+        return yield* write("wake", apps.wake(ref, new Date(now)))
+    }
+  })
+
+  function tell(instance: Instance) {
+    // What is paused hears nothing.
+    return Effect.andThen(
+      Effect.ignore(engine.unpause(nameOf(instance))),
+      engine.signal(nameOf(instance), "SIGTERM")
+    )
+  }
+})

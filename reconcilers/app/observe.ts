@@ -1,0 +1,78 @@
+/** What there is of an app and its containers, and which step that makes due. Looks, and never touches. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { AppSpec } from "#schemas/app.ts"
+import { AppFollowers } from "#src/apps/AppLogs.ts"
+import { Apps, type Instance } from "#src/apps/Apps.ts"
+import { healthOf } from "#src/apps/health.ts"
+import { AppOptions } from "#src/apps/options.ts"
+import { externalCall } from "#src/engine/external-call.ts"
+import { type Container, ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Installation } from "#src/infra/containers/Installation.ts"
+import { connectionsTo } from "#src/infra/host/connections.ts"
+import type { makePlans } from "./plan.ts"
+import { type AppResource, retryable, soon } from "./resource.ts"
+import { decide, type SeenInstance, type Step } from "./state-machine.ts"
+
+export const makeObserver = Effect.fnUntraced(function* ({
+  revisionOf
+}: Pick<Effect.Success<typeof makePlans>, "revisionOf">) {
+  const engine = yield* ContainerEngine
+  const apps = yield* Apps
+  const followers = yield* AppFollowers
+  const installation = yield* Installation
+  const options = yield* AppOptions
+
+  const containerOf = Effect.fnUntraced(function* (instance: Instance) {
+    const { uid, containerMade } = instance
+    const found = containerMade ? yield* engine.inspect(installation.nameOf(uid)) : Option.none<Container>()
+    return { instance, container: Option.getOrUndefined(found) }
+  })
+
+  const look = Effect.fnUntraced(function* (
+    instance: Instance,
+    container: Container | undefined,
+    spec: AppSpec,
+    connections: number
+  ) {
+    const address = instance.state === "starting" ? instance.address : null
+    const health =
+      address === null || container?.state !== "running" || container.paused
+        ? undefined
+        : yield* externalCall(
+            "apps.health",
+            "read"
+          )(healthOf({ address, port: instance.port }, spec.healthCheck))
+    const { logOwnerAgeMs, logComplete, uid } = instance
+    const followed =
+      followers.follows(uid) || logComplete || (logOwnerAgeMs !== null && logOwnerAgeMs < options.followerMs)
+    const seen: SeenInstance = { instance, container, health, followed, connections }
+    return seen
+  })
+
+  return Effect.fnUntraced(function* (resource: AppResource) {
+    const { orgId, uid, parentUid, spec } = resource
+    const state = Option.getOrUndefined(yield* retryable(apps.find({ orgId, uid })))
+    const site = Option.getOrUndefined(yield* retryable(apps.site(orgId, parentUid ?? "")))
+    const target = yield* revisionOf(resource)
+    const instances = state?.instances ?? []
+    const looked = yield* Effect.result(Effect.forEach(instances, containerOf, { concurrency: 8 }))
+    if (looked._tag === "Failure") {
+      const engineState = yield* engine.state
+      const startable = engineState._tag === "Down" && engineState.startable
+      if (!startable) return yield* soon(Effect.fail(looked.failure))
+      const step: Step = { do: "startEngine" }
+      return { state, site, step }
+    }
+    const connections = yield* connectionsTo(instances.flatMap(({ address }) => address ?? []))
+    const seen = yield* Effect.forEach(
+      looked.success,
+      ({ instance, container }) =>
+        look(instance, container, spec, connections.get(instance.address ?? "") ?? 0),
+      { concurrency: 8 }
+    )
+    const now = yield* Clock.currentTimeMillis
+    return { state, site, step: decide({ now, spec, state, target, seen, site, options }) }
+  })
+})

@@ -1,0 +1,81 @@
+/** `Deployment`: a version of an app on its way to answer requests. What it is made of cannot be changed. */
+import * as Schema from "effect/Schema"
+import { Region } from "./catalog.ts"
+import { progress, warning } from "./condition.ts"
+import { withDefault } from "./input.ts"
+import { defineKind } from "./kind.ts"
+
+export const ImageSource = Schema.Struct({
+  kind: Schema.Literal("image"),
+  /** As it was asked for. */
+  image: Schema.String
+}).annotate({ identifier: "ImageSource" })
+export const DeploymentSource = ImageSource
+
+/** Credentials of a registry are sealed under the field `imagePullCredentials`, and nowhere else. */
+export const DeploymentSpec = Schema.Struct({
+  region: Region,
+  source: DeploymentSource,
+  /** Program and arguments; absent: those that the image names. */
+  command: Schema.optionalKey(Schema.Array(Schema.String)),
+  message: Schema.optionalKey(Schema.String),
+  cancelRequested: withDefault(Schema.Boolean, false)
+}).annotate({ identifier: "DeploymentSpec" })
+export type DeploymentSpec = typeof DeploymentSpec.Type
+
+export const deploymentStates = [
+  "queued",
+  "fetching",
+  "building",
+  "starting",
+  "ready",
+  "failed",
+  "cancelled",
+  "superseded"
+] as const
+export const DeploymentState = Schema.Literals(deploymentStates).annotate({ identifier: "DeploymentState" })
+export type DeploymentState = typeof DeploymentState.Type
+
+export const DeploymentErrorCode = Schema.Literals([
+  "image_pull_failed",
+  "image_not_found",
+  "never_healthy",
+  "timed_out"
+])
+export type DeploymentErrorCode = typeof DeploymentErrorCode.Type
+
+export const DeploymentStatus = Schema.Struct({
+  state: DeploymentState,
+  errorCode: Schema.NullOr(DeploymentErrorCode),
+  /** Why it is not what answers, for people. */
+  error: Schema.NullOr(Schema.String),
+  imageDigest: Schema.NullOr(Schema.String)
+}).annotate({ identifier: "DeploymentStatus" })
+export type DeploymentStatus = typeof DeploymentStatus.Type
+
+export const Deployment = defineKind({
+  name: "Deployment",
+  summary: "A version of an app on its way to answer requests.",
+  scope: "environment",
+  placement: "host",
+  spec: DeploymentSpec,
+  status: DeploymentStatus,
+  fields: Object.keys(DeploymentSpec.fields),
+  immutable: Object.keys(DeploymentSpec.fields).filter((field) => field !== "cancelRequested"),
+  internal: ["cancelRequested"],
+  generated: [],
+  references: [],
+  singleton: false,
+  deleteRole: "admin",
+  reasons: {
+    DeploymentQueued: progress("It waits for its turn"),
+    ImagePulling: progress("Its image is fetched from the registry"),
+    InstancesStarting: progress("Its instances are started and have to get healthy"),
+    EngineUnreachable: warning("The container engine does not answer"),
+    DeploymentFailed: warning("It has failed; what answered before goes on answering"),
+    DeploymentCancelled: progress("It was cancelled"),
+    DeploymentSuperseded: progress("A newer one came before it was ready")
+  },
+  // Longer than the deadlines of its states together.
+  deadlineSeconds: 2 * 86_400
+})

@@ -1,0 +1,13 @@
+/** Apps: what answers at the addresses of environments. */
+import { type Commands, defineFeature } from "#src/feature.ts"
+import { Apps } from "./api.ts"
+
+export const apps = defineFeature({
+  groups: [Apps],
+  server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => {
+    const { apps, logs, ps } = await import("./commands.ts")
+    return { commands: [ps, logs, apps] }
+  }
+})

@@ -1,0 +1,150 @@
+/** Deployments: versions of an environment's app. */
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { Deployment, DeploymentErrorCode, DeploymentSource, DeploymentState } from "#schemas/deployment.ts"
+import {
+  environmentQuery,
+  Id,
+  idempotencyKey,
+  pageQuery,
+  projectParams,
+  Timestamp
+} from "#src/api/definition/fields.ts"
+import { group, operation } from "#src/api/definition/operation.ts"
+import { bodyProblems, problems } from "#src/api/definition/problem.ts"
+import { inEnvironment, resourceOperations } from "#src/api/definition/resource-group.ts"
+import { LogPage, logHeaders, logQuery, logStream } from "#src/container-logs/log-page.ts"
+
+export const DeploymentView = Schema.Struct({
+  id: Id,
+  environment: Schema.String,
+  state: DeploymentState,
+  active: Schema.Boolean.annotate({ description: "Its instances take the requests" }),
+  source: DeploymentSource,
+  command: Schema.NullOr(Schema.Array(Schema.String)),
+  message: Schema.NullOr(Schema.String),
+  region: Schema.String,
+  errorCode: Schema.NullOr(DeploymentErrorCode),
+  error: Schema.NullOr(Schema.String).annotate({ description: "Why it does not answer, for people" }),
+  imageDigest: Schema.NullOr(Schema.String),
+  imageKept: Schema.Boolean.annotate({ description: "It can be chosen again, once it was ready" }),
+  createdAt: Timestamp,
+  readyAt: Schema.NullOr(Timestamp),
+  finishedAt: Schema.NullOr(Timestamp)
+}).annotate({ identifier: "Deployment" })
+export type DeploymentView = typeof DeploymentView.Type
+export const DeploymentList = Schema.Array(DeploymentView)
+
+const part = Schema.String.check(Schema.isMaxLength(32_768))
+
+export const DeploymentRequest = Schema.Struct({
+  image: Schema.String.check(Schema.isMaxLength(512)).annotate({
+    description: "Name of an image, with a digest or a tag; a tag is resolved once",
+    examples: [
+      "registry.example.com/shop/web@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+    ]
+  }),
+  command: Schema.optionalKey(
+    Schema.NonEmptyArray(part)
+      .check(Schema.isMaxLength(256))
+      .annotate({ description: "Program and arguments; left out: those that the image names" })
+  ),
+  region: Schema.optionalKey(Schema.String.check(Schema.isMaxLength(64))),
+  message: Schema.optionalKey(
+    Schema.String.check(Schema.isMaxLength(1_000)).annotate({ description: "What is new, for people" })
+  ),
+  imagePullCredentials: Schema.optionalKey(
+    Schema.Struct({
+      registry: Schema.String.check(Schema.isMaxLength(255)),
+      username: Schema.NonEmptyString.check(Schema.isMaxLength(512)),
+      password: Schema.NonEmptyString.check(Schema.isMaxLength(16_384))
+    }).annotate({ description: "Never shown again" })
+  )
+}).annotate({ identifier: "DeploymentRequest" })
+export type DeploymentRequest = typeof DeploymentRequest.Type
+
+const deployments = resourceOperations({
+  group: "deployments",
+  kind: Deployment,
+  parent: inEnvironment,
+  segment: "deployments",
+  param: "deploymentId",
+  view: DeploymentView
+})
+const { all, one, params, target } = deployments
+
+export const Deployments = group("deployments", "Versions of the app of an environment.").add(
+  HttpApiEndpoint.get("list", all, {
+    params: projectParams,
+    query: { ...environmentQuery, limit: pageQuery.limit },
+    success: DeploymentList,
+    error: problems()
+  }).annotateMerge(
+    operation("deployments.list", "read", "member", "List deployments, newest first", {
+      target: { type: "project" }
+    })
+  ),
+  deployments.create({
+    payload: DeploymentRequest,
+    success: DeploymentView,
+    status: 202,
+    role: "member",
+    summary: "Bring a new version of the app to an environment"
+  }),
+  HttpApiEndpoint.get("get", one, { params, success: DeploymentView, error: problems() }).annotateMerge(
+    operation("deployments.get", "read", "member", "Read a deployment", { target })
+  ),
+  HttpApiEndpoint.get("logs", `${one}/logs`, {
+    params,
+    headers: logHeaders,
+    query: logQuery("the deployment"),
+    success: LogPage,
+    error: problems()
+  }).annotateMerge(
+    operation("deployments.logs", "read", "member", "Read how a deployment went", {
+      alsoAnswers: logStream,
+      target
+    })
+  ),
+  HttpApiEndpoint.post("cancel", `${one}/cancel`, {
+    params,
+    headers: idempotencyKey,
+    success: DeploymentView.pipe(HttpApiSchema.status(202)),
+    error: problems()
+  }).annotateMerge(
+    operation("deployments.cancel", "write", "member", "End a deployment that takes no requests yet", {
+      target
+    })
+  ),
+  HttpApiEndpoint.post("promote", `${one}/promote`, {
+    params,
+    headers: idempotencyKey,
+    success: DeploymentView.pipe(HttpApiSchema.status(202)),
+    error: problems(402)
+  }).annotateMerge(
+    operation(
+      "deployments.promote",
+      "write",
+      "member",
+      "Have the requests go to a deployment that was ready before",
+      { billing: true, target }
+    )
+  ),
+  // Not below `deployments`, where it would be the id of one.
+  HttpApiEndpoint.post("rollback", "/v1/orgs/:orgId/projects/:projectId/app/rollback", {
+    params: projectParams,
+    query: environmentQuery,
+    headers: idempotencyKey,
+    success: DeploymentView.pipe(HttpApiSchema.status(202)),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation(
+      "deployments.rollback",
+      "write",
+      "member",
+      "Have the requests go to the ready deployment before the one that answers",
+      { billing: true, target: { type: "environment" } }
+    )
+  )
+)

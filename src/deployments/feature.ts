@@ -1,0 +1,13 @@
+/** Deployments: versions of apps on their way to answer requests. */
+import { type Commands, defineFeature } from "#src/feature.ts"
+import { Deployments } from "./api.ts"
+
+export const deployments = defineFeature({
+  groups: [Deployments],
+  server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
+  commands: async (): Promise<Commands> => {
+    const { deploy, deployments, promote, rollback } = await import("./commands.ts")
+    return { commands: [deploy, deployments, rollback, promote] }
+  }
+})

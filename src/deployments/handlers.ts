@@ -1,0 +1,268 @@
+/** Handlers of `deployments.*`. */
+import { randomUUIDv7 } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import { App, AppSpec, appName } from "#schemas/app.ts"
+import { Deployment, DeploymentSpec } from "#schemas/deployment.ts"
+import { answer } from "#src/api/answer.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { defaultPageSize } from "#src/api/definition/fields.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { billedLate, billing, handlersOf } from "#src/api/handler.ts"
+import { fromStore, invalid, notFound, problem } from "#src/api/problem.ts"
+import { Regions } from "#src/api/Regions.ts"
+import { targetEnvironment, targetProject, targetRecord } from "#src/api/target.ts"
+import { viewAll } from "#src/api/views.ts"
+import { amend, createdBefore, stored } from "#src/api/writing.ts"
+import { makeLogHandler } from "#src/container-logs/log-handler.ts"
+import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
+import { settings } from "#src/executions/settings.ts"
+import { reservedAt } from "#src/store/Reservation.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { DeploymentList, type DeploymentRequest, DeploymentView } from "./api.ts"
+import { type DeploymentRecord, Deployments } from "./Deployments.ts"
+
+const storedSpec = Schema.decodeUnknownSync(DeploymentSpec)
+const decodeApp = Schema.decodeUnknownEffect(AppSpec)
+
+/** Of several who make or choose at once, all find the same app. */
+const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "deployments",
+  Effect.fnUntraced(function* (handlers) {
+    const resources = yield* Resources
+    const deployments = yield* Deployments
+    const regions = yield* Regions
+    const { registries } = yield* settings
+    const showLog = yield* makeLogHandler
+
+    const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
+      const found = yield* Effect.mapError(deployments.get(orgId, uid), fromStore)
+      return Option.isSome(found) ? deploymentView(found.value) : yield* notFound("deployment")
+    })
+
+    const faultsOf = (request: DeploymentRequest) => {
+      const { region, imagePullCredentials: credentials } = request
+      const image = parseImage(request.image)
+      const registry = credentials === undefined ? undefined : registryOf(credentials.registry)
+      const pointer = "/imagePullCredentials/registry"
+      return [
+        ...(image === undefined
+          ? [{ pointer: "/image", message: "must be the name of an image, such as name@sha256:..." }]
+          : []),
+        ...(request.command?.[0] === "" ? [{ pointer: "/command/0", message: "must name a program" }] : []),
+        ...(region !== undefined && !regions.some((id) => id === region)
+          ? [{ pointer: "/region", message: `must be one of: ${regions.join(", ")}` }]
+          : []),
+        ...(credentials === undefined
+          ? []
+          : registry === undefined
+            ? [{ pointer, message: "must be the host of a registry" }]
+            : !isListed(registry, registries)
+              ? [{ pointer, message: `is none that takes credentials here: ${registries.join(", ")}` }]
+              : image !== undefined && image.registry !== registry
+                ? [{ pointer, message: `is not where the image comes from, which is ${image.registry}` }]
+                : [])
+      ]
+    }
+
+    interface Place {
+      readonly orgId: string
+      readonly projectId: string
+      readonly environment: string
+    }
+    const findApp = ({ orgId, projectId, environment }: Place) =>
+      Effect.map(
+        resources.find(orgId, App.name, projectId, environment, appName),
+        Option.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
+      )
+
+    /** The app of the environment, made if this is its first deployment. It stays where it is. */
+    const ensureApp = Effect.fnUntraced(function* (region: string | undefined) {
+      const { orgId, caller } = yield* RequestScope
+      const { projectId, environment, environmentUid } = yield* targetEnvironment
+      const place = { orgId, projectId, environment }
+      const make = Effect.gen(function* () {
+        const found = yield* findApp(place)
+        if (Option.isSome(found)) return yield* Effect.orDie(decodeApp(found.value.spec))
+        const spec = yield* Effect.orDie(decodeApp({ region: region ?? regions[0] }))
+        const change = {
+          action: "create",
+          uid: randomUUIDv7(),
+          kind: App.name,
+          projectId,
+          environment,
+          name: appName,
+          parentUid: environmentUid,
+          spec,
+          managedBy: "api"
+        } as const
+        yield* resources.write(orgId, [change], caller.actor)
+        return spec
+      })
+      return yield* make.pipe(
+        Effect.retry({ times: 10, schedule: again, while: ({ _tag }) => _tag === "NameTaken" }),
+        stored
+      )
+    })
+
+    const gone = problem(
+      409,
+      "image_gone",
+      "The image of this deployment is kept no more; deploy it again from its registry"
+    )
+
+    /** What an earlier try of this request chose, which was not answered. */
+    const chosenBefore = Effect.fnUntraced(function* (place: Place) {
+      const { reservation } = yield* RequestScope
+      if (!reservation.again) return undefined
+      const app = yield* Effect.mapError(findApp(place), fromStore)
+      if (Option.isNone(app)) return undefined
+      const { deployment, chosenAt = "" } = yield* Effect.orDie(decodeApp(app.value.spec))
+      return chosenAt >= reservedAt(reservation).toISOString() ? deployment : undefined
+    })
+
+    /** The app runs this deployment from now on. Nothing is fetched; its instances are started anew. */
+    const choose = Effect.fnUntraced(function* (place: Place, uid: string) {
+      const chosenAt = (yield* Effect.mapError(deployments.now, fromStore)).toISOString()
+      const app = yield* Effect.mapError(findApp(place), fromStore)
+      if (Option.isNone(app)) return yield* notFound("app in this environment")
+      if ((yield* chosenBefore(place)) !== undefined) return
+      yield* amend(
+        app.value,
+        Effect.fnUntraced(function* (current) {
+          const spec = yield* Effect.orDie(decodeApp(current.spec))
+          return { spec: { ...spec, deployment: uid, chosenAt, restarts: spec.restarts + 1 } }
+        })
+      )
+    })
+
+    return handlers.handleAll(
+      handlersOf(Api.groups.deployments)({
+        list: Effect.fnUntraced(function* ({ query }) {
+          const { orgId } = yield* RequestScope
+          const { projectId, environment } = yield* targetProject
+          const limit = query.limit ?? defaultPageSize
+          const found = yield* Effect.mapError(
+            deployments.list(orgId, { projectId, environment }, limit),
+            fromStore
+          )
+          return answer(DeploymentList, yield* viewAll(found, deploymentView))
+        }),
+        create: billedLate(
+          Effect.fnUntraced(function* ({ payload }) {
+            const { orgId, caller, reservation } = yield* RequestScope
+            const { projectId, environment, environmentUid } = yield* targetEnvironment
+            const { uid } = reservation
+            if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
+            const faults = faultsOf(payload)
+            if (faults.length > 0) return yield* invalid(faults)
+            yield* billing
+            const app = yield* ensureApp(payload.region)
+            if (payload.region !== undefined && payload.region !== app.region)
+              return yield* invalid([
+                { pointer: "/region", message: `must be where the app is, which is ${app.region}` }
+              ])
+            const { image, command, message, imagePullCredentials } = payload
+            const spec: DeploymentSpec = {
+              region: app.region,
+              source: { kind: "image", image },
+              ...(command === undefined ? {} : { command }),
+              ...(message === undefined ? {} : { message }),
+              cancelRequested: false
+            }
+            const change = {
+              action: "create",
+              uid,
+              kind: Deployment.name,
+              projectId,
+              environment,
+              name: uid,
+              parentUid: environmentUid,
+              spec,
+              managedBy: "api",
+              ...(imagePullCredentials === undefined
+                ? {}
+                : {
+                    secrets: { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) }
+                  })
+            } as const
+            yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 202 }))
+            return yield* read(orgId, uid)
+          })
+        ),
+        get: Effect.fnUntraced(function* () {
+          const { orgId, uid } = yield* targetRecord
+          return answer(DeploymentView, yield* read(orgId, uid))
+        }),
+        logs: Effect.fnUntraced(function* (request) {
+          const { orgId, uid } = yield* targetRecord
+          return yield* showLog(request, { orgId, uid }, deployments.log, read(orgId, uid))
+        }),
+        cancel: Effect.fnUntraced(function* () {
+          const record = yield* targetRecord
+          const { orgId, uid } = record
+          const { again } = (yield* RequestScope).reservation
+          if (again && storedSpec(record.spec).cancelRequested) return yield* read(orgId, uid)
+          const { finishedAt, state } = yield* read(orgId, uid)
+          if (finishedAt !== null)
+            return yield* problem(409, "deployment_ended", `The deployment has ended already: ${state}`)
+          yield* amend(record, (current) =>
+            Effect.succeed({ spec: { ...storedSpec(current.spec), cancelRequested: true } })
+          )
+          return yield* read(orgId, uid)
+        }),
+        promote: Effect.fnUntraced(function* () {
+          const { orgId, uid, projectId, environment } = yield* targetRecord
+          const deployment = yield* read(orgId, uid)
+          if (deployment.state !== "ready")
+            return yield* problem(
+              409,
+              "not_ready",
+              `Only a deployment that was ready can be chosen; this one is ${deployment.state}`
+            )
+          if (!deployment.imageKept) return yield* gone
+          yield* choose({ orgId, projectId: projectId ?? "", environment: environment ?? "" }, uid)
+          return yield* read(orgId, uid)
+        }),
+        rollback: Effect.fnUntraced(function* () {
+          const { orgId } = yield* RequestScope
+          const { projectId, environment, environmentUid } = yield* targetEnvironment
+          const before = yield* chosenBefore({ orgId, projectId, environment })
+          if (before !== undefined) return yield* read(orgId, before)
+          const uid = yield* Effect.mapError(deployments.before(orgId, environmentUid), fromStore)
+          if (uid === undefined)
+            return yield* problem(
+              409,
+              "nothing_before",
+              "There is no ready deployment before the one that answers, or its image is kept no more"
+            )
+          yield* choose({ orgId, projectId, environment }, uid)
+          return yield* read(orgId, uid)
+        })
+      })
+    )
+  })
+)
+
+const deploymentView = (record: DeploymentRecord) => {
+  const { spec, imageGone, createdAt, readyAt, finishedAt, ...rest } = record
+  const { source, command, message, region } = storedSpec(spec)
+  return {
+    ...rest,
+    source,
+    command: command ?? null,
+    message: message ?? null,
+    region,
+    imageKept: record.imageDigest !== null && !imageGone,
+    createdAt: createdAt.toISOString(),
+    readyAt: readyAt?.toISOString() ?? null,
+    finishedAt: finishedAt?.toISOString() ?? null
+  }
+}

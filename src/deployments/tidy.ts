@@ -1,0 +1,37 @@
+/** Images of deployments: those that can be chosen stay, the others go. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Images } from "#src/executions/Images.ts"
+import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { periodic } from "#src/loops/periodic.ts"
+import { DeploymentPulls } from "./DeploymentPulls.ts"
+import { Deployments } from "./Deployments.ts"
+
+/** Answers how many went. */
+export const tidyImages = Effect.gen(function* () {
+  const deployments = yield* Deployments
+  const images = yield* Images
+  const engine = yield* ContainerEngine
+  if ((yield* engine.state)._tag !== "Ready") return 0
+  // Others let go of images that nobody asked for lately: these are asked for.
+  yield* Effect.forEach(yield* deployments.keptImages, images.use, { discard: true })
+  let count = 0
+  for (const id of yield* deployments.looseImages) {
+    // Nobody may choose it from here on; a container that is made of it keeps it until the next round.
+    yield* deployments.imageReleased(id)
+    if (yield* images.release(id)) count++
+  }
+  return count
+})
+
+export const layer = Layer.mergeAll(
+  Layer.effectDiscard(
+    periodic({ does: "let go of images of old deployments", every: "10 minutes" }, tidyImages)
+  ),
+  Layer.effectDiscard(
+    periodic(
+      { does: "stop fetching images that no deployment waits for", every: "1 minute" },
+      Effect.flatMap(DeploymentPulls, ({ sweep }) => sweep)
+    )
+  )
+)

@@ -1,0 +1,257 @@
+/** Real containers behind a real edge: how an app comes to answer, is replaced, and goes back. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Ref from "effect/Ref"
+import { Containers } from "#test/executions/world.ts"
+import { sh } from "#test/setup/containers.ts"
+import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
+import {
+  answerOf,
+  appPlane,
+  containersOf,
+  deploy,
+  makeShop,
+  over,
+  readApp,
+  readDeployment,
+  readInstances,
+  ready,
+  server
+} from "./world.ts"
+
+const patience = 300_000
+
+layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (it) => {
+  it.effect(
+    "answer over https at the address of their environment once an image was deployed",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const { path, host } = yield* makeShop("first")
+        const id = yield* deploy(path, server("one"))
+        const done = yield* ready(path, id)
+        assert.isTrue(done.active)
+        assert.match(done.imageDigest, /^sha256:[0-9a-f]{64}$/)
+        assert.strictEqual(yield* answerOf(host), "200 one")
+        const app = yield* readApp(path)
+        assert.deepStrictEqual([app.deploymentId, app.power, app.status], [id, "awake", "ready"])
+        const [instance, ...others] = yield* readInstances(path)
+        assert.deepStrictEqual([instance.state, instance.deploymentId, others], ["healthy", id, []])
+        const { body } = yield* eventually(
+          "its log is kept",
+          call("GET", `${path}/app/logs`),
+          ({ body }) => body.items.length > 0
+        )
+        assert.strictEqual(body.items[0].text, "serving one on 8080\n")
+        const log = yield* call("GET", `${path}/deployments/${id}/logs`)
+        const lines = log.body.items.map(({ text }: { text: string }) => text)
+        assert.lengthOf(lines, 3, log.text)
+        assert.lengthOf(yield* containersOf(`svc.app=${app.id}`), 1)
+      }),
+    patience
+  )
+
+  it.effect(
+    "are replaced, rolled back and promoted without a lost request; nothing is fetched again",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql } = yield* Plane
+        const { path, host } = yield* makeShop("rolls")
+        const first = yield* deploy(path, server("one"))
+        yield* ready(path, first)
+        const answers = yield* Ref.make<ReadonlyArray<string>>([])
+        const asking = yield* Effect.forkScoped(
+          Effect.forever(
+            Effect.flatMap(answerOf(host), (text) => Ref.update(answers, (all) => [...all, text]))
+          )
+        )
+        const answered = (text: string) =>
+          eventually(`it answers ${text}`, Ref.get(answers), (all) => all.at(-1) === `200 ${text}`)
+        const second = yield* deploy(path, server("two"))
+        yield* ready(path, second)
+        yield* answered("two")
+        const back = yield* call("POST", `${path}/app/rollback`)
+        assert.deepStrictEqual([back.status, back.body.id], [202, first], back.text)
+        yield* answered("one")
+        yield* eventually("it is told", readApp(path), ({ deploymentId }) => deploymentId === first)
+        const none = yield* call("POST", `${path}/app/rollback`)
+        assert.deepStrictEqual([none.status, none.body.code], [409, "nothing_before"])
+        const forward = yield* call("POST", `${path}/deployments/${second}/promote`)
+        assert.strictEqual(forward.status, 202, forward.text)
+        yield* answered("two")
+        // The one before is ended and removed: its last words are kept.
+        yield* eventually("one instance is left", readInstances(path), (all) =>
+          all.every(({ state }, index) => (index === 0 ? state === "healthy" : state === "ended"))
+        )
+        yield* Fiber.interrupt(asking)
+        const all = yield* Ref.get(answers)
+        assert.deepStrictEqual([...new Set(all)].sort(), ["200 one", "200 two"])
+        assert.isAbove(all.length, 20)
+        const app = yield* readApp(path)
+        yield* eventually(
+          "one container is left",
+          containersOf(`svc.app=${app.id}`),
+          (names) => names.length === 1
+        )
+        const fetched = yield* sql(
+          `select count(*)::int as n from deployment_log where convert_from(content, 'UTF8') like 'Fetching%'
+           and deployment_uid in ('${first}', '${second}')`
+        )
+        assert.deepStrictEqual(fetched, [{ n: 2 }])
+        const instances = yield* readInstances(path)
+        const log = yield* call("GET", `${path}/app/logs?instance=${instances.at(-1)?.id}`)
+        assert.include(log.text, "told to end")
+      }),
+    patience
+  )
+
+  it.effect(
+    "go on as they are when a new version does not get healthy, which is told once with its last words",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql } = yield* Plane
+        const { path, host } = yield* makeShop("steady")
+        yield* ready(path, yield* deploy(path, server("good")))
+        const hook = yield* call("POST", "/v1/orgs/main/webhooks", {
+          body: { url: "https://hooks.example.test/", events: ["deploy.failed"] }
+        })
+        assert.strictEqual(hook.status, 201, hook.text)
+        const bad = yield* deploy(path, sh("echo cannot find the config; exit 3"))
+        const failed = yield* over(path, bad)
+        assert.deepStrictEqual(
+          [failed.state, failed.errorCode, failed.active],
+          ["failed", "never_healthy", false]
+        )
+        assert.strictEqual(yield* answerOf(host), "200 good")
+        const log = yield* call("GET", `${path}/deployments/${bad}/logs`)
+        assert.include(log.text, "cannot find the config")
+        const events = yield* sql(
+          `select data->>'deploymentId' as id, data->>'log' as log, data->>'environment' as environment
+           from webhook_event where type = 'deploy.failed'`
+        )
+        assert.deepStrictEqual(events, [
+          { id: bad, log: "cannot find the config\n", environment: "production" }
+        ])
+        const app = yield* readApp(path)
+        assert.match(app.lastFailure, /ended 3 times/)
+        assert.strictEqual(app.status, "ready")
+        // An image that is not there.
+        const { openRegistry } = yield* Containers
+        const absent = yield* deploy(path, server("x"), { image: `${openRegistry}/test/none:1` })
+        const unknown = yield* over(path, absent)
+        assert.deepStrictEqual([unknown.state, unknown.errorCode], ["failed", "image_not_found"])
+        assert.strictEqual(yield* answerOf(host), "200 good")
+      }),
+    patience
+  )
+
+  it.effect(
+    "take the newest of several versions that come at once; others are superseded, and a cancelled one never serves",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const { path, host } = yield* makeShop("pushes")
+        const ids = yield* Effect.forEach(["a", "b", "c"], (text) => deploy(path, server(text)))
+        const states = yield* Effect.forEach(ids, (id) => Effect.map(over(path, id), ({ state }) => state))
+        assert.deepStrictEqual(states, ["superseded", "superseded", "ready"])
+        assert.strictEqual(yield* answerOf(host), "200 c")
+        // Never healthy: it is still starting when it is cancelled.
+        const hung = yield* deploy(path, sh("while :; do busybox sleep 1; done"))
+        yield* eventually("it starts", readDeployment(path, hung), ({ state }) => state === "starting")
+        const cancelled = yield* call("POST", `${path}/deployments/${hung}/cancel`)
+        assert.strictEqual(cancelled.status, 202, cancelled.text)
+        assert.strictEqual((yield* over(path, hung)).state, "cancelled")
+        const app = yield* eventually(
+          "the app goes back",
+          readApp(path),
+          ({ chosenDeploymentId }) => chosenDeploymentId === ids[2]
+        )
+        const again = yield* call("POST", `${path}/deployments/${hung}/cancel`)
+        assert.deepStrictEqual([again.status, again.body.code], [409, "deployment_ended"])
+        assert.strictEqual(yield* answerOf(host), "200 c")
+        yield* eventually(
+          "one container is left",
+          containersOf(`svc.app=${app.id}`),
+          (names) => names.length === 1
+        )
+      }),
+    patience
+  )
+
+  it.effect(
+    "are started anew when an instance ends by itself, and say so when that happens again and again",
+    () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Plane
+        const { podman } = yield* Containers
+        const { path, host } = yield* makeShop("crashes")
+        yield* ready(path, yield* deploy(path, server("up")))
+        const app = yield* readApp(path)
+        const [name = ""] = yield* containersOf(`svc.app=${app.id}`)
+        podman("kill", "-s", "KILL", name)
+        const [, before] = yield* eventually(
+          "another one is healthy",
+          readInstances(path),
+          (all) => all.length > 1 && all[0].state === "healthy"
+        )
+        assert.deepStrictEqual([before.state, before.exitCode], ["ended", 137])
+        yield* eventually("it answers", answerOf(host), (text) => text === "200 up")
+        yield* sql(`update app set crashes = 5 where uid = '${app.id}'`)
+        const [next = ""] = yield* containersOf(`svc.app=${app.id}`)
+        podman("kill", "-s", "KILL", next)
+        yield* eventually(
+          "it says so",
+          sql(`select c->>'reason' as reason from resource, jsonb_array_elements(conditions) c
+               where uid = '${app.id}' and c->>'type' = 'Ready'`),
+          ([row]) => row?.["reason"] === "CrashLooping"
+        )
+        yield* sql(`update app set next_start_at = now() where uid = '${app.id}'`)
+        yield* sql(`update work set due_at = now() where uid = '${app.id}'`)
+        yield* eventually("it answers again", answerOf(host), (text) => text === "200 up")
+      }),
+    patience
+  )
+
+  it.effect(
+    "run as many instances as are wanted, and go with their environment, with all that they have",
+    () =>
+      Effect.gen(function* () {
+        const { call, sql, session } = yield* Plane
+        const { path, host } = yield* makeShop("several")
+        yield* ready(path, yield* deploy(path, server("up")))
+        const app = yield* readApp(path)
+        const changed = yield* call("PATCH", `${path}/app`, { body: { instances: 2 } })
+        assert.strictEqual(changed.status, 200, changed.text)
+        const healthy = (all: ReadonlyArray<{ readonly state: string }>) =>
+          all.filter(({ state }) => state === "healthy").length
+        yield* eventually("two are healthy", readInstances(path), (all) => healthy(all) === 2)
+        const [, first] = yield* containersOf(`svc.app=${app.id}`)
+        const { podman } = yield* Containers
+        podman("kill", "-s", "KILL", first ?? "")
+        yield* eventually(
+          "two are healthy again",
+          readInstances(path),
+          (all) => all.length > 2 && healthy(all) === 2
+        )
+        assert.strictEqual(yield* answerOf(host), "200 up")
+        const gone = yield* call("DELETE", path, { token: session })
+        assert.strictEqual(gone.status, 200, gone.text)
+        yield* eventually(
+          "no container is left",
+          containersOf(`svc.app=${app.id}`),
+          (names) => names.length === 0
+        )
+        yield* eventually(
+          "nothing is known of it",
+          sql(`select 1 from app where uid = '${app.id}' union all
+            select 1 from app_instance where app_uid = '${app.id}' union all
+            select 1 from deployment d join resource r on r.uid = d.uid where r.project_id in
+              (select project_id from resource where uid = '${app.id}')`),
+          (rows) => rows.length === 0
+        )
+      }),
+    patience
+  )
+})

@@ -1,0 +1,276 @@
+/** What becomes of an app, as a function: nothing here touches anything. */
+import { assert, describe, it } from "@effect/vitest"
+import { decide, type SeenInstance, type Situation, type Step } from "#reconcilers/app/state-machine.ts"
+import type { AppSpec } from "#schemas/app.ts"
+import type { AppRow, Instance, SiteState } from "#src/apps/Apps.ts"
+import type { AppOptions } from "#src/apps/options.ts"
+import type { Container } from "#src/infra/containers/ContainerEngine.ts"
+
+const now = Date.UTC(2030, 0, 1)
+const ago = (seconds: number) => new Date(now - seconds * 1_000)
+
+const options: AppOptions = {
+  drainMs: 30_000,
+  graceMs: 10_000,
+  rollCrashes: 3,
+  backoffMs: [1_000, 60_000],
+  steadyMs: 600_000,
+  settleMs: 1_500,
+  captureMs: 30_000,
+  followerMs: 15_000,
+  logBytes: 1_000,
+  lookMs: 10_000
+}
+const spec: AppSpec = {
+  region: "local",
+  instances: 1,
+  cpus: 1,
+  memoryMb: 64,
+  port: 8_080,
+  healthCheck: { path: "/", timeoutSeconds: 5, startSeconds: 60 },
+  idle: { pauseSeconds: 300, stopSeconds: 3_600 },
+  restarts: 0
+}
+const row: AppRow = {
+  power: "awake",
+  activeAt: ago(10),
+  asleepAt: null,
+  servingRevision: null,
+  servingDeployment: null,
+  rejectedRevision: null,
+  rejectedDeployment: null,
+  rejectedError: null,
+  crashes: 0,
+  nextStartAt: null
+}
+const site: SiteState = {
+  target: null,
+  appUid: null,
+  asleep: false,
+  wakeRequested: false,
+  lastMinute: null,
+  origin: null,
+  scalesToZero: false
+}
+const container = (more: Partial<Container> = {}): Container => ({
+  id: "c",
+  state: "running",
+  paused: false,
+  startedAt: ago(10),
+  finishedAt: undefined,
+  exitCode: 0,
+  outOfMemory: false,
+  address: "10.0.0.1",
+  ...more
+})
+const instance = (uid: string, revision: string, more: Partial<Instance> = {}): Instance => ({
+  uid,
+  deployment: `d-${revision}`,
+  revision,
+  port: 8_080,
+  state: "healthy",
+  madeAt: ago(20),
+  containerMade: true,
+  address: "10.0.0.1",
+  startedAt: ago(10),
+  healthyAt: ago(5),
+  drainAt: null,
+  stopAt: null,
+  endedAt: null,
+  exitCode: null,
+  exitReason: null,
+  logComplete: false,
+  logOwnerAgeMs: 0,
+  ...more
+})
+const seen = (one: Instance, more: Partial<SeenInstance> = {}): SeenInstance => ({
+  instance: one,
+  container: container({ address: one.address ?? undefined }),
+  health: undefined,
+  followed: true,
+  connections: 0,
+  ...more
+})
+
+interface Given extends Partial<Omit<Situation, "state" | "site">> {
+  readonly row?: Partial<AppRow>
+  readonly at?: Partial<SiteState>
+}
+const rev = (revision: string) => ({ revision, deployment: `d-${revision}` })
+const serving = (revision: string) => ({
+  servingRevision: revision,
+  servingDeployment: `d-${revision}`
+})
+const routed = { appUid: "app", target: { address: "10.0.0.1", port: 8_080 } }
+const next = ({ row: given, at, seen: all = [], ...more }: Given): Step =>
+  decide({
+    now,
+    spec,
+    state: { row: { ...row, ...given }, instances: all.map((one) => one.instance) },
+    target: rev("new"),
+    seen: all,
+    site: { ...site, ...at },
+    options,
+    ...more
+  })
+const does = (given: Given, expected: Step["do"]) => {
+  const step = next(given)
+  assert.strictEqual(step.do, expected, JSON.stringify(step))
+  return step
+}
+
+describe("an app", () => {
+  it("starts one instance and has it make, start and be asked for its health before it serves", () => {
+    assert.deepStrictEqual(does({}, "add"), { do: "add", of: rev("new") })
+    const fresh = instance("1", "new", {
+      state: "starting",
+      containerMade: false,
+      address: null,
+      startedAt: null,
+      healthyAt: null
+    })
+    does({ seen: [seen(fresh, { container: undefined })] }, "make")
+    does({ seen: [seen(fresh, { container: container({ state: "created" }) })] }, "start")
+    const told = does({ seen: [seen(fresh, { container: container() })] }, "started")
+    assert.deepInclude(told, { address: "10.0.0.1" })
+    const begun = { ...fresh, containerMade: true, address: "10.0.0.1", startedAt: ago(2) }
+    does({ seen: [seen(begun, { health: "/ answers 500" })] }, "wait")
+    does({ seen: [seen(begun, { health: null })] }, "healthy")
+    const up = seen({ ...begun, state: "healthy" })
+    assert.deepInclude(does({ seen: [up] }, "serve"), {
+      what: rev("new"),
+      target: { address: "10.0.0.1", port: 8_080 }
+    })
+    does({ seen: [up], row: serving("new"), at: routed }, "rest")
+  })
+
+  it("sends requests to new instances only once as many are healthy as there are to be", () => {
+    const old = seen(instance("1", "old"))
+    const three = { ...spec, instances: 2 }
+    const first = seen(instance("2", "new", { address: "10.0.0.2" }))
+    const common = { spec: three, row: serving("old"), at: routed }
+    does({ ...common, seen: [old, first] }, "add")
+    const second = seen(instance("3", "new", { state: "starting", address: "10.0.0.3" }), {
+      health: "not yet"
+    })
+    does({ ...common, seen: [old, first, second] }, "wait")
+    const both = [old, first, seen(instance("3", "new", { address: "10.0.0.3" }))]
+    const step = does({ ...common, seen: both }, "serve")
+    if (step.do !== "serve") return
+    assert.deepStrictEqual(
+      step.instances.map(({ uid }) => uid),
+      ["2", "3"]
+    )
+  })
+
+  it("gives up a version that does not get healthy in time, or ends too often, and keeps what serves", () => {
+    const old = seen(instance("1", "old"))
+    const slow = seen(instance("2", "new", { state: "starting", startedAt: ago(61) }), {
+      health: "/ answers 503"
+    })
+    const common = { row: serving("old"), at: routed }
+    const step = does({ ...common, seen: [old, slow] }, "reject")
+    assert.deepInclude(step, { error: "It did not get healthy within 60 s: / answers 503" })
+    does({ row: { ...serving("old"), crashes: 3 }, at: routed, seen: [old] }, "reject")
+    const rejected = { ...serving("old"), rejectedRevision: "new" }
+    does({ row: rejected, at: routed, seen: [old, slow] }, "stop")
+    does({ row: rejected, at: routed, seen: [old] }, "rest")
+    // The first one: nothing is left to run.
+    does({ row: { rejectedRevision: "new" }, seen: [slow] }, "stop")
+    does({ row: { rejectedRevision: "new" } }, "wait")
+  })
+
+  it("ends an instance whose place was taken once nobody is connected to it, at the latest after a while", () => {
+    const leaving = (seconds: number, connections: number) =>
+      seen(instance("1", "old", { state: "draining", drainAt: ago(seconds), address: "10.0.0.9" }), {
+        connections
+      })
+    const up = seen(instance("2", "new"))
+    const common = { row: serving("new"), at: routed }
+    does({ ...common, seen: [leaving(1, 0), up] }, "rest")
+    does({ ...common, seen: [leaving(2, 1), up] }, "rest")
+    does({ ...common, seen: [leaving(2, 0), up] }, "stop")
+    does({ ...common, seen: [leaving(31, 1), up] }, "stop")
+    const told = (seconds: number) => seen(instance("1", "old", { state: "stopping", stopAt: ago(seconds) }))
+    does({ ...common, seen: [told(9), up] }, "rest")
+    does({ ...common, seen: [told(11), up] }, "kill")
+  })
+
+  it("follows an instance that ended with another, more and more rarely", () => {
+    const gone = seen(instance("1", "new"), {
+      container: container({ state: "exited", exitCode: 7, finishedAt: ago(1) })
+    })
+    const common = { row: serving("new"), at: routed }
+    const step = does({ ...common, seen: [gone] }, "ended")
+    assert.deepInclude(step, { crash: true })
+    const row = { ...serving("new"), crashes: 5, nextStartAt: new Date(now + 4_000) }
+    const waits = does({ row, at: { appUid: "app" } }, "wait")
+    assert.deepInclude(waits, { reason: "CrashLooping", forMs: 4_000 })
+    does({ row: { ...row, nextStartAt: ago(1) }, at: { appUid: "app" } }, "add")
+    // What is told to end and ends is no crash.
+    const asked = seen(instance("1", "new", { state: "stopping", stopAt: ago(1) }), {
+      container: container({ state: "exited" })
+    })
+    assert.deepInclude(next({ ...common, seen: [asked] }), { do: "ended", crash: false })
+    const steady = seen(instance("1", "new", { healthyAt: ago(601) }))
+    does({ row: { ...serving("new"), crashes: 2 }, at: routed, seen: [steady] }, "steady")
+  })
+
+  it("keeps what an ended instance printed before it removes the container, but not for ever", () => {
+    const over = (seconds: number, more: Partial<Instance> = {}) =>
+      instance("1", "new", { state: "ended", endedAt: ago(seconds), ...more })
+    const exited = container({ state: "exited" })
+    const up = seen(instance("2", "new"))
+    const common = { row: serving("new"), at: routed }
+    does({ ...common, seen: [seen(over(1), { container: exited, followed: false }), up] }, "follow")
+    does({ ...common, seen: [seen(over(1), { container: exited }), up] }, "rest")
+    does({ ...common, seen: [seen(over(1, { logComplete: true }), { container: exited }), up] }, "remove")
+    does({ ...common, seen: [seen(over(31), { container: exited }), up] }, "remove")
+    does({ ...common, seen: [seen(over(1), { container: undefined }), up] }, "remove")
+  })
+
+  it("goes to sleep by steps when nobody uses it: requests are held, then it is paused, then stopped", () => {
+    const up = seen(instance("1", "new"))
+    const zero = { ...routed, scalesToZero: true }
+    const idle = { ...serving("new"), activeAt: ago(301) }
+    does({ row: idle, at: routed, seen: [up] }, "rest")
+    does({ row: idle, at: { ...zero, lastMinute: ago(300) }, seen: [up] }, "rest")
+    does({ row: idle, at: zero, seen: [{ ...up, connections: 1 }] }, "active")
+    does({ row: idle, at: zero, seen: [up] }, "fallAsleep")
+    const held = { ...zero, asleep: true }
+    does({ row: { ...idle, asleepAt: ago(1) }, at: held, seen: [up] }, "rest")
+    // A request that came in the last moment.
+    does({ row: { ...idle, asleepAt: ago(2) }, at: held, seen: [{ ...up, connections: 1 }] }, "wake")
+    does({ row: { ...idle, asleepAt: ago(2) }, at: held, seen: [up] }, "pause")
+    const still = { ...up, container: container({ paused: true }) }
+    does({ row: { ...idle, asleepAt: ago(2) }, at: held, seen: [still] }, "paused")
+    const paused = { ...idle, power: "paused" as const, asleepAt: ago(2) }
+    does({ row: paused, at: held, seen: [still] }, "rest")
+    does({ row: { ...paused, activeAt: ago(3_601) }, at: held, seen: [still] }, "stopped")
+    const stopped = { ...paused, power: "stopped" as const }
+    does({ row: stopped, at: held, seen: [still] }, "stop")
+    does({ row: stopped, at: { ...held, target: null }, seen: [] }, "rest")
+  })
+
+  it("wakes for a request, for a new version, and when the project does not scale to zero any more", () => {
+    const held = { ...routed, asleep: true, scalesToZero: true }
+    const still = seen(instance("1", "new"), { container: container({ paused: true }) })
+    const up = seen(instance("1", "new"))
+    const paused = { ...serving("new"), power: "paused" as const, asleepAt: ago(60), activeAt: ago(400) }
+    does({ row: paused, at: { ...held, wakeRequested: true }, seen: [still] }, "unpause")
+    does({ row: paused, at: { ...held, wakeRequested: true }, seen: [up] }, "wake")
+    does({ row: paused, at: { ...held, scalesToZero: false }, seen: [still] }, "unpause")
+    does({ row: { ...paused, ...serving("old") }, at: held, seen: [seen(instance("1", "old"))] }, "add")
+    const stopped = { ...paused, power: "stopped" as const }
+    const asked = { ...held, wakeRequested: true, target: null }
+    does({ row: stopped, at: asked, seen: [] }, "add")
+    does({ row: stopped, at: asked, seen: [up] }, "serve")
+    does({ row: stopped, at: { ...asked, target: routed.target }, seen: [up] }, "wake")
+  })
+
+  it("leaves the requests to an origin that the environment names", () => {
+    const at = { origin: "https://elsewhere.example" }
+    assert.deepInclude(does({ seen: [seen(instance("1", "new"))], at }, "serve"), { route: false })
+    does({ seen: [seen(instance("1", "new"))], at, row: serving("new") }, "rest")
+  })
+})

@@ -1,0 +1,102 @@
+/** A control plane with an edge and a real container engine, and apps on it. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { AppOptions } from "#src/apps/options.ts"
+import { Containers } from "#test/executions/world.ts"
+import { sh } from "#test/setup/containers.ts"
+import { type Answer, Plane } from "#test/setup/control-plane.ts"
+import { TestEdge, testEdge } from "#test/setup/edge.ts"
+import { eventually } from "#test/setup/wait.ts"
+
+export const appPlane = (values: Partial<AppOptions> = {}) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { socket, registry } = yield* Containers
+      const defaults = yield* AppOptions
+      return testEdge({ containerSocket: socket }, { SVC_REGISTRIES: registry }).pipe(
+        Layer.provide(Layer.succeed(AppOptions, { ...defaults, backoffMs: [200, 60_000], ...values }))
+      )
+    })
+  ).pipe(Layer.provideMerge(Containers.layer))
+
+/** A project with its production environment, which has an address by then. Answers the path and the host name. */
+export const makeShop = Effect.fnUntraced(function* (slug: string, runtimeClass = "always-on") {
+  const { call } = yield* Plane
+  const body = {
+    name: slug,
+    slug,
+    runtimeClass,
+    ...(runtimeClass === "always-on" ? { region: "local" } : {})
+  }
+  const made = yield* call("POST", "/v1/orgs/main/projects", { body })
+  if (made.status !== 201) return yield* Effect.die(new Error(made.text))
+  const path = `/v1/orgs/main/projects/${slug}`
+  const listed = yield* eventually("it has an address", call("GET", `${path}/environments`), ({ body }) =>
+    body.some((one: Answer["body"]) => one.slug === "production" && one.address !== null)
+  )
+  const { address } = listed.body.find((one: Answer["body"]) => one.slug === "production")
+  return { path, host: new URL(address).hostname }
+})
+
+/**
+ * A server of one program: it answers every request with its text, and with what `at` says for a path. What it gets on
+ * `/log` it prints.
+ */
+export const server = (text: string, before = "") =>
+  sh(`${before}
+    mkdir -p /tmp/www 2>/dev/null || busybox mkdir -p /tmp/www
+    busybox printf '%s' "${text}" > /tmp/www/index.html
+    echo "serving ${text} on $PORT"
+    trap 'echo told to end; kill $!; exit 0' TERM
+    busybox httpd -f -p "$PORT" -h /tmp/www &
+    wait $!`)
+
+export const deploy = Effect.fnUntraced(function* (
+  path: string,
+  command: ReadonlyArray<string>,
+  more: object = {}
+) {
+  const { call } = yield* Plane
+  const { openImage } = yield* Containers
+  const made = yield* call("POST", `${path}/deployments`, { body: { image: openImage, command, ...more } })
+  if (made.status !== 202) return yield* Effect.die(new Error(made.text))
+  return String(made.body.id)
+})
+
+export const readDeployment = (path: string, id: string) =>
+  Effect.flatMap(Plane, ({ call }) =>
+    Effect.map(call("GET", `${path}/deployments/${id}`), ({ body }) => body)
+  )
+
+/** Once it has come to an end, whichever. */
+export const over = (path: string, id: string) =>
+  eventually(
+    `the deployment ${id} is over`,
+    readDeployment(path, id),
+    ({ finishedAt }) => finishedAt !== null
+  )
+
+export const ready = Effect.fnUntraced(function* (path: string, id: string) {
+  const done = yield* over(path, id)
+  if (done.state !== "ready") return yield* Effect.die(new Error(JSON.stringify(done)))
+  return done
+})
+
+export const readApp = (path: string) =>
+  Effect.flatMap(Plane, ({ call }) => Effect.map(call("GET", `${path}/app`), ({ body }) => body))
+export const readInstances = (path: string) =>
+  Effect.flatMap(Plane, ({ call }) =>
+    Effect.map(call("GET", `${path}/app/instances`), ({ body }): ReadonlyArray<Answer["body"]> => body)
+  )
+
+export const answerOf = (host: string) =>
+  Effect.flatMap(TestEdge, ({ request }) =>
+    Effect.map(request(host, "/"), ({ status, text }) => `${status} ${text}`)
+  )
+
+export const containersOf = Effect.fnUntraced(function* (label: string) {
+  const { podman } = yield* Containers
+  return podman("ps", "-a", "--filter", `label=${label}`, "--format", "{{.Names}}")
+    .split("\n")
+    .filter((name) => name !== "")
+})
