@@ -98,9 +98,7 @@ interface Inputs {
  * Moves the organization on by a step, stores what things cost in it, and answers the sums by project and month: one row
  * without an amount if nothing cost anything. What costs little is rounded up.
  */
-const count = (sql: Sql, orgId: string, { prices, perGibMonth, used, stored, calls }: Inputs) => {
-    sql`${price}::float8::numeric / (${gib}::numeric * ${hoursOfMonth}::int)`
-  return sql<Counted>`
+const count = (sql: Sql, orgId: string, { prices, perGibMonth, used, stored, calls }: Inputs) => sql<Counted>`
   with step as materialized (
     select metered_until as since, least(date_trunc('hour', now(), 'UTC'),
       date_trunc('day', metered_until, 'UTC') + interval '1 day') as until
