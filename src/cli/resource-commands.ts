@@ -197,7 +197,7 @@ export const resourceCommands = <
 
   const get = (facts: (item: Item) => ReadonlyArray<readonly [string, string]>) =>
     on("get", {}, ({ item }, { json: asJson }) => (asJson ? json(item) : out(factLines(facts(item))))).pipe(
-      Command.withDescription(`Show a ${noun}`)
+      Command.withDescription(`Show ${withArticle(noun)}`)
     )
 
   /** A change of what flags name. Where nothing is named, nothing is asked. */
@@ -255,7 +255,9 @@ export const resourceCommands = <
         yield* call(options.send(yield* Client, one))
         yield* deleted(item.id, options.address(item, where), { ...flags, json: asJson })
       })
-    ).pipe(Command.withAlias("rm"), Command.withDescription(`Delete a ${noun}`))
+    ).pipe(Command.withAlias("rm"), Command.withDescription(`Delete ${withArticle(noun)}`))
 
   return { command, find, list, on, ls, get, update, remove }
 }
+
+const withArticle = (noun: string): string => `${/^[aeio]/i.test(noun) ? "an" : "a"} ${noun}`
