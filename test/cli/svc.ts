@@ -82,12 +82,12 @@ export const recorded = (
   return { invocation, stdout: stdout.text, stderr: stderr.text }
 }
 
-/** Nothing of the machine's own settings reaches the program. */
+/** Nothing of the settings of the machine, or of the run of tests, reaches the program. */
 const cleanEnv = () =>
   Object.fromEntries(
     Object.entries(process.env).filter(
       (entry): entry is [string, string] =>
-        entry[1] !== undefined && !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS)/.test(entry[0])
+        entry[1] !== undefined && !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS|NODE_DISABLE_COMPILE_CACHE)/.test(entry[0])
     )
   )
 
