@@ -240,6 +240,40 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("what ma
     })
   )
 
+  it.effect("counts the keys of a gateway that nobody uses, and tells members none of them", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const shop = yield* makeProject("keys")
+      const gateway = yield* place(shop, {
+        ...{ kind: "AiGateway", name: "ai" },
+        spec: { allowedModels: ["svc/fast"], monthlyBudgetUsd: 5, redactPrompts: true }
+      })
+      const key = (name: string, values: string) =>
+        sql(`insert into ai_gateway_key (org_id, id, gateway_uid, name, key_prefix, digest, created_at, last_used_at,
+            revoked_at)
+          values ('${shop.orgId}', gen_random_uuid(), '${gateway}', '${name}', 'svcgw_${name}...',
+            sha256('${name}'), now() - interval '200 days', ${values}) returning id`)
+      const made = [
+        ...(yield* key("never", "null, null")),
+        ...(yield* key("once", "now() - interval '91 days', null")),
+        ...(yield* key("often", "now() - interval '1 day', null")),
+        ...(yield* key("revoked", "null, now()"))
+      ]
+      yield* setUp(shop, { categories: ["security"] })
+      const [found, ...more] = (yield* findings(shop)).filter(({ subject }) => subject.id === gateway)
+      assert.deepStrictEqual(more, [])
+      assert.deepInclude(found, {
+        severity: "warning",
+        summary: '2 keys of the gateway "ai" have not been used for 90 days',
+        evidence: { keys: 2 },
+        remedy: null
+      })
+      const told = JSON.stringify(found)
+      for (const hidden of [...made.map(({ id }) => String(id)), "svcgw_", "never", "once"])
+        assert.notInclude(told, hidden)
+    })
+  )
+
   it.effect("is a budget that is nearly used up", () =>
     Effect.gen(function* () {
       const { call, sql } = yield* Plane
