@@ -34,6 +34,8 @@ export interface ClaimedAction extends Lease {
   readonly runId: string
   readonly findingId: string
   readonly remedy: Remedy
+  /** When it was decided on. */
+  readonly createdAt: Date
   /** From 1. */
   readonly attempt: number
 }

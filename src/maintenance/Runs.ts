@@ -154,8 +154,8 @@ export class Runs extends Context.Service<
                 ${sql.json(remediation?.allowedOperationIds ?? [])}::jsonb)))
               and s.remedy ->> 'risk' = any(array(select jsonb_array_elements_text(${sql.json(risks)}::jsonb)))
               and not exists (select from maintenance_action a where a.org_id = s.org_id and a.finding_id = s.id
-                and (a.finished_at is null or a.status <> 'refused')
-                and a.created_at > now() - ${repeatAfter}::interval)
+                and (a.finished_at is null
+                  or a.status <> 'refused' and a.created_at > now() - ${repeatAfter}::interval))
             order by array_position(array['critical', 'warning', 'info'], s.severity), s.key
             limit ${remediation?.maxActionsPerRun ?? 0}::int
             returning id
