@@ -10,6 +10,7 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { isSubjectPaused } from "./Findings.ts"
 import type { Finding } from "./finding.ts"
 import { type Lease, makeLeasedRows } from "./leased-rows.ts"
 import { channel, MaintenanceOptions } from "./options.ts"
@@ -137,7 +138,7 @@ export class Runs extends Context.Service<
               dismissed_at = case when ${stays(sql)} then f.dismissed_at end,
               dismissed_by = case when ${stays(sql)} then f.dismissed_by end,
               dismissed_reason = case when ${stays(sql)} then f.dismissed_reason end
-            returning org_id, maintenance_uid, id, key, severity, remedy, dismissed_at
+            returning org_id, maintenance_uid, id, key, severity, subject, remedy, dismissed_at
           ), gone as (
             update maintenance_finding f set resolved_at = now()
             from held h
@@ -147,16 +148,18 @@ export class Runs extends Context.Service<
             returning f.id
           ), decided as (
             insert into maintenance_action (org_id, id, maintenance_uid, run_id, finding_id, remedy)
-            select s.org_id, i.action, s.maintenance_uid, h.id, s.id, s.remedy
-            from seen s join input i on i.key = s.key cross join held h
-            where s.dismissed_at is null
-              and s.remedy ->> 'operationId' = any(array(select jsonb_array_elements_text(
+            select f.org_id, i.action, f.maintenance_uid, h.id, f.id, f.remedy
+            from seen f join input i on i.key = f.key cross join held h
+            where f.dismissed_at is null
+              and f.remedy ->> 'operationId' = any(array(select jsonb_array_elements_text(
                 ${sql.json(remediation?.allowedOperationIds ?? [])}::jsonb)))
-              and s.remedy ->> 'risk' = any(array(select jsonb_array_elements_text(${sql.json(risks)}::jsonb)))
-              and not exists (select from maintenance_action a where a.org_id = s.org_id and a.finding_id = s.id
+              and f.remedy ->> 'risk' = any(array(select jsonb_array_elements_text(${sql.json(risks)}::jsonb)))
+              and not exists (select from maintenance_action a where a.org_id = f.org_id and a.finding_id = f.id
                 and (a.finished_at is null
                   or a.status <> 'refused' and a.created_at > now() - ${repeatAfter}::interval))
-            order by array_position(array['critical', 'warning', 'info'], s.severity), s.key
+              -- Refused again and again, they would take the places of actions that are not.
+              and not ${isSubjectPaused(sql)}
+            order by array_position(array['critical', 'warning', 'info'], f.severity), f.key
             limit ${remediation?.maxActionsPerRun ?? 0}::int
             returning id
           )

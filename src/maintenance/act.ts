@@ -48,6 +48,7 @@ export const refusalOf = (
 ): string | undefined => {
   if (standing === undefined || standing.deleting) return "The maintenance was deleted"
   if (standing.paused) return "The maintenance is paused"
+  if (standing.subjectPaused) return "What it is about is paused"
   if (!standing.open) return "The finding was resolved or dismissed"
   const spec = Option.getOrUndefined(decode(standing.spec))
   if (spec === undefined) return "The settings of the maintenance cannot be read"

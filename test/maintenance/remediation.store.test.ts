@@ -185,6 +185,34 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("automat
     })
   )
 
+  it.effect("leaves what is paused alone, also what was decided on before the pause", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const shop = yield* makeProject("at-rest")
+      const uid = yield* place(shop, database({}))
+      yield* setUp(shop, { categories: ["security"], ...allowing("resources.protect") })
+      const [run] = (yield* call("GET", `${shop.path}/maintenance/runs`)).body.items
+      const done = yield* eventually(
+        "it is carried out",
+        call("GET", `${shop.path}/maintenance/runs/${run.id}`),
+        ({ body }) => body.actions[0]?.finishedAt != null
+      )
+      assert.deepStrictEqual(actionsOf(done.body), [["resources.protect", "succeeded", 200]])
+      yield* sql(`update resource set protected = false where uid = '${uid}'`)
+      const resource = `/v1/orgs/main/resources/${uid}`
+      const paused = yield* call("POST", `${resource}/pause`, { body: { reason: "somebody is at it" } })
+      assert.strictEqual(paused.status, 202)
+      const again = yield* tryAgain(done.body.actions[0].id, "0", 0)
+      assert.deepStrictEqual(again, ["refused", "What it is about is paused"])
+      assert.isFalse(yield* isProtected(uid))
+      assert.deepStrictEqual((yield* look(shop)).actions, [])
+
+      yield* call("POST", `${resource}/resume`)
+      assert.deepStrictEqual(actionsOf(yield* look(shop)), [["resources.protect", "succeeded", 200]])
+      assert.isTrue(yield* isProtected(uid))
+    })
+  )
+
   it.effect("does not carry out what was decided on long ago, nor what was begun too often", () =>
     Effect.gen(function* () {
       const { sql } = yield* Plane
