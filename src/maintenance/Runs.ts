@@ -45,11 +45,20 @@ export interface ClaimedRun extends Lease {
   readonly attempt: number
 }
 
+/** What a run tells nothing about, so that findings of it stay as they are. */
+export interface NotJudged {
+  /** Uids of what is in environments that were not looked at. */
+  readonly subjects: ReadonlyArray<string>
+  /** Of findings whose check did not know. */
+  readonly keys: ReadonlyArray<string>
+}
+
 export type RunResult =
   | {
       readonly _tag: "Looked"
       readonly categories: RunRecord["categories"]
       readonly findings: ReadonlyArray<Finding>
+      readonly notJudged: NotJudged
       /** Null: nothing is done by itself. */
       readonly remediation: AutoRemediation | null
     }
@@ -81,7 +90,8 @@ export class Runs extends Context.Service<
     readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
     /**
      * Ends a run. In the statement that stores what was found, findings that are no more are resolved, and the operations
-     * that are to be carried out are stored, so that none of them is called before it is known.
+     * that are to be carried out are stored, so that none of them is called before it is known. What was not looked at is
+     * left as it is, unless what it was about is gone.
      */
     readonly finish: (run: ClaimedRun, result: RunResult) => Effect.Effect<void, StoreUnavailable>
   }
@@ -102,9 +112,9 @@ export class Runs extends Context.Service<
       })
 
       const stored = ({ orgId, id, lease }: ClaimedRun, result: RunResult & { readonly _tag: "Looked" }) => {
-        const { categories, remediation } = result
-        const unknown = Object.entries(categories).flatMap(([name, { problem }]) =>
-          problem === null ? [] : [name]
+        const { categories, notJudged, remediation } = result
+        const judged = Object.entries(categories).flatMap(([name, { problem }]) =>
+          problem === null ? [name] : []
         )
         const input = result.findings.map((finding) => ({
           ...finding,
@@ -143,8 +153,9 @@ export class Runs extends Context.Service<
             update maintenance_finding f set resolved_at = now()
             from held h
             where f.org_id = h.org_id and f.maintenance_uid = h.maintenance_uid and f.resolved_at is null
-              and not f.category = any(array(select jsonb_array_elements_text(${sql.json(unknown)}::jsonb)))
               and not exists (select from input i where i.key = f.key)
+              and (${isJudged(sql, judged, notJudged)} or not exists (select from resource r
+                where r.org_id = f.org_id and r.uid = (f.subject ->> 'id')::uuid and r.deleted_at is null))
             returning f.id
           ), decided as (
             insert into maintenance_action (org_id, id, maintenance_uid, run_id, finding_id, remedy)
@@ -165,7 +176,8 @@ export class Runs extends Context.Service<
           )
           update maintenance_run r set status = 'succeeded', finished_at = clock_timestamp(), lease_token = null,
             categories = ${sql.json(categories)}::jsonb,
-            opened = (select count(*) from input i where not exists (select from before b where b.key = i.key)),
+            opened = (select count(*) from seen s
+              where s.dismissed_at is null and not exists (select from before b where b.key = s.key)),
             resolved = (select count(*) from gone)
           from held h where r.org_id = h.org_id and r.id = h.id
           returning case when exists (select from decided) then pg_notify(${channel}, 'begin') end`)
@@ -220,8 +232,15 @@ export class Runs extends Context.Service<
 }
 
 /** Whether a dismissal of the finding `f` holds for what was found now. */
-const stays = (sql: Sql) =>
-  sql.literal("f.resolved_at is null and f.severity = excluded.severity and f.basis = excluded.basis")
+const stays = (sql: Sql) => sql.literal("f.severity = excluded.severity and f.basis = excluded.basis")
+
+/** Whether a run that did not find the finding `f` knows that it is no more. */
+const isJudged = (sql: Sql, categories: ReadonlyArray<string>, { subjects, keys }: NotJudged) => {
+  const among = (values: ReadonlyArray<string>) =>
+    sql`any(array(select jsonb_array_elements_text(${sql.json(values)}::jsonb)))`
+  return sql`(f.category = ${among(categories)} and not f.subject ->> 'id' = ${among(subjects)}
+    and not f.key = ${among(keys)})`
+}
 
 const columns = (sql: Sql) =>
   sql.literal(`r.id, r.trigger, r.status, r.created_at as "createdAt", r.started_at as "startedAt",

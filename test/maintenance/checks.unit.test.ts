@@ -28,10 +28,12 @@ const told = (check: Check, ...resources: ReadonlyArray<ResourceRecord>) =>
       orgId: "org",
       now,
       resources: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt === null),
+      elsewhere: [],
       leaving: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt !== null),
       destinations: []
     }),
-    (found) => found.map(({ key, severity }) => `${severity} ${key}`)
+    (judged) =>
+      judged.map((one) => ("unknown" in one ? `unknown ${one.unknown}` : `${one.severity} ${one.key}`))
   )
 
 const cache = (certificateExpiresAt: string, server = "redis 7.0.15") =>
@@ -42,7 +44,7 @@ const domain = (reason: string, status: "true" | "false" = "true", age = 0) =>
     conditions: [
       { type: "Ready", status, reason, message: "m", lastTransitionAt: at(-age), observedGeneration: 1 }
     ],
-    status: { state: "active", verificationErrors: null, certificateExpiresAt: null }
+    status: { state: "active", verificationErrors: null, certificateExpiresAt: at(60 * dayMs) }
   })
 
 describe("certificates", () => {
@@ -52,7 +54,8 @@ describe("certificates", () => {
     ["with less", cache(at(14 * dayMs - 1)), ["warning certificate-expires:uid"]],
     ["with less than three days left", cache(at(3 * dayMs - 1)), ["critical certificate-expires:uid"]],
     ["that have expired", cache(at(-hourMs)), ["critical certificate-expires:uid"]],
-    ["that nobody has seen", record({}), []],
+    ["that nobody has seen", record({}), ["unknown certificate-expires:uid"]],
+    ["that could not be read", cache(""), ["unknown certificate-expires:uid"]],
     ["of a domain that is served", domain("Converged"), []],
     ["whose renewal fails", domain("CertificateRenewalFailed"), ["warning domain:uid"]],
     ["of a domain that waits for DNS", domain("PendingDns", "false", hourMs), []],
@@ -120,7 +123,11 @@ describe("versions", () => {
     ],
     ["of another major version", [postgres("a", "PostgreSQL 18.4"), postgres("b", "PostgreSQL 17.9")], []],
     ["with known faults", [postgres("a", "PostgreSQL 17.6")], ["warning old-version:a"]],
-    ["that tells no version", [postgres("a", "PostgreSQL"), postgres("b", "")], []],
+    [
+      "that tells no version",
+      [postgres("a", "PostgreSQL"), postgres("b", "")],
+      ["unknown old-version:a", "unknown old-version:b"]
+    ],
     ["of redis", [cache(at(100 * dayMs), "redis 6.0.1")], []]
   ]
   for (const [name, resources, expected] of cases) {

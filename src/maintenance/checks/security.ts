@@ -8,7 +8,7 @@ import { Environment } from "#schemas/environment.ts"
 import { defaultEnvironment } from "#schemas/names.ts"
 import { GatewayKeys } from "#src/ai-gateways/GatewayKeys.ts"
 import type { Finding } from "../finding.ts"
-import { type Check, dayMs, findingOf, ofKind, spanInWords } from "../look.ts"
+import { type Check, dayMs, findingOf, ofKind, spanInWords, type Unknown, unknownOf } from "../look.ts"
 import { protect, setHsts } from "../remedies.ts"
 
 const unusedMs = 90 * dayMs
@@ -25,7 +25,7 @@ const environments = ofKind(Environment)
 export const makeSecurityCheck = Effect.gen(function* () {
   const keys = yield* GatewayKeys
   const check: Check = Effect.fnUntraced(function* ({ orgId, now, resources }) {
-    const found: Array<Finding> = []
+    const found: Array<Finding | Unknown> = []
     for (const { record, spec } of databases(resources)) {
       if (record.environment === defaultEnvironment && !record.protected)
         found.push(
@@ -91,16 +91,19 @@ export const makeSecurityCheck = Effect.gen(function* () {
     }
     const policy = policies(resources).at(0)
     const preview = environments(resources).find(({ record }) => record.name === "preview")
-    if (preview?.status?.address !== undefined && accessModeOf(policy?.spec, "preview") === "public")
-      found.push(
-        findingOf("security", "public-preview", preview.record, {
-          severity: "info",
-          summary: "Everybody may see the environment preview at its address",
-          risk: "Work that is not finished, and data of previews, can be found by strangers.",
-          evidence: { mode: "public" },
-          remedy: null
-        })
-      )
+    if (preview !== undefined && accessModeOf(policy?.spec, "preview") === "public") {
+      if (preview.status === undefined) found.push(unknownOf("public-preview", preview.record))
+      else if (preview.status.address !== undefined)
+        found.push(
+          findingOf("security", "public-preview", preview.record, {
+            severity: "info",
+            summary: "Everybody may see the environment preview at its address",
+            risk: "Work that is not finished, and data of previews, can be found by strangers.",
+            evidence: { mode: "public" },
+            remedy: null
+          })
+        )
+    }
     return found
   })
   return check
