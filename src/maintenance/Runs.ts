@@ -47,7 +47,7 @@ export interface ClaimedRun extends Lease {
 
 /** What a run tells nothing about, so that findings of it stay as they are. */
 export interface NotJudged {
-  /** Uids of what is in environments that were not looked at. */
+  /** Uids of what was left out: what is in other environments, or has a specification that cannot be read. */
   readonly subjects: ReadonlyArray<string>
   /** Of findings whose check did not know. */
   readonly keys: ReadonlyArray<string>

@@ -2,7 +2,10 @@
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import { BackupDestination } from "#schemas/backup-destination.ts"
+import { kinds } from "#schemas/index.ts"
 import { categoriesOf, type MaintenanceCategory, type MaintenanceSpec } from "#schemas/maintenance.ts"
 import { answered } from "#src/engine/answered.ts"
 import { type ListCursor, Resources } from "#src/store/Resources.ts"
@@ -109,13 +112,23 @@ export const makeInspect = Effect.gen(function* () {
       ),
       findings: results.flatMap(({ findings }) => findings),
       notJudged: {
-        subjects: look.elsewhere.map(({ uid }) => uid),
+        subjects: [...look.elsewhere, ...look.resources.filter(isUnreadable)].map(({ uid }) => uid),
         keys: results.flatMap(({ unknown }) => unknown)
       }
     }
     return inspection
   })
 })
+
+const specOf: ReadonlyMap<string, (spec: unknown) => Option.Option<unknown>> = new Map(
+  kinds.map(({ name, spec }) => [name, Schema.decodeUnknownOption(spec)])
+)
+
+/** Checks of settings left it out: another release wrote it, or nobody can read it any more. */
+const isUnreadable = ({ kind, spec }: ResourceRecord): boolean => {
+  const decode = specOf.get(kind)
+  return decode === undefined || Option.isNone(decode(spec))
+}
 
 const order = ["critical", "warning", "info"]
 

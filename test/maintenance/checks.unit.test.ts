@@ -1,10 +1,17 @@
-/** Checks that look at nothing but resources. */
+/** Checks on resources that are made up. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { GatewayKeys } from "#src/ai-gateways/GatewayKeys.ts"
+import { Jobs } from "#src/backups/Jobs.ts"
+import { Ledger } from "#src/backups/Ledger.ts"
+import { makeBackupsCheck } from "#src/maintenance/checks/backups.ts"
 import { certificates } from "#src/maintenance/checks/certificates.ts"
 import { drift } from "#src/maintenance/checks/drift.ts"
+import { makeSecurityCheck } from "#src/maintenance/checks/security.ts"
 import { versions } from "#src/maintenance/checks/versions.ts"
-import type { Check } from "#src/maintenance/look.ts"
+import type { Check, Look } from "#src/maintenance/look.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 
 const hourMs = 3_600_000
@@ -23,15 +30,14 @@ const record = (values: Partial<ResourceRecord>): ResourceRecord => ({
 })
 
 const told = (check: Check, ...resources: ReadonlyArray<ResourceRecord>) =>
+  toldOf(check, {
+    resources: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt === null),
+    leaving: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt !== null)
+  })
+
+const toldOf = (check: Check, look: Partial<Look>) =>
   Effect.map(
-    check({
-      orgId: "org",
-      now,
-      resources: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt === null),
-      elsewhere: [],
-      leaving: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt !== null),
-      destinations: []
-    }),
+    check({ orgId: "org", now, resources: [], elsewhere: [], leaving: [], destinations: [], ...look }),
     (judged) =>
       judged.map((one) => ("unknown" in one ? `unknown ${one.unknown}` : `${one.severity} ${one.key}`))
   )
@@ -133,6 +139,77 @@ describe("versions", () => {
   for (const [name, resources, expected] of cases) {
     it.effect(name, () =>
       Effect.map(told(versions, ...resources), (found) => assert.deepStrictEqual(found, expected))
+    )
+  }
+})
+
+describe("destinations of backups", () => {
+  const far = "3f0f3c1e-0000-4000-8000-000000000001"
+  const services = Layer.mergeAll(
+    Layer.mock(Jobs, { list: () => Effect.succeed([]) }),
+    Layer.mock(Ledger, { trouble: () => Effect.succeed(Option.none()) })
+  )
+  const destination = (status: "true" | "false" | "unknown") =>
+    record({
+      ...{ kind: "BackupDestination", uid: far },
+      conditions: [
+        {
+          type: "Ready",
+          status,
+          reason: "Unreachable",
+          message: "m",
+          lastTransitionAt: at(0),
+          observedGeneration: 1
+        }
+      ]
+    })
+  const user = record({
+    ...{ kind: "Database", uid: "db" },
+    spec: { region: "local", backup: { destinationIds: [far] } }
+  })
+  const cases: ReadonlyArray<readonly [string, Partial<Look>, ReadonlyArray<string>]> = [
+    ["that work", { resources: [user], destinations: [destination("true")] }, []],
+    [
+      "that fail",
+      { resources: [user], destinations: [destination("false")] },
+      [`warning destination-failing:${far}`]
+    ],
+    [
+      "that were not reached",
+      { resources: [user], destinations: [destination("unknown")] },
+      [`unknown destination-failing:${far}`]
+    ],
+    [
+      "that only other environments use",
+      { elsewhere: [user], destinations: [destination("false")] },
+      [`unknown destination-failing:${far}`]
+    ],
+    ["that nobody uses", { destinations: [destination("false")] }, []]
+  ]
+  for (const [name, look, expected] of cases) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const found = yield* toldOf(yield* makeBackupsCheck, look)
+        assert.deepStrictEqual(found, expected)
+      }).pipe(Effect.provide(services))
+    )
+  }
+})
+
+describe("the address of preview", () => {
+  const services = Layer.mock(GatewayKeys, {})
+  const preview = (status: ResourceRecord["status"]) =>
+    record({ ...{ kind: "Environment", name: "preview", environment: null, spec: {} }, status })
+  const cases: ReadonlyArray<readonly [string, ResourceRecord, ReadonlyArray<string>]> = [
+    ["that everybody may see", preview({ address: "preview.example.com" }), ["info public-preview:uid"]],
+    ["that is not there", preview({}), []],
+    ["that nobody has looked at", preview(null), ["unknown public-preview:uid"]]
+  ]
+  for (const [name, environment, expected] of cases) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* told(yield* makeSecurityCheck, environment), expected)
+      }).pipe(Effect.provide(services))
     )
   }
 })

@@ -269,6 +269,10 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("what ma
       assert.strictEqual((yield* look(shop)).resolved, 0)
       assert.strictEqual((yield* findings(shop, "dismissed")).length, 1)
 
+      yield* sql(`update resource set spec = '{"region": 5}' where uid = '${slow}'`)
+      assert.strictEqual((yield* look(shop)).resolved, 0)
+      yield* sql(`update resource set spec = '{"region": "elsewhere"}' where uid = '${slow}'`)
+
       // What is known to be over is resolved; what comes back as it was is still dismissed.
       yield* sampled(1)
       yield* measured(fast, 20, "now()")
