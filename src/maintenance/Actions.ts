@@ -10,6 +10,7 @@ import type { Room } from "#src/loops/leased.ts"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
 import { isPaused } from "#src/store/pauses.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { isSubjectPaused } from "./Findings.ts"
 import type { Remedy } from "./finding.ts"
 import { type Lease, makeLeasedRows } from "./leased-rows.ts"
 import { MaintenanceOptions } from "./options.ts"
@@ -34,6 +35,8 @@ export interface ClaimedAction extends Lease {
   readonly runId: string
   readonly findingId: string
   readonly remedy: Remedy
+  /** When it was decided on. */
+  readonly createdAt: Date
   /** From 1. */
   readonly attempt: number
 }
@@ -44,6 +47,8 @@ export interface Standing {
   readonly spec: Json
   readonly deleting: boolean
   readonly paused: boolean
+  /** What the finding is about is paused: nobody but a person changes it. */
+  readonly subjectPaused: boolean
   /** The finding is still there, and nobody dismissed it. */
   readonly open: boolean
   readonly organization: { readonly id: string; readonly slug: string; readonly billingStatus: string }
@@ -95,6 +100,7 @@ export class Actions extends Context.Service<
         standing: Effect.fn("Actions.standing")(function* ({ orgId, maintenanceUid, findingId }) {
           const [row] = yield* repeatable(sql<Standing>`
             select r.spec, r.deletion_requested_at is not null as deleting, ${isPaused(sql)} as paused,
+              ${isSubjectPaused(sql)} as "subjectPaused",
               coalesce(f.resolved_at is null and f.dismissed_at is null and f.id is not null, false) as open,
               jsonb_build_object('id', o.id, 'slug', o.slug, 'billingStatus', o.billing_status) as organization
             from resource r

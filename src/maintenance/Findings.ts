@@ -3,9 +3,11 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import type { Fragment } from "effect/sql/Statement"
 import type { MaintenanceCategory } from "#schemas/maintenance.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
+import { isPaused } from "#src/store/pauses.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Finding } from "./finding.ts"
@@ -106,6 +108,11 @@ export class Findings extends Context.Service<
     })
   )
 }
+
+/** Whether what the finding in the row `f` is about is paused. */
+export const isSubjectPaused = (sql: Sql): Fragment =>
+  sql`exists (select from resource r where r.org_id = f.org_id and r.uid = (f.subject ->> 'id')::uuid
+    and ${isPaused(sql)})`
 
 const stateOf = (sql: Sql) =>
   sql.literal(`case when f.resolved_at is not null then 'resolved' when f.dismissed_at is not null then 'dismissed'

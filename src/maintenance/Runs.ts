@@ -10,6 +10,7 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { isSubjectPaused } from "./Findings.ts"
 import type { Finding } from "./finding.ts"
 import { type Lease, makeLeasedRows } from "./leased-rows.ts"
 import { channel, MaintenanceOptions } from "./options.ts"
@@ -44,11 +45,20 @@ export interface ClaimedRun extends Lease {
   readonly attempt: number
 }
 
+/** What a run tells nothing about, so that findings of it stay as they are. */
+export interface NotJudged {
+  /** Uids of what was left out: what is in other environments, or has a specification that cannot be read. */
+  readonly subjects: ReadonlyArray<string>
+  /** Of findings whose check did not know. */
+  readonly keys: ReadonlyArray<string>
+}
+
 export type RunResult =
   | {
       readonly _tag: "Looked"
       readonly categories: RunRecord["categories"]
       readonly findings: ReadonlyArray<Finding>
+      readonly notJudged: NotJudged
       /** Null: nothing is done by itself. */
       readonly remediation: AutoRemediation | null
     }
@@ -80,7 +90,8 @@ export class Runs extends Context.Service<
     readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
     /**
      * Ends a run. In the statement that stores what was found, findings that are no more are resolved, and the operations
-     * that are to be carried out are stored, so that none of them is called before it is known.
+     * that are to be carried out are stored, so that none of them is called before it is known. What was not looked at is
+     * left as it is, unless what it was about is gone.
      */
     readonly finish: (run: ClaimedRun, result: RunResult) => Effect.Effect<void, StoreUnavailable>
   }
@@ -101,9 +112,9 @@ export class Runs extends Context.Service<
       })
 
       const stored = ({ orgId, id, lease }: ClaimedRun, result: RunResult & { readonly _tag: "Looked" }) => {
-        const { categories, remediation } = result
-        const unknown = Object.entries(categories).flatMap(([name, { problem }]) =>
-          problem === null ? [] : [name]
+        const { categories, notJudged, remediation } = result
+        const judged = Object.entries(categories).flatMap(([name, { problem }]) =>
+          problem === null ? [name] : []
         )
         const input = result.findings.map((finding) => ({
           ...finding,
@@ -137,32 +148,36 @@ export class Runs extends Context.Service<
               dismissed_at = case when ${stays(sql)} then f.dismissed_at end,
               dismissed_by = case when ${stays(sql)} then f.dismissed_by end,
               dismissed_reason = case when ${stays(sql)} then f.dismissed_reason end
-            returning org_id, maintenance_uid, id, key, severity, remedy, dismissed_at
+            returning org_id, maintenance_uid, id, key, severity, subject, remedy, dismissed_at
           ), gone as (
             update maintenance_finding f set resolved_at = now()
             from held h
             where f.org_id = h.org_id and f.maintenance_uid = h.maintenance_uid and f.resolved_at is null
-              and not f.category = any(array(select jsonb_array_elements_text(${sql.json(unknown)}::jsonb)))
               and not exists (select from input i where i.key = f.key)
+              and (${isJudged(sql, judged, notJudged)} or not exists (select from resource r
+                where r.org_id = f.org_id and r.uid = (f.subject ->> 'id')::uuid and r.deleted_at is null))
             returning f.id
           ), decided as (
             insert into maintenance_action (org_id, id, maintenance_uid, run_id, finding_id, remedy)
-            select s.org_id, i.action, s.maintenance_uid, h.id, s.id, s.remedy
-            from seen s join input i on i.key = s.key cross join held h
-            where s.dismissed_at is null
-              and s.remedy ->> 'operationId' = any(array(select jsonb_array_elements_text(
+            select f.org_id, i.action, f.maintenance_uid, h.id, f.id, f.remedy
+            from seen f join input i on i.key = f.key cross join held h
+            where f.dismissed_at is null
+              and f.remedy ->> 'operationId' = any(array(select jsonb_array_elements_text(
                 ${sql.json(remediation?.allowedOperationIds ?? [])}::jsonb)))
-              and s.remedy ->> 'risk' = any(array(select jsonb_array_elements_text(${sql.json(risks)}::jsonb)))
-              and not exists (select from maintenance_action a where a.org_id = s.org_id and a.finding_id = s.id
-                and (a.finished_at is null or a.status <> 'refused')
-                and a.created_at > now() - ${repeatAfter}::interval)
-            order by array_position(array['critical', 'warning', 'info'], s.severity), s.key
+              and f.remedy ->> 'risk' = any(array(select jsonb_array_elements_text(${sql.json(risks)}::jsonb)))
+              and not exists (select from maintenance_action a where a.org_id = f.org_id and a.finding_id = f.id
+                and (a.finished_at is null
+                  or a.status <> 'refused' and a.created_at > now() - ${repeatAfter}::interval))
+              -- Refused again and again, they would take the places of actions that are not.
+              and not ${isSubjectPaused(sql)}
+            order by array_position(array['critical', 'warning', 'info'], f.severity), f.key
             limit ${remediation?.maxActionsPerRun ?? 0}::int
             returning id
           )
           update maintenance_run r set status = 'succeeded', finished_at = clock_timestamp(), lease_token = null,
             categories = ${sql.json(categories)}::jsonb,
-            opened = (select count(*) from input i where not exists (select from before b where b.key = i.key)),
+            opened = (select count(*) from seen s
+              where s.dismissed_at is null and not exists (select from before b where b.key = s.key)),
             resolved = (select count(*) from gone)
           from held h where r.org_id = h.org_id and r.id = h.id
           returning case when exists (select from decided) then pg_notify(${channel}, 'begin') end`)
@@ -217,8 +232,15 @@ export class Runs extends Context.Service<
 }
 
 /** Whether a dismissal of the finding `f` holds for what was found now. */
-const stays = (sql: Sql) =>
-  sql.literal("f.resolved_at is null and f.severity = excluded.severity and f.basis = excluded.basis")
+const stays = (sql: Sql) => sql.literal("f.severity = excluded.severity and f.basis = excluded.basis")
+
+/** Whether a run that did not find the finding `f` knows that it is no more. */
+const isJudged = (sql: Sql, categories: ReadonlyArray<string>, { subjects, keys }: NotJudged) => {
+  const among = (values: ReadonlyArray<string>) =>
+    sql`any(array(select jsonb_array_elements_text(${sql.json(values)}::jsonb)))`
+  return sql`(f.category = ${among(categories)} and not f.subject ->> 'id' = ${among(subjects)}
+    and not f.key = ${among(keys)})`
+}
 
 const columns = (sql: Sql) =>
   sql.literal(`r.id, r.trigger, r.status, r.created_at as "createdAt", r.started_at as "startedAt",

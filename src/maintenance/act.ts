@@ -19,6 +19,7 @@ import { externalCall } from "#src/engine/external-call.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { type ActionResult, Actions, type ClaimedAction, type Standing } from "./Actions.ts"
+import { hourMs } from "./look.ts"
 import { operationOf, requestOf } from "./operations.ts"
 import { channel, MaintenanceOptions } from "./options.ts"
 
@@ -31,9 +32,14 @@ const ended = (
 
 /** Seconds between tries. */
 const shortestPause = 2
+const longestPause = 600
 /** A call that takes longer is sent again when the lease of its action has ended. */
 const patience = "2 minutes"
-const longestPause = 600
+/**
+ * What was decided on before that is not called any more: what was seen then tells little of now. It is well below the
+ * 24 hours for which the API remembers idempotency keys, after which a call that was lost would take effect twice.
+ */
+const outdatedMs = 6 * hourMs
 
 /** Why the project does not allow the action now; undefined: it does. */
 export const refusalOf = (
@@ -42,6 +48,7 @@ export const refusalOf = (
 ): string | undefined => {
   if (standing === undefined || standing.deleting) return "The maintenance was deleted"
   if (standing.paused) return "The maintenance is paused"
+  if (standing.subjectPaused) return "What it is about is paused"
   if (!standing.open) return "The finding was resolved or dismissed"
   const spec = Option.getOrUndefined(decode(standing.spec))
   if (spec === undefined) return "The settings of the maintenance cannot be read"
@@ -61,6 +68,15 @@ export const actionsLoop = Effect.fnUntraced(function* (
   const options = yield* MaintenanceOptions
 
   const run = Effect.fnUntraced(function* (action: ClaimedAction): Effect.fn.Return<ActionResult, unknown> {
+    // A try without an answer ends as an error, of which nothing is stored: only the number of tries bounds them.
+    if (action.attempt > options.mostAttempts)
+      return ended("failed", `It was begun ${options.mostAttempts} times and had no answer`)
+    if ((yield* Clock.currentTimeMillis) - action.createdAt.getTime() > outdatedMs) {
+      const reason = `It was decided on more than ${outdatedMs / hourMs} hours ago`
+      return action.attempt === 1
+        ? ended("refused", reason)
+        : ended("failed", `${reason}, and an earlier try may have taken effect`)
+    }
     const standing = Option.getOrUndefined(yield* actions.standing(action))
     const refusal = refusalOf(action, standing)
     if (standing === undefined || refusal !== undefined) return ended("refused", refusal ?? null)

@@ -11,7 +11,8 @@ export interface Lease {
 
 const columns = {
   maintenance_run: `r.maintenance_uid as "maintenanceUid", r.trigger`,
-  maintenance_action: `r.maintenance_uid as "maintenanceUid", r.run_id as "runId", r.finding_id as "findingId", r.remedy`
+  maintenance_action: `r.maintenance_uid as "maintenanceUid", r.run_id as "runId", r.finding_id as "findingId", r.remedy,
+    r.created_at as "createdAt"`
 } as const
 
 export const makeLeasedRows = <Row extends Lease>(sql: Sql, table: keyof typeof columns, leaseMs: number) => {

@@ -15,14 +15,22 @@ export interface Look {
   readonly now: number
   /** The project itself and what is in it, of the environments that are looked at; nothing that is being deleted. */
   readonly resources: ReadonlyArray<ResourceRecord>
+  /** What is in environments that are not looked at. */
+  readonly elsewhere: ReadonlyArray<ResourceRecord>
   /** What is being deleted of it. */
   readonly leaving: ReadonlyArray<ResourceRecord>
   /** Backup destinations of the organization. */
   readonly destinations: ReadonlyArray<ResourceRecord>
 }
 
-/** Looks at a project and changes nothing. */
-export type Check = (look: Look) => Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable>
+/** What a check could not judge this time, as what it goes by was not measured or not observed. */
+export interface Unknown {
+  /** Of the finding that it would have been. */
+  readonly unknown: string
+}
+
+/** Looks at a project and changes nothing. Of what it tells nothing, it knows that there is nothing to find. */
+export type Check = (look: Look) => Effect.Effect<ReadonlyArray<Finding | Unknown>, StoreUnavailable>
 
 /** A resource whose specification, and status if there is one, is of the kind. */
 export interface Typed<Spec, Status> {
@@ -59,12 +67,16 @@ export const findingOf = (
     ...rest
   }: Omit<Finding, "category" | "key" | "subject" | "basis"> & { readonly basis?: string }
 ): Finding => ({
-  key: `${check}:${uid}`,
+  key: keyOf(check, uid),
   category,
   subject: { kind, id: uid, name, environment },
   basis: `${check} ${basis}`.trim(),
   ...rest
 })
+
+export const unknownOf = (check: string, { uid }: ResourceRecord): Unknown => ({ unknown: keyOf(check, uid) })
+
+const keyOf = (check: string, uid: string) => `${check}:${uid}`
 
 export const hourMs = 3_600_000
 export const dayMs = 24 * hourMs

@@ -94,13 +94,3 @@ export const deleteBranch = (record: ResourceRecord, databaseId: string): Remedy
     databaseId,
     branchId: record.uid
   })
-
-export const revokeGatewayKey = (
-  record: ResourceRecord,
-  key: { readonly id: string; readonly name: string }
-): Remedy =>
-  remedy("aiGateways.revokeKey", ["ai", "keys", "revoke", ...placeOf(record), record.name, key.id], {
-    ...projectOf(record),
-    gatewayId: record.uid,
-    keyId: key.id
-  })

@@ -1,10 +1,17 @@
-/** Checks that look at nothing but resources. */
+/** Checks on resources that are made up. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { GatewayKeys } from "#src/ai-gateways/GatewayKeys.ts"
+import { Jobs } from "#src/backups/Jobs.ts"
+import { Ledger } from "#src/backups/Ledger.ts"
+import { makeBackupsCheck } from "#src/maintenance/checks/backups.ts"
 import { certificates } from "#src/maintenance/checks/certificates.ts"
 import { drift } from "#src/maintenance/checks/drift.ts"
+import { makeSecurityCheck } from "#src/maintenance/checks/security.ts"
 import { versions } from "#src/maintenance/checks/versions.ts"
-import type { Check } from "#src/maintenance/look.ts"
+import type { Check, Look } from "#src/maintenance/look.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 
 const hourMs = 3_600_000
@@ -23,15 +30,16 @@ const record = (values: Partial<ResourceRecord>): ResourceRecord => ({
 })
 
 const told = (check: Check, ...resources: ReadonlyArray<ResourceRecord>) =>
+  toldOf(check, {
+    resources: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt === null),
+    leaving: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt !== null)
+  })
+
+const toldOf = (check: Check, look: Partial<Look>) =>
   Effect.map(
-    check({
-      orgId: "org",
-      now,
-      resources: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt === null),
-      leaving: resources.filter(({ deletionRequestedAt }) => deletionRequestedAt !== null),
-      destinations: []
-    }),
-    (found) => found.map(({ key, severity }) => `${severity} ${key}`)
+    check({ orgId: "org", now, resources: [], elsewhere: [], leaving: [], destinations: [], ...look }),
+    (judged) =>
+      judged.map((one) => ("unknown" in one ? `unknown ${one.unknown}` : `${one.severity} ${one.key}`))
   )
 
 const cache = (certificateExpiresAt: string, server = "redis 7.0.15") =>
@@ -42,7 +50,7 @@ const domain = (reason: string, status: "true" | "false" = "true", age = 0) =>
     conditions: [
       { type: "Ready", status, reason, message: "m", lastTransitionAt: at(-age), observedGeneration: 1 }
     ],
-    status: { state: "active", verificationErrors: null, certificateExpiresAt: null }
+    status: { state: "active", verificationErrors: null, certificateExpiresAt: at(60 * dayMs) }
   })
 
 describe("certificates", () => {
@@ -52,7 +60,8 @@ describe("certificates", () => {
     ["with less", cache(at(14 * dayMs - 1)), ["warning certificate-expires:uid"]],
     ["with less than three days left", cache(at(3 * dayMs - 1)), ["critical certificate-expires:uid"]],
     ["that have expired", cache(at(-hourMs)), ["critical certificate-expires:uid"]],
-    ["that nobody has seen", record({}), []],
+    ["that nobody has seen", record({}), ["unknown certificate-expires:uid"]],
+    ["that could not be read", cache(""), ["unknown certificate-expires:uid"]],
     ["of a domain that is served", domain("Converged"), []],
     ["whose renewal fails", domain("CertificateRenewalFailed"), ["warning domain:uid"]],
     ["of a domain that waits for DNS", domain("PendingDns", "false", hourMs), []],
@@ -120,12 +129,87 @@ describe("versions", () => {
     ],
     ["of another major version", [postgres("a", "PostgreSQL 18.4"), postgres("b", "PostgreSQL 17.9")], []],
     ["with known faults", [postgres("a", "PostgreSQL 17.6")], ["warning old-version:a"]],
-    ["that tells no version", [postgres("a", "PostgreSQL"), postgres("b", "")], []],
+    [
+      "that tells no version",
+      [postgres("a", "PostgreSQL"), postgres("b", "")],
+      ["unknown old-version:a", "unknown old-version:b"]
+    ],
     ["of redis", [cache(at(100 * dayMs), "redis 6.0.1")], []]
   ]
   for (const [name, resources, expected] of cases) {
     it.effect(name, () =>
       Effect.map(told(versions, ...resources), (found) => assert.deepStrictEqual(found, expected))
+    )
+  }
+})
+
+describe("destinations of backups", () => {
+  const far = "3f0f3c1e-0000-4000-8000-000000000001"
+  const services = Layer.mergeAll(
+    Layer.mock(Jobs, { list: () => Effect.succeed([]) }),
+    Layer.mock(Ledger, { trouble: () => Effect.succeed(Option.none()) })
+  )
+  const destination = (status: "true" | "false" | "unknown") =>
+    record({
+      ...{ kind: "BackupDestination", uid: far },
+      conditions: [
+        {
+          type: "Ready",
+          status,
+          reason: "Unreachable",
+          message: "m",
+          lastTransitionAt: at(0),
+          observedGeneration: 1
+        }
+      ]
+    })
+  const user = record({
+    ...{ kind: "Database", uid: "db" },
+    spec: { region: "local", backup: { destinationIds: [far] } }
+  })
+  const cases: ReadonlyArray<readonly [string, Partial<Look>, ReadonlyArray<string>]> = [
+    ["that work", { resources: [user], destinations: [destination("true")] }, []],
+    [
+      "that fail",
+      { resources: [user], destinations: [destination("false")] },
+      [`warning destination-failing:${far}`]
+    ],
+    [
+      "that were not reached",
+      { resources: [user], destinations: [destination("unknown")] },
+      [`unknown destination-failing:${far}`]
+    ],
+    [
+      "that only other environments use",
+      { elsewhere: [user], destinations: [destination("false")] },
+      [`unknown destination-failing:${far}`]
+    ],
+    ["that nobody uses", { destinations: [destination("false")] }, []]
+  ]
+  for (const [name, look, expected] of cases) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const found = yield* toldOf(yield* makeBackupsCheck, look)
+        assert.deepStrictEqual(found, expected)
+      }).pipe(Effect.provide(services))
+    )
+  }
+})
+
+describe("the address of preview", () => {
+  const services = Layer.mock(GatewayKeys, {})
+  const preview = (status: ResourceRecord["status"]) =>
+    record({ ...{ kind: "Environment", name: "preview", environment: null, spec: {} }, status })
+  const cases: ReadonlyArray<readonly [string, ResourceRecord, ReadonlyArray<string>]> = [
+    ["that everybody may see", preview({ address: "preview.example.com" }), ["info public-preview:uid"]],
+    ["that is not there", preview({}), []],
+    ["that nobody has looked at", preview(null), ["unknown public-preview:uid"]]
+  ]
+  for (const [name, environment, expected] of cases) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* told(yield* makeSecurityCheck, environment), expected)
+      }).pipe(Effect.provide(services))
     )
   }
 })

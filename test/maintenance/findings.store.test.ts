@@ -192,6 +192,101 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("what ma
     })
   )
 
+  it.effect("stays as it is while nobody looks at it, unless what it is about is gone", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const shop = yield* makeProject("left-out")
+      const odd = { kind: "Queue", phase: "failed", conditions: [stuck] }
+      const uids = {
+        a: yield* place(shop, { ...odd, name: "a" }),
+        b: yield* place(shop, { ...odd, name: "b", environment: "preview" })
+      }
+      yield* setUp(shop, { categories: ["drift"] })
+      const names = Effect.map(findings(shop), (all) => all.map(({ subject }) => subject.name).toSorted())
+      const lookWith = (body: object) =>
+        Effect.andThen(call("PUT", `${shop.path}/maintenance`, { body }), look(shop))
+      const mended = (uid: string) =>
+        sql(`update resource set conditions = '[]', phase = 'ready' where uid = '${uid}'`)
+
+      const first = yield* lookWith({ categories: ["certificates"] })
+      assert.deepStrictEqual([first.resolved, yield* names], [0, ["a", "b"]])
+      yield* mended(uids.a)
+      const second = yield* lookWith({ categories: ["drift"], environments: ["preview"] })
+      assert.deepStrictEqual([second.resolved, yield* names], [0, ["a", "b"]])
+      yield* sql(
+        `update resource set deleted_at = now(), deletion_requested_at = now() where uid = '${uids.b}'`
+      )
+      const third = yield* lookWith({ categories: ["certificates"], environments: ["staging"] })
+      assert.deepStrictEqual([third.resolved, yield* names], [1, ["a"]])
+      const fourth = yield* lookWith({ categories: ["drift"] })
+      assert.deepStrictEqual([fourth.resolved, yield* names], [1, []])
+    })
+  )
+
+  it.effect("stays as it is, and dismissed, while what it goes by is not measured", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const shop = yield* makeProject("unmeasured")
+      const placed = (name: string) =>
+        place(shop, {
+          ...{ kind: "Cache", name, createdAt: ago(30 * dayMs) },
+          spec: { region: "elsewhere" },
+          status: {
+            ...{ host: "h", port: 1, memoryMb: 256, server: "redis 7.0.15", memoryKills: 1 },
+            certificateExpiresAt: ago(-dayMs)
+          }
+        })
+      const [fast, slow] = [yield* placed("fast"), yield* placed("slow")]
+      const measured = (uid: string, percent: number, at: string) =>
+        sql(`insert into metric_now (org_id, uid, source, at, values, kept)
+          values ('${shop.orgId}', '${uid}', 'host', ${at}, '{"memory.pressure": ${percent}}', true)
+          on conflict (org_id, uid, source) do update set at = excluded.at, values = excluded.values`)
+      const sampled = (value: number) =>
+        sql(`insert into metric_sample (org_id, uid, source, at, values)
+          select '${shop.orgId}', '${fast}', 'host', at, '{"redis.hits": ${value}, "redis.misses": 0}'
+          from generate_series(date_trunc('hour', now()) - interval '8 days', now(), interval '1 hour') as at`)
+      yield* measured(fast, 97, "now()")
+      yield* measured(slow, 97, "now()")
+      yield* sampled(0)
+      yield* setUp(shop, { categories: ["capacity", "certificates", "cost"] })
+      const open = Effect.map(findings(shop), (all) =>
+        all.map(({ category, subject }) => `${category} ${subject.name}`).toSorted()
+      )
+      const all = [
+        ...["capacity fast", "capacity fast", "capacity slow", "capacity slow"],
+        ...["certificates fast", "certificates slow", "cost fast"]
+      ]
+      assert.deepStrictEqual(yield* open, all)
+
+      const [one] = (yield* findings(shop)).filter(({ summary }) => summary.startsWith('"slow" uses'))
+      yield* call("POST", `${shop.path}/maintenance/findings/${one.id}/dismiss`, {
+        body: { reason: "it is meant to be full" }
+      })
+      yield* sql(`delete from metric_sample where uid = '${fast}'`)
+      yield* sql(`delete from metric_now where uid = '${fast}'`)
+      yield* sql(`update resource set status = null where uid = '${fast}'`)
+      yield* measured(slow, 20, "now() - interval '10 minutes'")
+      assert.strictEqual((yield* look(shop)).resolved, 0)
+      assert.strictEqual((yield* findings(shop, "dismissed")).length, 1)
+
+      yield* sql(`update resource set spec = '{"region": 5}' where uid = '${slow}'`)
+      assert.strictEqual((yield* look(shop)).resolved, 0)
+      yield* sql(`update resource set spec = '{"region": "elsewhere"}' where uid = '${slow}'`)
+
+      // What is known to be over is resolved; what comes back as it was is still dismissed.
+      yield* sampled(1)
+      yield* measured(fast, 20, "now()")
+      yield* measured(slow, 20, "now()")
+      assert.strictEqual((yield* look(shop)).resolved, 3)
+      yield* measured(slow, 98, "now()")
+      assert.strictEqual((yield* look(shop)).opened, 0)
+      assert.deepStrictEqual(
+        (yield* findings(shop, "dismissed")).map(({ id, dismissedReason }) => [id, dismissedReason]),
+        [[one.id, "it is meant to be full"]]
+      )
+    })
+  )
+
   it.effect("is a backup that is late or was never proved, and a log that is not archived", () =>
     Effect.gen(function* () {
       const { sql } = yield* Plane
@@ -237,6 +332,40 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("what ma
       )
       const [drill] = (yield* findings(shop)).filter(({ subject }) => subject.id === damaged)
       assert.strictEqual(drill.evidence.error, "a page is damaged")
+    })
+  )
+
+  it.effect("counts the keys of a gateway that nobody uses, and tells members none of them", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const shop = yield* makeProject("keys")
+      const gateway = yield* place(shop, {
+        ...{ kind: "AiGateway", name: "ai" },
+        spec: { allowedModels: ["svc/fast"], monthlyBudgetUsd: 5, redactPrompts: true }
+      })
+      const key = (name: string, values: string) =>
+        sql(`insert into ai_gateway_key (org_id, id, gateway_uid, name, key_prefix, digest, created_at, last_used_at,
+            revoked_at)
+          values ('${shop.orgId}', gen_random_uuid(), '${gateway}', '${name}', 'svcgw_${name}...',
+            sha256('${name}'), now() - interval '200 days', ${values}) returning id`)
+      const made = [
+        ...(yield* key("never", "null, null")),
+        ...(yield* key("once", "now() - interval '91 days', null")),
+        ...(yield* key("often", "now() - interval '1 day', null")),
+        ...(yield* key("revoked", "null, now()"))
+      ]
+      yield* setUp(shop, { categories: ["security"] })
+      const [found, ...more] = (yield* findings(shop)).filter(({ subject }) => subject.id === gateway)
+      assert.deepStrictEqual(more, [])
+      assert.deepInclude(found, {
+        severity: "warning",
+        summary: '2 keys of the gateway "ai" have not been used for 90 days',
+        evidence: { keys: 2 },
+        remedy: null
+      })
+      const told = JSON.stringify(found)
+      for (const hidden of [...made.map(({ id }) => String(id)), "svcgw_", "never", "once"])
+        assert.notInclude(told, hidden)
     })
   )
 

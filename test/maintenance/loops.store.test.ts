@@ -46,7 +46,10 @@ leasedLoopSuite(
           )
           select pg_notify(${channel}, 'begin')`.pipe(Effect.as(id), Effect.orDie)
       },
-      succeeded: () => ({ _tag: "Looked", categories: {}, findings: [], remediation: null })
+      succeeded: () => ({
+        ...({ _tag: "Looked", categories: {}, findings: [] } as const),
+        ...{ notJudged: { subjects: [], keys: [] }, remediation: null }
+      })
     }
     return table
   })

@@ -17,6 +17,20 @@ const isProtected = Effect.fnUntraced(function* (uid: string) {
 const actionsOf = (run: { readonly actions: ReadonlyArray<Record<string, unknown>> }) =>
   run.actions.map(({ operationId, status, answered }) => [operationId, status, answered])
 
+/** Lets an action be tried again as if it was decided on so long ago; answers its status and reason then. */
+const tryAgain = Effect.fnUntraced(function* (id: string, age: string, tries: number) {
+  const { sql } = yield* Plane
+  yield* sql(`update maintenance_action set status = 'planned', finished_at = null, answered = null, due_at = now(),
+    attempt = ${tries}, created_at = now() - interval '${age}' where id = '${id}'`)
+  yield* sql(`select pg_notify('svc_maintenance', 'begin')`)
+  const [row] = yield* eventually(
+    "the action has ended",
+    sql(`select status, reason from maintenance_action where id = '${id}' and finished_at is not null`),
+    ({ length }) => length > 0
+  )
+  return [row?.["status"], String(row?.["reason"])] as const
+})
+
 layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("automatic remediation", (it) => {
   it.effect("is refused for operations that need a person, by name", () =>
     Effect.gen(function* () {
@@ -168,6 +182,70 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("automat
       yield* call("POST", `${resource}/resume`)
       yield* sql(`select pg_notify('svc_maintenance', 'plan')`)
       yield* eventually("it goes on", isProtected(uid), (done) => done)
+    })
+  )
+
+  it.effect("leaves what is paused alone, also what was decided on before the pause", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const shop = yield* makeProject("at-rest")
+      const uid = yield* place(shop, database({}))
+      yield* setUp(shop, { categories: ["security"], ...allowing("resources.protect") })
+      const [run] = (yield* call("GET", `${shop.path}/maintenance/runs`)).body.items
+      const done = yield* eventually(
+        "it is carried out",
+        call("GET", `${shop.path}/maintenance/runs/${run.id}`),
+        ({ body }) => body.actions[0]?.finishedAt != null
+      )
+      assert.deepStrictEqual(actionsOf(done.body), [["resources.protect", "succeeded", 200]])
+      yield* sql(`update resource set protected = false where uid = '${uid}'`)
+      const resource = `/v1/orgs/main/resources/${uid}`
+      const paused = yield* call("POST", `${resource}/pause`, { body: { reason: "somebody is at it" } })
+      assert.strictEqual(paused.status, 202)
+      const again = yield* tryAgain(done.body.actions[0].id, "0", 0)
+      assert.deepStrictEqual(again, ["refused", "What it is about is paused"])
+      assert.isFalse(yield* isProtected(uid))
+      assert.deepStrictEqual((yield* look(shop)).actions, [])
+
+      yield* call("POST", `${resource}/resume`)
+      assert.deepStrictEqual(actionsOf(yield* look(shop)), [["resources.protect", "succeeded", 200]])
+      assert.isTrue(yield* isProtected(uid))
+    })
+  )
+
+  it.effect("does not carry out what was decided on long ago, nor what was begun too often", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const shop = yield* makeProject("late")
+      const uid = yield* place(shop, database({}))
+      yield* setUp(shop, { categories: ["security"] })
+      const [maintenance] = yield* sql(
+        `update resource set spec = spec || '${JSON.stringify(allowing("resources.protect"))}'
+         where kind = 'Maintenance' and project_id = '${shop.projectId}' returning uid`
+      )
+      const [action] = (yield* look(shop)).actions
+      assert.strictEqual(action.status, "succeeded")
+      yield* sql(`update resource set protected = false where uid = '${uid}'`)
+      assert.deepStrictEqual(yield* tryAgain(action.id, "361 minutes", 0), [
+        "refused",
+        "It was decided on more than 6 hours ago"
+      ])
+      const [status, reason] = yield* tryAgain(action.id, "361 minutes", 1)
+      assert.deepStrictEqual([status, reason.includes("may have taken effect")], ["failed", true])
+      assert.deepStrictEqual(yield* tryAgain(action.id, "0", 8), [
+        "failed",
+        "It was begun 8 times and had no answer"
+      ])
+      assert.isFalse(yield* isProtected(uid))
+
+      // While one is open, however old, no other is decided on for the same finding.
+      yield* sql(`update maintenance_action set status = 'running', finished_at = null, due_at = now() + interval '1 hour',
+        created_at = now() - interval '2 days' where id = '${action.id}'`)
+      assert.deepStrictEqual((yield* look(shop)).actions, [])
+      const [count] = yield* sql(
+        `select count(*)::int as n from maintenance_action where maintenance_uid = '${maintenance?.["uid"]}'`
+      )
+      assert.deepStrictEqual(count, { n: 1 })
     })
   )
 

@@ -8,7 +8,7 @@ import { Ledger } from "#src/backups/Ledger.ts"
 import { BackupOptions } from "#src/backups/options.ts"
 import { isReady } from "#src/store/records.ts"
 import type { Finding } from "../finding.ts"
-import { type Check, findingOf, ofKind, spanInWords } from "../look.ts"
+import { type Check, findingOf, ofKind, spanInWords, type Unknown, unknownOf } from "../look.ts"
 import { backUp, testDestination } from "../remedies.ts"
 
 const databases = ofKind(Database)
@@ -20,14 +20,22 @@ export const makeBackupsCheck = Effect.gen(function* () {
   const ledger = yield* Ledger
   const { backupEveryMs, drillEveryMs } = yield* BackupOptions
 
-  const check: Check = Effect.fnUntraced(function* ({ orgId, now, resources, destinations }) {
-    const found: Array<Finding> = []
+  const check: Check = Effect.fnUntraced(function* ({ orgId, now, resources, elsewhere, destinations }) {
+    const found: Array<Finding | Unknown> = []
     const all = databases(resources)
-    const used = new Set(all.flatMap(({ spec }) => spec.backup.destinationIds))
+    const usedBy = (some: typeof all) => new Set(some.flatMap(({ spec }) => spec.backup.destinationIds))
+    const [used, usedElsewhere] = [usedBy(all), usedBy(databases(elsewhere))]
     for (const record of destinations) {
-      if (!used.has(record.uid) || isReady(record.conditions)) continue
+      if (!used.has(record.uid)) {
+        if (usedElsewhere.has(record.uid)) found.push(unknownOf("destination-failing", record))
+        continue
+      }
+      if (isReady(record.conditions)) continue
       const ready = record.conditions.find(({ type }) => type === "Ready")
-      if (ready === undefined || ready.status === "unknown") continue
+      if (ready === undefined || ready.status === "unknown") {
+        found.push(unknownOf("destination-failing", record))
+        continue
+      }
       found.push(
         findingOf("backups", "destination-failing", record, {
           severity: "warning",

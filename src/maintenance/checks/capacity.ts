@@ -8,7 +8,7 @@ import { Budgets } from "#src/budgets/Budgets.ts"
 import { CurrentMetrics, type Measured } from "#src/metrics/CurrentMetrics.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import type { Finding } from "../finding.ts"
-import { type Check, findingOf, ofKind } from "../look.ts"
+import { type Check, findingOf, ofKind, type Unknown, unknownOf } from "../look.ts"
 import { growCache } from "../remedies.ts"
 
 /** Measurements that are older tell nothing of now. */
@@ -45,16 +45,13 @@ const rooms: ReadonlyArray<Room> = [
   }
 ]
 
+const signals: ReadonlyArray<Measurement> = [...rooms.map(({ signal }) => signal), "queue.backlog"]
+
 export const makeCapacityCheck = Effect.gen(function* () {
   const metrics = yield* CurrentMetrics
   const budgets = yield* Budgets
 
-  const measured = (
-    record: ResourceRecord,
-    { values, at }: Measured,
-    now: number
-  ): ReadonlyArray<Finding> => {
-    if (now - at.getTime() > freshMs) return []
+  const measured = (record: ResourceRecord, { values, at }: Measured): ReadonlyArray<Finding> => {
     const full = rooms.flatMap(({ signal, what, risk }): ReadonlyArray<Finding> => {
       const percent = values[signal]
       const limit = measurements[signal].usualThreshold
@@ -91,20 +88,30 @@ export const makeCapacityCheck = Effect.gen(function* () {
   }
 
   const check: Check = Effect.fnUntraced(function* ({ orgId, now, resources }) {
-    const found: Array<Finding> = []
+    const found: Array<Finding | Unknown> = []
     const values = yield* metrics.of(
       orgId,
       resources.map(({ uid }) => uid)
     )
     for (const record of resources) {
-      for (const one of values.get(record.uid) ?? []) found.push(...measured(record, one, now))
+      const fresh = (values.get(record.uid) ?? []).filter(({ at }) => now - at.getTime() <= freshMs)
+      found.push(...fresh.flatMap((one) => measured(record, one)))
+      for (const signal of signals) {
+        const isMeasured = fresh.some(({ values }) => values[signal] !== undefined)
+        const hasIt = measurements[signal].kinds.some((kind) => kind === record.kind)
+        if (hasIt && !isMeasured) found.push(unknownOf(signal, record))
+      }
     }
     for (const { record, status } of [
       ...databases(resources),
       ...branches(resources),
       ...caches(resources)
     ]) {
-      const kills = killsOf(status?.memoryKills)
+      if (status === undefined) {
+        found.push(unknownOf("memory-kills", record))
+        continue
+      }
+      const kills = killsOf(status.memoryKills)
       if (kills === 0) continue
       found.push(
         findingOf("capacity", "memory-kills", record, {

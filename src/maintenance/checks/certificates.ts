@@ -6,7 +6,7 @@ import { DatabaseBranch } from "#schemas/database-branch.ts"
 import { Domain } from "#schemas/domain.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import type { Finding } from "../finding.ts"
-import { type Check, dayMs, findingOf, ofKind, spanInWords } from "../look.ts"
+import { type Check, dayMs, findingOf, ofKind, spanInWords, type Unknown, unknownOf } from "../look.ts"
 import { checkDomain, retry } from "../remedies.ts"
 
 /** They are renewed before: what has less time left was not. */
@@ -29,10 +29,10 @@ const expiry = (
   record: ResourceRecord,
   at: string | null | undefined,
   now: number
-): ReadonlyArray<Finding> => {
-  if (at === null || at === undefined) return []
-  const left = Date.parse(at) - now
-  if (!(left < soonMs)) return []
+): ReadonlyArray<Finding | Unknown> => {
+  const left = Date.parse(at ?? "") - now
+  if (at === null || at === undefined || Number.isNaN(left)) return [unknownOf("certificate-expires", record)]
+  if (left >= soonMs) return []
   const isDomain = record.kind === Domain.name
   return [
     findingOf("certificates", "certificate-expires", record, {

@@ -10,7 +10,17 @@ import type { Points } from "#src/metrics/points.ts"
 import { windowOf } from "#src/metrics/tiers.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import type { Finding, Remedy } from "../finding.ts"
-import { type Check, dayMs, findingOf, hourMs, type Look, ofKind, spanInWords } from "../look.ts"
+import {
+  type Check,
+  dayMs,
+  findingOf,
+  hourMs,
+  type Look,
+  ofKind,
+  spanInWords,
+  type Unknown,
+  unknownOf
+} from "../look.ts"
 import { deleteBranch, deleteCache, deleteDatabase, removeDomain } from "../remedies.ts"
 
 const forgottenMs = 14 * dayMs
@@ -39,7 +49,8 @@ export const makeCostCheck = Effect.gen(function* () {
     const from = now - idleMs
     if (record.createdAt.getTime() > from) return []
     const points = yield* history.points(orgId, record.uid, windowOf(from, now, now, hourMs / 1_000))
-    if (!isUnused(points, uses[record.kind] ?? [], from)) return []
+    const use = useOf(points, uses[record.kind] ?? [], from)
+    if (use !== "none") return use === "some" ? [] : [unknownOf("idle", record)]
     return [
       findingOf("cost", "idle", record, {
         severity: "info",
@@ -54,7 +65,7 @@ export const makeCostCheck = Effect.gen(function* () {
 
   const check: Check = Effect.fnUntraced(function* (look) {
     const { now, resources } = look
-    const found: Array<Finding> = []
+    const found: Array<Finding | Unknown> = []
     for (const { record, spec, status } of branches(resources)) {
       const age = now - record.createdAt.getTime()
       if (spec.expiresInDays !== null || age < forgottenMs) continue
@@ -93,14 +104,18 @@ export const makeCostCheck = Effect.gen(function* () {
   return check
 })
 
-/** Measured from the beginning on, and always 0. What was not measured for a while may have been used then. */
-const isUnused = (points: Points, names: ReadonlyArray<Measurement>, from: number): boolean => {
+/** `none`: measured from the beginning on, and always 0. What was not measured for a while may have been used then. */
+const useOf = (
+  points: Points,
+  names: ReadonlyArray<Measurement>,
+  from: number
+): "none" | "some" | "unknown" => {
   const hours = new Set<number>()
   for (const [time, values] of points) {
     const measured = names.flatMap((name) => values.get(name) ?? [])
-    if (measured.some(({ max }) => max > 0)) return false
+    if (measured.some(({ max }) => max > 0)) return "some"
     if (measured.length > 0) hours.add(Math.floor(time / hourMs))
   }
   const begun = Math.min(...hours) * hourMs
-  return begun <= from + hourMs && hours.size >= (idleMs / hourMs) * 0.9
+  return begun <= from + hourMs && hours.size >= (idleMs / hourMs) * 0.9 ? "none" : "unknown"
 }

@@ -8,8 +8,8 @@ import { Environment } from "#schemas/environment.ts"
 import { defaultEnvironment } from "#schemas/names.ts"
 import { GatewayKeys } from "#src/ai-gateways/GatewayKeys.ts"
 import type { Finding } from "../finding.ts"
-import { type Check, dayMs, findingOf, ofKind, spanInWords } from "../look.ts"
-import { protect, revokeGatewayKey, setHsts } from "../remedies.ts"
+import { type Check, dayMs, findingOf, ofKind, spanInWords, type Unknown, unknownOf } from "../look.ts"
+import { protect, setHsts } from "../remedies.ts"
 
 const unusedMs = 90 * dayMs
 const oldPasswordMs = 365 * dayMs
@@ -25,7 +25,7 @@ const environments = ofKind(Environment)
 export const makeSecurityCheck = Effect.gen(function* () {
   const keys = yield* GatewayKeys
   const check: Check = Effect.fnUntraced(function* ({ orgId, now, resources }) {
-    const found: Array<Finding> = []
+    const found: Array<Finding | Unknown> = []
     for (const { record, spec } of databases(resources)) {
       if (record.environment === defaultEnvironment && !record.protected)
         found.push(
@@ -72,31 +72,38 @@ export const makeSecurityCheck = Effect.gen(function* () {
             remedy: null
           })
         )
-      for (const key of yield* keys.list(orgId, record.uid)) {
-        const last = key.lastUsedAt ?? key.createdAt
-        if (key.revokedAt !== null || now - last.getTime() < unusedMs) continue
-        const finding = findingOf("security", "unused-key", record, {
-          severity: "warning",
-          summary: `The key "${key.name}" of the gateway "${record.name}" has not been used for ${spanInWords(now - last.getTime())}`,
-          risk: "A key that nobody needs can still be stolen and spent from.",
-          evidence: { keyPrefix: key.keyPrefix, lastUsedAt: key.lastUsedAt?.toISOString() ?? null },
-          remedy: revokeGatewayKey(record, key)
-        })
-        found.push({ ...finding, key: `${finding.key}:${key.id}` })
-      }
+      const unused = (yield* keys.list(orgId, record.uid)).filter(
+        ({ revokedAt, lastUsedAt, createdAt }) =>
+          revokedAt === null && now - (lastUsedAt ?? createdAt).getTime() >= unusedMs
+      )
+      // Members read findings, and only admins may read keys: they are counted, and none is told.
+      if (unused.length > 0)
+        found.push(
+          findingOf("security", "unused-keys", record, {
+            severity: "warning",
+            summary: `${unused.length === 1 ? "A key" : `${unused.length} keys`} of the gateway "${record.name}" ${unused.length === 1 ? "has" : "have"} not been used for ${spanInWords(unusedMs)}`,
+            risk: "A key that nobody needs can still be stolen and spent from.",
+            evidence: { keys: unused.length },
+            remedy: null,
+            basis: unused.map(({ id }) => id).join(" ")
+          })
+        )
     }
     const policy = policies(resources).at(0)
     const preview = environments(resources).find(({ record }) => record.name === "preview")
-    if (preview?.status?.address !== undefined && accessModeOf(policy?.spec, "preview") === "public")
-      found.push(
-        findingOf("security", "public-preview", preview.record, {
-          severity: "info",
-          summary: "Everybody may see the environment preview at its address",
-          risk: "Work that is not finished, and data of previews, can be found by strangers.",
-          evidence: { mode: "public" },
-          remedy: null
-        })
-      )
+    if (preview !== undefined && accessModeOf(policy?.spec, "preview") === "public") {
+      if (preview.status === undefined) found.push(unknownOf("public-preview", preview.record))
+      else if (preview.status.address !== undefined)
+        found.push(
+          findingOf("security", "public-preview", preview.record, {
+            severity: "info",
+            summary: "Everybody may see the environment preview at its address",
+            risk: "Work that is not finished, and data of previews, can be found by strangers.",
+            evidence: { mode: "public" },
+            remedy: null
+          })
+        )
+    }
     return found
   })
   return check

@@ -4,7 +4,8 @@ import { Cache } from "#schemas/cache.ts"
 import { Database } from "#schemas/database.ts"
 import { DatabaseBranch } from "#schemas/database-branch.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
-import { type Check, findingOf, ofKind } from "../look.ts"
+import type { Finding } from "../finding.ts"
+import { type Check, findingOf, ofKind, type Unknown, unknownOf } from "../look.ts"
 
 /**
  * The first minor release of each major version of PostgreSQL without security faults that were known when this was
@@ -29,11 +30,11 @@ interface Server {
 }
 
 /** `PostgreSQL 18.4 (Debian ...)`, `redis 7.0.15`. */
-const serverOf = (record: ResourceRecord, text: string | null | undefined): ReadonlyArray<Server> => {
+const serverOf = (record: ResourceRecord, text: string | null | undefined): Server | Unknown => {
   const parts = /^(\w+) (\d+)((?:\.\d+)+)/.exec(text ?? "")
   return parts === null
-    ? []
-    : [{ record, line: `${parts[1]} ${parts[2]}`, version: `${parts[2]}${parts[3]}` }]
+    ? unknownOf("old-version", record)
+    : { record, line: `${parts[1]} ${parts[2]}`, version: `${parts[2]}${parts[3]}` }
 }
 
 /** Whether version `a` is before `b`, number by number. */
@@ -49,15 +50,19 @@ export const isOlder = (a: string, b: string): boolean => {
 export const versions: Check = ({ resources }) =>
   Effect.sync(() => {
     const servers = typed.flatMap((of) =>
-      of(resources).flatMap(({ record, status }) => serverOf(record, status?.server))
+      of(resources).map(({ record, status }) => serverOf(record, status?.server))
     )
     /** The newest that runs here: where one does, the others can. */
     const newest = new Map<string, string>()
-    for (const { line, version } of servers) {
+    for (const server of servers) {
+      if ("unknown" in server) continue
+      const { line, version } = server
       const before = newest.get(line)
       if (before === undefined || isOlder(before, version)) newest.set(line, version)
     }
-    return servers.flatMap(({ record, line, version }) => {
+    return servers.flatMap((server): ReadonlyArray<Finding | Unknown> => {
+      if ("unknown" in server) return [server]
+      const { record, line, version } = server
       const fixed = withoutKnownFaults[line]
       const isFaulty = fixed !== undefined && isOlder(version, fixed)
       const running = newest.get(line) ?? version
