@@ -10,6 +10,7 @@ import type { Window } from "./tiers.ts"
 
 export interface Newest {
   readonly at: Date
+  /** How far `at` is from now: also what lies ahead, since a clock was set back, is not what is so now. */
   readonly ageSeconds: number
   readonly values: Readonly<Record<string, number>>
   /** Whether there is a history of it. */
@@ -45,7 +46,7 @@ export class MetricHistory extends Context.Service<
         // Index: the primary key.
         newest: Effect.fn("MetricHistory.newest")(function* (orgId, uid) {
           return yield* repeatable(sql<Newest>`
-            select m.at, greatest(0, extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
+            select m.at, abs(extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
             from metric_now m
             where m.org_id = ${orgId}::uuid and m.uid = ${uid}::uuid and ${inOrg(sql, orgId)} order by m.source`)
         }),
@@ -54,7 +55,7 @@ export class MetricHistory extends Context.Service<
           return yield* repeatable(sql<Measured>`
             select r.uid, r.kind, r.name, case when r.kind = 'Project' then r.name else p.name end as project,
               case when r.kind = 'Environment' then r.name else r.environment end as environment,
-              m.at, greatest(0, extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
+              m.at, abs(extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
             from metric_now m join resource r on r.org_id = m.org_id and r.uid = m.uid
             left join resource p on p.org_id = r.org_id and p.uid = r.project_id
             where m.org_id = ${orgId}::uuid and r.deletion_requested_at is null and r.deleted_at is null

@@ -73,7 +73,8 @@ export class MetricSamples extends Context.Service<
               select org_id, uid, source, at, values, kept from judged where number = 1 order by org_id, uid, source
               on conflict (org_id, uid, source) do update set at = excluded.at, values = excluded.values,
                 kept = excluded.kept
-              where m.at <= excluded.at
+              -- What lies ahead was stored before a clock was set back: it would keep out all that is seen until then.
+              where m.at <= excluded.at or m.at > now()
             )
             insert into metric_sample (org_id, uid, source, at, values)
             select org_id, uid, source, at, values from judged where kept order by org_id, uid, at, source

@@ -1,4 +1,5 @@
 import { assert, layer } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { MetricSamples, type Values } from "#src/metrics/MetricSamples.ts"
@@ -147,6 +148,25 @@ layer(
           0, '{}' from generate_series(-2, 1) m, unnest(array[0, 2, 5]) c`
       yield* look
       assert.deepStrictEqual(yield* seen(production), { "http.requests": 37, "http.errors": 25 })
+    })
+  )
+
+  it.effect("is dated by the clock of the store", () =>
+    Effect.gen(function* () {
+      const { sql, queue } = yield* place
+      const clock = yield* Clock.Clock
+      const late = () => clock.currentTimeMillisUnsafe() - 3_600_000
+      yield* Effect.provideService(look, Clock.Clock, {
+        ...clock,
+        sleep: (duration) => clock.sleep(duration),
+        currentTimeMillisUnsafe: late,
+        currentTimeMillis: Effect.sync(late),
+        currentTimeNanosUnsafe: () => clock.currentTimeNanosUnsafe(),
+        currentTimeNanos: clock.currentTimeNanos
+      })
+      const [row] = yield* sql<{ readonly fresh: boolean }>`
+        select at > now() - interval '1 minute' as fresh from metric_now where uid = ${queue}`
+      assert.isTrue(row?.fresh)
     })
   )
 

@@ -1,5 +1,4 @@
 /** Measures what the store itself knows, of all organizations at once: one statement for each feature, every 15 seconds. */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { ArchiveStates } from "#src/backups/ArchiveStates.ts"
@@ -7,6 +6,7 @@ import { CronFailures } from "#src/crons/CronFailures.ts"
 import { DatabaseAvailability } from "#src/databases/DatabaseAvailability.ts"
 import { RequestRecords } from "#src/edge/requests/RequestRecords.ts"
 import { QueueBacklogs } from "#src/queues/QueueBacklogs.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
 import { MetricSamples, type Sample, type Values } from "../MetricSamples.ts"
 import { inTurns } from "../turns.ts"
 
@@ -17,6 +17,7 @@ interface Subject {
 
 /** One look. What a feature cannot tell is missing in it, and keeps nothing else from being told. */
 export const look = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
   const { record } = yield* MetricSamples
   const [queues, crons, databases, archives, requests] = [
     yield* QueueBacklogs,
@@ -25,7 +26,10 @@ export const look = Effect.gen(function* () {
     yield* ArchiveStates,
     yield* RequestRecords
   ]
-  const at = new Date(yield* Clock.currentTimeMillis)
+  // By the store's clock, as the ages that are measured here: the process may have another.
+  const [clock] = yield* repeatable(sql<{ readonly at: Date }>`select now() as at`)
+  if (clock === undefined) return
+  const { at } = clock
   /** By resource: a database is told of by two features. */
   const samples = new Map<string, Sample>()
   const tell = <S extends Subject, E>(
