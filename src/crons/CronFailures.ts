@@ -23,7 +23,7 @@ export class CronFailures extends Context.Service<
     CronFailures,
     Effect.map(Db, ({ engine: sql }) =>
       CronFailures.of({
-        // Index: cron_run_age.
+        // Index: cron_run_failed.
         lastHour: repeatable(sql<CronFailure>`
           select s.org_id as "orgId", s.uid, coalesce(f.failures, 0)::float8 as failures
           from cron_schedule s left join (

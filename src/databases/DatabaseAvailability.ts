@@ -1,4 +1,4 @@
-/** Which databases take connections, as they were last seen, for measurements. */
+/** Which databases take connections, as reconciling has last seen them, for measurements. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -8,8 +8,22 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 export interface Availability {
   readonly orgId: string
   readonly uid: string
-  readonly available: boolean
+  /** Null: in doubt. Its last look failed, or it is not ready for a reason that its server need not know of. */
+  readonly available: boolean | null
 }
+
+/** Reasons for not being ready with which the server takes no connections. */
+const serverReasons = [
+  "DataLost",
+  "FailingOver",
+  "NotAnswering",
+  "OutOfMemory",
+  "Promoting",
+  "Recovering",
+  "ServerDown",
+  "ServerStarting",
+  "WrongData"
+]
 
 /** A look that is due for so long says that nobody looks: whether the database works is not known then. */
 const overdueSeconds = 120
@@ -31,8 +45,16 @@ export class DatabaseAvailability extends Context.Service<
         // From the rows of work, which are found by kind (index: work_claim), to the resources by their keys.
         all: repeatable(sql<Availability>`
           select r.org_id as "orgId", r.uid,
-            r.conditions @> '[{"type": "Ready", "status": "true"}]' as available
+            case when ready ->> 'status' = 'true' then true
+              when ready ->> 'status' = 'false' and (ready ->> 'reason' = any (told.reasons)
+                -- Being late hides the reason there, and not here; a look found nothing else to mend.
+                or synced ->> 'reason' = any (told.reasons) or synced ->> 'status' = 'true') then false
+            end as available
           from work w join resource r on r.org_id = w.org_id and r.uid = w.uid
+          cross join (select array(select jsonb_array_elements_text(${sql.json(serverReasons)}::jsonb)) as reasons) told
+          cross join lateral (
+            select jsonb_path_query_first(r.conditions, '$[*] ? (@.type == "Ready")') as ready,
+              jsonb_path_query_first(r.conditions, '$[*] ? (@.type == "Synced")') as synced) c
           where w.kind in ('Database', 'DatabaseBranch') and r.deleted_at is null
             and r.phase not in ('pending', 'provisioning', 'deleting')
             and greatest(w.due_at, w.lease_until) > now() - make_interval(secs => ${overdueSeconds}::int)`).pipe(

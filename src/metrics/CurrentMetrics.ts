@@ -12,6 +12,14 @@ export interface Measured {
   readonly values: Values
 }
 
+export interface Subject {
+  readonly orgId: string
+  readonly uid: string
+}
+
+/** What is further from now is not what is so now. It lies ahead where a clock was set back. */
+export const freshSeconds = 90
+
 interface Row extends Measured {
   readonly uid: string
 }
@@ -24,6 +32,10 @@ export class CurrentMetrics extends Context.Service<
       orgId: string,
       uids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyMap<string, ReadonlyArray<Measured>>, StoreUnavailable>
+    /** By uid, what machines have measured of these resources in the last {@link freshSeconds}. */
+    readonly onMachines: (
+      subjects: ReadonlyArray<Subject>
+    ) => Effect.Effect<ReadonlyMap<string, Values>, StoreUnavailable>
   }
 >()("svc/metrics/CurrentMetrics") {
   static readonly layer = Layer.effect(
@@ -39,6 +51,18 @@ export class CurrentMetrics extends Context.Service<
             where m.org_id = ${orgId}::uuid
               and m.uid = any(array(select jsonb_array_elements_text(${sql.json(uids)}::jsonb)::uuid))`)
           return Map.groupBy(rows, ({ uid }) => uid)
+        }),
+        // Index: the primary key.
+        onMachines: Effect.fn("CurrentMetrics.onMachines")(function* (subjects) {
+          if (subjects.length === 0) return new Map()
+          const asked = subjects.map(({ orgId, uid }) => ({ org_id: orgId, uid }))
+          const rows = yield* repeatable(sql<Pick<Row, "uid" | "values">>`
+            select m.uid, m.values
+            from jsonb_to_recordset(${sql.json(asked)}::jsonb) as i(org_id uuid, uid uuid)
+            join metric_now m on m.org_id = i.org_id and m.uid = i.uid and m.source = 'host'
+            where m.at between now() - make_interval(secs => ${freshSeconds}::int)
+              and now() + make_interval(secs => ${freshSeconds}::int)`)
+          return new Map(rows.map(({ uid, values }) => [uid, values]))
         })
       })
     })

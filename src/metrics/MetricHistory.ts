@@ -4,12 +4,14 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { freshSeconds } from "./CurrentMetrics.ts"
 import { decode } from "./codec.ts"
 import { add, addTable, coarser, ofSample, type Points } from "./points.ts"
 import type { Window } from "./tiers.ts"
 
 export interface Newest {
   readonly at: Date
+  /** How far `at` is from now: also what lies ahead, since a clock was set back, is not what is so now. */
   readonly ageSeconds: number
   readonly values: Readonly<Record<string, number>>
   /** Whether there is a history of it. */
@@ -31,7 +33,10 @@ export class MetricHistory extends Context.Service<
   {
     /** What each source measured last. */
     readonly newest: (orgId: string, uid: string) => Effect.Effect<ReadonlyArray<Newest>, StoreUnavailable>
-    /** Of an organization, the newest resources last, but of those that are being deleted; no more than `limit` rows. */
+    /**
+     * Of an organization, what was measured in the last {@link freshSeconds}, the newest resources last, but of those that are
+     * being deleted; no more than `limit` rows.
+     */
     readonly all: (orgId: string, limit: number) => Effect.Effect<ReadonlyArray<Measured>, StoreUnavailable>
     /** Points of the window's step, by their time; those of steps without a sample are missing. */
     readonly points: (orgId: string, uid: string, window: Window) => Effect.Effect<Points, StoreUnavailable>
@@ -45,7 +50,7 @@ export class MetricHistory extends Context.Service<
         // Index: the primary key.
         newest: Effect.fn("MetricHistory.newest")(function* (orgId, uid) {
           return yield* repeatable(sql<Newest>`
-            select m.at, greatest(0, extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
+            select m.at, abs(extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
             from metric_now m
             where m.org_id = ${orgId}::uuid and m.uid = ${uid}::uuid and ${inOrg(sql, orgId)} order by m.source`)
         }),
@@ -54,10 +59,12 @@ export class MetricHistory extends Context.Service<
           return yield* repeatable(sql<Measured>`
             select r.uid, r.kind, r.name, case when r.kind = 'Project' then r.name else p.name end as project,
               case when r.kind = 'Environment' then r.name else r.environment end as environment,
-              m.at, greatest(0, extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
+              m.at, abs(extract(epoch from now() - m.at))::float8 as "ageSeconds", m.values, m.kept
             from metric_now m join resource r on r.org_id = m.org_id and r.uid = m.uid
             left join resource p on p.org_id = r.org_id and p.uid = r.project_id
             where m.org_id = ${orgId}::uuid and r.deletion_requested_at is null and r.deleted_at is null
+              and m.at between now() - make_interval(secs => ${freshSeconds}::int)
+                and now() + make_interval(secs => ${freshSeconds}::int)
               and ${inOrg(sql, orgId)}
             order by m.uid, m.source limit ${limit}::int`)
         }),

@@ -7,6 +7,9 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { settings } from "./settings.ts"
 
+/** What was not measured for so long, as an execution that has ended, takes no place among those with a history. */
+const measuredWithin = "5 minutes"
+
 /** Who measured: the process on whose machine the thing is, or the sampler of what the store knows. */
 export type Source = "host" | "store"
 
@@ -53,16 +56,20 @@ export class MetricSamples extends Context.Service<
                 as i("orgId" uuid, uid uuid, source text, at timestamptz, values jsonb)
               join resource r on r.org_id = i."orgId" and r.uid = i.uid and r.deleted_at is null
             ), known as materialized (
-              select i.*, exists (
-                select from metric_now m where m.org_id = i.org_id and m.uid = i.uid and m.kept) as kept
-              from input i
+              -- Whoever comes back takes a free place before those that never had one.
+              select i.*, coalesce(w.kept, false) as kept, w.uid is not null as had_place
+              from input i left join lateral (
+                select m.uid, bool_or(m.at > now() - ${measuredWithin}::interval) as kept
+                from metric_now m where m.org_id = i.org_id and m.uid = i.uid and m.kept group by m.uid
+              ) w on true
             ), room as materialized (
-              select o.org_id, ${resourcesWithHistory}::int - count(distinct m.uid) filter (where m.kept) as left
+              select o.org_id, ${resourcesWithHistory}::int - count(distinct m.uid) filter (where m.kept
+                and m.at > now() - ${measuredWithin}::interval) as left
               from (select distinct org_id from known where not kept) o
               left join metric_now m on m.org_id = o.org_id
               group by o.org_id
             ), ranked as (
-              select k.*, dense_rank() over (partition by k.org_id, k.kept order by k.uid) as place,
+              select k.*, dense_rank() over (partition by k.org_id, k.kept order by not k.had_place, k.uid) as place,
                 row_number() over (partition by k.org_id, k.uid, k.source order by k.at desc) as number
               from known k
             ), judged as materialized (
@@ -73,7 +80,8 @@ export class MetricSamples extends Context.Service<
               select org_id, uid, source, at, values, kept from judged where number = 1 order by org_id, uid, source
               on conflict (org_id, uid, source) do update set at = excluded.at, values = excluded.values,
                 kept = excluded.kept
-              where m.at <= excluded.at
+              -- What lies ahead was stored before a clock was set back: it would keep out all that is seen until then.
+              where m.at <= excluded.at or m.at > now()
             )
             insert into metric_sample (org_id, uid, source, at, values)
             select org_id, uid, source, at, values from judged where kept order by org_id, uid, at, source

@@ -35,7 +35,7 @@ export const aggregations = ["avg", "min", "max", "last", "sum"] as const
 export const Aggregation = Schema.Literals(aggregations).annotate({
   identifier: "Aggregation",
   description:
-    "What a step tells of its samples; `sum` is of rates alone: the average rate times the length of the step"
+    "What a step tells of its samples; `sum` is of rates alone: the average rate times the time that the step has samples of"
 })
 
 const DateTime = Schema.String.annotate({ format: "date-time" }).pipe(

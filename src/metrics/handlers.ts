@@ -22,6 +22,7 @@ import { type aggregations, Measurements, MetricSeries } from "./api.ts"
 import { MetricHistory } from "./MetricHistory.ts"
 import { contentType, openMetrics } from "./openmetrics.ts"
 import type { Sums } from "./points.ts"
+import { settings, storeLookSeconds } from "./settings.ts"
 import { hours, windowOf } from "./tiers.ts"
 
 /** Rows of one export: most resources have one, databases two. */
@@ -34,6 +35,7 @@ export const layer = HttpApiBuilder.group(
   "metrics",
   Effect.fnUntraced(function* (handlers) {
     const history = yield* MetricHistory
+    const { lookSeconds } = yield* settings
     return handlers.handleAll(
       handlersOf(Api.groups.metrics)({
         list: Effect.fnUntraced(function* () {
@@ -89,13 +91,16 @@ export const layer = HttpApiBuilder.group(
             aggregation,
             series: [...new Set(asked)].map((measurement) => {
               const { unit } = measurements[measurement]
-              const perStep = stepSeconds / (rateSeconds(unit) ?? 1)
+              const perSecond = 1 / (rateSeconds(unit) ?? 1)
+              const between = unit === "per_minute" ? storeLookSeconds : lookSeconds
               return {
                 measurement,
                 unit,
                 values: Array.from({ length: count }, (_, step) => {
                   const sums = points.get(start + step * stepSeconds * 1_000)?.get(measurement)
-                  return sums === undefined ? null : aggregated(sums, aggregation, perStep)
+                  return sums === undefined
+                    ? null
+                    : aggregated(sums, aggregation, Math.min(stepSeconds, sums.count * between) * perSecond)
                 })
               }
             })
@@ -133,8 +138,9 @@ const timeFaults = (from: number, to: number): ReadonlyArray<Fault> => {
 const aggregated = (
   { count, sum, min, max, last }: Sums,
   aggregation: (typeof aggregations)[number],
-  perStep: number
+  /** The time that the samples tell of, in that of the rate: of a gap and of a step that is not over nobody knows. */
+  covered: number
 ): number => {
-  const exact = { avg: sum / count, min, max, last, sum: (sum / count) * perStep }[aggregation]
+  const exact = { avg: sum / count, min, max, last, sum: (sum / count) * covered }[aggregation]
   return Math.round(exact * 1_000) / 1_000
 }

@@ -4,14 +4,13 @@ import type { Measured } from "./MetricHistory.ts"
 
 export const contentType = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-/** What is older is not what is so now. A series that ends is how Prometheus learns of that. */
-export const staleSeconds = 90
-
-/** `truncated`: there are more resources than the text tells of. */
+/**
+ * `resources` have what is measured now alone: a series that ends is how Prometheus learns that it is not any more.
+ * `truncated`: there are more of them than the text tells of.
+ */
 export const openMetrics = (resources: ReadonlyArray<Measured>, truncated: boolean): string => {
-  const fresh = resources.filter(({ ageSeconds }) => ageSeconds <= staleSeconds)
   const families = measurementNames.flatMap((name) => {
-    const samples = fresh.flatMap((resource) => {
+    const samples = resources.flatMap((resource) => {
       const value = resource.values[name]
       return value === undefined ? [] : [`${metricName(name)}${labels(resource)} ${value}`]
     })

@@ -11,7 +11,7 @@ import * as Layer from "effect/Layer"
 import { type Measurement, measurementNames, measurements, type Unit } from "#schemas/signal.ts"
 import { AppConfig } from "#src/config.ts"
 import { Db, repeatable, type Sql } from "#src/store/Db.ts"
-import { staleSeconds } from "./openmetrics.ts"
+import { freshSeconds } from "./CurrentMetrics.ts"
 import { inTurns } from "./turns.ts"
 
 /** Resources of one request. */
@@ -41,7 +41,8 @@ const rowsAfter = (sql: Sql, last: Row | undefined) =>
     from metric_now m join organization o on o.id = m.org_id
     join resource r on r.org_id = m.org_id and r.uid = m.uid and r.deleted_at is null
     left join resource p on p.org_id = r.org_id and p.uid = r.project_id
-    where m.at > now() - make_interval(secs => ${staleSeconds}::int)
+    where m.at between now() - make_interval(secs => ${freshSeconds}::int)
+        and now() + make_interval(secs => ${freshSeconds}::int)
       and (${last === undefined} or (m.org_id, m.uid, m.source)
         > (${last?.orgId ?? null}::uuid, ${last?.uid ?? null}::uuid, ${last?.source ?? null}::text))
     order by m.org_id, m.uid, m.source limit ${batch}::int`)

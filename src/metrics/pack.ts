@@ -2,9 +2,10 @@
  * Packs samples of hours that are over: into the samples of the hour, sums over five minutes, and a sum over the hour, all in
  * the transaction that removes them. So each sample counts once in each, whoever is killed when.
  */
+import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Db, orUnavailable, type Sql, transaction } from "#src/store/Db.ts"
+import { Db, orUnavailable, repeatable, type Sql, transaction } from "#src/store/Db.ts"
 import { decode, encode } from "./codec.ts"
 import { add, addTable, coarser, ofSample, type Points, toTable } from "./points.ts"
 import { fiveMinutes, hours, raw, type Tier } from "./tiers.ts"
@@ -14,6 +15,8 @@ import { inTurns } from "./turns.ts"
 const lateMinutes = 10
 /** Hours of resources that one transaction packs. */
 const batch = 25
+/** Hours of resources that are chosen at once. */
+const mostHours = 20_000
 /** Any fixed number does; it only has to be the same in every process. */
 const lockId = 7_310_577_236
 
@@ -32,22 +35,26 @@ interface Packed extends Hour {
   readonly data: Uint8Array
 }
 
-/** Packs the hours that are over; answers how many of them there were, at most a batch. */
-const packSome = (sql: Sql, now: Date | undefined) =>
+/**
+ * The hours that are over and not packed, the oldest first. All samples of the last hours are read for it, so it is asked once
+ * and not before each batch. Index: metric_sample_age.
+ */
+const hoursOver = (sql: Sql, now: Date | undefined) => sql<Hour>`
+  select distinct org_id as "orgId", uid, date_bin('1 hour', at, 'epoch') as start from metric_sample
+  where at < date_bin('1 hour', coalesce(${now ?? null}::timestamptz, now())
+    - make_interval(mins => ${lateMinutes}::int), 'epoch')
+  order by start, "orgId", uid limit ${mostHours}::int`
+
+/** Packs these hours. False: somebody else is packing. */
+const packSome = (sql: Sql, some: ReadonlyArray<Hour>) =>
   Effect.gen(function* () {
     const [lock] = yield* sql<{ readonly held: boolean }>`
       select pg_try_advisory_xact_lock(${lockId}::bigint) as held`
-    // Somebody else packs, and what is read here must not be written there meanwhile.
-    if (lock?.held !== true) return 0
-    // Indexes: metric_sample_age, and the primary key.
+    // What is read here must not be written there meanwhile.
+    if (lock?.held !== true) return false
+    // What somebody else has packed since it was chosen is not found. Index: the primary key.
     const samples = yield* sql<SampleRow>`
-      with over as (
-        select distinct org_id, uid, date_bin('1 hour', at, 'epoch') as start from metric_sample
-        where at < date_bin('1 hour', coalesce(${now ?? null}::timestamptz, now())
-          - make_interval(mins => ${lateMinutes}::int), 'epoch')
-        order by start, org_id, uid limit ${batch}::int
-      )
-      delete from metric_sample s using over o
+      delete from metric_sample s using ${placesOf(sql, some)} as o(org_id, uid, start)
       where s.org_id = o.org_id and s.uid = o.uid and s.at >= o.start and s.at < o.start + interval '1 hour'
       returning s.org_id as "orgId", s.uid, o.start, s.at, s.values`
     const byHour = Map.groupBy(samples, ({ uid, start }) => `${uid} ${start.getTime()}`)
@@ -85,7 +92,7 @@ const packSome = (sql: Sql, now: Date | undefined) =>
       hours,
       [...days.values()].map(({ place, points }) => ({ ...place, data: encode(toTable(points, false)) }))
     )
-    return byHour.size
+    return true
   })
 
 const rowStart = ({ rowSeconds }: Tier, time: Date) =>
@@ -118,12 +125,16 @@ const store = (sql: Sql, tier: Tier, rows: ReadonlyArray<Packed>) => sql`
   where exists (select from resource r where r.org_id = p.org_id and r.uid = p.uid)
   on conflict (org_id, uid, start) do update set data = excluded.data`
 
-/** Until nothing is left to pack. `now` is for tests. */
+/** Until nothing is left to pack, or somebody else is packing. `now` is for tests. */
 export const pack = (now?: Date) =>
   Effect.flatMap(Db, ({ engine: sql }) =>
-    orUnavailable(transaction(sql, packSome(sql, now))).pipe(
-      Effect.repeat({ while: (count) => count >= batch })
-    )
+    Effect.gen(function* () {
+      const chosen = yield* repeatable(hoursOver(sql, now))
+      for (const some of Arr.chunksOf(chosen, batch)) {
+        if (!(yield* orUnavailable(transaction(sql, packSome(sql, some))))) return false
+      }
+      return chosen.length >= mostHours
+    }).pipe(Effect.repeat({ while: (more) => more }))
   )
 
 export const layer = Layer.effectDiscard(

@@ -8,6 +8,9 @@ const LookSeconds = Schema.FiniteFromString.check(
   Schema.isBetween({ minimum: 5, maximum: 60 })
 )
 
+/** Between two looks at what the store knows. */
+export const storeLookSeconds = 15
+
 export const settings = Config.all({
   /** Of an organization, so many resources have a history; the others have their newest measurements only. */
   resourcesWithHistory: atLeastOne("SVC_METRICS_RESOURCES", 2_000),

@@ -11,8 +11,11 @@ export interface QueueBacklog {
   readonly uid: string
   /** All messages that it holds. */
   readonly messages: number
-  /** Those of them that were given up; no more than {@link countedBacklog} are counted. */
-  readonly failed: number
+  /**
+   * Those of them that were not given up: exact, unless more than {@link countedBacklog} of them were and more than that were
+   * not, which is told as that many.
+   */
+  readonly waiting: number
   /** Of the oldest message that is not given up; 0 when there is none. */
   readonly oldestAgeSeconds: number
 }
@@ -32,16 +35,20 @@ export class QueueBacklogs extends Context.Service<
         // queues, which most are, cost one look at their sums.
         all: repeatable(sql<QueueBacklog>`
           select q.org_id as "orgId", q.uid, greatest(held.messages, 0)::float8 as messages,
-            coalesce(f.failed, 0)::float8 as failed,
+            greatest(coalesce(w.waiting, 0), 0)::float8 as waiting,
             greatest(0, coalesce(extract(epoch from now() - o.entered_at), 0))::float8 as "oldestAgeSeconds"
           from queue q
           cross join lateral (
             select coalesce(sum(b.messages), 0) as messages from queue_backlog b
             where b.org_id = q.org_id and b.queue_uid = q.uid) held
           left join lateral (
-            select count(*) as failed from (select from queue_message m
-              where m.org_id = q.org_id and m.queue_uid = q.uid and m.failed limit ${countedBacklog}::int) counted
-          ) f on held.messages > 0
+            select case when f.failed < ${countedBacklog}::int then held.messages - f.failed else (
+                select count(*) from (select from queue_message m
+                  where m.org_id = q.org_id and m.queue_uid = q.uid and not m.failed limit ${countedBacklog}::int) counted)
+              end as waiting
+            from (select count(*) as failed from (select from queue_message m
+              where m.org_id = q.org_id and m.queue_uid = q.uid and m.failed limit ${countedBacklog}::int) counted) f
+          ) w on held.messages > 0
           left join lateral (
             select min(entered_at) as entered_at from (
               (select m.entered_at, m.failed from queue_message m where m.org_id = q.org_id and m.queue_uid = q.uid

@@ -98,6 +98,26 @@ layer(signedIn(), { excludeTestServices: true })("metrics", (it) => {
     })
   )
 
+  it.effect("add up over the time that has samples", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      yield* queue
+      const found = yield* call("GET", `${org}/resources?kind=Environment`)
+      const uid: string = found.body.items[0]?.uid
+      // A whole minute of samples, and half of one.
+      yield* sql(`insert into metric_sample (org_id, uid, source, at, values)
+        select org_id, uid, 'store', '${iso(0)}'::timestamptz + make_interval(secs => n * 15), '{"http.requests": 60}'
+        from resource, generate_series(0, 5) n where uid = '${uid}'`)
+      const answer = yield* call("POST", `${org}/resources/${uid}/metrics/query`, {
+        body: {
+          ...{ from: iso(0), to: iso(3 * minute), stepSeconds: 60 },
+          ...{ measurements: ["http.requests"], aggregation: "sum" }
+        }
+      })
+      assert.deepStrictEqual(answer.body.series?.[0]?.values, [60, 30, null], answer.text)
+    })
+  )
+
   it.effect("refuse what cannot be answered, with the field", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane

@@ -3,6 +3,7 @@ import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { tidy } from "#src/loops/Housekeeping.ts"
+import { MetricHistory } from "#src/metrics/MetricHistory.ts"
 import { MetricSamples, type Sample, type Values } from "#src/metrics/MetricSamples.ts"
 import { tables } from "#src/metrics/tables.ts"
 import { Db } from "#src/store/Db.ts"
@@ -46,7 +47,7 @@ const samples = (orgId: string) =>
   )
 
 layer(
-  MetricSamples.layer.pipe(
+  Layer.merge(MetricSamples.layer, MetricHistory.layer).pipe(
     Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { SVC_METRICS_RESOURCES: "3" } }))),
     Layer.provideMerge(Resources.layer),
     Layer.provide(KeyRing.layerEphemeral),
@@ -100,6 +101,57 @@ layer(
       yield* record([sampleOf(orgId, uid, { "cpu.percent": 1 }, new Date(Date.now() + 3_600_000))])
       assert.isAtMost((yield* now(orgId))[0]?.at.getTime() ?? Number.NaN, Date.now() + 1_000)
     })
+  )
+
+  it.effect("take the place of what lies ahead since a clock was set back, which nobody takes for new", () =>
+    Effect.gen(function* () {
+      const { record } = yield* MetricSamples
+      const history = yield* MetricHistory
+      const { engine: sql } = yield* Db
+      const { orgId, uid } = yield* place()
+      yield* record([sampleOf(orgId, uid, { "cpu.percent": 1 })])
+      yield* sql`update metric_now set at = now() + interval '10 hours' where uid = ${uid}`
+      const newest = Effect.map(history.newest(orgId, uid), ([row]) => row)
+      assert.isAbove((yield* newest)?.ageSeconds ?? Number.NaN, 30_000)
+      assert.lengthOf(yield* history.all(orgId, 1), 0)
+      yield* record([sampleOf(orgId, uid, { "cpu.percent": 2 })])
+      assert.deepStrictEqual((yield* newest)?.values, { "cpu.percent": 2 })
+      assert.isBelow((yield* newest)?.ageSeconds ?? Number.NaN, 90)
+      assert.lengthOf(yield* history.all(orgId, 1), 1)
+    })
+  )
+
+  it.effect(
+    "of what is not measured any more take no place from others, and get theirs back if one is free",
+    () =>
+      Effect.gen(function* () {
+        const { record } = yield* MetricSamples
+        const history = yield* MetricHistory
+        const { engine: sql } = yield* Db
+        const { orgId, uids } = yield* place(6)
+        const look = (of: ReadonlyArray<string>) =>
+          record(of.map((uid) => sampleOf(orgId, uid, { "cpu.percent": 1 })))
+        const kept = (of: ReadonlyArray<string>) =>
+          Effect.map(now(orgId), (rows) =>
+            rows.filter((row) => row.kept && of.includes(row.uid)).map(({ uid }) => uid)
+          )
+        const sorted = uids.toSorted()
+        const [ended, running] = [sorted.slice(3), sorted.slice(0, 3)]
+        yield* look(ended)
+        yield* sql`update metric_now set at = now() - interval '6 minutes' where org_id = ${orgId}`
+        yield* look(running.slice(0, 2))
+        assert.lengthOf(yield* kept(running), 2)
+        assert.sameMembers(
+          (yield* history.all(orgId, 2)).map(({ uid }) => uid),
+          running.slice(0, 2)
+        )
+        // One place is left.
+        yield* look([...running, ...ended.slice(0, 1)])
+        assert.sameMembers(yield* kept([...running, ...ended.slice(0, 1)]), [
+          ...running.slice(0, 2),
+          ...ended.slice(0, 1)
+        ])
+      })
   )
 
   it.effect("of two sources of one resource stand side by side", () =>

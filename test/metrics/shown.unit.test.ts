@@ -4,14 +4,14 @@ import type { Measured } from "#src/metrics/MetricHistory.ts"
 import { openMetrics } from "#src/metrics/openmetrics.ts"
 import { parse } from "./openmetrics-parser.ts"
 
-const measured = (name: string, values: Measured["values"], ageSeconds = 1): Measured => ({
+const measured = (name: string, values: Measured["values"]): Measured => ({
   uid: "0190c0de-0000-7000-8000-000000000000",
   kind: "Cache",
   name,
   project: "shop",
   environment: "production",
   at: new Date(),
-  ageSeconds,
+  ageSeconds: 1,
   values,
   kept: true
 })
@@ -22,7 +22,6 @@ it("the export holds to the format, with each family once and labels that no nam
     [
       measured("one", { "cpu.percent": 12.5, "redis.hits": 0 }),
       measured(evil, { "cpu.percent": 1e-7, "memory.used_bytes": 1e21 }),
-      measured("stale", { "cpu.percent": 1 }, 91),
       { ...measured("destination", { "cpu.percent": 3 }), project: null, environment: null }
     ],
     false

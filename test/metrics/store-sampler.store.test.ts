@@ -1,14 +1,17 @@
 import { assert, layer } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { MetricSamples, type Values } from "#src/metrics/MetricSamples.ts"
-import { look, subjects } from "#src/metrics/store/sampler.ts"
+import { makeLook, subjects } from "#src/metrics/store/sampler.ts"
 import { take } from "#src/metrics/turns.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+
+const look = makeLook(20_000)
 
 /** An environment with a queue, a cron job and a database, as their reconcilers leave them. */
 const place = Effect.gen(function* () {
@@ -70,6 +73,11 @@ layer(
       const values = yield* seen(queue)
       assert.strictEqual(values?.["queue.backlog"], 80)
       assert.strictEqual(values?.["queue.backlog_messages"], 100)
+      // More than are counted were given up.
+      yield* sql`insert into queue_message (org_id, queue_uid, id, body, due_at, entered_at, failed)
+        select ${orgId}::uuid, ${queue}::uuid, gen_random_uuid(), '{}', now(), now(), true from generate_series(1, 10050)`
+      yield* look
+      assert.deepInclude(yield* seen(queue), { "queue.backlog": 80, "queue.backlog_messages": 10_150 })
       // The 21st message is the first that was not given up.
       assert.approximately(values?.["queue.oldest_message_age_seconds"] ?? 0, 979, 30)
     })
@@ -101,7 +109,8 @@ layer(
       Effect.gen(function* () {
         const { sql, orgId, database, seen } = yield* place
         const ready = (status: string, phase: string) =>
-          sql`update resource set phase = ${phase}, conditions = ${sql.json([{ type: "Ready", status }])}
+          sql`update resource set phase = ${phase},
+            conditions = ${sql.json([{ type: "Ready", status, reason: "ServerDown" }])}
           where org_id = ${orgId} and uid = ${database}`
         yield* look
         assert.isUndefined(yield* seen(database))
@@ -131,6 +140,84 @@ layer(
       })
   )
 
+  it.effect("of a database in doubt: what its machine has seen of its server", () =>
+    Effect.gen(function* () {
+      const { sql, orgId, database, seen } = yield* place
+      const { record } = yield* MetricSamples
+      const unavailable = Effect.fn(function* (
+        ready: readonly [status: string, reason: string],
+        synced: readonly [status: string, reason: string] = ["false", ready[1]]
+      ) {
+        const conditions = [
+          { type: "Ready", status: ready[0], reason: ready[1] },
+          { type: "Synced", status: synced[0], reason: synced[1] }
+        ]
+        yield* sql`update resource set phase = 'updating', conditions = ${sql.json(conditions)}
+          where org_id = ${orgId} and uid = ${database}`
+        yield* sql`delete from metric_now where uid = ${database} and source = 'store'`
+        yield* look
+        return (yield* seen(database))?.["database.unavailable"]
+      })
+      const onMachine = Effect.fn(function* (values: Values) {
+        yield* sql`delete from metric_now where uid = ${database}`
+        yield* record([{ orgId, uid: database, source: "host", at: new Date(), values }])
+      })
+      const failedLook = unavailable(["unknown", "ReconcileFailed"])
+      const invalid = unavailable(["false", "InvalidSpec"])
+      for (const reason of ["NotAnswering", "DataLost"])
+        assert.strictEqual(yield* unavailable(["false", reason]), 1)
+      // A deadline that has passed takes the place of the reason.
+      assert.strictEqual(yield* unavailable(["false", "DeadlineExceeded"], ["false", "ServerDown"]), 1)
+      assert.strictEqual(yield* unavailable(["false", "DeadlineExceeded"], ["true", "Converged"]), 1)
+      assert.isUndefined(yield* failedLook)
+      assert.isUndefined(yield* invalid)
+
+      yield* onMachine({ "database.connections": 0, "runtime.uptime_seconds": 9 })
+      assert.strictEqual(yield* failedLook, 0)
+      assert.strictEqual(yield* invalid, 0)
+      assert.strictEqual(yield* unavailable(["false", "ServerDown"]), 1)
+      yield* onMachine({ "disk.used_bytes": 1, "runtime.uptime_seconds": 9 })
+      assert.isUndefined(yield* failedLook)
+      yield* onMachine({ "disk.used_bytes": 1 })
+      assert.strictEqual(yield* failedLook, 1)
+      yield* sql`update metric_now set at = now() - interval '2 minutes' where uid = ${database}`
+      assert.isUndefined(yield* failedLook)
+    })
+  )
+
+  it.effect("of the other features while one of them does not answer", () =>
+    Effect.gen(function* () {
+      const { sql, queue, cron, database, seen } = yield* place
+      const outside = yield* Effect.context<Effect.Services<ReturnType<typeof makeLook>>>()
+      yield* sql`update resource set phase = 'ready', conditions = '[{"type": "Ready", "status": "true"}]'
+        where uid = ${database}`
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`lock table cron_schedule in access exclusive mode`
+          // In a fiber of its own, or it would be in this transaction.
+          yield* Effect.promise(() => Effect.runPromiseWith(outside)(makeLook(1_500)))
+        })
+      )
+      assert.isUndefined(yield* seen(cron))
+      assert.containsAllKeys(yield* seen(queue), ["queue.backlog"])
+      assert.containsAllKeys(yield* seen(database), ["database.unavailable"])
+    })
+  )
+
+  it.effect("failures of cron jobs are found by an index of their own", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const plan = yield* sql.withTransaction(
+        Effect.andThen(
+          sql`set local enable_seqscan = off`,
+          sql`explain select count(*) from cron_run
+            where finished_at > now() - interval '1 hour' and status in ('failed', 'timed_out')`
+        )
+      )
+      assert.include(JSON.stringify(plan), "cron_run_failed")
+    })
+  )
+
   it.effect("of an environment: requests and errors of the last full minute, while an edge is at work", () =>
     Effect.gen(function* () {
       const { sql, orgId, production, seen } = yield* place
@@ -147,6 +234,25 @@ layer(
           0, '{}' from generate_series(-2, 1) m, unnest(array[0, 2, 5]) c`
       yield* look
       assert.deepStrictEqual(yield* seen(production), { "http.requests": 37, "http.errors": 25 })
+    })
+  )
+
+  it.effect("is dated by the clock of the store", () =>
+    Effect.gen(function* () {
+      const { sql, queue } = yield* place
+      const clock = yield* Clock.Clock
+      const late = () => clock.currentTimeMillisUnsafe() - 3_600_000
+      yield* Effect.provideService(look, Clock.Clock, {
+        ...clock,
+        sleep: (duration) => clock.sleep(duration),
+        currentTimeMillisUnsafe: late,
+        currentTimeMillis: Effect.sync(late),
+        currentTimeNanosUnsafe: () => clock.currentTimeNanosUnsafe(),
+        currentTimeNanos: clock.currentTimeNanos
+      })
+      const [row] = yield* sql<{ readonly fresh: boolean }>`
+        select at > now() - interval '1 minute' as fresh from metric_now where uid = ${queue}`
+      assert.isTrue(row?.fresh)
     })
   )
 

@@ -1,23 +1,28 @@
 /** Measures what the store itself knows, of all organizations at once: one statement for each feature, every 15 seconds. */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { ArchiveStates } from "#src/backups/ArchiveStates.ts"
 import { CronFailures } from "#src/crons/CronFailures.ts"
-import { DatabaseAvailability } from "#src/databases/DatabaseAvailability.ts"
+import { type Availability, DatabaseAvailability } from "#src/databases/DatabaseAvailability.ts"
 import { RequestRecords } from "#src/edge/requests/RequestRecords.ts"
+import { answered } from "#src/engine/answered.ts"
 import { QueueBacklogs } from "#src/queues/QueueBacklogs.ts"
+import { Db, orUnavailable, repeatable, type Sql, transaction } from "#src/store/Db.ts"
+import { CurrentMetrics, type Subject } from "../CurrentMetrics.ts"
 import { MetricSamples, type Sample, type Values } from "../MetricSamples.ts"
+import { storeLookSeconds } from "../settings.ts"
 import { inTurns } from "../turns.ts"
 
-interface Subject {
-  readonly orgId: string
-  readonly uid: string
-}
+/** Three turns of two features each, and what is left of the interval for storing it. */
+const patience = 4_000
 
-/** One look. What a feature cannot tell is missing in it, and keeps nothing else from being told. */
-export const look = Effect.gen(function* () {
+/**
+ * One look. What a feature cannot tell, or not within `patienceMs`, is missing in it, and keeps nothing else from being told.
+ */
+export const makeLook = Effect.fnUntraced(function* (patienceMs: number) {
+  const { engine: sql } = yield* Db
   const { record } = yield* MetricSamples
+  const current = yield* CurrentMetrics
   const [queues, crons, databases, archives, requests] = [
     yield* QueueBacklogs,
     yield* CronFailures,
@@ -25,14 +30,30 @@ export const look = Effect.gen(function* () {
     yield* ArchiveStates,
     yield* RequestRecords
   ]
-  const at = new Date(yield* Clock.currentTimeMillis)
+  // By the store's clock, as the ages that are measured here: the process may have another.
+  const [clock] = yield* repeatable(sql<{ readonly at: Date }>`select now() as at`)
+  if (clock === undefined) return
+  const { at } = clock
   /** By resource: a database is told of by two features. */
   const samples = new Map<string, Sample>()
+  /** Of those in doubt, the machine knows whether the server has answered it; with a process that has not, doubt remains. */
+  const settled = Effect.fnUntraced(function* (all: ReadonlyArray<Availability>) {
+    const machines = yield* current.onMachines(all.filter(({ available }) => available === null))
+    return all.flatMap(({ available, ...subject }) => {
+      if (available !== null) return [{ ...subject, available }]
+      const values = machines.get(subject.uid)
+      if (values === undefined) return []
+      if (values["database.connections"] !== undefined) return [{ ...subject, available: true }]
+      return values["runtime.uptime_seconds"] === undefined ? [{ ...subject, available: false }] : []
+    })
+  })
   const tell = <S extends Subject, E>(
+    what: string,
     seen: Effect.Effect<ReadonlyArray<S>, E>,
     values: (subject: S) => Values
   ) =>
-    seen.pipe(
+    within(sql, patienceMs, seen).pipe(
+      answered(`measure ${what}`, patienceMs + 500),
       Effect.flatMap((subjects) =>
         Effect.sync(() => {
           for (const subject of subjects) {
@@ -42,22 +63,24 @@ export const look = Effect.gen(function* () {
           }
         })
       ),
-      Effect.catchCause((cause) => Effect.logWarning("could not measure all that the store knows", cause))
+      Effect.catchCause((cause) => Effect.logWarning(`could not measure ${what}`, cause))
     )
   yield* Effect.all(
     [
-      tell(queues.all, ({ messages, failed, oldestAgeSeconds }) => ({
-        "queue.backlog": Math.max(0, messages - failed),
+      tell("queues", queues.all, ({ messages, waiting, oldestAgeSeconds }) => ({
+        "queue.backlog": waiting,
         "queue.backlog_messages": messages,
         "queue.oldest_message_age_seconds": oldestAgeSeconds
       })),
-      tell(crons.lastHour, ({ failures }) => ({ "cron.failures": failures })),
-      tell(databases.all, ({ available }) => ({ "database.unavailable": available ? 0 : 1 })),
-      tell(archives.all, ({ failed, lagSeconds }) => ({
+      tell("cron jobs", crons.lastHour, ({ failures }) => ({ "cron.failures": failures })),
+      tell("databases", Effect.flatMap(databases.all, settled), ({ available }) => ({
+        "database.unavailable": available ? 0 : 1
+      })),
+      tell("archives of databases", archives.all, ({ failed, lagSeconds }) => ({
         "backup.archive_failed": failed ? 1 : 0,
         ...(lagSeconds === null ? {} : { "backup.archive_lag_seconds": lagSeconds })
       })),
-      tell(requests.lastMinute, ({ requests, errors }) => ({
+      tell("requests", requests.lastMinute, ({ requests, errors }) => ({
         "http.requests": requests,
         "http.errors": errors
       }))
@@ -67,12 +90,21 @@ export const look = Effect.gen(function* () {
   yield* record([...samples.values()])
 })
 
+const look = makeLook(patience)
+
 export const layer = Layer.effectDiscard(
-  inTurns({ name: "store", does: "measure what the store knows", seconds: 15 }, look)
+  inTurns({ name: "store", does: "measure what the store knows", seconds: storeLookSeconds }, look)
 )
+
+/** The server ends a statement that takes too long, and does not go on with what nobody waits for. */
+const within = <A, E>(sql: Sql, ms: number, self: Effect.Effect<A, E>) =>
+  orUnavailable(
+    transaction(sql, Effect.andThen(sql`select set_config('statement_timeout', ${String(ms)}, true)`, self))
+  )
 
 /** What other features tell. */
 export const subjects = Layer.mergeAll(
+  CurrentMetrics.layer,
   QueueBacklogs.layer,
   CronFailures.layer,
   DatabaseAvailability.layer,
