@@ -100,6 +100,19 @@ layer(testPlane(), { excludeTestServices: true })("measurements that browsers se
     })
   )
 
+  it.effect("may be as small as a number can be, and count as 0", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const site = yield* measuredProject()
+      const batch = batchOf([1e-50, 5e-324, 1e-5, 0].map((value) => event({ metric: "CLS", value })))
+      assert.strictEqual((yield* send(site, batch)).status, 202)
+      const [row] = yield* sql(
+        `select value::float8[] as value from speed_batch where batch_id = '${batch.batchId}'`
+      )
+      assert.deepStrictEqual(row?.["value"], [0, 0, Math.fround(1e-5), 0])
+    })
+  )
+
   it.effect("are refused with every fault named", () =>
     Effect.gen(function* () {
       const site = yield* measuredProject()
