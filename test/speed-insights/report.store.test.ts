@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { keepDays } from "#src/speed-insights/partitions.ts"
-import { rollUp } from "#src/speed-insights/rollup.ts"
+import { addSlice, rollUp } from "#src/speed-insights/rollup.ts"
 import { Db } from "#src/store/Db.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { batchOf, event, measuredProject, query, type Site, send } from "./world.ts"
@@ -288,6 +288,36 @@ layer(world, { excludeTestServices: true })("a report", (it) => {
         select count(*)::int as rows from speed_day where project_uid = ${project}::uuid`
       assert.strictEqual(stored?.rows, 2_001)
       assert.strictEqual((yield* query(site)).body.summary.samples, 2_400)
+    })
+  )
+
+  it.effect("whoever sends much holds up neither the sums nor a report", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const site = yield* measuredProject()
+      const { org, project, environment } = yield* idsOf(site)
+      yield* sql`update speed_rollup set rolled_until = now() - interval '3 hours'`
+      // 300 batches of 200, each of another route.
+      yield* sql`
+        insert into speed_batch (org_id, project_uid, environment_uid, day, batch_id, received_at, at, metric, value,
+          route, device, navigation)
+        select ${org}::uuid, ${project}::uuid, ${environment}::uuid, (now() at time zone 'UTC')::date, 'm' || b,
+          now() - interval '2 hours' + b * interval '1 millisecond',
+          array_fill(date_trunc('day', now(), 'UTC'), array[200]), array_fill(1::smallint, array[200]),
+          array_fill(1000::real, array[200]), array(select '/' || b || '-' || i from generate_series(1, 200) i),
+          array_fill(0::smallint, array[200]), array_fill(0::smallint, array[200])
+        from generate_series(1, 300) b`
+      const summed = sql<{ readonly samples: number; readonly rows: number }>`
+        select coalesce(sum(samples) filter (where route = ''), 0)::int as samples, count(*)::int as rows
+        from speed_day where project_uid = ${project}::uuid`
+      const before = (yield* query(site)).body
+      assert.strictEqual(before.summary.samples, 50_000)
+      assert.strictEqual(before.routes.length, 50)
+      assert.isTrue(yield* addSlice(sql))
+      assert.deepStrictEqual(yield* summed, [{ samples: 20_000, rows: 2_001 }])
+      yield* rollUp
+      assert.deepStrictEqual(yield* summed, [{ samples: 60_000, rows: 2_001 }])
+      assert.strictEqual((yield* query(site)).body.summary.samples, 60_000)
     })
   )
 
