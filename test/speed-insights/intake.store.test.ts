@@ -94,6 +94,14 @@ layer(testPlane(), { excludeTestServices: true })("measurements that browsers se
       assert.strictEqual(refused.body.code, "speed_insights_disabled")
       const nowhere = yield* send({ collect: "/v1/speed-insights/collect/nobody-0123" }, batchOf([event()]))
       assert.strictEqual(nowhere.status, 404)
+      // What has not the form of a reference is not looked up, and of others not any number.
+      const statusOf = (ref: string) =>
+        Effect.map(
+          send({ collect: `/v1/speed-insights/collect/${ref}` }, batchOf([event()])),
+          ({ status }) => status
+        )
+      for (const ref of ["A", "1a", "a_b", `a${"b".repeat(62)}`])
+        assert.strictEqual(yield* statusOf(ref), 404, ref)
       // Another method.
       const site = yield* measuredProject()
       assert.strictEqual((yield* call("GET", site.collect, { token: null })).status, 405)
