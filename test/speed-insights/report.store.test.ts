@@ -1,6 +1,8 @@
 /** Reports, against what SQL says of the same measurements. */
 import { assert, layer } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { keepDays } from "#src/speed-insights/partitions.ts"
@@ -343,5 +345,37 @@ layer(world, { excludeTestServices: true })("a report", (it) => {
         "speed_batch_20200101"
       )
     })
+  )
+
+  it.effect(
+    "a day that is over and in use is dropped later, and the days to come are made all the same",
+    () =>
+      Effect.gen(function* () {
+        const { engine: sql } = yield* Db
+        const { sql: asOwner } = yield* Plane
+        yield* asOwner(`create table speed_batch_20200102 partition of speed_batch
+        for values from ('2020-01-02') to ('2020-01-03')`)
+        const [last] = yield* sql<{ readonly name: string }>`
+        select 'speed_batch_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
+        yield* asOwner(`drop table ${last?.name}`)
+        const there = sql<{ readonly old: boolean; readonly last: boolean }>`
+        select to_regclass('speed_batch_20200102') is not null as old, to_regclass(${last?.name}) is not null as last`
+        const [held, ended] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+        const reader = yield* Effect.forkScoped(
+          sql.withTransaction(
+            sql`select from speed_batch_20200102`.pipe(
+              Effect.andThen(Deferred.succeed(held, undefined)),
+              Effect.andThen(Deferred.await(ended))
+            )
+          )
+        )
+        yield* Deferred.await(held)
+        yield* keepDays
+        assert.deepStrictEqual(yield* there, [{ old: true, last: true }])
+        yield* Deferred.succeed(ended, undefined)
+        yield* Fiber.join(reader)
+        yield* keepDays
+        assert.deepStrictEqual(yield* there, [{ old: false, last: true }])
+      })
   )
 })
