@@ -5,13 +5,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import * as SqlError from "effect/sql/SqlError"
 import { CustomerPayments } from "#schemas/customer-payments.ts"
 import { looksLikeUid } from "#schemas/names.ts"
 import { batched } from "#src/access/batching.ts"
 import type { Room } from "#src/loops/leased.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
-import { Db, isRefused, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, repeatable, type Sql, wasRefused } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Ref } from "./Connections.ts"
@@ -103,7 +102,7 @@ export class PaymentEvents extends Context.Service<
         Effect.fnUntraced(function* (events: ReadonlyArray<NewEvent>) {
           const alive = yield* Effect.result(repeatable(insert(sql, events)))
           if (alive._tag === "Failure") {
-            if (!isRefusedBatch(alive.failure)) return yield* alive.failure
+            if (!wasRefused(alive.failure)) return yield* alive.failure
             // One event that the store does not take must not keep out those of others.
             return yield* Effect.forEach(events, (one) =>
               Effect.map(Effect.result(repeatable(insert(sql, [one]))), (result) =>
@@ -217,9 +216,6 @@ export class PaymentEvents extends Context.Service<
     })
   )
 }
-
-const isRefusedBatch = ({ cause }: StoreUnavailable): boolean =>
-  SqlError.isSqlError(cause) && isRefused(cause)
 
 /** Connections that are alive; disconnecting waits for the statement's end, and nothing is stored after it. */
 const insert = (sql: Sql, events: ReadonlyArray<NewEvent>) => {

@@ -46,6 +46,9 @@ export interface Found {
 /** Routes that a report tells of: those with the most measurements. */
 export const mostRoutesTold = 50
 
+/** What a report reads beside the sums, oldest first: of what comes faster, it tells once that is summed up. */
+const mostRecent = { batches: 10_000, events: 50_000 }
+
 type Row =
   | (DaySums & { readonly at: null })
   | (Recent & { readonly day: null; readonly hours: null; readonly total: null })
@@ -94,12 +97,19 @@ export class Measurements extends Context.Service<
             select null, null, null, null,
               array(select (extract(epoch from t) * 1000)::float8 from unnest(b.at) t),
               b.metric::int[], b.value::float8[], b.route, b.device::int[]
-            from speed_batch b
-            where b.received_at > (select rolled_until from speed_rollup)
-              and b.org_id = ${orgId}::uuid and b.project_uid = ${projectId}::uuid
-              and b.environment_uid = ${environmentUid}::uuid and ${gate}
-              and b.day >= (${from}::timestamptz at time zone 'UTC')::date - 2
-              and b.day <= (${until}::timestamptz at time zone 'UTC')::date`)
+            from (
+              select o.*, coalesce(sum(cardinality(o.metric)) over (order by o.received_at, o.batch_id
+                rows between unbounded preceding and 1 preceding), 0) as events_before
+              from (
+                select * from speed_batch b
+                where b.received_at > (select rolled_until from speed_rollup)
+                  and b.org_id = ${orgId}::uuid and b.project_uid = ${projectId}::uuid
+                  and b.environment_uid = ${environmentUid}::uuid and ${gate}
+                  and b.day >= (${from}::timestamptz at time zone 'UTC')::date - 2
+                  and b.day <= (${until}::timestamptz at time zone 'UTC')::date
+                order by b.received_at, b.batch_id limit ${mostRecent.batches}::int
+              ) o
+            ) b where b.events_before < ${mostRecent.events}::int`)
           return { sums: rows.filter((row) => !isRecent(row)), recent: rows.filter(isRecent) }
         })
       })

@@ -6,12 +6,14 @@ import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { batched } from "#src/access/batching.ts"
 import { answered } from "#src/engine/answered.ts"
-import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, repeatable, type Sql, wasRefused } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { devices, metrics, navigations, type SpeedEvent } from "./batch.ts"
+import { smallest } from "./sketch.ts"
 
 export interface NewBatch {
   readonly orgId: string
@@ -44,7 +46,7 @@ export class SpeedBatches extends Context.Service<
       let number = 0
       const store = yield* batched(
         ({ ord }: Entry) => String(ord),
-        (entries) => answered("store measurements", longestStatementMs)(repeatable(insert(sql, entries))),
+        (entries) => answered("store measurements", longestStatementMs)(insertEach(sql, entries)),
         // Two at once; copies of a batch meet in one of them.
         ({ batchId }) => String((batchId.codePointAt(batchId.length - 1) ?? 0) % 2)
       )
@@ -56,7 +58,7 @@ export class SpeedBatches extends Context.Service<
           // It has its place until it is stored, also when whoever sent it has gone.
           return yield* Effect.uninterruptible(
             Effect.ensuring(
-              store({ ...batch, day: dayOf(batch.events), ord: number++ }),
+              Effect.flatMap(store({ ...batch, day: dayOf(batch.events), ord: number++ }), Effect.fromResult),
               Effect.sync(() => waiting--)
             )
           ).pipe(answered("store measurements", longestWaitMs))
@@ -77,6 +79,19 @@ const dayOf = (events: ReadonlyArray<SpeedEvent>): string =>
     .toISOString()
     .slice(0, 10)
 
+/** Answers for each, in order. One that the store does not take keeps out none of the others. */
+const insertEach = Effect.fnUntraced(function* (sql: Sql, entries: ReadonlyArray<Entry>) {
+  const added = yield* Effect.result(repeatable(insert(sql, entries)))
+  if (Result.isSuccess(added)) return added.success.map((one) => Result.succeed(one))
+  if (!wasRefused(added.failure)) return yield* added.failure
+  return yield* Effect.forEach(entries, (entry) =>
+    Effect.result(Effect.map(repeatable(insert(sql, [entry])), ([one = false]) => one))
+  )
+})
+
+/** What the column `real` holds: it refuses what is too small for it, and such a value counts as 0 anyway. */
+const stored = (value: number): number => (value < smallest ? 0 : value)
+
 /** Answers for each, in order, whether it is new. */
 const insert = (sql: Sql, entries: ReadonlyArray<Entry>) => {
   const keyOf = ({ projectId, day, batchId }: Entry) => `${projectId} ${day} ${batchId}`
@@ -86,7 +101,7 @@ const insert = (sql: Sql, entries: ReadonlyArray<Entry>) => {
     ...row,
     at: events.map(({ timestamp }) => DateTime.formatIso(timestamp)),
     metric: events.map(({ metric }) => metrics.indexOf(metric)),
-    value: events.map(({ value }) => value),
+    value: events.map(({ value }) => stored(value)),
     route: events.map(({ route }) => route),
     device: events.map(({ device }) => devices.indexOf(device)),
     navigation: events.map(({ navigationType }) => navigations.indexOf(navigationType))

@@ -9,6 +9,7 @@ import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
+import { momentFaults } from "#src/api/moments.ts"
 import { fromStore, invalid, notFound } from "#src/api/problem.ts"
 import { targetProject } from "#src/api/target.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -73,6 +74,12 @@ export const layer = HttpApiBuilder.group(
             const message = `must be at most ${retentionDays} days before the end: nothing older is kept`
             return yield* invalid([{ pointer: "/from", message }])
           }
+          const [fromHour, untilHour] = [
+            Math.floor(from / hourMs) * hourMs,
+            Math.ceil(until / hourMs) * hourMs
+          ]
+          const faults = momentFaults({ "/from": fromHour, "/until": untilHour })
+          if (faults.length > 0) return yield* invalid(faults)
           const granularity = payload.granularity ?? (until - from <= longestByHourMs ? "hour" : "day")
           const environment = yield* environmentOf(payload.environment ?? defaultEnvironment)
           const { device = "all", route } = payload
@@ -80,8 +87,8 @@ export const layer = HttpApiBuilder.group(
             orgId,
             projectId,
             environmentUid: environment.uid,
-            from: new Date(Math.floor(from / hourMs) * hourMs),
-            until: new Date(Math.ceil(until / hourMs) * hourMs),
+            from: new Date(fromHour),
+            until: new Date(untilHour),
             device: device === "all" ? undefined : devices.indexOf(device),
             route
           }

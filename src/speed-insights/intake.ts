@@ -44,6 +44,8 @@ import { batchesPerMinute } from "./settings.ts"
 /** How long what is known of a project is remembered. */
 const rememberedMs = 5_000
 const mostRemembered = 10_000
+/** References that this process has not seen and looks up in a second. */
+const mostNewPerSecond = 100
 
 const unknown = notFound("project")
 const disabled = problem(403, "speed_insights_disabled", "The project does not take measurements")
@@ -61,16 +63,42 @@ const decode = Schema.decodeUnknownResult(SpeedBatch, { errors: "all", onExcessP
 const fromIntake = (error: IntakeBusy | StoreUnavailable): Problem =>
   error._tag === "IntakeBusy" ? busy : fromStore(error)
 
-/** Who is asked once for a project's settings is not asked again for some seconds; what is unknown is remembered too. */
+/** The form of public references: nothing else is looked up. */
+const isReference = (ref: string): boolean => /^[a-z][a-z0-9-]{1,61}$/u.test(ref)
+
+interface Remembered {
+  readonly known: Option.Option<Known>
+  readonly untilMs: number
+}
+
+/** As the newest; the oldest makes room. */
+const remember = (into: Map<string, Remembered>, ref: string, one: Remembered): void => {
+  into.delete(ref)
+  into.set(ref, one)
+  if (into.size > mostRemembered) for (const oldest of into.keys()) return void into.delete(oldest)
+}
+
+/**
+ * Who is asked once for a project's settings is not asked again for some seconds; what is unknown is remembered too, apart, so
+ * that made-up references push out no project. Of these so many are looked up in a second; a project that was known is always.
+ */
 const makeRemembered = Effect.map(SpeedProjects, (projects) => {
-  const remembered = new Map<string, { readonly known: Option.Option<Known>; readonly untilMs: number }>()
+  const [projectsSeen, unknownSeen] = [new Map<string, Remembered>(), new Map<string, Remembered>()]
+  let second = 0
+  let newInSecond = 0
   return Effect.fnUntraced(function* (ref: string) {
+    if (!isReference(ref)) return yield* unknown
     const now = yield* Clock.currentTimeMillis
-    const before = remembered.get(ref)
+    const before = projectsSeen.get(ref) ?? unknownSeen.get(ref)
     if (before !== undefined && now < before.untilMs) return before.known
-    const known = yield* projects.find(ref)
-    if (remembered.size >= mostRemembered) remembered.clear()
-    remembered.set(ref, { known, untilMs: now + rememberedMs })
+    if (!projectsSeen.has(ref)) {
+      if (now >= second + 1_000) [second, newInSecond] = [now, 0]
+      if (++newInSecond > mostNewPerSecond) return yield* busy
+    }
+    const known = yield* Effect.mapError(projects.find(ref), fromStore)
+    const [into, other] = Option.isSome(known) ? [projectsSeen, unknownSeen] : [unknownSeen, projectsSeen]
+    other.delete(ref)
+    remember(into, ref, { known, untilMs: now + rememberedMs })
     return known
   })
 })
@@ -121,7 +149,7 @@ const collecting = Effect.gen(function* () {
 
   const allowed = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
     const { projectRef = "" } = yield* HttpRouter.params
-    const known = Option.getOrUndefined(yield* Effect.mapError(find(projectRef), fromStore))
+    const known = Option.getOrUndefined(yield* find(projectRef))
     if (known === undefined) return yield* unknown
     if (!known.enabled) return yield* disabled
     const origin = originOf(request)

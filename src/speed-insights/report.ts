@@ -90,6 +90,15 @@ const brief = (sketches: Sketches | undefined): Part =>
     })
   )
 
+/** Routes that may be told of: those of the sums, and as many of what came lately. A sketch of each one would be too much. */
+const busiestOf = ({ sums, recent }: Found): ReadonlySet<string> => {
+  const samples = new Map<string, number>()
+  for (const { routes } of recent)
+    for (const route of routes) samples.set(route, (samples.get(route) ?? 0) + 1)
+  const lately = [...samples].sort(([, a], [, b]) => b - a).slice(0, mostRoutesTold)
+  return new Set([...sums.map(({ route }) => route), ...lately.map(([route]) => route)])
+}
+
 /** Takes a day at a time, so that no more than the sketches of 24 hours are unpacked at once. */
 export const reportOf = (found: Found, wanted: Wanted, granularity: Granularity): Report => {
   const [from, until] = [wanted.from.getTime(), wanted.until.getTime()]
@@ -104,6 +113,7 @@ export const reportOf = (found: Found, wanted: Wanted, granularity: Granularity)
     return sketches
   }
 
+  const toldRoutes = busiestOf(found)
   /** Of what came lately, by day. */
   const recent = new Map<number, Array<readonly [time: number, metric: number, bucket: number]>>()
   for (const batch of found.recent) {
@@ -117,7 +127,7 @@ export const reportOf = (found: Found, wanted: Wanted, granularity: Granularity)
       const ofDay = recent.get(day) ?? []
       ofDay.push([time, metric, bucket])
       recent.set(day, ofDay)
-      if (wanted.route === undefined) count(routeOf(route), metric, bucket, 1)
+      if (wanted.route === undefined && toldRoutes.has(route)) count(routeOf(route), metric, bucket, 1)
     }
   }
 

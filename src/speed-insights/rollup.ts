@@ -9,8 +9,16 @@ import { Db, orUnavailable, type Sql, transaction } from "#src/store/Db.ts"
 import { addTo, pack, type Slots, slotOf, unpack, wholeDay } from "./packed.ts"
 import { bucketOf } from "./sketch.ts"
 
-/** Batches of one transaction. */
-const slice = 5_000
+/**
+ * What one transaction takes: so many batches, and no further ones once there are so many measurements. Those of one
+ * statement stay together, which are 40,000 at most.
+ */
+const mostBatches = 2_000
+const mostEvents = 20_000
+/** Sums of one statement: each may have a kilobyte of route, and tens of sketch. */
+const mostSums = 1_000
+/** Measurements and sums that are worked on before others have their turn. */
+const turn = 500
 /**
  * A batch's time is that of the beginning of its statement, which may take half a minute until it is seen: so long after a
  * moment, nothing comes with an earlier time.
@@ -51,9 +59,15 @@ interface Sum {
 const nameOf = ({ environmentUid, day, route, device }: Key) => `${environmentUid} ${day} ${device} ${route}`
 const placeOf = ({ environmentUid, day }: Place) => `${environmentUid} ${day}`
 
-const sumUp = (rows: ReadonlyArray<Row>): Map<string, Sum> => {
+const sumUp = Effect.fnUntraced(function* (rows: ReadonlyArray<Row>) {
   const sums = new Map<string, Sum>()
+  let sinceTurn = 0
   for (const { orgId, projectId, environmentUid, at, metric, value, route, device } of rows) {
+    sinceTurn += at.length
+    if (sinceTurn >= turn) {
+      sinceTurn = 0
+      yield* Effect.yieldNow
+    }
     for (const [i, time] of at.entries()) {
       const moment = new Date(time)
       const slot = slotOf(moment.getUTCHours(), metric[i] ?? 0)
@@ -69,28 +83,27 @@ const sumUp = (rows: ReadonlyArray<Row>): Map<string, Sum> => {
       }
     }
   }
-  return sums
-}
+  return [...sums.values()]
+})
 
-/** Merges with what is stored, and leaves out routes for which there is no room. */
-const merged = Effect.fnUntraced(function* (sql: Sql, sums: Map<string, Sum>) {
-  const keys = [...sums.values()].map(({ key }) => key)
-  const stored = yield* sql<Key & { readonly samples: number; readonly hours: Uint8Array }>`
-    select d.org_id as "orgId", d.project_uid as "projectId", d.environment_uid as "environmentUid", d.day::text as day,
-      d.route, d.device, d.samples, d.hours
-    from jsonb_to_recordset(${sql.json(keys)}::jsonb)
-      as k("orgId" uuid, "projectId" uuid, "environmentUid" uuid, day date, route text, device smallint)
-    join speed_day d on d.org_id = k."orgId" and d.project_uid = k."projectId"
-      and d.environment_uid = k."environmentUid" and d.day = k.day and d.route = k.route and d.device = k.device`
-  const known = new Set<string>()
-  for (const { samples, hours, ...key } of stored) {
-    const sum = sums.get(nameOf(key))
-    if (sum === undefined) continue
-    known.add(nameOf(key))
-    sum.samples += samples
-    unpack(hours, (slot, bucket, count) => addTo(sum.hours, slot, bucket, count))
-  }
-  const places = new Map(keys.map((key): [string, Place] => [placeOf(key), key]))
+/** Of each place no more routes than there can be room for: those with the most measurements. */
+const busiest = (sums: ReadonlyArray<Sum>): ReadonlyArray<Sum> =>
+  [...Map.groupBy(sums, ({ key }) => placeOf(key)).values()].flatMap((ofPlace) => [
+    ...ofPlace.filter(({ key }) => key.route === ""),
+    ...ofPlace
+      .filter(({ key }) => key.route !== "")
+      .sort((a, b) => b.samples - a.samples)
+      .slice(0, mostRoutes)
+  ])
+
+/** How many routes the store has of each place. */
+const routesOf = Effect.fnUntraced(function* (sql: Sql, sums: ReadonlyArray<Sum>) {
+  const places = new Map(
+    sums.map(({ key: { orgId, projectId, environmentUid, day } }): [string, Place] => [
+      placeOf({ orgId, projectId, environmentUid, day }),
+      { orgId, projectId, environmentUid, day }
+    ])
+  )
   const counted = yield* sql<Place & { readonly routes: number }>`
     select k."environmentUid", k.day::text as day, count(d.route)::int as routes
     from jsonb_to_recordset(${sql.json([...places.values()])}::jsonb)
@@ -98,59 +111,86 @@ const merged = Effect.fnUntraced(function* (sql: Sql, sums: Map<string, Sum>) {
     left join speed_day d on d.org_id = k."orgId" and d.project_uid = k."projectId"
       and d.environment_uid = k."environmentUid" and d.day = k.day and d.route <> ''
     group by 1, 2`
-  const routes = new Map(counted.map((one) => [placeOf(one), one.routes]))
-  return [...sums].flatMap(([name, sum]) => {
-    if (sum.key.route === "" || known.has(name)) return [sum]
-    const place = placeOf(sum.key)
-    const there = routes.get(place) ?? 0
-    if (there >= mostRoutes) return []
-    routes.set(place, there + 1)
-    return [sum]
-  })
+  return new Map(counted.map((one) => [placeOf(one), one.routes]))
 })
 
-/** One transaction. Answers how many batches it added; another process at it adds none. */
-const addSlice = (sql: Sql) =>
+/** Merges with what is stored, and leaves out routes for which there is no room. */
+const merged = Effect.fnUntraced(function* (sql: Sql, sums: ReadonlyArray<Sum>, routes: Map<string, number>) {
+  const stored = yield* sql<Key & { readonly samples: number; readonly hours: Uint8Array }>`
+    select d.org_id as "orgId", d.project_uid as "projectId", d.environment_uid as "environmentUid", d.day::text as day,
+      d.route, d.device, d.samples, d.hours
+    from jsonb_to_recordset(${sql.json(sums.map(({ key }) => key))}::jsonb)
+      as k("orgId" uuid, "projectId" uuid, "environmentUid" uuid, day date, route text, device smallint)
+    join speed_day d on d.org_id = k."orgId" and d.project_uid = k."projectId"
+      and d.environment_uid = k."environmentUid" and d.day = k.day and d.route = k.route and d.device = k.device`
+  const before = new Map(stored.map((one) => [nameOf(one), one]))
+  const changed: Array<Key & { samples: number; hours: string; total: string }> = []
+  for (const [index, { key, hours, samples }] of sums.entries()) {
+    if (index % turn === turn - 1) yield* Effect.yieldNow
+    const known = before.get(nameOf(key))
+    if (known === undefined && key.route !== "") {
+      const there = routes.get(placeOf(key)) ?? 0
+      if (there >= mostRoutes) continue
+      routes.set(placeOf(key), there + 1)
+    }
+    if (known !== undefined) unpack(known.hours, (slot, bucket, count) => addTo(hours, slot, bucket, count))
+    changed.push({
+      ...key,
+      samples: samples + (known?.samples ?? 0),
+      hours: Buffer.from(pack(hours)).toString("base64"),
+      total: Buffer.from(pack(wholeDay(hours))).toString("base64")
+    })
+  }
+  return changed
+})
+
+/** Of a project that is gone nothing is stored. */
+const store = Effect.fnUntraced(function* (sql: Sql, sums: ReadonlyArray<Sum>, routes: Map<string, number>) {
+  const changed = yield* merged(sql, sums, routes)
+  yield* sql`
+    insert into speed_day (org_id, project_uid, environment_uid, day, route, device, samples, hours, total)
+    select k."orgId", k."projectId", k."environmentUid", k.day, k.route, k.device, k.samples,
+      decode(k.hours, 'base64'), decode(k.total, 'base64')
+    from jsonb_to_recordset(${sql.json(changed)}::jsonb) as k("orgId" uuid, "projectId" uuid,
+      "environmentUid" uuid, day date, route text, device smallint, samples int, hours text, total text)
+    join speed_project p on p.org_id = k."orgId" and p.project_uid = k."projectId"
+    on conflict (org_id, project_uid, environment_uid, day, route, device) do update set
+      samples = excluded.samples, hours = excluded.hours, total = excluded.total`
+})
+
+/** One transaction. Answers whether it took as much as it may; another process at it takes none. */
+export const addSlice = (sql: Sql) =>
   orUnavailable(
     transaction(
       sql,
       Effect.gen(function* () {
         const [mark] = yield* sql<{ readonly rolledUntil: string }>`
           select rolled_until::text as "rolledUntil" from speed_rollup for update skip locked`
-        if (mark === undefined) return 0
+        if (mark === undefined) return false
         // Index: speed_batch_received. All of one statement have one time: they stay together.
         const rows = yield* sql<Row>`
+          with oldest as materialized (
+            select * from speed_batch
+            where received_at > ${mark.rolledUntil}::timestamptz
+              and received_at <= now() - make_interval(secs => ${settledSeconds}::int)
+            order by received_at fetch first (${mostBatches}::int) rows with ties
+          ), counted as (
+            select o.*, coalesce(sum(cardinality(metric)) over (order by received_at
+              range between unbounded preceding and current row exclude group), 0) as events_before from oldest o
+          )
           select org_id as "orgId", project_uid as "projectId", environment_uid as "environmentUid",
             array(select (extract(epoch from t) * 1000)::float8 from unnest(at) t) as at,
             metric::int[] as metric, value::float8[] as value, route, device::int[] as device,
             received_at::text as "receivedAt"
-          from speed_batch
-          where received_at > ${mark.rolledUntil}::timestamptz
-            and received_at <= now() - make_interval(secs => ${settledSeconds}::int)
-          order by received_at fetch first (${slice}::int) rows with ties`
+          from counted where events_before < ${mostEvents}::int order by received_at`
         const last = rows.at(-1)
-        if (last === undefined) return 0
-        const sums = yield* merged(sql, sumUp(rows))
-        const changed = sums.map(({ key, hours, samples }) => ({
-          ...key,
-          samples,
-          hours: Buffer.from(pack(hours)).toString("base64"),
-          total: Buffer.from(pack(wholeDay(hours))).toString("base64")
-        }))
-        // Of a project that is gone nothing is stored.
-        yield* sql`
-          with stored as (
-            insert into speed_day (org_id, project_uid, environment_uid, day, route, device, samples, hours, total)
-            select k."orgId", k."projectId", k."environmentUid", k.day, k.route, k.device, k.samples,
-              decode(k.hours, 'base64'), decode(k.total, 'base64')
-            from jsonb_to_recordset(${sql.json(changed)}::jsonb) as k("orgId" uuid, "projectId" uuid,
-              "environmentUid" uuid, day date, route text, device smallint, samples int, hours text, total text)
-            join speed_project p on p.org_id = k."orgId" and p.project_uid = k."projectId"
-            on conflict (org_id, project_uid, environment_uid, day, route, device) do update set
-              samples = excluded.samples, hours = excluded.hours, total = excluded.total
-          )
-          update speed_rollup set rolled_until = ${last.receivedAt}::timestamptz`
-        return rows.length
+        if (last === undefined) return false
+        const sums = busiest(yield* sumUp(rows))
+        const routes = yield* routesOf(sql, sums)
+        for (let from = 0; from < sums.length; from += mostSums)
+          yield* store(sql, sums.slice(from, from + mostSums), routes)
+        yield* sql`update speed_rollup set rolled_until = ${last.receivedAt}::timestamptz`
+        return rows.length >= mostBatches || rows.reduce((sum, { at }) => sum + at.length, 0) >= mostEvents
       })
     )
   )
@@ -158,7 +198,7 @@ const addSlice = (sql: Sql) =>
 /** One round. */
 export const rollUp = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  yield* Effect.repeat(addSlice(sql), { while: (batches) => batches >= slice })
+  yield* Effect.repeat(addSlice(sql), { while: (isFull) => isFull })
 })
 
 export const layer = Layer.effectDiscard(

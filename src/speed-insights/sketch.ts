@@ -6,7 +6,7 @@
 const accuracy = 0.01
 const logGamma = Math.log((1 + accuracy) / (1 - accuracy))
 /** Smaller values count as 0, which has the bucket 0. */
-const smallest = 1e-5
+export const smallest = 1e-5
 const offset = 1 - Math.ceil(Math.log(smallest) / logGamma)
 
 /** One more than the bucket of the largest value that is taken. */

@@ -100,6 +100,10 @@ export const isTransient = (error: SqlError.SqlError): boolean =>
  */
 export const isRefused = (error: SqlError.SqlError): boolean => /^(2[123]|54)/.test(codeOf(error) ?? "")
 
+/** Of a statement that was not answered as it should: `isRefused`. */
+export const wasRefused = ({ cause }: StoreUnavailable): boolean =>
+  SqlError.isSqlError(cause) && isRefused(cause)
+
 /** The driver's own message says only that a query failed; what the server said is in the cause. */
 export const saidBy = (error: SqlError.SqlError): string => {
   const { cause } = error.reason

@@ -12,6 +12,7 @@ import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { tooMany } from "#src/api/limits.ts"
+import { momentFaults } from "#src/api/moments.ts"
 import { fromStore, invalid, problem, toResponse } from "#src/api/problem.ts"
 import { AppConfig } from "#src/config.ts"
 import { aheadMs, Funnel, longestFunnelDays, oldestMs, steps, type TelemetryEvent } from "./api.ts"
@@ -93,6 +94,8 @@ const layerFunnel = HttpApiBuilder.group(
             const message = `must be at most ${longestFunnelDays} days before the end`
             return yield* invalid([{ pointer: "/query/since", message }])
           }
+          const faults = momentFaults({ "/query/since": since, "/query/until": until })
+          if (faults.length > 0) return yield* invalid(faults)
           const [from, to] = [new Date(since), new Date(until)]
           const counts = yield* Effect.mapError(records.funnel(orgId, from, to), fromStore)
           return answer(Funnel, {

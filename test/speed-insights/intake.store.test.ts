@@ -94,9 +94,30 @@ layer(testPlane(), { excludeTestServices: true })("measurements that browsers se
       assert.strictEqual(refused.body.code, "speed_insights_disabled")
       const nowhere = yield* send({ collect: "/v1/speed-insights/collect/nobody-0123" }, batchOf([event()]))
       assert.strictEqual(nowhere.status, 404)
+      // What has not the form of a reference is not looked up, and of others not any number.
+      const statusOf = (ref: string) =>
+        Effect.map(
+          send({ collect: `/v1/speed-insights/collect/${ref}` }, batchOf([event()])),
+          ({ status }) => status
+        )
+      for (const ref of ["A", "1a", "a_b", `a${"b".repeat(62)}`])
+        assert.strictEqual(yield* statusOf(ref), 404, ref)
       // Another method.
       const site = yield* measuredProject()
       assert.strictEqual((yield* call("GET", site.collect, { token: null })).status, 405)
+    })
+  )
+
+  it.effect("may be as small as a number can be, and count as 0", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const site = yield* measuredProject()
+      const batch = batchOf([1e-50, 5e-324, 1e-5, 0].map((value) => event({ metric: "CLS", value })))
+      assert.strictEqual((yield* send(site, batch)).status, 202)
+      const [row] = yield* sql(
+        `select value::float8[] as value from speed_batch where batch_id = '${batch.batchId}'`
+      )
+      assert.deepStrictEqual(row?.["value"], [0, 0, Math.fround(1e-5), 0])
     })
   )
 

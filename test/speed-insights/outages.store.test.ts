@@ -17,7 +17,7 @@ const world = Layer.unwrap(
   Effect.map(migratedDatabase, (url) => Layer.merge(Db.layer({ url }), Layer.succeed(Store, url)))
 )
 
-const batchOf = (projectId: string) => ({
+const batchOf = (projectId: string, more: { readonly route?: string } = {}) => ({
   orgId: uuid(),
   projectId,
   environmentUid: uuid(),
@@ -30,7 +30,8 @@ const batchOf = (projectId: string) => ({
       timestamp: DateTime.makeUnsafe(Date.now()),
       route: "/",
       device: "desktop" as const,
-      navigationType: "navigate" as const
+      navigationType: "navigate" as const,
+      ...more
     }
   ]
 })
@@ -86,6 +87,28 @@ layer(world, { excludeTestServices: true })("while the store is away", (it) => {
         accepted.filter((id) => !ids.has(id)),
         []
       )
+    })
+  )
+
+  it.effect("one that the store does not take keeps out none that wait with it", () =>
+    Effect.gen(function* () {
+      const { intake } = yield* onWay
+      const projectId = uuid()
+      // Text in Postgres has no U+0000; no batch of the API has one.
+      const bad = batchOf(projectId, { route: "/\u0000" })
+      const many = () => Array.from({ length: 20 }, () => batchOf(projectId))
+      const [good, others] = [many(), many()]
+      // The first is stored at once; the bad one waits meanwhile, with those that come after it.
+      const [added, refused, rest] = yield* Effect.all(
+        [
+          Effect.forEach(good, intake.add, { concurrency: 20 }),
+          Effect.flip(intake.add(bad)),
+          Effect.forEach(others, intake.add, { concurrency: 20 })
+        ],
+        { concurrency: 3 }
+      )
+      assert.instanceOf(refused, StoreUnavailable)
+      assert.isTrue([...added, ...rest].every((one) => one))
     })
   )
 

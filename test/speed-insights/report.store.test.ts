@@ -1,10 +1,12 @@
 /** Reports, against what SQL says of the same measurements. */
 import { assert, layer } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { keepDays } from "#src/speed-insights/partitions.ts"
-import { rollUp } from "#src/speed-insights/rollup.ts"
+import { addSlice, rollUp } from "#src/speed-insights/rollup.ts"
 import { Db } from "#src/store/Db.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { batchOf, event, measuredProject, query, type Site, send } from "./world.ts"
@@ -246,6 +248,13 @@ layer(world, { excludeTestServices: true })("a report", (it) => {
         [{ from: day(91), granularity: "day" }, 422],
         [{ from: day(1), until: day(2) }, 422],
         [{ from: "yesterday" }, 422],
+        [{ from: "-000001-01-01T00:00:00Z", until: "-000001-01-02T00:00:00Z" }, 422],
+        [{ from: "0000-12-31T23:00:00Z", until: "0001-01-02T00:00:00Z" }, 422],
+        [{ until: "0001-01-02T00:00:00Z" }, 422],
+        [{ until: "9999-12-31T23:30:00Z" }, 422],
+        [{ from: "+010000-01-01T00:00:00Z", until: "+010000-01-02T00:00:00Z" }, 422],
+        [{ from: "0001-01-01T00:00:00Z", until: "0001-01-02T00:00:00Z" }, 200],
+        [{ from: "9999-12-30T00:00:00Z", until: "9999-12-31T23:00:00Z" }, 200],
         [{ granularity: "minute" }, 422],
         [{ device: "tablet" }, 422],
         [{ route: "/a?b" }, 422],
@@ -284,6 +293,36 @@ layer(world, { excludeTestServices: true })("a report", (it) => {
     })
   )
 
+  it.effect("whoever sends much holds up neither the sums nor a report", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const site = yield* measuredProject()
+      const { org, project, environment } = yield* idsOf(site)
+      yield* sql`update speed_rollup set rolled_until = now() - interval '3 hours'`
+      // 300 batches of 200, each of another route.
+      yield* sql`
+        insert into speed_batch (org_id, project_uid, environment_uid, day, batch_id, received_at, at, metric, value,
+          route, device, navigation)
+        select ${org}::uuid, ${project}::uuid, ${environment}::uuid, (now() at time zone 'UTC')::date, 'm' || b,
+          now() - interval '2 hours' + b * interval '1 millisecond',
+          array_fill(date_trunc('day', now(), 'UTC'), array[200]), array_fill(1::smallint, array[200]),
+          array_fill(1000::real, array[200]), array(select '/' || b || '-' || i from generate_series(1, 200) i),
+          array_fill(0::smallint, array[200]), array_fill(0::smallint, array[200])
+        from generate_series(1, 300) b`
+      const summed = sql<{ readonly samples: number; readonly rows: number }>`
+        select coalesce(sum(samples) filter (where route = ''), 0)::int as samples, count(*)::int as rows
+        from speed_day where project_uid = ${project}::uuid`
+      const before = (yield* query(site)).body
+      assert.strictEqual(before.summary.samples, 50_000)
+      assert.strictEqual(before.routes.length, 50)
+      assert.isTrue(yield* addSlice(sql))
+      assert.deepStrictEqual(yield* summed, [{ samples: 20_000, rows: 2_001 }])
+      yield* rollUp
+      assert.deepStrictEqual(yield* summed, [{ samples: 60_000, rows: 2_001 }])
+      assert.strictEqual((yield* query(site)).body.summary.samples, 60_000)
+    })
+  )
+
   it.effect("days that are over are dropped while measurements come", () =>
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
@@ -306,5 +345,37 @@ layer(world, { excludeTestServices: true })("a report", (it) => {
         "speed_batch_20200101"
       )
     })
+  )
+
+  it.effect(
+    "a day that is over and in use is dropped later, and the days to come are made all the same",
+    () =>
+      Effect.gen(function* () {
+        const { engine: sql } = yield* Db
+        const { sql: asOwner } = yield* Plane
+        yield* asOwner(`create table speed_batch_20200102 partition of speed_batch
+        for values from ('2020-01-02') to ('2020-01-03')`)
+        const [last] = yield* sql<{ readonly name: string }>`
+        select 'speed_batch_' || to_char((now() at time zone 'UTC')::date + 7, 'YYYYMMDD') as name`
+        yield* asOwner(`drop table ${last?.name}`)
+        const there = sql<{ readonly old: boolean; readonly last: boolean }>`
+        select to_regclass('speed_batch_20200102') is not null as old, to_regclass(${last?.name}) is not null as last`
+        const [held, ended] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+        const reader = yield* Effect.forkScoped(
+          sql.withTransaction(
+            sql`select from speed_batch_20200102`.pipe(
+              Effect.andThen(Deferred.succeed(held, undefined)),
+              Effect.andThen(Deferred.await(ended))
+            )
+          )
+        )
+        yield* Deferred.await(held)
+        yield* keepDays
+        assert.deepStrictEqual(yield* there, [{ old: true, last: true }])
+        yield* Deferred.succeed(ended, undefined)
+        yield* Fiber.join(reader)
+        yield* keepDays
+        assert.deepStrictEqual(yield* there, [{ old: false, last: true }])
+      })
   )
 })

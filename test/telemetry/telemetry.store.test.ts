@@ -168,6 +168,14 @@ layer(world, { excludeTestServices: true })("events of command lines", (it) => {
       assert.strictEqual((yield* funnel(since(91))).status, 422)
       assert.strictEqual((yield* funnel(since(-1))).status, 422)
       assert.strictEqual((yield* funnel("?since=now")).status, 422)
+      const years = [
+        ["?since=-000001-01-01T00:00:00Z&until=-000001-01-02T00:00:00Z", 422],
+        ["?until=0001-01-02T00:00:00Z", 422],
+        ["?since=%2B010000-01-01T00:00:00Z&until=%2B010000-01-02T00:00:00Z", 422],
+        ["?since=0001-01-01T00:00:00Z&until=0001-01-02T00:00:00Z", 200],
+        ["?since=9999-12-30T00:00:00Z&until=9999-12-31T23:59:59Z", 200]
+      ] as const
+      for (const [query, status] of years) assert.strictEqual((yield* funnel(query)).status, status, query)
       assert.strictEqual((yield* funnel("", mine.memberKey)).status, 403)
       assert.strictEqual((yield* funnel("", other.adminKey)).status, 404)
     })

@@ -84,7 +84,12 @@ begin
     select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'speed_batch'::regclass and to_date(right(c.relname, 8), 'YYYYMMDD') < today - 30
   loop
-    execute format('drop table %I', part);
+    -- What was made above stays, whoever reads the old day; the next round tries again.
+    begin
+      execute format('drop table %I', part);
+    exception when lock_not_available then
+      raise log 'the day % is in use and is dropped later', part;
+    end;
   end loop;
 end
 $$;
