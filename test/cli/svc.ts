@@ -87,7 +87,8 @@ const cleanEnv = () =>
   Object.fromEntries(
     Object.entries(process.env).filter(
       (entry): entry is [string, string] =>
-        entry[1] !== undefined && !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS|NODE_DISABLE_COMPILE_CACHE)/.test(entry[0])
+        entry[1] !== undefined &&
+        !/^(SVC_|CI$|NO_COLOR|FORCE_COLOR|VITEST|NODE_OPTIONS|NODE_DISABLE_COMPILE_CACHE)/.test(entry[0])
     )
   )
 
