@@ -253,6 +253,35 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
             .split("\n")
             .filter((line) => line.includes(appNetwork.bridge))
         assert.strictEqual(listed().length, 1)
+        // Several processes miss the same rules and add them, then all of them see copies: one of each stays.
+        const ports = [8_003, 8_005, 8_006]
+        for (let round = 0; round < 2; round++) {
+          yield* lead()
+          yield* Effect.all([lead(...ports), lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+          yield* Effect.all([lead(...ports), lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+          yield* lead(...ports)
+          assert.strictEqual(listed().length, 3)
+        }
+        for (const port of ports)
+          run("ip", [
+            ...[
+              "netns",
+              "exec",
+              host,
+              "iptables",
+              "-t",
+              "nat",
+              "-I",
+              "SVC-SERVICES",
+              "-i",
+              appNetwork.bridge
+            ],
+            ...["-p", "tcp", "--dport", String(port), "-j", "DNAT", "--to-destination", `127.0.0.1:${port}`]
+          ])
+        assert.strictEqual(listed().length, 6)
+        yield* Effect.all([lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+        assert.strictEqual(listed().length, 3)
+        yield* lead(8_003)
 
         // Whatever else the host leads somewhere, such as a port of its own, is none of the services.
         run("ip", [
