@@ -25,6 +25,8 @@ export const ExecutionSpec = Schema.Struct({
   resources: ExecutionResources,
   runtime: ExecutionRuntime,
   timeoutSeconds: Schema.Int,
+  /** Whether it gets the variables of the project's production environment, passwords among them, and reaches its servers. */
+  services: withDefault(Schema.Boolean, false),
   cancelRequested: withDefault(Schema.Boolean, false)
 }).annotate({ identifier: "ExecutionSpec" })
 export type ExecutionSpec = typeof ExecutionSpec.Type

@@ -8,7 +8,7 @@ import { AppOptions } from "#src/apps/options.ts"
 import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
-import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
@@ -54,10 +54,11 @@ export const makeActions = Effect.fnUntraced(function* ({
     resource: AppResource,
     instance: Instance,
     crashes: number,
-    act: Effect.Effect<void, { readonly message: string; readonly reason: string }>
+    act: Effect.Effect<void, ContainerError | Retryable>
   ) {
     const done = yield* Effect.result(act)
     if (done._tag === "Success") return
+    if (done.failure._tag === "Retryable") return yield* done.failure
     const { message, reason } = done.failure
     if (reason === "Unreachable" || reason === "HostDependencyMissing") return yield* soon(act)
     const now = yield* Clock.currentTimeMillis
@@ -90,7 +91,7 @@ export const makeActions = Effect.fnUntraced(function* ({
         return yield* orEnded(resource, instance, crashes, engine.create(plan))
       }
       case "start": {
-        const services = yield* servicesOf(resource)
+        const services = servicesOf(resource)
         return yield* orEnded(
           resource,
           step.instance,

@@ -112,14 +112,12 @@ export const makeActions = Effect.gen(function* () {
         return yield* pulls.stop(uid)
       }
       case "start": {
-        const services = yield* servicesOf(resource)
-        const started = yield* Effect.result(
-          engine.run(name, {
-            runtime: runtimeOf(resource),
-            ...(services === undefined ? {} : { services })
-          })
-        )
-        return started._tag === "Failure" ? yield* unmade(resource, run, started.failure) : undefined
+        const services = servicesOf(resource)
+        const started = yield* Effect.result(engine.run(name, { runtime: runtimeOf(resource), services }))
+        if (started._tag === "Success") return
+        return started.failure._tag === "ContainerError"
+          ? yield* unmade(resource, run, started.failure)
+          : yield* started.failure
       }
       case "running":
         yield* write("running", runs.running(ref, step.startedAt))

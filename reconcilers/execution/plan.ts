@@ -1,6 +1,7 @@
 /**
  * What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables.
- * Besides those of the request it gets what the project's production environment provides, and reaches its servers.
+ * One that was asked for with services gets besides what the project's production environment provides, and reaches its
+ * servers.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -49,9 +50,9 @@ export const makePlans = Effect.gen(function* () {
     }
   })
 
-  /** None: the project or its environment is going. */
-  const provisionOf = ({ orgId, projectId }: ExecutionResource) =>
-    projectId === null
+  /** None: it was asked for without services, or the project or its environment is going. */
+  const provisionOf = ({ orgId, projectId, spec }: ExecutionResource) =>
+    !spec.services || projectId === null
       ? Effect.succeedNone
       : retryable(environments.provide({ orgId, projectId, environment: defaultEnvironment }))
 

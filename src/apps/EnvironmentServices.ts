@@ -47,6 +47,8 @@ interface ServerRow extends Pick<Server, "kind" | "name" | "user" | "dbName"> {
 const holdersOf = ({ kind, uid }: Pick<ServerRow, "kind" | "uid">): ReadonlyArray<string> =>
   kind === "Cache" ? [portOwner(uid)] : [uid, ...replicaNumbers.map((number) => standbyKey(uid, number))]
 
+type Reservations = ReadonlyMap<string, ReadonlyArray<number>>
+
 const isLoopback = (host: string): boolean => /^(127\.|localhost$|::1$|\[::1\]$)/.test(host)
 
 export class EnvironmentServices extends Context.Service<
@@ -103,28 +105,38 @@ export class EnvironmentServices extends Context.Service<
             and (s.kind <> 'DatabaseBranch' or (s.status ->> 'state' = 'ready' and s.spec -> 'promotedTo' is null))
           order by s.created_at, s.uid`)
 
-      const portsOf = (row: ServerRow, reserved: ReadonlyMap<number, string>) => {
-        const holders = new Set(holdersOf(row))
-        return [...reserved].flatMap(([port, holder]) => (holders.has(holder) ? [port] : []))
-      }
+      /** Ports of this machine that servers have, by who holds them. */
+      const reservations = Effect.map(host.reservedPorts, (reserved): Reservations => {
+        const ports = new Map<string, Array<number>>()
+        for (const [port, holder] of reserved) ports.set(holder, [...(ports.get(holder) ?? []), port])
+        return ports
+      })
+      const portsOf = (row: ServerRow, reserved: Reservations) =>
+        holdersOf(row).flatMap((holder) => reserved.get(holder) ?? [])
 
-      const reachableOf = Effect.fnUntraced(function* (
-        rows: ReadonlyArray<ServerRow>,
-        reserved: ReadonlyMap<number, string>
-      ) {
-        if (config.services === undefined) return []
-        const address = Option.getOrUndefined(yield* listeningAddress(config.managedHost))
-        const apiAddress =
-          api === undefined ? undefined : Option.getOrUndefined(yield* listeningAddress(api.host))
-        const held = rows.flatMap((row) => portsOf(row, reserved))
-        return [
-          ...(address === undefined ? [] : held.map((port): ReachableService => ({ port, address }))),
-          ...(api === undefined || apiAddress === undefined ? [] : [{ port: api.port, address: apiAddress }])
+      /** What an environment with these servers reaches of this machine, as it is now. */
+      const makeReachable = Effect.fnUntraced(function* (reserved: Reservations) {
+        if (config.services === undefined) return (): ReadonlyArray<ReachableService> => []
+        const [managed, own] = yield* Effect.all(
+          [
+            listeningAddress(config.managedHost),
+            api === undefined ? Effect.succeedNone : listeningAddress(api.host)
+          ],
+          { concurrency: "unbounded" }
+        )
+        const ofApi = api === undefined || Option.isNone(own) ? [] : [{ port: api.port, address: own.value }]
+        return (rows: ReadonlyArray<ServerRow>): ReadonlyArray<ReachableService> => [
+          ...(Option.isNone(managed)
+            ? []
+            : rows.flatMap((row) =>
+                portsOf(row, reserved).map((port) => ({ port, address: managed.value }))
+              )),
+          ...ofApi
         ]
       })
 
       /** Where what runs on this machine calls a server; undefined: it cannot. */
-      const hostFor = (row: ServerRow, reserved: ReadonlyMap<number, string>): string | undefined => {
+      const hostFor = (row: ServerRow, reserved: Reservations): string | undefined => {
         if (row.host === null) return undefined
         if (config.services !== undefined && portsOf(row, reserved).length > 0) return config.services.name
         return isLoopback(row.host) ? undefined : row.host
@@ -146,7 +158,8 @@ export class EnvironmentServices extends Context.Service<
           if (Option.isNone(found)) return Option.none()
           const { environmentUid, token } = found.value
           const rows = yield* serversOf([{ orgId, environmentUid }])
-          const reserved = yield* host.reservedPorts
+          const reserved = yield* reservations
+          const reachable = yield* makeReachable(reserved)
           const servers = yield* Effect.forEach(
             rows,
             Effect.fnUntraced(function* (row) {
@@ -161,7 +174,7 @@ export class EnvironmentServices extends Context.Service<
           const ofServers = serverVariables(servers.flat())
           return Option.some({
             environmentUid,
-            services: yield* reachableOf(rows, reserved),
+            services: reachable(rows),
             variables: Redacted.make({
               ...platformVariables({ name: environment, apiUrl, token: Redacted.value(token) }),
               ...ofServers
@@ -170,18 +183,12 @@ export class EnvironmentServices extends Context.Service<
           })
         }),
         reachable: Effect.fn("EnvironmentServices.reachable")(function* (environments) {
-          const rows = yield* serversOf(environments)
-          const reserved = yield* host.reservedPorts
-          const of = new Map<string, ReadonlyArray<ReachableService>>()
-          for (const { environmentUid } of environments)
-            of.set(
-              environmentUid,
-              yield* reachableOf(
-                rows.filter((row) => row.environmentUid === environmentUid),
-                reserved
-              )
-            )
-          return of
+          // Many containers are of one environment.
+          const distinct = new Map(environments.map((one) => [one.environmentUid, one]))
+          const rows = yield* serversOf([...distinct.values()])
+          const reachable = yield* makeReachable(yield* reservations)
+          const servers = Map.groupBy(rows, ({ environmentUid }) => environmentUid)
+          return new Map([...distinct.keys()].map((uid) => [uid, reachable(servers.get(uid) ?? [])]))
         })
       })
     })

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
+import * as Semaphore from "effect/Semaphore"
 import { answered } from "#src/engine/answered.ts"
 import { ContainerEngine, type ReachableService } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
@@ -32,6 +33,8 @@ export const layer = Layer.effectDiscard(
     const { label } = yield* Installation
     const { engine: sql } = yield* Db
     const changed = yield* announcements(sql, "svc_change")
+    /** A look that began earlier would take back what a later one has done. */
+    const looks = yield* Semaphore.make(1)
     /** By the containers' names, as this process has seen to it. */
     let seen = new Map<string, ReadonlyArray<ReachableService>>()
 
@@ -45,14 +48,16 @@ export const layer = Layer.effectDiscard(
           ? []
           : [{ name, orgId, environmentUid }]
       })
-      const reachable = running.length === 0 ? undefined : yield* environments.reachable(running)
-      const wanted = new Map(
-        running.map(({ name, environmentUid }) => [name, reachable?.get(environmentUid) ?? []])
-      )
-      const due = all ? [...wanted] : [...wanted].filter(([name, some]) => !isEqual(some, seen.get(name)))
-      if (due.length > 0) yield* engine.lead(new Map(due))
+      let wanted: typeof seen = new Map()
+      const read = Effect.map(environments.reachable(running), (reachable) => {
+        wanted = new Map(
+          running.map(({ name, environmentUid }) => [name, reachable.get(environmentUid) ?? []])
+        )
+        return all ? wanted : new Map([...wanted].filter(([name, some]) => !isEqual(some, seen.get(name))))
+      })
+      if (running.length > 0) yield* engine.lead(read)
       seen = wanted
-    })
+    }, looks.withPermit)
 
     yield* periodic(
       { does: "lead containers to the services of their environments", every: "1 minute" },

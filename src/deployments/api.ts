@@ -89,7 +89,6 @@ export const Deployments = group("deployments", "Versions of the app of an envir
     payload: DeploymentRequest,
     success: DeploymentView,
     status: 202,
-    role: "member",
     summary: "Bring a new version of the app to an environment"
   }),
   HttpApiEndpoint.get("get", one, { params, success: DeploymentView, error: problems() }).annotateMerge(

@@ -27,6 +27,9 @@ export const ExecutionView = Schema.Struct({
   resources: ExecutionResources,
   runtime: ExecutionRuntime,
   timeoutSeconds: Schema.Int,
+  services: Schema.Boolean.annotate({
+    description: "Whether it has the variables and reaches the servers of the production environment"
+  }),
   exitCode: Schema.NullOr(Schema.Int),
   errorCode: Schema.NullOr(ExecutionErrorCode),
   error: Schema.NullOr(Schema.String).annotate({ description: "Why it did not succeed, for people" }),
@@ -102,6 +105,12 @@ export const ExecutionRequest = Schema.Struct({
   ),
   timeoutSeconds: Schema.optionalKey(
     Schema.Int.annotate({ description: "From the start of the command; 3600 unless said otherwise" })
+  ),
+  services: Schema.optionalKey(
+    Schema.Boolean.annotate({
+      description:
+        "Gives it the variables of the production environment, with the passwords of its servers, and a way to these; takes the role admin"
+    })
   )
 })
 export type ExecutionRequest = typeof ExecutionRequest.Type

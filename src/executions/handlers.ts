@@ -79,9 +79,16 @@ export const layer = HttpApiBuilder.group(
         }),
         create: billedLate(
           Effect.fnUntraced(function* ({ payload }) {
-            const { orgId, caller, reservation } = yield* RequestScope
+            const { orgId, caller, role, reservation } = yield* RequestScope
             const { projectId } = yield* targetProject
             const { uid } = reservation
+            // Who may read what it prints, may read passwords that otherwise only admins get.
+            if (payload.services === true && role === "member")
+              return yield* problem(
+                403,
+                "forbidden",
+                "An execution with services needs the role admin; this credential has member"
+              )
             if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
             const spec = specOf(payload)
             const faults = executionFaults(payload, spec, {

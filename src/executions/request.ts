@@ -17,6 +17,7 @@ export const specOf = (request: ExecutionRequest): ExecutionSpec => ({
   resources: { cpuKind: "shared", cpus: 1, memoryMb: 512, ...request.resources },
   runtime: { nestedContainers: false, ...request.runtime },
   timeoutSeconds: request.timeoutSeconds ?? 3_600,
+  services: request.services ?? false,
   cancelRequested: false
 })
 

@@ -83,6 +83,12 @@ export const run = commandIn(inProject)(
       Flag.withDefault(false)
     ),
     runTimeout: number("run-timeout", "Seconds that the command may take (default 3600)"),
+    services: Flag.Boolean("services").pipe(
+      Flag.withDescription(
+        "With the variables and servers of the production environment (takes the role admin)"
+      ),
+      Flag.withDefault(false)
+    ),
     envFile: Flag.String("env-file").pipe(Flag.withDescription("File with KEY=value lines"), Flag.optional),
     env: Flag.String("env").pipe(
       Flag.withAlias("e"),
@@ -114,6 +120,7 @@ export const run = commandIn(inProject)(
             region: yield* regionOr(flags.region, project.params),
             resources,
             ...(Option.isSome(flags.runTimeout) ? { timeoutSeconds: flags.runTimeout.value } : {}),
+            ...(flags.services ? { services: true } : {}),
             ...(yield* variables(flags.envFile, flags.env)),
             ...(yield* credentials(flags))
           }

@@ -131,6 +131,14 @@ layer(stack, { excludeTestServices: true, timeout: "2 minutes" })("what an envir
       })
   )
 
+  it.effect("is not known while the name of this machine is not found, so that nobody is cut off", () =>
+    Effect.gen(function* () {
+      const own = yield* environment(20_000)
+      const failed = yield* Effect.flip(provided(own, own.reserved, { managedHost: "nobody.invalid" }))
+      assert.include(failed.message, "nobody.invalid")
+    })
+  )
+
   it.effect("names servers of another region where that says they are, and leads to none of them", () =>
     Effect.gen(function* () {
       const far = yield* environment(20_000, "10.1.2.3")

@@ -42,7 +42,8 @@ const staying = Effect.fnUntraced(function* (script = "") {
     command: sh(`${script}
       busybox httpd -p 8080 -h /
       echo serving; while :; do busybox sleep 1; done`),
-    env: { PATH: "/bin" }
+    env: { PATH: "/bin" },
+    services: true
   })
   yield* hasPrinted(id, "serving")
   const shown = (format: string) => podman("inspect", "--format", format, `svc-${id}`)

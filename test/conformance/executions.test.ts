@@ -42,6 +42,7 @@ layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("execut
           resources: { cpuKind: "shared", ...small },
           runtime: { nestedContainers: false },
           timeoutSeconds: 3600,
+          services: false,
           exitCode: null,
           errorCode: null,
           error: null,

@@ -194,5 +194,33 @@ layer(planeWith({}, { containerSocket: "none" }), { excludeTestServices: true, t
         }),
       patience
     )
+
+    it.effect("get an environment's passwords and servers only when an admin says so", () =>
+      Effect.gen(function* () {
+        const { call, tenant } = yield* Plane
+        const mine = yield* tenant()
+        const projects = `/v1/orgs/${mine.slug}/projects`
+        yield* call("POST", projects, { token: mine.adminKey, body: { name: "Jobs", slug: "jobs" } })
+        const asked = (token: string, more: object) =>
+          call("POST", `${projects}/jobs/executions`, {
+            token,
+            body: { image: "alpine:3", command: ["env"], region: "local", resources: small, ...more }
+          })
+        for (const token of [mine.member, mine.memberKey]) {
+          const refused = yield* asked(token, { services: true })
+          assert.deepStrictEqual([refused.status, refused.body.code], [403, "forbidden"])
+          const made = yield* asked(token, {})
+          assert.deepStrictEqual([made.status, made.body.services], [202, false], made.text)
+        }
+        const made = yield* asked(mine.adminKey, { services: true })
+        assert.deepStrictEqual([made.status, made.body.services], [202, true], made.text)
+        // A version of an app is code that gets the same passwords, and may print them.
+        const deployed = yield* call("POST", `${projects}/jobs/deployments`, {
+          token: mine.memberKey,
+          body: { image: "alpine:3", command: ["env"] }
+        })
+        assert.deepStrictEqual([deployed.status, deployed.body.code], [403, "forbidden"])
+      })
+    )
   }
 )

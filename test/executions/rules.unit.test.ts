@@ -53,6 +53,7 @@ const situation = (values: Partial<Situation>): Situation => ({
     resources: { cpuKind: "shared", cpus: 1, memoryMb: 64 },
     runtime: { nestedContainers: false },
     timeoutSeconds: 60,
+    services: false,
     cancelRequested: false
   },
   run: anew,

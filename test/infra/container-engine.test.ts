@@ -133,7 +133,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         const listed = Effect.map(engine.list(label), ([one]) => [one?.state, one?.paused])
         assert.deepStrictEqual(yield* listed, ["created", false])
         assert.isUndefined((yield* found(name)).address)
-        yield* engine.run(name, { services: [own] })
+        yield* engine.run(name, { services: Effect.succeed([own]) })
         const text = yield* eventually("it serves", printed(name), (all) => all.includes("serving"))
         for (const line of [
           "service: own",
@@ -162,7 +162,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         assert.strictEqual(yield* asked(address, 20_000), "hello\n")
 
         // A service that comes later is led to as well, and one that is gone is not.
-        yield* engine.lead(new Map([[name, [later]]]))
+        yield* engine.lead(Effect.succeed(new Map([[name, [later]]])))
         yield* eventually("only the later one is reached", printed(name), (all) =>
           /^reached: {2}later$/m.test(all)
         )
@@ -179,7 +179,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         assert.notStrictEqual((yield* Effect.flip(engine.pause(name))).reason, "NotFound")
 
         // Started again it is called at another address, and reaches what it is led to by then.
-        yield* engine.run(name, { services: [own] })
+        yield* engine.run(name, { services: Effect.succeed([own]) })
         yield* eventually("it serves again", printed(name), (all) => all.split("service: own").length === 3)
         assert.strictEqual(rulesOf(name).length, 1)
 
@@ -202,7 +202,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
           Effect.forEach([image1, stubborn], (name) => Effect.ignore(engine.remove(name)), { discard: true })
         )
         yield* engine.create(planOf(image1, image))
-        yield* engine.run(image1, { services: [] })
+        yield* engine.run(image1, { services: Effect.succeed([]) })
         const done = yield* eventually("it has ended", found(image1), ({ state }) => state === "exited")
         // A shell that has nothing to read.
         assert.strictEqual(done.exitCode, 0)
@@ -210,7 +210,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         yield* engine.create(
           planOf(stubborn, image, { command: sh("trap '' TERM; while :; do busybox sleep 1; done") })
         )
-        yield* engine.run(stubborn, { services: [] })
+        yield* engine.run(stubborn, { services: Effect.succeed([]) })
         yield* engine.stop(stubborn, 1)
         assert.strictEqual((yield* found(stubborn)).exitCode, 137)
 

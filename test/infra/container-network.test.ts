@@ -39,13 +39,14 @@ const world = Effect.gen(function* () {
   const first = `${name}-c`
   const second = `${name}-d`
   const app = `${name}-a`
+  const guest = `${name}-g`
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {
-      for (const each of [first, second, app, host, behind]) spawnSync("ip", ["netns", "del", each])
+      for (const each of [first, second, app, guest, host, behind]) spawnSync("ip", ["netns", "del", each])
       fs.rmSync(folder, { recursive: true, force: true })
     })
   )
-  for (const each of [host, behind, first, second, app]) {
+  for (const each of [host, behind, first, second, app, guest]) {
     ip(`netns add ${each}`)
     ip(`-n ${each} link set lo up`)
   }
@@ -94,7 +95,7 @@ const world = Effect.gen(function* () {
       prevResult: JSON.parse(made)
     })
   }
-  return { host, behind, first, second, app, attach }
+  return { host, behind, first, second, app, guest, attach }
 })
 
 class World extends Context.Service<World, Effect.Success<typeof world>>()("test/World") {
@@ -161,7 +162,7 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
     "keep them from metadata services, from this machine by either protocol, and from each other",
     () =>
       Effect.gen(function* () {
-        const { host, behind, first, second, attach } = yield* World
+        const { host, behind, first, second, guest, attach } = yield* World
         const within = ["ip", "netns", "exec", host]
         const programs = hasIpv6() ? ["iptables", "ip6tables"] : ["iptables"]
         const rules = () =>
@@ -175,12 +176,22 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
         yield* listening(second, 8_001)
         const unguarded = rules()
 
-        assert.isTrue(yield* guardHost(servicesAddress, firewall(within)))
+        // As Docker has it on a machine, with a container on it.
+        ip(`-n ${host} link add docker9 type bridge`)
+        ip(`-n ${host} addr add 172.29.9.1/24 dev docker9`)
+        ip(`-n ${host} link set docker9 up`)
+        ip(`-n ${host} link add vdocker9 type veth peer name eth9 netns ${guest}`)
+        ip(`-n ${host} link set vdocker9 master docker9 up`)
+        ip(`-n ${guest} addr add 172.29.9.2/24 dev eth9`)
+        ip(`-n ${guest} link set eth9 up`)
+        ip(`-n ${guest} route add default via 172.29.9.1`)
+        yield* listening(guest, 8_001)
+        assert.isTrue(yield* guardHost(servicesAddress, firewall(within), ["docker9"]))
         const guarded = rules()
         // Its rules come after ours, and ahead of what was in its table before.
         attach(first, { bridge, subnet, gateway })
         attach(second, other)
-        assert.isTrue(yield* guardHost(servicesAddress, firewall(within)))
+        assert.isTrue(yield* guardHost(servicesAddress, firewall(within), ["docker9"]))
         assert.deepStrictEqual(rules(), guarded)
 
         const outside = [...metadata, elsewhere]
@@ -189,6 +200,7 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
           other.gateway,
           "192.0.2.2",
           ...(hasIpv6() ? [`${yield* linkLocal(host, bridge)}%eth0`] : []),
+          "172.29.9.2",
           addressOf(second, "eth0", "4")
         ]
         if (hasIpv6()) yield* linkLocal(first, "eth0")
@@ -253,6 +265,35 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
             .split("\n")
             .filter((line) => line.includes(appNetwork.bridge))
         assert.strictEqual(listed().length, 1)
+        // Several processes miss the same rules and add them, then all of them see copies: one of each stays.
+        const ports = [8_003, 8_005, 8_006]
+        for (let round = 0; round < 2; round++) {
+          yield* lead()
+          yield* Effect.all([lead(...ports), lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+          yield* Effect.all([lead(...ports), lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+          yield* lead(...ports)
+          assert.strictEqual(listed().length, 3)
+        }
+        for (const port of ports)
+          run("ip", [
+            ...[
+              "netns",
+              "exec",
+              host,
+              "iptables",
+              "-t",
+              "nat",
+              "-I",
+              "SVC-SERVICES",
+              "-i",
+              appNetwork.bridge
+            ],
+            ...["-p", "tcp", "--dport", String(port), "-j", "DNAT", "--to-destination", `127.0.0.1:${port}`]
+          ])
+        assert.strictEqual(listed().length, 6)
+        yield* Effect.all([lead(...ports), lead(...ports)], { concurrency: "unbounded" })
+        assert.strictEqual(listed().length, 3)
+        yield* lead(8_003)
 
         // Whatever else the host leads somewhere, such as a port of its own, is none of the services.
         run("ip", [

@@ -86,6 +86,7 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
         resources: { cpuKind: "shared", cpus: 0.5, memoryMb: 64 },
         runtime: { nestedContainers: false },
         timeoutSeconds: 600,
+        services: true,
         cancelRequested: false
       },
       generation: 1,

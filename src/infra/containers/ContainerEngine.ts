@@ -69,17 +69,23 @@ export class ContainerEngine extends Context.Service<
     readonly create: (plan: ContainerPlan) => Act
     /**
      * Starts it, unless the engine would hold it by another runtime than `runtime`. One in the network of an environment
-     * reaches `services` and nothing else of this machine.
+     * reaches `services` and nothing else of this machine; they are read before the start, and again after it.
      */
-    readonly run: (
+    readonly run: <E = never>(
       name: string,
       options: {
         readonly runtime?: string | undefined
-        readonly services?: ReadonlyArray<ReachableService>
+        /** Undefined: the container is not in the network of an environment. */
+        readonly services?: Effect.Effect<ReadonlyArray<ReachableService> | undefined, E>
       }
-    ) => Act
-    /** Those of these containers that run in the network of an environment reach exactly these services from now on. */
-    readonly lead: (services: ReadonlyMap<string, ReadonlyArray<ReachableService>>) => Act
+    ) => Effect.Effect<void, ContainerError | E>
+    /**
+     * Those of these containers that run in the network of an environment reach exactly these services from now on. What is
+     * read by one call is in the rules before another call or `run` reads, so that older services never replace newer ones.
+     */
+    readonly lead: <E = never>(
+      services: Effect.Effect<ReadonlyMap<string, ReadonlyArray<ReachableService>>, E>
+    ) => Effect.Effect<void, ContainerError | E>
     /** A container that has ended is success. */
     readonly signal: (name: string, signal: "SIGTERM" | "SIGKILL") => Act
     /** SIGTERM, and SIGKILL once the time is over; one that is paused goes on first. One that has ended is success. */
@@ -112,6 +118,7 @@ export class ContainerEngine extends Context.Service<
       const host = yield* Host
       const { containerSocket, executionFirewall, services } = yield* AppConfig
       const starting = yield* Semaphore.make(1)
+      const leading = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
       const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost(services?.address)
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
@@ -175,11 +182,11 @@ export class ContainerEngine extends Context.Service<
           )
         )
 
-      const run = Effect.fnUntraced(function* (
+      const run = Effect.fnUntraced(function* <E>(
         name: string,
         options: {
           readonly runtime?: string | undefined
-          readonly services?: ReadonlyArray<ReachableService>
+          readonly services?: Effect.Effect<ReadonlyArray<ReachableService> | undefined, E>
         }
       ) {
         if (options.runtime !== undefined) yield* ensureRuntime(call, name, options.runtime)
@@ -192,35 +199,43 @@ export class ContainerEngine extends Context.Service<
         ).pipe(ignoring("Conflict"))
         if (services === undefined || options.services === undefined) return yield* start
         const bridge = bridgeOf("environment", name)
-        const leads = new Map([[bridge, options.services]])
-        yield* leadTo(leads)
+        /** False: there is nowhere to lead to. */
+        const leadNow = leading.withPermit(
+          Effect.flatMap(options.services, (some) =>
+            some === undefined ? Effect.succeed(false) : Effect.as(leadTo(new Map([[bridge, some]])), true)
+          )
+        )
+        if (!(yield* leadNow)) return yield* start
         // Before its command has begun, as far as the engine makes the bridge by then.
         const admitting = yield* Effect.forkChild(admitLoopback(bridge))
         yield* start
-        // Before there was the bridge, who tidies the rules took them for left over.
-        yield* leadTo(leads)
+        // Before there was the bridge, who tidies the rules took them for left over, and nobody led it to newer services.
+        yield* leadNow
         // One that has ended already may have taken its bridge along.
         yield* Effect.timeoutOption(Fiber.join(admitting), "2 seconds")
         yield* Fiber.interrupt(admitting)
       })
 
-      const lead = Effect.fnUntraced(function* (
-        wanted: ReadonlyMap<string, ReadonlyArray<ReachableService>>
+      const lead = Effect.fnUntraced(function* <E>(
+        wanted: Effect.Effect<ReadonlyMap<string, ReadonlyArray<ReachableService>>, E>
       ) {
         if (services === undefined) return
         if (!(yield* recentlyGuarded)) return yield* unguarded
-        const leads = new Map(
-          [...wanted].flatMap(([name, some]) => {
-            const bridge = bridgeOf("environment", name)
-            return bridgeExists(bridge) ? [[bridge, some]] : []
+        const bridges = yield* leading.withPermit(
+          Effect.gen(function* () {
+            const leads = new Map(
+              [...(yield* wanted)].flatMap(([name, some]) => {
+                const bridge = bridgeOf("environment", name)
+                return bridgeExists(bridge) ? [[bridge, some]] : []
+              })
+            )
+            yield* leadTo(leads)
+            return [...leads.keys()]
           })
         )
-        yield* leadTo(leads)
-        yield* Effect.forEach(
-          leads.keys(),
-          (bridge) => Effect.timeoutOption(admitLoopback(bridge), "2 seconds"),
-          { discard: true }
-        )
+        yield* Effect.forEach(bridges, (bridge) => Effect.timeoutOption(admitLoopback(bridge), "2 seconds"), {
+          discard: true
+        })
       })
 
       const setPaused = (name: string, wanted: boolean) =>

@@ -65,7 +65,10 @@ const drop = (table: Rule["table"], chain: string, ...match: ReadonlyArray<strin
  *
  * A chain of ours is whole before anything leads to it.
  */
-const rulesFor = (servicesAddress: string | undefined): ReadonlyArray<Rule> => {
+const rulesFor = (
+  servicesAddress: string | undefined,
+  otherBridges: ReadonlyArray<string>
+): ReadonlyArray<Rule> => {
   /** A connection whose first packet was sent there, and led on by a rule of the services' chain. */
   const ofServices =
     servicesAddress === undefined
@@ -82,7 +85,7 @@ const rulesFor = (servicesAddress: string | undefined): ReadonlyArray<Rule> => {
     drop("raw", "PREROUTING", "-i", environment, "-d", "127.0.0.0/8"),
     ...butNames.map((what) => drop("mangle", "INPUT", "-i", isolated, ...what)),
     ...[isolated, environment].flatMap((from) =>
-      [isolated, environment].map((to) => drop("mangle", "FORWARD", "-i", from, "-o", to))
+      [isolated, environment, ...otherBridges].map((to) => drop("mangle", "FORWARD", "-i", from, "-o", to))
     ),
     { ...inbound, rule: ["-j", "DROP"], last: true },
     { ...inbound, rule: ["-p", "udp", "--dport", "53", "-j", "RETURN"] },
@@ -120,17 +123,40 @@ const rules6: ReadonlyArray<Rule> = [isolated, environment].map((bridges) =>
 
 /**
  * Puts the rules where they are missing. False: this process may not, or iptables or ip6tables is missing. The address is
- * the one under which environments reach services, if they do.
+ * the one under which environments reach services, if they do. What is connected to the other bridges is not reached either;
+ * one that is made later is found when the next container is.
  */
 export const guardHost = (
   servicesAddress: string | undefined,
-  host: Firewall = firewall()
+  host: Firewall = firewall(),
+  otherBridges: ReadonlyArray<string> = bridgesOfOthers()
 ): Effect.Effect<boolean> =>
   Effect.promise(
     async () =>
-      (await ensureRules(host, "iptables", rulesFor(servicesAddress), [inbound, serviceChain])) &&
+      (await ensureRules(host, "iptables", rulesFor(servicesAddress, otherBridges), [
+        inbound,
+        serviceChain
+      ])) &&
       (!hasIpv6() || (await ensureRules(host, "ip6tables", rules6)))
   )
+
+/** Bridges of this machine that lead to what runs on it, such as Docker's: all but ours and those of default routes. */
+const bridgesOfOthers = (): ReadonlyArray<string> => {
+  if (!fs.existsSync("/proc/net/route")) return []
+  const outward = new Set(
+    fs
+      .readFileSync("/proc/net/route", "utf8")
+      .split("\n")
+      .map((line) => line.split(/\s+/))
+      .flatMap(([name, destination, ...rest]) =>
+        name !== undefined && destination === "00000000" && rest[5] === "00000000" ? [name] : []
+      )
+  )
+  const isOurs = (name: string) => Object.values(kinds).some(({ prefix }) => name.startsWith(prefix))
+  return fs
+    .readdirSync("/sys/class/net")
+    .filter((name) => !isOurs(name) && !outward.has(name) && fs.existsSync(`/sys/class/net/${name}/bridge`))
+}
 
 /** Nobody's containers run where they would reach this machine, or the credentials that a cloud gives it. */
 export const unguarded = new ContainerError({

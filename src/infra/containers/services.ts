@@ -2,7 +2,8 @@
  * What a container of an environment reaches of this machine: services that listen on loopback, each under its own port at
  * one address that no interface has. A rule for each leads from the container's bridge to where the service listens
  * (destination NAT), so servers need not know of it, and what has no rule is dropped (`network.ts`). The rules of a bridge
- * are changed in one transaction; those of other bridges, whoever made them, are left alone.
+ * are changed in one transaction, which fails as a whole when another process was faster; those of other bridges, whoever
+ * made them, are left alone.
  */
 import * as fs from "node:fs/promises"
 import * as Effect from "effect/Effect"
@@ -30,24 +31,22 @@ export const leadTo = Effect.fnUntraced(function* (leads: Leads, host: Firewall 
   const wanted = new Set(
     [...leads].flatMap(([bridge, services]) => services.map((service) => lineOf(bridge, service)))
   )
-  const done = yield* Effect.promise(async () => {
-    // Another process may change the same bridge: then nothing was changed, and it is looked at again.
-    for (let attempt = 0; attempt < 5; attempt++) {
-      const listing = await host.said("iptables", ["-t", table, "-S", chain])
-      // A chain that is not there has no rules.
-      if (listing === undefined && wanted.size === 0) return true
-      const found = (listing ?? "").split("\n").filter((line) => leads.has(bridgeIn.exec(line)?.[1] ?? ""))
-      const known = new Set(found)
-      const lines = [
-        // At the head: the last rule of the chain keeps what is led nowhere from the host's own rules.
-        ...[...wanted].filter((line) => !known.has(line)).map((line) => line.replace("-A", "-I")),
-        ...found
-          .filter((line, index) => !wanted.has(line) || found.indexOf(line) !== index)
-          .map((line) => line.replace("-A", "-D"))
-      ].map((line) => [table, line] as const)
-      if (await restore(host, "iptables", lines)) return true
-    }
-    return false
+  const attempt = Effect.promise(async () => {
+    const listing = await host.said("iptables", ["-t", table, "-S", chain])
+    // A chain that is not there has no rules.
+    if (listing === undefined && wanted.size === 0) return true
+    const found = (listing ?? "").split("\n").filter((line) => leads.has(bridgeIn.exec(line)?.[1] ?? ""))
+    return restore(
+      host,
+      "iptables",
+      changes(wanted, found).map((line) => [table, line])
+    )
+  })
+  // Another process has changed the same bridge meanwhile: nothing was changed, and it is looked at again.
+  const done = yield* Effect.repeat(attempt, {
+    until: (done) => done,
+    schedule: Schedule.spaced("50 millis").pipe(Schedule.jittered),
+    times: 9
   })
   if (done) return
   return yield* new ContainerError({
@@ -55,6 +54,20 @@ export const leadTo = Effect.fnUntraced(function* (leads: Leads, host: Firewall 
     message: "The firewall rules that lead containers to services cannot be set"
   })
 })
+
+/**
+ * Lines of `iptables-restore` that make the wanted rules of those that were found. A rule that two processes have added is
+ * there twice: all of its copies are removed and one is added, so that of two processes that do so one fails and looks
+ * again. If each removed one copy, none would be left.
+ */
+const changes = (wanted: ReadonlySet<string>, found: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const copies = (line: string) => found.filter((one) => one === line).length
+  return [
+    ...found.filter((line) => !wanted.has(line) || copies(line) > 1).map((line) => line.replace("-A", "-D")),
+    // At the head: the last rule of the chain keeps what is led nowhere from the host's own rules.
+    ...[...wanted].filter((line) => copies(line) !== 1).map((line) => line.replace("-A", "-I"))
+  ]
+}
 
 /**
  * Lets what comes from this bridge be led to loopback addresses, which the kernel refuses otherwise. Waits for the bridge:

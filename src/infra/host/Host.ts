@@ -180,12 +180,15 @@ export class Host extends Context.Service<
       yield* directory(portsDir)
 
       const ports = attempt("Cannot read the port reservations", async () => {
-        const taken = new Map<number, string>()
-        for (const name of await fs.readdir(portsDir)) {
-          if (/^\d+$/.test(name))
-            taken.set(Number(name), await fs.readlink(path.join(portsDir, name)).catch(() => ""))
-        }
-        return taken
+        const names = (await fs.readdir(portsDir)).filter((name) => /^\d+$/.test(name))
+        return new Map(
+          await Promise.all(
+            names.map(
+              async (name) =>
+                [Number(name), await fs.readlink(path.join(portsDir, name)).catch(() => "")] as const
+            )
+          )
+        )
       })
 
       return Host.of({
