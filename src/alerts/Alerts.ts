@@ -133,13 +133,13 @@ const standing = (sql: Sql, orgId: string, uids: ReadonlyArray<string>) => {
       ${rules(sql, sql`alert a`)} where a.org_id = ${orgId}::uuid and a.uid = any (${uids}::uuid[]) and ${gate}
     ), ${worst(sql, "mine", gate)}
     select a.uid, a.state, a.state_since as since,
-      case when w.at is not null then jsonb_build_object('value', w.value, 'at', w.at,
-        'resource', ${resourceOf(sql, "w.org_id", "w.resource_uid")}) end
+      case when a.worst_uid is not null then jsonb_build_object('value', a.worst_value, 'at', a.worst_at,
+        'resource', ${resourceOf(sql, "a.org_id", "a.worst_uid")}) end
         as measured,
       case when a.incident_id is not null then jsonb_build_object('id', a.incident_id, 'resource', a.resource,
         'value', a.value, 'notifiedAt', a.told_at, 'acknowledgedAt', a.acknowledged_at,
         'acknowledgedBy', a.acknowledged_by, 'dataLostAt', a.data_lost_at) end as incident,
       case when a.silenced_until > now() then jsonb_build_object('until', a.silenced_until, 'by', a.silenced_by,
         'reason', a.silence_reason) end as silence
-    from mine a left join worst w on w.alert_uid = a.uid`
+    from worst a`
 }

@@ -80,34 +80,33 @@ export const evaluation = (sql: Sql, organizations: ReadonlyArray<string>): Frag
     update alert_turn t set looked_at = now(), due_at = now() + make_interval(secs => ${everySeconds}::int), alone = false
     from turn where t.org_id = turn.org_id
   ), watching as materialized (
-    ${rules(sql, sql`turn join alert a on a.org_id = turn.org_id`)} where (a.config ->> 'enabled')::boolean
+    ${rules(sql, sql`turn join alert a on a.org_id = turn.org_id`)}
   ), ${worst(sql, "watching")},
   -- While it fires it is lost whether the condition holds, as long as the resource is there that it fires about and has
   -- no fresh value.
   seen as materialized (
-    select a.*, turn.passed, coalesce(w.holds, false) as holds, w.alert_uid is not null as any_fresh,
-      w.resource_uid as worst_uid, w.value as worst_value, coalesce(n.fresh, false) and n.holds as named_holds,
+    select a.*, turn.passed, coalesce(a.holds, false) as met, a.worst_uid is not null as any_fresh,
+      coalesce(n.fresh, false) and n.holds as named_holds,
       case when n.fresh then n.value end as named_value, n.is_there and n.fresh is not true as named_lost,
-      coalesce(w.holds, false) is false and coalesce(n.is_there and n.fresh is not true, false) as unknown,
+      a.holds is not true and coalesce(n.is_there and n.fresh is not true, false) as unknown,
       a.resource_uid is not null and n.is_there is not true as is_gone,
       (a.config ->> 'enabled')::boolean as enabled, (a.config #>> '{condition,durationSeconds}')::float8 as duration
     from turn
-    join (${rules(sql, sql`alert a`)}) a on a.org_id = turn.org_id
-    left join worst w on w.org_id = a.org_id and w.alert_uid = a.uid
+    join worst a on a.org_id = turn.org_id
     left join lateral (
       select ${watchable(sql)} as is_there, v.value, v.fresh, ${outOfBounds(sql, "v.value")} as holds
       from resource r left join lateral (${newestOf(sql, "a.signal")}) v on true
       where a.state = 'firing' and r.org_id = a.org_id and r.uid = a.resource_uid) n on true
   ), counted as (
     select s.*, least(greatest(duration, ${shortestRecoverySeconds}::int), ${longestRecoverySeconds}::int) as recovery,
-      case when state = 'pending' and holds or state = 'firing' and not holds and not unknown
+      case when state = 'pending' and met or state = 'firing' and not met and not unknown
         then counted_seconds + passed end as total
     from seen s
   ), decided as (
     select c.*,
       case when not enabled then 'ok'
-        when holds and (state = 'firing' or duration = 0 or state = 'pending' and total >= duration) then 'firing'
-        when holds then 'pending'
+        when met and (state = 'firing' or duration = 0 or state = 'pending' and total >= duration) then 'firing'
+        when met then 'pending'
         when state = 'firing' and (unknown or total is null or total < recovery) then 'firing'
         when not any_fresh then 'no_data'
         else 'ok' end as next
@@ -117,9 +116,9 @@ export const evaluation = (sql: Sql, organizations: ReadonlyArray<string>): Frag
       next = 'firing' and state <> 'firing' as fires, state = 'firing' and next <> 'firing' as resolves,
       case when next = 'firing' and state = 'firing' then incident_id when next = 'firing' then gen_random_uuid() end
         as next_incident,
-      case when next = 'pending' or next = 'firing' and not holds and not unknown then coalesce(total, 0) end
+      case when next = 'pending' or next = 'firing' and not met and not unknown then coalesce(total, 0) end
         as next_counted,
-      case when next = 'firing' and not holds and unknown then coalesce(data_lost_at, now()) end as next_lost,
+      case when next = 'firing' and not met and unknown then coalesce(data_lost_at, now()) end as next_lost,
       coalesce(silenced_until <= now(), false) as silence_ends,
       next = 'firing' and told_at is null and acknowledged_at is null
         and coalesce(silenced_until <= now(), true)
@@ -128,7 +127,7 @@ export const evaluation = (sql: Sql, organizations: ReadonlyArray<string>): Frag
       -- What resolves was never told where that was kept back.
       state = 'firing' and next <> 'firing' and told_at is not null as tells_resolved,
       -- It goes on being about the resource that it fired about, as long as the condition holds for that or is unknown.
-      next = 'firing' and holds and not (state = 'firing' and coalesce(named_holds or named_lost, false)) as names_worst
+      next = 'firing' and met and not (state = 'firing' and coalesce(named_holds or named_lost, false)) as names_worst
     from decided d
   ), moved as (
     update alert a set

@@ -11,9 +11,9 @@ import type { Sql } from "#src/store/Db.ts"
 /** A value that is older is none: six looks that did not come. */
 export const freshSeconds = 90
 
-/** Alerts with the parts of their rules that values are looked up by. */
+/** Alerts with the parts of their rules that values are looked up by: no signal where they are switched off. */
 export const rules = (sql: Sql, alerts: Fragment): Fragment => sql`
-  select a.*, a.config #>> '{condition,signal}' as signal, a.config #>> '{condition,operator}' as operator,
+  select a.*, case when (a.config ->> 'enabled')::boolean then a.config #>> '{condition,signal}' end as signal, a.config #>> '{condition,operator}' as operator,
     a.config -> 'scope' as scope
   from ${alerts}`
 
@@ -43,9 +43,10 @@ export const newestOf = (sql: Sql, signal: string, gate: Fragment = sql`true`): 
 const pairs = (sql: Sql, rows: ReadonlyArray<Fragment>): Fragment => sql`${sql.join(", ", false)(rows)}`
 
 /**
- * CTEs, of which the last, `worst`, has a row for each alert of `rules` (a CTE of {@link rules}) that has a fresh value:
- * org_id, alert_uid, resource_uid, value, at and holds, of the resource that is the furthest out of bounds. Equal ones are
- * ordered by uid. Index: resource_by_place.
+ * CTEs, of which the last, `worst`, has each alert of `rules` (a CTE of {@link rules}) with worst_uid, worst_value, worst_at
+ * and holds, of the resource with a fresh value that is the furthest out of bounds, or null where none has one. Equal ones
+ * are ordered by uid. It keeps all columns, since the planner takes it for one row once it is joined again. Index:
+ * resource_by_place.
  */
 export const worst = (sql: Sql, rules: string, gate: Fragment = sql`true`): Fragment => sql`
   watched as materialized (
@@ -89,10 +90,10 @@ export const worst = (sql: Sql, rules: string, gate: Fragment = sql`true`): Frag
   ), extremes as materialized (
     select s.*, array_position(s.values, s.values[cardinality(s.values)]) as highest from seen_values s
   ), worst as materialized (
-    select a.org_id, a.uid as alert_uid, e.uids[p.place] as resource_uid, e.values[p.place] as value,
-      e.ats[p.place] as at, ${outOfBounds(sql, "e.values[p.place]")} as holds
+    select a.*, e.uids[p.place] as worst_uid, e.values[p.place] as worst_value, e.ats[p.place] as worst_at,
+      ${outOfBounds(sql, "e.values[p.place]")} as holds
     from ${sql(rules)} a
-    join extremes e on e.org_id = a.org_id and e.project_id = a.project_id and e.signal = a.signal and e.scope = a.scope
+    left join extremes e on e.org_id = a.org_id and e.project_id = a.project_id and e.signal = a.signal and e.scope = a.scope
     cross join lateral (
       select case when a.operator in ('gt', 'gte') then e.highest when a.operator in ('lt', 'lte') then 1
         else coalesce(array_position(e.values, a.threshold), 1) end as place) p
