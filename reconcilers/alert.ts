@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import { Alert, type AlertSpec, type AlertStatus, thresholdOf } from "#schemas/alert.ts"
+import { measurements } from "#schemas/signal.ts"
 import { AlertRules } from "#src/alerts/AlertRules.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register } from "#src/engine/Reconciler.ts"
@@ -42,7 +43,7 @@ export const layer = register(
           differences: matches
             ? []
             : [{ field: "/condition", message: "the evaluation follows another specification" }],
-          ...noteOf(missing, strangers)
+          ...noteOf(config, missing, strangers)
         }
       }),
       converge: (resource) =>
@@ -62,7 +63,19 @@ const ruleOf = ({ orgId, uid, projectId, name, spec }: AlertResource) => ({
   config: spec
 })
 
-const noteOf = (missing: ReadonlyArray<string>, strangers: ReadonlyArray<string>) => {
+const noteOf = (
+  { condition: { signal } }: AlertSpec,
+  missing: ReadonlyArray<string>,
+  strangers: ReadonlyArray<string>
+) => {
+  const { unavailable } = measurements[signal]
+  if (unavailable !== undefined)
+    return {
+      note: {
+        reason: "SignalUnavailable",
+        message: `It never fires, because nothing measures ${signal}: ${unavailable}`
+      }
+    }
   if (missing.length > 0)
     return {
       note: {

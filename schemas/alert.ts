@@ -11,8 +11,11 @@ import { type MeasuredKind, measurements, SignalName } from "./signal.ts"
 
 const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 const day = 86_400
-const mostAlerts = 1_000
+/** Of a project. */
+export const mostAlerts = 1_000
 const mostChannels = 10
+/** With a channel of kind `mail`. */
+const leastMailCooldownSeconds = 300
 
 export const Severity = Schema.Literals(["info", "warning", "critical"]).annotate({
   identifier: "AlertSeverity"
@@ -126,7 +129,7 @@ export const AlertSpec = Schema.Struct({
   cooldownSeconds: withDefault(
     integer(0, 30 * day),
     300,
-    "How long after it was told that the alert fires it is not told again"
+    `How long after it was told that the alert fires it is not told again; at least ${leastMailCooldownSeconds} with mail`
   )
 })
   .check(
@@ -140,6 +143,29 @@ export const AlertSpec = Schema.Struct({
               path: ["scope", given[0] ?? "environment"],
               issue: `names what has no ${condition.signal}: that is measured of ${kinds.join(", ")}`
             }
+      }
+    )
+  )
+  .check(
+    Schema.makeFilter(
+      ({
+        channels,
+        cooldownSeconds
+      }: {
+        readonly channels: ReadonlyArray<{ readonly kind: string; readonly destination: string | null }>
+        readonly cooldownSeconds: number
+      }) => {
+        const mails = channels.flatMap(({ kind, destination }) =>
+          kind === "mail" ? [destination?.toLowerCase() ?? null] : []
+        )
+        if (new Set(mails).size < mails.length)
+          return { path: ["channels"], issue: "name an address twice, in other letters" }
+        return mails.length > 0 && cooldownSeconds < leastMailCooldownSeconds
+          ? {
+              path: ["cooldownSeconds"],
+              issue: `must be at least ${leastMailCooldownSeconds} where mail is sent`
+            }
+          : undefined
       }
     )
   )
@@ -194,6 +220,7 @@ export const Alert = defineKind({
   deleteRole: "admin",
   reasons: {
     ScopeMissing: warning("What its scope names is not there; it watches that as soon as it is"),
+    SignalUnavailable: warning("Nothing measures its signal, so that it never fires"),
     RecipientUnknown: warning("Mail goes to members only, and an address of its channels is of none")
   },
   manifest: section({

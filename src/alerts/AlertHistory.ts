@@ -9,7 +9,7 @@ import type { AlertChange, AlertDeliveryState, AlertResource } from "./words.ts"
 
 export interface AlertDelivery {
   readonly channel: "mail" | "webhook"
-  /** An address, or the URL of a webhook. Null: all owners and admins. */
+  /** An address, or the id of a webhook, whose URL may hold a secret. Null: all owners and admins. */
   readonly destination: string | null
   readonly state: AlertDeliveryState
 }
@@ -76,26 +76,30 @@ export class AlertHistory extends Context.Service<
 const deliveriesOf = Effect.fnUntraced(function* (sql: Sql, orgId: string, events: ReadonlyArray<string>) {
   const [mails, webhooks] = yield* Effect.all(
     [
-      // Index: alert_mail_event. Of several mails of one promise the one that is furthest from its goal counts.
+      // Index: alert_mail_pkey. Of several mails to one destination the one that is furthest from its goal counts.
       repeatable(sql<AlertDelivery & { readonly eventId: string }>`
-        select m.event_id as "eventId", 'mail' as channel, m.destination,
-          case when m.handed_at is null then 'waiting' when cardinality(m.mail_ids) = 0 then 'undeliverable'
+        select m.event_id as "eventId", 'mail' as channel, d.destination,
+          case when m.handed_at is null then 'waiting' when m.mails is null then 'withheld'
+            when cardinality(i.ids) = 0 then 'undeliverable'
             else coalesce((select case when bool_or(s.state = 'waiting') then 'waiting'
-              when bool_or(s.state = 'failed') then 'failed' end from svc_mail_states(m.mail_ids) s), 'delivered')
+              when bool_or(s.state = 'failed') then 'failed' end from svc_mail_states(i.ids) s), 'delivered')
           end as state
         from alert_mail m
+        cross join lateral unnest(m.destinations) with ordinality as d(destination, place)
+        cross join lateral (
+          select array(select jsonb_array_elements_text(m.mails -> (d.place - 1)::int)::uuid) as ids) i
         where m.org_id = ${orgId}::uuid and m.event_id = any (${events}::uuid[]) and ${inOrg(sql, orgId)}
-        order by m.created_at, m.destination nulls first, m.id`),
+        order by m.created_at, m.event_id, d.place`),
       repeatable(deliveryStates(sql, orgId, events))
     ],
     { concurrency: 2 }
   )
   return [
     ...mails,
-    ...webhooks.map(({ eventId, state, url }) => ({
+    ...webhooks.map(({ eventId, state, webhookId }) => ({
       eventId,
       channel: "webhook" as const,
-      destination: url,
+      destination: webhookId,
       state
     }))
   ]

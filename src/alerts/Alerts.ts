@@ -7,7 +7,8 @@ import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "#src/store/Db.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { measured, resourceOf, rules } from "./evaluation.ts"
+import { resourceOf } from "./evaluation.ts"
+import { rules, worst } from "./measured.ts"
 import type { AlertResource, AlertState } from "./words.ts"
 
 /** Times within its parts are text, as the store writes them into JSON. */
@@ -130,18 +131,15 @@ const standing = (sql: Sql, orgId: string, uids: ReadonlyArray<string>) => {
   return sql<AlertStanding>`
     with mine as materialized (
       ${rules(sql, sql`alert a`)} where a.org_id = ${orgId}::uuid and a.uid = any (${uids}::uuid[]) and ${gate}
-    ), measured as materialized (${measured(sql, "mine", gate)}),
-    worst as (
-      select distinct on (alert_uid) * from measured where fresh order by alert_uid, holds desc, rank, resource_uid
-    )
+    ), ${worst(sql, "mine", gate)}
     select a.uid, a.state, a.state_since as since,
-      case when w.at is not null then jsonb_build_object('value', w.value, 'at', w.at,
-        'resource', ${resourceOf(sql, "w.org_id", "w.resource_uid")}) end
+      case when a.worst_uid is not null then jsonb_build_object('value', a.worst_value, 'at', a.worst_at,
+        'resource', ${resourceOf(sql, "a.org_id", "a.worst_uid")}) end
         as measured,
       case when a.incident_id is not null then jsonb_build_object('id', a.incident_id, 'resource', a.resource,
         'value', a.value, 'notifiedAt', a.told_at, 'acknowledgedAt', a.acknowledged_at,
         'acknowledgedBy', a.acknowledged_by, 'dataLostAt', a.data_lost_at) end as incident,
       case when a.silenced_until > now() then jsonb_build_object('until', a.silenced_until, 'by', a.silenced_by,
         'reason', a.silence_reason) end as silence
-    from mine a left join worst w on w.alert_uid = a.uid`
+    from worst a`
 }

@@ -20,6 +20,9 @@ export const AlertView = Schema.Struct({
   condition: Schema.toType(AlertCondition),
   channels: Schema.Array(AlertChannel),
   cooldownSeconds: Schema.Int,
+  unavailable: Schema.NullOr(Schema.String).annotate({
+    description: "Why nothing measures its signal, so that it never fires; null: something does"
+  }),
   threshold: Schema.Finite.annotate({
     description: "That of the condition, or the usual one of its signal"
   }),
@@ -67,7 +70,7 @@ export const AlertHistoryEntryView = Schema.Struct({
     Schema.Struct({
       channel: Schema.Literals(["mail", "webhook"]),
       destination: Schema.NullOr(Schema.String).annotate({
-        description: "An address, or the URL of a webhook; null: all owners and admins"
+        description: "An address, or the id of a webhook; null: all owners and admins"
       }),
       state: AlertDeliveryState
     })

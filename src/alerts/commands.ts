@@ -50,9 +50,9 @@ const scopeText = ({ scope }: View): string => {
 }
 const conditionOf = ({ condition, threshold }: View) =>
   `${condition.signal} ${boundText(condition.signal, condition.operator, threshold)}`
-const measuredText = ({ condition, measured }: View) =>
+const measuredText = ({ condition, measured, unavailable }: View) =>
   measured === null
-    ? "nothing is measured"
+    ? `nothing is measured${unavailable === null ? "" : `: ${unavailable}`}`
     : `${valueText(condition.signal, measured.value)} (${resourceText(measured.resource)})`
 
 const list = ls({

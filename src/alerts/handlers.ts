@@ -2,7 +2,8 @@
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Schema from "effect/Schema"
-import { Alert, AlertSpec, thresholdOf } from "#schemas/alert.ts"
+import { Alert, AlertSpec, mostAlerts, thresholdOf } from "#schemas/alert.ts"
+import { measurements } from "#schemas/signal.ts"
 import { answer } from "#src/api/answer.ts"
 import { Cursors } from "#src/api/cursor.ts"
 import { Api } from "#src/api/definition/api.ts"
@@ -11,7 +12,8 @@ import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
-import { targetRecord } from "#src/api/target.ts"
+import { targetProject, targetRecord } from "#src/api/target.ts"
+import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { AlertHistory, type AlertHistoryEntry } from "./AlertHistory.ts"
 import { type AlertStanding, Alerts } from "./Alerts.ts"
@@ -26,6 +28,7 @@ export const layer = HttpApiBuilder.group(
     const states = yield* Alerts
     const entries = yield* AlertHistory
     const cursors = yield* Cursors
+    const resources = yield* Resources
     const alerts = yield* resourceHandlers(Alert, {
       view: AlertView,
       viewer: Effect.fnUntraced(function* (records) {
@@ -42,7 +45,20 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       handlersOf(Api.groups.alerts)({
         list: alerts.list,
-        create: alerts.create(({ payload: { name, ...spec } }) => Effect.succeed({ name, spec })),
+        create: alerts.create(
+          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
+            const { orgId } = yield* RequestScope
+            const { projectId } = yield* targetProject
+            const others = yield* Effect.mapError(resources.listKind(orgId, Alert.name, projectId), fromStore)
+            if (others.length >= mostAlerts && !others.some((other) => other.name === name))
+              return yield* problem(
+                409,
+                "too_many_alerts",
+                `A project has ${mostAlerts} alerts at most; delete one`
+              )
+            return { name, spec }
+          })
+        ),
         get: alerts.get,
         update: alerts.update(({ payload }) => Effect.succeed((current) => ({ ...current, ...payload }))),
         delete: alerts.delete(),
@@ -96,6 +112,7 @@ const alertView = (record: ResourceRecord, standing: AlertStanding | undefined) 
     id: record.uid,
     name: record.name,
     ...spec,
+    unavailable: measurements[spec.condition.signal].unavailable ?? null,
     threshold: thresholdOf(spec.condition) ?? 0,
     state: silence === null ? state : ("silenced" as const),
     underlyingState: state,

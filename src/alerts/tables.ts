@@ -2,7 +2,7 @@ import type { TableRule } from "#src/store/table-rules.ts"
 
 export const tables: ReadonlyArray<TableRule> = [
   { name: "alert", onOrganizationDeletion: "cascade" },
-  { name: "alert_turn", onOrganizationDeletion: "none" },
+  { name: "alert_turn", onOrganizationDeletion: "cascade" },
   {
     name: "alert_history",
     onOrganizationDeletion: { action: "drain" },

@@ -35,11 +35,12 @@ export const AlertDeliveryState = Schema.Literals([
   "waiting",
   "delivered",
   "failed",
-  "undeliverable"
+  "undeliverable",
+  "withheld"
 ]).annotate({
   identifier: "AlertDeliveryState",
   description:
-    "Mail is delivered when the mail server has taken it, and undeliverable where no member has the address"
+    "Mail is delivered when the mail server has taken it, undeliverable where no member has the address, and withheld where alerts of the organization have sent as many mails as they may in an hour"
 })
 export type AlertDeliveryState = typeof AlertDeliveryState.Type
 

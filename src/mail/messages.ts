@@ -99,7 +99,7 @@ export const invitationLink = (publicUrl: string, token: string): string =>
 const resolutions: Readonly<Record<string, string>> = {
   disabled: "It was switched off.",
   deleted: "It was deleted.",
-  resource_gone: "What it was about was deleted."
+  resource_gone: "What it was about was deleted, or has ended."
 }
 
 export const alert = ({

@@ -66,14 +66,18 @@ export const emissions = (sql: Sql, told: string): Fragment => sql`
     select org_id, webhook_id, event_id from wanted
   )`
 
-/** How far each delivery of these events has come: rows of event_id, state and url. Index: webhook_delivery_event. */
+/** How far each delivery of these events has come: rows of event_id, state and webhook_id. Index: webhook_delivery_event. */
 export const deliveryStates = (
   sql: Sql,
   orgId: string,
   events: ReadonlyArray<string>
-): Statement<{ readonly eventId: string; readonly state: StoredDeliveryState; readonly url: string }> => sql`
-  select d.event_id as "eventId", d.state, w.url
-  from webhook_delivery d join webhook w on w.org_id = d.org_id and w.id = d.webhook_id
+): Statement<{
+  readonly eventId: string
+  readonly state: StoredDeliveryState
+  readonly webhookId: string
+}> => sql`
+  select d.event_id as "eventId", d.state, d.webhook_id as "webhookId"
+  from webhook_delivery d
   where d.org_id = ${orgId}::uuid and d.event_id = any (${events}::uuid[]) and ${inOrg(sql, orgId)}
   order by d.seq`
 

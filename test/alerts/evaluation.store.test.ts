@@ -45,7 +45,7 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         }
       })
       assert.deepInclude(standing.measured, { value: 85 })
-      assert.deepStrictEqual(yield* here.changes(alert), ["data_back", "firing"])
+      assert.deepStrictEqual(yield* here.changes(alert), ["firing"])
     })
   )
 
@@ -92,7 +92,8 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
       )
       const toWebhook = {
         channel: "webhook",
-        destination: "https://hooks.example.test/",
+        // Not its URL, which may hold a secret.
+        destination: here.webhookId,
         state: "waiting"
       } as const
       assert.deepStrictEqual(
@@ -290,8 +291,16 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         yield* here.measure(uid, { "storage.capacity": 99 }, 91)
         yield* round()
         assert.deepInclude(yield* here.standing(alert), { state: "no_data", measured: null })
-        assert.deepStrictEqual(yield* here.changes(alert), ["data_back", "no_data"])
+        yield* here.measure(uid, { "storage.capacity": 1 })
+        yield* round()
+        // That nothing was measured before the first value is no loss.
+        assert.deepStrictEqual(yield* here.changes(alert), ["no_data", "data_back"])
         assert.deepStrictEqual(yield* here.told, [])
+
+        const off = yield* here.alert({ enabled: false })
+        yield* round()
+        assert.strictEqual(yield* here.state(off), "ok")
+        assert.deepStrictEqual(yield* here.changes(off), [])
       })
     )
 
@@ -317,6 +326,63 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         assert.strictEqual(yield* here.state(alert), "ok")
         assert.deepStrictEqual(yield* here.changes(alert), ["firing", "data_lost", "data_back", "resolved"])
         assert.deepStrictEqual(yield* here.told, ["alert.firing", "alert.resolved"])
+      })
+    )
+
+    it.effect("only what an alert fired about keeps it firing by an old value", () =>
+      Effect.gen(function* () {
+        const here = yield* place
+        const main = yield* here.resource("Database", "main")
+        const run = yield* here.resource("Execution", "import")
+        const alert = yield* here.alert({
+          condition: { signal: "cpu.percent", threshold: 90, durationSeconds: 0 }
+        })
+        // It ended at that, and nobody measures it again.
+        yield* here.measure(run, { "cpu.percent": 97 }, 300)
+        yield* here.measure(main, { "cpu.percent": 95 })
+        yield* round()
+        assert.strictEqual((yield* here.standing(alert)).incident?.resource?.id, main)
+        yield* here.measure(main, { "cpu.percent": 1 })
+        for (const _ of [1, 2, 3]) yield* round(60)
+        assert.strictEqual(yield* here.state(alert), "ok")
+      })
+    )
+
+    it.effect(
+      "an alert goes on being about what is lost, whatever else the condition holds for meanwhile",
+      () =>
+        Effect.gen(function* () {
+          const here = yield* place
+          const main = yield* here.resource("Database", "main")
+          const cache = yield* here.resource("Cache", "sessions")
+          const alert = yield* here.alert()
+          yield* here.measure(main, { "storage.capacity": 90 })
+          yield* round()
+          yield* here.measure(main, { "storage.capacity": 90 }, 600)
+          yield* here.measure(cache, { "storage.capacity": 99 })
+          yield* round()
+          yield* here.measure(cache, { "storage.capacity": 1 })
+          for (const _ of [1, 2, 3]) yield* round(60)
+          const { state, incident } = yield* here.standing(alert)
+          assert.deepStrictEqual([state, incident?.resource?.id], ["firing", main])
+        })
+    )
+
+    it.effect("an execution that has ended keeps no alert firing that was about it", () =>
+      Effect.gen(function* () {
+        const here = yield* place
+        const run = yield* here.resource("Execution", "import")
+        const alert = yield* here.alert({
+          condition: { signal: "cpu.percent", threshold: 90, durationSeconds: 0 }
+        })
+        yield* here.measure(run, { "cpu.percent": 97 })
+        yield* round()
+        assert.strictEqual(yield* here.state(alert), "firing")
+        yield* here.sql`update resource set status = ${here.sql.json({ finishedAt: new Date().toISOString() })}::jsonb
+          where uid = ${run}`
+        for (const _ of [1, 2, 3]) yield* round(60)
+        assert.strictEqual(yield* here.state(alert), "no_data")
+        assert.strictEqual((yield* here.history(alert))[1]?.reason, "resource_gone")
       })
     )
 
@@ -364,7 +430,7 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         yield* round(15)
         yield* here.sql`update alert_turn set looked_at = now() + interval '1 hour', due_at = now() + interval '61 minutes'`
         yield* here.sql`update alert set last_told_at = now() + interval '1 hour' where uid = ${alert}`
-        assert.strictEqual((yield* round(-3_600)).rounds, 1)
+        assert.isAbove((yield* round(-3_600)).rounds, 0)
         assert.strictEqual(yield* here.state(alert), "pending")
         yield* round(15)
         // It was told an hour from now, which is no reason to keep quiet.
@@ -375,8 +441,10 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
     it.effect("nobody takes a turn that is not due, and a clock that was set back puts none off", () =>
       Effect.gen(function* () {
         const here = yield* place
+        yield* here.alert()
         const due = (seconds: number) =>
-          here.sql`update alert_turn set due_at = now() + make_interval(secs => ${seconds}::float8)`
+          here.sql`update alert_turn set due_at = case when org_id = ${here.orgId}
+            then now() + make_interval(secs => ${seconds}::float8) else now() + interval '30 seconds' end`
         yield* due(10)
         assert.strictEqual((yield* evaluate).rounds, 0)
         yield* due(3_600)
@@ -393,7 +461,8 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         const uid = yield* here.resource("Database", "main")
         const alert = yield* here.alert()
         yield* here.measure(uid, { "storage.capacity": 90 })
-        yield* here.sql`update alert_turn set due_at = now()`
+        yield* here.sql`update alert_turn set due_at = now() + case when org_id = ${here.orgId}
+          then interval '0' else interval '30 seconds' end`
         const rounds = yield* Effect.forEach(Array.from({ length: 12 }), () => evaluate, {
           concurrency: "unbounded"
         })
@@ -426,13 +495,62 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         const evaluating = yield* Effect.forkChild(round())
         yield* eventually(
           "the round waits for the row",
-          here.sql`select from pg_locks where not granted`,
+          here.sql`
+            select from pg_locks w where not granted and exists (
+              select from pg_locks o where o.pid = w.pid and o.relation = 'alert'::regclass
+                and o.database = (select oid from pg_database where datname = current_database()))`,
           (rows) => rows.length > 0
         )
         yield* Deferred.succeed(release, undefined)
         yield* Fiber.join(changing)
-        assert.deepStrictEqual(yield* Fiber.join(evaluating), { rounds: 1, moved: 0, told: 0 })
+        assert.deepInclude(yield* Fiber.join(evaluating), { moved: 0, told: 0 })
         assert.deepStrictEqual(yield* here.told, [])
+      })
+    )
+  })
+
+  describe("an organization whose evaluation fails", () => {
+    it.effect("is put off, and keeps no other from being evaluated", () =>
+      Effect.gen(function* () {
+        const [broken, other] = [yield* place, yield* place]
+        for (const here of [broken, other])
+          yield* here.measure(yield* here.resource("Database", "main"), { "storage.capacity": 90 })
+        const [never, fires] = [yield* broken.alert(), yield* other.alert()]
+        const duration = (value: string) => broken.sql`
+          update alert set config = jsonb_set(config, '{condition,durationSeconds}', ${value}::jsonb) where uid = ${never}`
+        yield* duration('"long"')
+        yield* round()
+        assert.strictEqual(yield* other.state(fires), "firing")
+        assert.strictEqual(yield* broken.state(never), "no_data")
+        const turn = broken.sql<{ readonly alone: boolean; readonly later: boolean }>`
+          select alone, due_at > now() + interval '30 seconds' as later from alert_turn where org_id = ${broken.orgId}`
+        assert.deepStrictEqual(yield* turn, [{ alone: true, later: true }])
+        yield* duration("0")
+        yield* round()
+        assert.strictEqual(yield* broken.state(never), "firing")
+        assert.deepStrictEqual(yield* turn, [{ alone: false, later: false }])
+      })
+    )
+
+    it.effect("is none that has a thousand alerts of a thousand resources", () =>
+      Effect.gen(function* () {
+        const here = yield* place
+        yield* here.alert()
+        yield* here.sql`
+          insert into resource (org_id, uid, kind, project_id, environment, name, spec, managed_by, parent_uid)
+          select ${here.orgId}::uuid, gen_random_uuid(), 'Queue', ${here.projectId}::uuid, 'production', 'q-' || i, '{}',
+            'api', ${here.production}::uuid from generate_series(1, 1000) i`
+        yield* here.sql`
+          insert into metric_now (org_id, uid, source, at, values, kept)
+          select org_id, uid, 'store', now(), '{"queue.backlog": 5}', true
+          from resource where kind = 'Queue' and org_id = ${here.orgId}::uuid`
+        const config = specOf({ condition: { signal: "queue.backlog", threshold: 5, durationSeconds: 0 } })
+        yield* here.sql`
+          insert into alert (org_id, uid, project_id, name, config, threshold, fence)
+          select ${here.orgId}::uuid, gen_random_uuid(), ${here.projectId}::uuid, 'a' || i,
+            ${here.sql.json(config)}::jsonb, 5, 1 from generate_series(1, 1000) i`
+        yield* round()
+        assert.lengthOf(yield* here.events, 1_000)
       })
     )
   })

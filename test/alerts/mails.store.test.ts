@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { handOver } from "#src/alerts/hand-over.ts"
+import { handOver, mostHourly } from "#src/alerts/hand-over.ts"
 import { mailPlace } from "#src/mail/Mail.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { uuid } from "#test/setup/fixtures.ts"
@@ -40,7 +40,10 @@ const full = Effect.gen(function* () {
   const deliveries = (alert: string) =>
     Effect.map(here.history(alert), (entries) => entries.flatMap(({ deliveries }) => deliveries))
   const mail = (...destinations: ReadonlyArray<string | null>) =>
-    here.alert({ channels: destinations.map((destination) => ({ kind: "mail", destination })) }, "Disk\nfull")
+    here.alert(
+      { cooldownSeconds: 300, channels: destinations.map((destination) => ({ kind: "mail", destination })) },
+      "Disk\nfull"
+    )
   yield* here.measure(uid, { "storage.capacity": 97.25 })
   return { ...here, uid, person, outbox, deliveries, mail }
 })
@@ -131,5 +134,52 @@ layer(stack, { excludeTestServices: true })("mails of alerts", (it) => {
         ["undeliverable"]
       )
     })
+  )
+
+  it.effect("are one to each person, however many destinations mean the same", () =>
+    Effect.gen(function* () {
+      const here = yield* full
+      const email = `Owner@${uuid().slice(-12)}.example`
+      yield* here.person(email, "owner")
+      const alert = yield* here.mail(null, email.toUpperCase())
+      yield* round()
+      yield* handOver
+      assert.deepStrictEqual(
+        (yield* here.outbox).map(({ recipient }) => recipient),
+        [email]
+      )
+      yield* here.sql`update mail_outbox set state = 'sent', sealed = null, key_id = null where recipient = ${email}`
+      assert.deepStrictEqual(
+        (yield* here.deliveries(alert)).map(({ destination, state }) => [destination, state]),
+        [
+          [null, "delivered"],
+          [email.toUpperCase(), "delivered"]
+        ]
+      )
+    })
+  )
+
+  it.effect(
+    "are withheld once an organization has sent as many as it may in an hour, and the history says so",
+    () =>
+      Effect.gen(function* () {
+        const here = yield* full
+        const email = `owner@${uuid().slice(-12)}.example`
+        yield* here.person(email, "owner")
+        const earlier = (minutes: number, sent: number) => here.sql`
+        insert into alert_mail (org_id, event_id, type, project_id, destinations, data, handed_at, sent, mails)
+        values (${here.orgId}, ${uuid()}, 'alert.firing', ${here.projectId}, '{null}', '{}',
+          now() - make_interval(mins => ${minutes}::int), ${sent}::int, '[[]]')`
+        yield* earlier(61, mostHourly)
+        yield* earlier(10, mostHourly - 1)
+        const alerts = [yield* here.mail(null), yield* here.mail(null)]
+        yield* round()
+        yield* handOver
+        assert.lengthOf(yield* here.outbox, 1)
+        const states = yield* Effect.forEach(alerts, (alert) =>
+          Effect.map(here.deliveries(alert), (all) => all.map(({ state }) => state))
+        )
+        assert.sameDeepMembers(states, [["waiting"], ["withheld"]])
+      })
   )
 })

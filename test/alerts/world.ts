@@ -45,8 +45,9 @@ export const place = Effect.gen(function* () {
   const alerts = yield* Alerts
   const { id: orgId } = yield* makeOrganization()
   const { projectId, production } = yield* makeProject(orgId, "shop")
+  const webhookId = uuid()
   yield* sql`insert into webhook (org_id, id, url, events, key_id, sealed)
-    values (${orgId}, ${uuid()}, 'https://hooks.example.test/', '{alert.firing,alert.resolved}', 'k', '\\x00')`
+    values (${orgId}, ${webhookId}, 'https://hooks.example.test/', '{alert.firing,alert.resolved}', 'k', '\\x00')`
 
   const resource = Effect.fn(function* (kind: string, name: string, environment = "production") {
     const uid = uuid()
@@ -99,6 +100,7 @@ export const place = Effect.gen(function* () {
     sql,
     orgId,
     projectId,
+    webhookId,
     production,
     resources,
     rules,

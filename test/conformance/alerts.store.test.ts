@@ -36,6 +36,7 @@ layer(testPlane(), { excludeTestServices: true })("alerts", (it) => {
         condition: { signal: "storage.capacity", operator: "gte", threshold: null, durationSeconds: 60 },
         channels: [{ kind: "dashboard", destination: null }],
         cooldownSeconds: 300,
+        unavailable: null,
         threshold: 85,
         state: "no_data",
         underlyingState: "no_data",
@@ -66,6 +67,37 @@ layer(testPlane(), { excludeTestServices: true })("alerts", (it) => {
     })
   )
 
+  it.effect("say so when nothing measures their signal", () =>
+    Effect.gen(function* () {
+      const { call } = yield* shop
+      const condition = { signal: "database.query_latency_p99_ms", threshold: 100 }
+      const made = yield* call("POST", base, { body: disk("Slow statements", { condition }) })
+      assert.strictEqual(made.status, 201, made.text)
+      assert.include(made.body.unavailable, "no distribution of them")
+    })
+  )
+
+  it.effect("are no more than a thousand of a project", () =>
+    Effect.gen(function* () {
+      const { call, sql } = yield* Plane
+      const few = "/v1/orgs/main/projects/few"
+      const { body } = yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Few", slug: "few" } })
+      yield* sql(`
+        insert into resource (org_id, uid, kind, project_id, name, spec, managed_by, parent_uid)
+        select org_id, gen_random_uuid(), 'Alert', uid, 'alert ' || i, '{}', 'api', uid
+        from resource cross join generate_series(1, 1000) i where uid = '${body.id}'`)
+      const refused = yield* call("POST", `${few}/alerts`, { body: disk("One more") })
+      assert.deepStrictEqual([refused.status, refused.body.code], [409, "too_many_alerts"])
+      yield* sql(
+        `delete from resource where kind = 'Alert' and project_id = '${body.id}' and name = 'alert 7'`
+      )
+      const made = yield* call("POST", `${few}/alerts`, { body: disk("One more") })
+      assert.strictEqual(made.status, 201, made.text)
+      // What was put there is no alert that can be read.
+      yield* sql(`delete from resource where kind = 'Alert' and project_id = '${body.id}' and spec = '{}'`)
+    })
+  )
+
   it.effect("refuse what cannot be, and say where", () =>
     Effect.gen(function* () {
       const { call } = yield* shop
@@ -85,7 +117,14 @@ layer(testPlane(), { excludeTestServices: true })("alerts", (it) => {
         [{ severity: "fatal" }, "/severity"],
         [{ channels: [{ kind: "mail", destination: "nobody" }] }, "/channels/0/destination"],
         [{ channels: [{ kind: "webhook", destination: "https://example.com" }] }, "/channels/0/destination"],
-        [{ cooldownSeconds: 1e9 }, "/cooldownSeconds"]
+        [{ cooldownSeconds: 1e9 }, "/cooldownSeconds"],
+        [{ channels: [{ kind: "mail", destination: null }], cooldownSeconds: 299 }, "/cooldownSeconds"],
+        [
+          {
+            channels: ["a@example.com", "A@example.com"].map((destination) => ({ kind: "mail", destination }))
+          },
+          "/channels"
+        ]
       ]
       for (const [values, pointer] of faults)
         assert.deepStrictEqual(yield* refused(values), [422, pointer], JSON.stringify(values))

@@ -126,6 +126,17 @@ it.live("an alert says what it should watch and is not there, and who cannot be 
           message: "What it should watch is not there: the environment, the database of its scope"
         }
       ])
+      assert.deepStrictEqual(
+        yield* look({ condition: { signal: "database.query_latency_p99_ms", threshold: 100 } }),
+        [
+          true,
+          {
+            reason: "SignalUnavailable",
+            message:
+              "It never fires, because nothing measures database.query_latency_p99_ms: Postgres keeps sums of the times that statements take, and no distribution of them"
+          }
+        ]
+      )
       assert.deepStrictEqual(yield* look({ channels: [{ kind: "mail", destination: "who@example.com" }] }), [
         true,
         {

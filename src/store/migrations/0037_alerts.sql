@@ -14,6 +14,8 @@ create table alert (
   version bigint not null default 0,
   state text not null default 'no_data' check (state in ('ok', 'pending', 'firing', 'no_data')),
   state_since timestamptz not null default now(),
+  -- Its history says that nothing is measured any more, and not yet that something is again.
+  missed boolean not null default false,
   -- Seconds for which the condition has held (pending) or has not (firing). Null: nothing is counted.
   counted_seconds float8,
   -- The resource that it fires about, and its value when it began to.
@@ -37,13 +39,14 @@ create table alert (
 ) with (fillfactor = 70);
 create index alert_project on alert (org_id, project_id);
 
--- Whose turn it is to evaluate: one row.
+-- When each organization's alerts were evaluated, and are to be again.
 create table alert_turn (
-  single boolean primary key default true check (single),
-  looked_at timestamptz not null,
-  due_at timestamptz not null
-);
-insert into alert_turn (looked_at, due_at) values (now(), now());
+  org_id uuid primary key references organization on delete cascade,
+  looked_at timestamptz not null default now(),
+  due_at timestamptz not null default now(),
+  -- The last evaluation failed: the next one is of this organization alone.
+  alone boolean not null default false
+) with (fillfactor = 70);
 
 create table alert_history (
   org_id uuid not null,
@@ -68,30 +71,34 @@ create table alert_history (
 create index alert_history_list on alert_history (org_id, alert_uid, seq);
 create index alert_history_age on alert_history (at);
 
--- A mail that is promised: the statement that decides on it cannot seal its text, so a loop hands it over.
+-- The mails of an event that are promised: the statement that decides on them cannot seal their text, so a loop hands
+-- them over.
 create table alert_mail (
   org_id uuid not null references organization on delete cascade,
-  id uuid not null default gen_random_uuid(),
   event_id uuid not null,
   type text not null check (type in ('alert.firing', 'alert.resolved')),
   project_id uuid not null,
-  -- The address of a member. Null: all owners and admins.
-  destination text,
+  -- Addresses of members, and null for all owners and admins.
+  destinations text[] not null,
   data jsonb not null,
   created_at timestamptz not null default now(),
   handed_at timestamptz,
-  -- The mails that it became; none where nobody of the organization has the address.
-  mail_ids uuid[],
-  primary key (org_id, id),
-  check ((handed_at is null) = (mail_ids is null))
+  -- How many mails they became,
+  sent integer not null default 0,
+  -- and for each destination the ids of its mails, of which one may serve several; none where nobody of the organization
+  -- has the address. Null although they were handed over: the organization had sent too many.
+  mails jsonb,
+  primary key (org_id, event_id),
+  check (handed_at is not null or mails is null)
 );
 create index alert_mail_waiting on alert_mail (created_at) where handed_at is null;
-create index alert_mail_event on alert_mail (org_id, event_id);
+create index alert_mail_recent on alert_mail (org_id, handed_at) where handed_at is not null;
 create index alert_mail_age on alert_mail (handed_at) where handed_at is not null;
 
 select svc_tenant_table('alert');
 select svc_tenant_table('alert_history');
 select svc_tenant_table('alert_mail', false);
+select svc_tenant_table('alert_turn', false);
 revoke all on alert_turn from svc_api;
 
 -- How far mails about the organization that the statement named have come.
