@@ -253,10 +253,13 @@ export class Apps extends Context.Service<
           any(
             repeatable(sql`
               with another as (
-                -- What another version did says nothing of this one.
-                update app set crashes = 0, next_start_at = null
-                where ${mine(ref)} and (crashes > 0 or next_start_at is not null)
-                  and ${revision} is distinct from (select i.revision from app_instance i
+                -- What another version did says nothing of this one. While what answers is started again, what was given
+                -- up stays so.
+                update app set crashes = 0, next_start_at = null,
+                  rejected_revision = case when serving_revision = ${revision} then rejected_revision end,
+                  rejected_deployment = case when serving_revision = ${revision} then rejected_deployment end,
+                  rejected_error = case when serving_revision = ${revision} then rejected_error end
+                where ${mine(ref)} and ${revision} is distinct from (select i.revision from app_instance i
                     where i.org_id = app.org_id and i.app_uid = app.uid order by i.uid desc limit 1)
               )
               insert into app_instance (org_id, uid, app_uid, deployment_uid, revision, port, made_at)

@@ -71,6 +71,12 @@ layer(Apps.layer.pipe(Layer.provideMerge(testDb())), { excludeTestServices: true
         // What answered before goes on.
         yield* serve("a")
         assert.deepInclude(yield* row, { rejectedRevision: "b", rejectedError: "no" })
+        yield* add("a")
+        assert.deepInclude(yield* row, { rejectedRevision: "b", rejectedError: "no" })
+        // Something else is tried.
+        yield* add("c")
+        assert.deepInclude(yield* row, { rejectedRevision: null, rejectedError: null })
+        yield* apps.reject(ref, { revision: "b", deployment: uuid(), error: "no" })
         yield* serve("c")
         assert.deepInclude(yield* row, { rejectedRevision: null, rejectedError: null })
       })
