@@ -74,7 +74,7 @@ export const layer = register(
         const place = { orgId: resource.orgId, uid: resource.uid, environmentUid: environmentOf(resource) }
         const found = yield* retryable(externalCall("queue.inspect", "read")(tables.inspect(place)))
         if (Option.isNone(found)) return absent
-        const { settings, slots, backlog, failed, oldest, hasOrigin } = found.value
+        const { settings, slots, backlog, failed, oldest, isAnswered } = found.value
         const concurrency = concurrencyOf(resource.spec)
         const status = { backlog, failed, oldestMessageAt: oldest?.toISOString() ?? null, concurrency: slots }
         if (resource.deleting) return { _tag: "Present" as const, status, ready: false, differences: [] }
@@ -90,8 +90,11 @@ export const layer = register(
         // It takes messages all the same, and keeps those that it gives up.
         if (differences.length === 0 && lettersMissing !== undefined) return yield* lettersMissing
         const why =
-          resource.spec.consumer !== undefined && !hasOrigin
-            ? { reason: "NoOrigin", message: "The environment does not say where its app answers" }
+          resource.spec.consumer !== undefined && !isAnswered
+            ? {
+                reason: "NoOrigin",
+                message: "Nothing was deployed to the environment, and it does not say where its app answers"
+              }
             : {}
         return { _tag: "Present" as const, status, differences, ready: differences.length === 0, ...why }
       }),

@@ -3,7 +3,7 @@ import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
-import { Apps, type Instance } from "#src/apps/Apps.ts"
+import { type AppRow, Apps, type Crashed, type Instance } from "#src/apps/Apps.ts"
 import { AppOptions } from "#src/apps/options.ts"
 import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { externalCall } from "#src/engine/external-call.ts"
@@ -12,7 +12,7 @@ import { ContainerEngine, type ContainerError } from "#src/infra/containers/Cont
 import { Installation } from "#src/infra/containers/Installation.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
-import type { Step } from "./state-machine.ts"
+import { isFirstOfRound, type Step } from "./state-machine.ts"
 
 /** False: somebody else was here since, and this reconcile is to do nothing more. */
 export const fenced = <E extends { readonly message: string }>(change: Effect.Effect<boolean, E>) =>
@@ -23,6 +23,12 @@ export const write = <E extends { readonly message: string }>(
   name: string,
   change: Effect.Effect<boolean, E>
 ) => fenced(externalCall(`apps.${name}`, "write")(change))
+
+/** Every edge that is at work serves what was stored. Where none is nobody is sent anywhere. */
+export const takenBy = (nodes: EdgeNodes["Service"]) =>
+  Effect.flatMap(retryable(nodes.live), (live) =>
+    live.length === 0 ? Effect.void : retryable(externalCall("edge.ask", "read")(nodes.askAll))
+  )
 
 export const makeActions = Effect.fnUntraced(function* ({
   planOf,
@@ -37,12 +43,7 @@ export const makeActions = Effect.fnUntraced(function* ({
 
   const nameOf = ({ uid }: Instance) => installation.nameOf(uid)
 
-  /** The edge serves what was stored. Where none is at work nobody is sent anywhere. */
-  const taken = Effect.catchTag(
-    externalCall("edge.ask", "read")(nodes.ask),
-    "EdgeUnreachable",
-    () => Effect.void
-  ).pipe(retryable)
+  const taken = takenBy(nodes)
 
   const backoff = (crashes: number) => {
     const [first, most] = options.backoffMs
@@ -53,7 +54,7 @@ export const makeActions = Effect.fnUntraced(function* ({
   const orEnded = Effect.fnUntraced(function* (
     resource: AppResource,
     instance: Instance,
-    crashes: number,
+    after: Crashed | undefined,
     act: Effect.Effect<void, ContainerError | Retryable>
   ) {
     const done = yield* Effect.result(act)
@@ -63,17 +64,21 @@ export const makeActions = Effect.fnUntraced(function* ({
     if (reason === "Unreachable" || reason === "HostDependencyMissing") return yield* soon(act)
     const now = yield* Clock.currentTimeMillis
     const how = { at: new Date(now), exitCode: null, reason: message }
-    const after = { crashes: crashes + 1, nextStartAt: new Date(now + backoff(crashes + 1)) }
     yield* write("ended", apps.ended(resource, instance.uid, how, after))
   })
 
-  return Effect.fnUntraced(function* (resource: AppResource, step: Step, crashes: number) {
+  return Effect.fnUntraced(function* (resource: AppResource, step: Step, row: AppRow | undefined) {
     const { orgId, uid, fence, parentUid } = resource
     const ref = { orgId, uid, fence }
     if (step.do === "begin")
       return yield* write("begin", apps.begin({ ...ref, environmentUid: parentUid ?? "" }))
     yield* fenced(apps.claim(ref))
     const now = yield* Clock.currentTimeMillis
+    const crashOf = (instance: Instance): Crashed | undefined => {
+      if (row === undefined || !isFirstOfRound(row, instance)) return undefined
+      const crashes = row.startedRevision === instance.revision ? row.crashes + 1 : 1
+      return { crashes, nextStartAt: new Date(now + backoff(crashes)) }
+    }
     switch (step.do) {
       case "wait":
       case "rest":
@@ -81,21 +86,21 @@ export const makeActions = Effect.fnUntraced(function* ({
       case "startEngine":
         return yield* soon(engine.start)
       case "add": {
-        const instance = { uid: randomUUIDv7(), ...step.of, port: resource.spec.port }
+        const instance = { uid: randomUUIDv7(), ...step.of, port: resource.spec.port, at: new Date(now) }
         return yield* write("add", apps.add(ref, instance))
       }
       case "make": {
         const { instance } = step
         if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid))
         const plan = yield* planOf(resource, instance)
-        return yield* orEnded(resource, instance, crashes, engine.create(plan))
+        return yield* orEnded(resource, instance, crashOf(instance), engine.create(plan))
       }
       case "start": {
         const services = servicesOf(resource)
         return yield* orEnded(
           resource,
           step.instance,
-          crashes,
+          crashOf(step.instance),
           engine.run(nameOf(step.instance), { services })
         )
       }
@@ -107,19 +112,29 @@ export const makeActions = Effect.fnUntraced(function* ({
       case "healthy":
         return yield* write("healthy", apps.healthy(ref, step.instance.uid))
       case "ended": {
-        const count = crashes + 1
-        const after = step.crash ? { crashes: count, nextStartAt: new Date(now + backoff(count)) } : undefined
+        const after = step.crash ? crashOf(step.instance) : undefined
         return yield* write("ended", apps.ended(ref, step.instance.uid, step.how, after))
       }
       case "stop": {
+        // Its address may be somebody else's as soon as it has ended.
+        if (step.instances.some(({ state }) => state === "draining")) yield* taken
         const uids = step.instances.map((one) => one.uid)
-        const how = { at: new Date(now), why: step.why, isCrash: step.crash }
-        yield* write("stopping", apps.stopping(ref, uids, how))
-        return yield* Effect.forEach(
+        const how = { at: new Date(now), why: step.why }
+        const [first] = step.instances
+        const after = step.crash && first !== undefined ? crashOf(first) : undefined
+        yield* write("stopping", apps.stopping(ref, uids, how, after))
+        // One that cannot be told is made to end later; the others hear it now.
+        const [, failed] = yield* Effect.partition(
           step.instances.filter(({ containerMade }) => containerMade),
-          (instance) => soon(tell(instance)),
-          { discard: true, concurrency: 8 }
+          tell,
+          { concurrency: 8 }
         )
+        if (failed.length > 0)
+          yield* Effect.logDebug(
+            "instances could not be told to end",
+            failed.map(({ message }) => message)
+          )
+        return
       }
       case "kill":
         return yield* soon(engine.signal(nameOf(step.instance), "SIGKILL"))
@@ -145,6 +160,7 @@ export const makeActions = Effect.fnUntraced(function* ({
         yield* write("fallAsleep", apps.fallAsleep(ref, new Date(now)))
         return yield* taken
       case "pause":
+        yield* taken
         return yield* Effect.forEach(step.instances, (instance) => soon(engine.pause(nameOf(instance))), {
           discard: true,
           concurrency: 8

@@ -8,10 +8,11 @@ import * as Option from "effect/Option"
 import { App, type AppStatus } from "#schemas/app.ts"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
 import { type AppState, Apps } from "#src/apps/Apps.ts"
+import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { absent, register } from "#src/engine/Reconciler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
-import { fenced, makeActions, write } from "./actions.ts"
+import { makeActions, takenBy, write } from "./actions.ts"
 import { makeObserver } from "./observe.ts"
 import { makePlans } from "./plan.ts"
 import { retryable } from "./resource.ts"
@@ -28,6 +29,7 @@ export const layer = register(
     const plans = yield* makePlans
     const survey = yield* makeObserver(plans)
     const take = yield* makeActions(plans)
+    const taken = takenBy(yield* EdgeNodes)
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -59,14 +61,16 @@ export const layer = register(
       }),
       converge: Effect.fnUntraced(function* (resource) {
         const { state, step } = yield* survey(resource)
-        yield* take(resource, step, state?.row.crashes ?? 0)
+        yield* take(resource, step, state?.row)
       }),
       remove: Effect.fnUntraced(function* (resource) {
         const { orgId, uid, fence } = resource
         const ref = { orgId, uid, fence }
         const found = Option.getOrUndefined(yield* retryable(apps.find(ref)))
         if (found === undefined) return
-        yield* fenced(apps.claim(ref))
+        // First nobody is sent there any more: the addresses may be somebody else's next.
+        yield* write("unroute", apps.unroute(ref))
+        yield* taken
         const made = found.instances.filter(({ containerMade }) => containerMade)
         const state = yield* engine.state
         if (made.length > 0 && state._tag === "Down" && state.startable) yield* retryable(engine.start)

@@ -7,7 +7,7 @@
  */
 import { isDeepStrictEqual } from "node:util"
 import type { AppSpec } from "#schemas/app.ts"
-import type { AppState, Instance, SiteState } from "#src/apps/Apps.ts"
+import type { AppRow, AppState, Instance, SiteState } from "#src/apps/Apps.ts"
 import type { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
 
@@ -125,8 +125,13 @@ const effective = ({ state, target }: Situation): Revision | undefined => {
     : { revision: servingRevision, deployment: servingDeployment }
 }
 
+/** Of the instances that were started together the first one that ends by itself counts. */
+export const isFirstOfRound = ({ nextStartAt }: AppRow, { madeAt }: Instance): boolean =>
+  nextStartAt === null || madeAt >= nextStartAt
+
 /** What an instance needs whatever the app is to do. */
-const life = (one: SeenInstance, { now, options }: Situation): Step | undefined => {
+const life = (one: SeenInstance, situation: Situation): Step | undefined => {
+  const { now, options } = situation
   const { instance, container, followed, connections } = one
   const { state } = instance
   if (state === "ended") {
@@ -135,13 +140,14 @@ const life = (one: SeenInstance, { now, options }: Situation): Step | undefined 
     return followed ? undefined : { do: "follow", instance }
   }
   const wasAsked = state === "stopping" || state === "draining"
+  // Of a version that is to run no more nothing is started again.
+  const isCrash = !wasAsked && instance.revision === effective(situation)?.revision
+  // No signal reaches what never ran.
+  if (wasAsked && container?.state === "created")
+    return ended(instance, { at: new Date(now), exitCode: null, reason: "It was not started" }, false)
   if (container === undefined) {
     if (instance.containerMade && instance.address !== null)
-      return ended(
-        instance,
-        { at: new Date(now), exitCode: null, reason: "Its container is gone" },
-        !wasAsked
-      )
+      return ended(instance, { at: new Date(now), exitCode: null, reason: "Its container is gone" }, isCrash)
     return wasAsked
       ? ended(instance, { at: new Date(now), exitCode: null, reason: "It was not started" }, false)
       : undefined
@@ -151,7 +157,7 @@ const life = (one: SeenInstance, { now, options }: Situation): Step | undefined 
       ? "It needed more memory than it may have"
       : `It ended with exit code ${container.exitCode}`
     const at = container.finishedAt ?? new Date(now)
-    return ended(instance, { at, exitCode: container.exitCode, reason }, !wasAsked)
+    return ended(instance, { at, exitCode: container.exitCode, reason }, isCrash)
   }
   if (container.state === "running" && !followed) return { do: "follow", instance }
   if (state === "stopping" && now >= (instance.stopAt?.getTime() ?? 0) + options.graceMs)
@@ -202,12 +208,14 @@ const awake = (
   const { now, spec, state, site, options } = situation
   if (state === undefined) return { do: "begin" }
   const { row } = state
+  const isKnown = row.startedRevision === wanted.revision
+  const crashes = isKnown ? row.crashes : 0
   const current = live.filter(({ instance }) => instance.revision === wanted.revision)
   const paused = live.filter(({ container }) => container?.paused === true)
   if (paused.length > 0) return { do: "unpause", instances: paused.map(({ instance }) => instance) }
 
-  if (isRolling && row.crashes >= options.rollCrashes)
-    return { do: "reject", what: wanted, error: `Its instances ended ${row.crashes} times in a row` }
+  if (isRolling && crashes >= options.rollCrashes)
+    return { do: "reject", what: wanted, error: `Its instances ended ${crashes} times in a row` }
   for (const one of current) {
     const step = starting(situation, one, wanted, isRolling)
     if (step !== undefined) return step
@@ -227,13 +235,13 @@ const awake = (
       return { do: "serve", what: wanted, target, instances: chosen.map(({ instance }) => instance), route }
   }
   if (current.length < spec.instances) {
-    const at = row.nextStartAt?.getTime() ?? 0
+    const at = (isKnown ? row.nextStartAt?.getTime() : undefined) ?? 0
     if (now >= at) return { do: "add", of: wanted }
     if (healthy.length === 0)
       return {
         do: "wait",
-        reason: row.crashes >= options.rollCrashes ? "CrashLooping" : "InstancesStarting",
-        message: `Its instances ended ${row.crashes} times in a row; the next one is started in ${Math.ceil((at - now) / 1_000)} s`,
+        reason: crashes >= options.rollCrashes ? "CrashLooping" : "InstancesStarting",
+        message: `Its instances ended ${crashes} times in a row; the next one is started in ${Math.ceil((at - now) / 1_000)} s`,
         forMs: at - now
       }
     return { do: "rest", forMs: at - now }

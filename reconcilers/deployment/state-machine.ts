@@ -108,7 +108,9 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
       : undefined
   // The app goes back to what answers before this is over.
   if (over !== undefined) return isChosen ? { do: "unchoose" } : over
+  const rejected = end("failed", app?.rejectedError ?? "Its instances did not get healthy", "never_healthy")
   if (!isChosen) {
+    if (app?.rejected === uid) return rejected
     // What was chosen later stays, and a deployment that was replaced is over.
     const isNewer = app?.chosenAt === undefined || app.chosenAt < createdAt
     return isNewer ? { do: "choose" } : superseded
@@ -122,7 +124,8 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
         message: "Its instances are being ended",
         forMs: 300
       }
-    return end("failed", app.rejectedError ?? "Its instances did not get healthy", "never_healthy")
+    // What comes next, such as a changed variable, is tried with what answers.
+    return { do: "unchoose" }
   }
   return {
     do: "wait",

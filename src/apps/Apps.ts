@@ -21,6 +21,9 @@ export interface FencedApp extends AppRef {
   readonly fence: bigint
 }
 
+/** Ended instances of an app that are kept with what they printed, besides by their age. */
+export const keptInstances = 20
+
 export type InstanceState = "starting" | "healthy" | "draining" | "stopping" | "ended"
 
 export interface Instance {
@@ -53,8 +56,12 @@ export interface AppRow {
   readonly rejectedRevision: string | null
   readonly rejectedDeployment: string | null
   readonly rejectedError: string | null
+  /** Rounds of instances of `startedRevision` in a row that ended by themselves. */
   readonly crashes: number
+  /** When the next one of them may be started. */
   readonly nextStartAt: Date | null
+  /** Of the instance that was added last. */
+  readonly startedRevision: string | null
 }
 
 /** Everything about an app that its reconciler decides by. */
@@ -75,6 +82,12 @@ export interface SiteState {
   /** An origin of the environment's own takes the requests. */
   readonly origin: string | null
   readonly scalesToZero: boolean
+}
+
+/** What instances that ended by themselves make of the app. */
+export interface Crashed {
+  readonly crashes: number
+  readonly nextStartAt: Date
 }
 
 /** False: a later reconcile was here, or what was to be changed is over; nothing was done. */
@@ -98,23 +111,25 @@ export class Apps extends Context.Service<
         readonly deployment: string
         readonly revision: string
         readonly port: number
+        readonly at: Date
       }
     ) => Change
     readonly making: (ref: FencedApp, instance: string) => Change
     readonly started: (ref: FencedApp, instance: string, address: string, at: Date) => Change
     readonly healthy: (ref: FencedApp, instance: string) => Change
-    /** They were told to end. */
+    /** They were told to end; with `after` because they did not get healthy. */
     readonly stopping: (
       ref: FencedApp,
       instances: ReadonlyArray<string>,
-      how: { readonly at: Date; readonly why: string; readonly isCrash: boolean }
+      how: { readonly at: Date; readonly why: string },
+      after: Crashed | undefined
     ) => Change
-    /** `crashes`, and when the next one may be started: of one that ended by itself. */
+    /** With `after` by itself, as the first of its round. */
     readonly ended: (
       ref: FencedApp,
       instance: string,
       how: { readonly at: Date; readonly exitCode: number | null; readonly reason: string },
-      after: { readonly crashes: number; readonly nextStartAt: Date } | undefined
+      after: Crashed | undefined
     ) => Change
     readonly steady: (ref: FencedApp) => Change
     readonly reject: (
@@ -147,6 +162,8 @@ export class Apps extends Context.Service<
     readonly forgetCrashes: (ref: FencedApp) => Change
     readonly logsGivenUp: (ref: FencedApp, instance: string) => Change
     readonly removed: (ref: FencedApp, instance: string) => Change
+    /** Requests go nowhere from now on, and are not held either. */
+    readonly unroute: (ref: FencedApp) => Change
     /** With its instances and what they printed; requests go nowhere any more. */
     readonly forget: (ref: FencedApp) => Change
     /** Makes the reconciler look at the app of an instance now. */
@@ -183,10 +200,15 @@ export class Apps extends Context.Service<
               and exists (select from app where ${mine(ref)})
             returning uid`)
         )
+      const crashed = (after: Crashed | undefined) => sql`
+        crashes = coalesce(${after?.crashes ?? null}::int, crashes),
+        next_start_at = coalesce(${after?.nextStartAt ?? null}::timestamptz, next_start_at)`
       const rowColumns = sql`power, active_at as "activeAt", asleep_at as "asleepAt",
         serving_revision as "servingRevision", serving_deployment as "servingDeployment",
         rejected_revision as "rejectedRevision", rejected_deployment as "rejectedDeployment",
-        rejected_error as "rejectedError", crashes, next_start_at as "nextStartAt"`
+        rejected_error as "rejectedError", crashes, next_start_at as "nextStartAt",
+        (select i.revision from app_instance i where i.org_id = app.org_id and i.app_uid = app.uid
+          order by i.uid desc limit 1) as "startedRevision"`
       const instanceColumns = sql`uid, deployment_uid as deployment, revision, port, state, made_at as "madeAt",
         container_made as "containerMade", address, started_at as "startedAt", healthy_at as "healthyAt",
         drain_at as "drainAt", stop_at as "stopAt", ended_at as "endedAt", exit_code as "exitCode",
@@ -226,11 +248,23 @@ export class Apps extends Context.Service<
               returning uid`)
           ),
         claim: (ref) => ofApp(sql`fence = ${ref.fence}`)(ref),
-        add: (ref, { uid, deployment, revision, port }) =>
+        // Index: app_instance_app.
+        add: (ref, { uid, deployment, revision, port, at }) =>
           any(
             repeatable(sql`
-              insert into app_instance (org_id, uid, app_uid, deployment_uid, revision, port)
-              select org_id, ${uid}::uuid, uid, ${deployment}::uuid, ${revision}, ${port}::int from app where ${mine(ref)}
+              with another as (
+                -- What another version did says nothing of this one. While what answers is started again, what was given
+                -- up stays so.
+                update app set crashes = 0, next_start_at = null,
+                  rejected_revision = case when serving_revision = ${revision} then rejected_revision end,
+                  rejected_deployment = case when serving_revision = ${revision} then rejected_deployment end,
+                  rejected_error = case when serving_revision = ${revision} then rejected_error end
+                where ${mine(ref)} and ${revision} is distinct from (select i.revision from app_instance i
+                    where i.org_id = app.org_id and i.app_uid = app.uid order by i.uid desc limit 1)
+              )
+              insert into app_instance (org_id, uid, app_uid, deployment_uid, revision, port, made_at)
+              select org_id, ${uid}::uuid, uid, ${deployment}::uuid, ${revision}, ${port}::int, ${at}
+              from app where ${mine(ref)}
               on conflict do nothing
               returning uid`)
           ),
@@ -244,7 +278,7 @@ export class Apps extends Context.Service<
           ),
         healthy: (ref, uid) =>
           ofInstance(ref, uid, sql`state = 'healthy', healthy_at = now()`, sql`state = 'starting'`),
-        stopping: (ref, uids, { at, why, isCrash }) =>
+        stopping: (ref, uids, { at, why }, after) =>
           any(
             repeatable(sql`
               with told as (update app_instance set state = 'stopping', stop_at = ${at}, exit_reason = ${why}
@@ -253,7 +287,7 @@ export class Apps extends Context.Service<
                 and state in ('starting', 'healthy', 'draining') and exists (select from app where ${mine(ref)})
                 returning uid
               ), counted as (
-                update app set crashes = crashes + 1 where ${isCrash}::boolean and ${mine(ref)} and exists (select from told)
+                update app set ${crashed(after)} where ${mine(ref)} and exists (select from told)
               )
               select uid from told`)
           ),
@@ -272,9 +306,7 @@ export class Apps extends Context.Service<
                 where a.org_id = ${ref.orgId}::uuid and a.uid = ${ref.uid}::uuid and s.org_id = a.org_id
                   and s.environment_uid = a.environment_uid and s.app_uid = a.uid and s.target->>'address' = g.address
               ), counted as (
-                update app set crashes = coalesce(${after?.crashes ?? null}::int, crashes),
-                  next_start_at = coalesce(${after?.nextStartAt ?? null}::timestamptz, next_start_at)
-                where ${mine(ref)} and exists (select from gone)
+                update app set ${crashed(after)} where ${mine(ref)} and exists (select from gone)
               )
               select uid from gone`)
           ),
@@ -288,7 +320,10 @@ export class Apps extends Context.Service<
             repeatable(sql`
               with mine as (
                 update app set serving_revision = ${revision}, serving_deployment = ${deployment}::uuid,
-                  active_at = case when serving_revision is distinct from ${revision} then ${at} else active_at end
+                  active_at = case when serving_revision is distinct from ${revision} then ${at} else active_at end,
+                  rejected_revision = case when serving_revision is not distinct from ${revision} then rejected_revision end,
+                  rejected_deployment = case when serving_revision is not distinct from ${revision} then rejected_deployment end,
+                  rejected_error = case when serving_revision is not distinct from ${revision} then rejected_error end
                 where ${mine(ref)} returning org_id, uid, environment_uid
               ), routed as (
                 update edge_site s set target = ${target === null ? null : JSON.stringify(target)}::jsonb, app_uid = m.uid
@@ -331,8 +366,37 @@ export class Apps extends Context.Service<
               select uid from mine`)
           ),
         logsGivenUp: (ref, uid) => ofInstance(ref, uid, sql`log_complete = true`, sql`true`),
+        // Index: app_instance_app.
         removed: (ref, uid) =>
-          ofInstance(ref, uid, sql`removed = true, log_complete = true`, sql`state = 'ended'`),
+          any(
+            repeatable(sql`
+              with gone as (
+                update app_instance set removed = true, log_complete = true
+                where org_id = ${ref.orgId}::uuid and app_uid = ${ref.uid}::uuid and uid = ${uid}::uuid
+                  and state = 'ended' and exists (select from app where ${mine(ref)})
+                returning uid
+              ), surplus as (
+                -- A crash loop does not fill the store with what its instances printed.
+                delete from app_instance where org_id = ${ref.orgId}::uuid and app_uid = ${ref.uid}::uuid and removed
+                  and exists (select from gone)
+                  and uid < (select i.uid from app_instance i where i.org_id = ${ref.orgId}::uuid
+                    and i.app_uid = ${ref.uid}::uuid and i.removed order by i.uid desc
+                    offset ${keptInstances - 2}::int limit 1)
+              )
+              select uid from gone`)
+          ),
+        unroute: (ref) =>
+          any(
+            repeatable(sql`
+              with mine as (
+                update app set fence = ${ref.fence} where ${mine(ref)} returning org_id, environment_uid, uid
+              ), unrouted as (
+                update edge_site s set target = null, asleep = false, wake_requested_at = null
+                from mine m where s.org_id = m.org_id and s.environment_uid = m.environment_uid and s.app_uid = m.uid
+                  and (s.target is not null or s.asleep)
+              )
+              select uid from mine`)
+          ),
         forget: (ref) =>
           any(
             repeatable(sql`

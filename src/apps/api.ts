@@ -31,8 +31,7 @@ export const AppView = Schema.Struct({
     description: "The deployment whose instances take the requests"
   }),
   chosenDeploymentId: Schema.NullOr(Id).annotate({
-    description:
-      "The deployment that is to take them; another one while it is started, or after it was given up"
+    description: "The deployment that is to take them; another one while it is started"
   }),
   lastFailure: Schema.NullOr(Schema.String).annotate({
     description: "Why the last version that was given up did not get healthy"
@@ -123,7 +122,7 @@ export const Apps = group("apps", "What answers at the addresses of environments
     success: AppView,
     error: problems(402)
   }).annotateMerge(
-    operation("apps.restart", "write", "member", "Start new instances of the same, and end the others", {
+    operation("apps.restart", "write", "admin", "Start new instances of the same, and end the others", {
       billing: true,
       target
     })

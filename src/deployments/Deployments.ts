@@ -111,8 +111,8 @@ export class Deployments extends Context.Service<
     readonly keptImages: Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /** Images of deployments that nobody can choose any more; some at a time. */
     readonly looseImages: Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
-    /** Says that nobody can be given this image any more, unless a deployment wants it kept again. */
-    readonly imageReleased: (imageId: string) => Effect.Effect<void, StoreUnavailable>
+    /** Says that nobody can be given this image any more. False: a deployment wants it kept again. */
+    readonly imageReleased: (imageId: string) => Effect.Effect<boolean, StoreUnavailable>
   }
 >()("svc/deployments/Deployments") {
   static readonly layer = Layer.effect(
@@ -152,6 +152,12 @@ export class Deployments extends Context.Service<
               as l("offset" bigint, stream text, at timestamptz, content text)
           )`
       }
+      /** With what moves it past the fetching of its image: the registry's password is needed no more. */
+      const forgotten = (ref: DeploymentRef, isOver: boolean) => sql`
+        forgotten as (
+          delete from secret where ${one(ref)} and field = 'imagePullCredentials'
+            and ${isOver}::boolean and exists (select from moved)
+        )`
       const bytesOf = (lines: ReadonlyArray<{ readonly content: Uint8Array }>) =>
         lines.reduce((sum, { content }) => sum + content.length, 0)
       const system = (line: string) => ({ stream: "system", content: Buffer.from(`${storableText(line)}\n`) })
@@ -195,7 +201,7 @@ export class Deployments extends Context.Service<
                   log_position = log_position + ${bytesOf(lines)}::bigint
                 where ${fenced(ref)} and state in (select jsonb_array_elements_text(${sql.json(from)}))
                 returning uid, log_position - ${bytesOf(lines)}::bigint as log_position
-              ), ${logged(ref, lines)}
+              ), ${logged(ref, lines)}, ${forgotten(ref, image !== undefined)}
               select uid from moved`)
           )
         },
@@ -223,7 +229,7 @@ export class Deployments extends Context.Service<
                 where ${fenced(ref)} and finished_at is null
                 returning uid, log_position - ${bytesOf(lines)}::bigint as log_position,
                   (select environment from resource r where r.org_id = d.org_id and r.uid = d.uid) as environment
-              ), ${logged(ref, lines)}, ${announced}
+              ), ${logged(ref, lines)}, ${forgotten(ref, true)}, ${announced}
               select uid from moved`)
           )
         },
@@ -294,11 +300,12 @@ export class Deployments extends Context.Service<
           (rows) => rows.map(({ id }) => id)
         ),
         imageReleased: (imageId) =>
-          Effect.asVoid(
+          changed(
             repeatable(sql`
               update deployment set image_gone = true
               where image_id = ${imageId} and not image_gone
-                and not exists (select from (${kept(sql)}) k where k.image_id = ${imageId})`)
+                and not exists (select from (${kept(sql)}) k where k.image_id = ${imageId})
+              returning uid`)
           )
       })
     })

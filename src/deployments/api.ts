@@ -89,6 +89,8 @@ export const Deployments = group("deployments", "Versions of the app of an envir
     payload: DeploymentRequest,
     success: DeploymentView,
     status: 202,
+    // Its image is given every variable of the environment.
+    role: "admin",
     summary: "Bring a new version of the app to an environment"
   }),
   HttpApiEndpoint.get("get", one, { params, success: DeploymentView, error: problems() }).annotateMerge(
@@ -125,7 +127,7 @@ export const Deployments = group("deployments", "Versions of the app of an envir
     operation(
       "deployments.promote",
       "write",
-      "member",
+      "admin",
       "Have the requests go to a deployment that was ready before",
       { billing: true, target }
     )
@@ -141,7 +143,7 @@ export const Deployments = group("deployments", "Versions of the app of an envir
     operation(
       "deployments.rollback",
       "write",
-      "member",
+      "admin",
       "Have the requests go to the ready deployment before the one that answers",
       { billing: true, target: { type: "environment" } }
     )

@@ -142,25 +142,53 @@ export const deploy = commandIn(inEnvironment)(
   ])
 )
 
-/** Shows what became of a choice that was made before; its instances are started anew. */
-const chosen = Effect.fnUntraced(function* (
+/** Chooses, and shows what became of that; its instances are started anew. */
+const choosing = <E, R>(
+  choose: Effect.Effect<DeploymentView, E, R>,
   project: string,
-  made: DeploymentView,
   flags: Waiting,
   asJson: boolean
-) {
-  if (!flags.wait) return yield* asJson ? json(made) : out(made.id)
-  const done = yield* follow(project, made.id, flags, ({ active }) => active, true)
-  yield* asJson ? json(done) : say(`${done.id} ${outcome(done)}`)
-})
+) =>
+  Effect.gen(function* () {
+    const { asMember, org } = yield* Client
+    const failureIn = (environment: string) =>
+      Effect.map(
+        call(asMember.apps.get({ params: { orgId: org, projectId: project }, query: { environment } })),
+        ({ chosenDeploymentId, lastFailure }) => ({ chosenDeploymentId, lastFailure })
+      )
+    const made = yield* choose
+    if (!flags.wait) return yield* asJson ? json(made) : out(made.id)
+    // Why an earlier version was given up is told until instances of this one are started.
+    let stale = (yield* failureIn(made.environment)).lastFailure
+    const deadline = (yield* Clock.currentTimeMillis) + flags.timeout * 1_000
+    for (;;) {
+      const shown = yield* read(project, made.id)
+      if (shown.active) {
+        yield* asJson ? json(shown) : say(`${shown.id} ${outcome(shown)}`)
+        return
+      }
+      const { chosenDeploymentId, lastFailure } = yield* failureIn(made.environment)
+      if (chosenDeploymentId !== made.id)
+        return yield* failure(`Another deployment than ${made.id} was chosen meanwhile`)
+      if (lastFailure === null) stale = null
+      else if (lastFailure !== stale)
+        return yield* failure(`The deployment ${made.id} was given up: ${lastFailure}`)
+      if ((yield* Clock.currentTimeMillis) > deadline)
+        return yield* failure(
+          `The deployment ${made.id} goes on; svc deployments get shows it`,
+          exitCodes.timeout
+        )
+      yield* Effect.sleep("400 millis")
+    }
+  })
 
 export const rollback = commandIn(inEnvironment)(
   "rollback",
   waiting,
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
-      const made = yield* call(client.asMember.deployments.rollback({ ...(yield* at), headers: {} }))
-      yield* chosen(where.project, made, flags, asJson)
+      const choose = call(client.asMember.deployments.rollback({ ...(yield* at), headers: {} }))
+      yield* choosing(choose, where.project, flags, asJson)
     })
 ).pipe(Command.withDescription("Have the ready deployment before the present one answer again"))
 
@@ -171,10 +199,10 @@ export const promote = commandIn(inProject)(
     Effect.gen(function* () {
       const { params } = yield* at
       yield* confirmName(`This sends the requests to the deployment ${flags.id}.`, flags.id, flags.yes)
-      const made = yield* call(
+      const choose = call(
         client.asMember.deployments.promote({ params: { ...params, deploymentId: flags.id }, headers: {} })
       )
-      yield* chosen(where.project, made, flags, asJson)
+      yield* choosing(choose, where.project, flags, asJson)
     })
 ).pipe(Command.withDescription("Have a deployment that was ready answer the requests"))
 

@@ -18,8 +18,7 @@ export const tidyImages = Effect.gen(function* () {
   let count = 0
   for (const id of yield* deployments.looseImages) {
     // Nobody may choose it from here on; a container that is made of it keeps it until the next round.
-    yield* deployments.imageReleased(id)
-    if (yield* images.release(id)) count++
+    if ((yield* deployments.imageReleased(id)) && (yield* images.release(id))) count++
   }
   return count
 })

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { answersIn } from "./answering.ts"
 
 export interface QueueRef {
   readonly orgId: string
@@ -110,8 +111,8 @@ export class QueueDeliveries extends Context.Service<
             from queue q cross join lateral (
               select due_at from queue_message m where m.org_id = q.org_id and m.queue_uid = q.uid and not m.failed
               order by due_at limit 1) m
-            where not q.paused and q.path is not null and exists (select from resource e
-              where e.org_id = q.org_id and e.uid = q.environment_uid and e.spec ? 'origin')
+            where not q.paused and q.path is not null
+              and ${answersIn(sql, sql`q.org_id`, sql`q.environment_uid`)}
               ${uids === undefined ? sql`` : sql`and q.uid = any(${uids}::uuid[])`}`),
 
         // Index: queue_message_due. What is locked here is locked or moved on for everybody else. A claim that a crash

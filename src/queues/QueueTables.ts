@@ -9,6 +9,7 @@ import * as Option from "effect/Option"
 import { countedBacklog } from "#schemas/queue.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { answersIn } from "./answering.ts"
 
 /** Settings in force, as they are stored. */
 export interface QueueSettings {
@@ -29,8 +30,8 @@ export interface QueueSeen {
   readonly backlog: number
   readonly failed: number
   readonly oldest: Date | null
-  /** The environment says where its app answers. */
-  readonly hasOrigin: boolean
+  /** The environment says where its app answers, or has one of ours. */
+  readonly isAnswered: boolean
 }
 
 export interface QueuePlace {
@@ -76,7 +77,7 @@ export class QueueTables extends Context.Service<
         readonly backlog: number
         readonly failed: number
         readonly oldest: Date | null
-        readonly has_origin: boolean
+        readonly is_answered: boolean
         readonly keys: boolean
       }
 
@@ -96,15 +97,14 @@ export class QueueTables extends Context.Service<
               (select m.entered_at from queue_message m where m.org_id = ${orgId}::uuid and m.queue_uid = ${uid}::uuid
                 order by m.id limit 1) as oldest,
               exists (select from queue_key k where k.org_id = ${orgId}::uuid and k.queue_uid = ${uid}::uuid) as keys,
-              exists (select from resource e where e.org_id = ${orgId}::uuid and e.uid = ${environmentUid}::uuid
-                and e.spec ? 'origin') as has_origin
+              ${answersIn(sql, sql`${orgId}::uuid`, sql`${environmentUid}::uuid`)} as is_answered
             from (select 1) one
             left join queue q on q.org_id = ${orgId}::uuid and q.uid = ${uid}::uuid`)
           if (row === undefined) return Option.none()
-          const { paused, slots, backlog, failed, oldest, has_origin: hasOrigin, keys, ...rest } = row
+          const { paused, slots, backlog, failed, oldest, is_answered: isAnswered, keys, ...rest } = row
           if (paused === null && backlog + failed === 0 && !keys) return Option.none()
           const settings = paused === null ? undefined : { ...rest, paused }
-          return Option.some({ settings, slots, backlog, failed, oldest, hasOrigin })
+          return Option.some({ settings, slots, backlog, failed, oldest, isAnswered })
         }),
 
         apply: Effect.fn("QueueTables.apply")(function* (

@@ -40,9 +40,9 @@ const fullLookMs = 5_000
 const workersOfAQueue = 64
 const crowdedMs = 200
 const answerTimeoutMs = 60_000
-/** A result that the store does not take is offered again, under the lease, for so long. */
 /** An app of ours may take that long to wake. */
 const wakeMs = 40_000
+/** A result that the store does not take is offered again, under the lease, for so long. */
 const settleWithinMs = 60_000
 const settleAgain = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
   Schedule.jittered
@@ -178,10 +178,14 @@ export const loops = Layer.effectDiscard(
           wakeMs
         )(invocations.callable(batch.orgId, batch.environmentUid)),
         keepLease(batch)
+      ).pipe(
+        Effect.catch(({ message }) =>
+          Effect.as(Effect.logDebug(`queue ${batch.uid} has nobody to deliver to: ${message}`), undefined)
+        )
       )
-      const { origin } = target
-      // Nobody can answer: not a try.
-      if (origin === undefined) {
+      const origin = target?.origin
+      // Nobody can answer, or the app did not wake in time: not a try.
+      if (target === undefined || origin === undefined) {
         yield* deliveries.giveBack(batch, false)
         return false
       }

@@ -1,6 +1,12 @@
 /** What becomes of an app, as a function: nothing here touches anything. */
 import { assert, describe, it } from "@effect/vitest"
-import { decide, type SeenInstance, type Situation, type Step } from "#reconcilers/app/state-machine.ts"
+import {
+  decide,
+  isFirstOfRound,
+  type SeenInstance,
+  type Situation,
+  type Step
+} from "#reconcilers/app/state-machine.ts"
 import type { AppSpec } from "#schemas/app.ts"
 import type { AppRow, Instance, SiteState } from "#src/apps/Apps.ts"
 import type { AppOptions } from "#src/apps/options.ts"
@@ -41,7 +47,8 @@ const row: AppRow = {
   rejectedDeployment: null,
   rejectedError: null,
   crashes: 0,
-  nextStartAt: null
+  nextStartAt: null,
+  startedRevision: null
 }
 const site: SiteState = {
   target: null,
@@ -171,7 +178,11 @@ describe("an app", () => {
     const common = { row: serving("old"), at: routed }
     const step = does({ ...common, seen: [old, slow] }, "reject")
     assert.deepInclude(step, { error: "It did not get healthy within 60 s: / answers 503" })
-    does({ row: { ...serving("old"), crashes: 3 }, at: routed, seen: [old] }, "reject")
+    const ended = { ...serving("old"), crashes: 3, startedRevision: "new" }
+    does({ row: ended, at: routed, seen: [old] }, "reject")
+    // It was the old one that ended: the new one is given its chance, at once.
+    const looping = { ...ended, startedRevision: "old", nextStartAt: new Date(now + 60_000) }
+    does({ row: looping, at: routed, seen: [] }, "add")
     const rejected = { ...serving("old"), rejectedRevision: "new" }
     does({ row: rejected, at: routed, seen: [old, slow] }, "stop")
     does({ row: rejected, at: routed, seen: [old] }, "rest")
@@ -194,6 +205,9 @@ describe("an app", () => {
     const told = (seconds: number) => seen(instance("1", "old", { state: "stopping", stopAt: ago(seconds) }))
     does({ ...common, seen: [told(9), up] }, "rest")
     does({ ...common, seen: [told(11), up] }, "kill")
+    // Its container never ran: there is nothing to kill.
+    const created = { ...told(11), container: container({ state: "created" }) }
+    assert.deepInclude(next({ ...common, seen: [created, up] }), { do: "ended", crash: false })
   })
 
   it("follows an instance that ended with another, more and more rarely", () => {
@@ -203,10 +217,20 @@ describe("an app", () => {
     const common = { row: serving("new"), at: routed }
     const step = does({ ...common, seen: [gone] }, "ended")
     assert.deepInclude(step, { crash: true })
-    const row = { ...serving("new"), crashes: 5, nextStartAt: new Date(now + 4_000) }
-    const waits = does({ row, at: { appUid: "app" } }, "wait")
+    const looping = {
+      ...serving("new"),
+      crashes: 5,
+      nextStartAt: new Date(now + 4_000),
+      startedRevision: "new"
+    }
+    const waits = does({ row: looping, at: { appUid: "app" } }, "wait")
     assert.deepInclude(waits, { reason: "CrashLooping", forMs: 4_000 })
-    does({ row: { ...row, nextStartAt: ago(1) }, at: { appUid: "app" } }, "add")
+    does({ row: { ...looping, nextStartAt: ago(1) }, at: { appUid: "app" } }, "add")
+    assert.isTrue(isFirstOfRound({ ...row, nextStartAt: ago(30) }, gone.instance))
+    // Another one that was started with it has ended before.
+    assert.isFalse(isFirstOfRound({ ...row, nextStartAt: ago(10) }, gone.instance))
+    // Of a version that is being replaced: what replaces it did not end.
+    assert.deepInclude(next({ ...common, target: rev("newer"), seen: [gone] }), { do: "ended", crash: false })
     // What is told to end and ends is no crash.
     const asked = seen(instance("1", "new", { state: "stopping", stopAt: ago(1) }), {
       container: container({ state: "exited" })

@@ -4,10 +4,17 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Deployments } from "#src/deployments/Deployments.ts"
 import { Db } from "#src/store/Db.ts"
+import { KeyRing } from "#src/store/KeyRing.ts"
+import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
-import { uuid } from "#test/setup/fixtures.ts"
+import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 
-layer(Deployments.layer.pipe(Layer.provideMerge(testDb())), {
+const services = Layer.mergeAll(Deployments.layer, Resources.layer).pipe(
+  Layer.provideMerge(KeyRing.layerEphemeral),
+  Layer.provideMerge(testDb())
+)
+
+layer(services, {
   excludeTestServices: true,
   timeout: "3 minutes"
 })("images of deployments", (it) => {
@@ -42,11 +49,46 @@ layer(Deployments.layer.pipe(Layer.provideMerge(testDb())), {
       const names = ["i1", "i2", "i4", "i5", "i6", "i7", "i8", "coming"]
       assert.sameMembers([...(yield* deployments.keptImages)], names)
       assert.sameMembers([...(yield* deployments.looseImages)], ["i3", "failed"])
-      yield* deployments.imageReleased("i3")
+      assert.isTrue(yield* deployments.imageReleased("i3"))
       // Somebody wants it kept: it is not let go of.
-      yield* deployments.imageReleased("i8")
+      assert.isFalse(yield* deployments.imageReleased("i8"))
       assert.deepStrictEqual([...(yield* deployments.looseImages)], ["failed"])
       assert.include(yield* deployments.keptImages, "i8")
+    })
+  )
+
+  it.effect("are fetched with credentials that are kept no longer than that takes", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const deployments = yield* Deployments
+      const { id: orgId } = yield* makeOrganization()
+      const { projectId, production } = yield* makeProject(orgId, "shop")
+      const add = Effect.fnUntraced(function* (state: string) {
+        const uid = uuid()
+        yield* sql`
+          insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)
+          values (${orgId}, ${uid}, 'Deployment', ${projectId}, 'production', ${uid}, ${production}, '{}', 'api')`
+        yield* sql`
+          insert into deployment (org_id, uid, environment_uid, fence, created_at, state)
+          values (${orgId}, ${uid}, ${production}, 1, now(), ${state})`
+        yield* sql`
+          insert into secret (org_id, uid, field, key_id, sealed)
+          values (${orgId}, ${uid}, 'imagePullCredentials', 'k', 'x')`
+        return { orgId, uid, fence: 1n }
+      })
+      const [fetched, failed] = [yield* add("queued"), yield* add("queued")]
+      const left = Effect.map(
+        sql<{ readonly uid: string }>`select uid from secret where field = 'imagePullCredentials'`,
+        (rows) => rows.map(({ uid }) => uid)
+      )
+      assert.isTrue(yield* deployments.moveTo(fetched, ["queued"], "fetching", "Fetching"))
+      assert.sameMembers(yield* left, [fetched.uid, failed.uid])
+      const image = { id: "i", digest: null }
+      assert.isTrue(yield* deployments.moveTo(fetched, ["fetching"], "starting", "Fetched", image))
+      assert.sameMembers(yield* left, [failed.uid])
+      const end = { state: "failed", errorCode: "image_not_found", error: "gone", printed: [] } as const
+      assert.isTrue(yield* deployments.end({ ...failed, projectId }, end))
+      assert.deepStrictEqual(yield* left, [])
     })
   )
 })

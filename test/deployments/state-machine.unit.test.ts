@@ -104,7 +104,10 @@ describe("a deployment", () => {
     const chosen = { chosen: "mine", chosenAt: at(10) }
     const rejected = { ...chosen, rejected: "mine", rejectedError: "no" }
     does({ row: { state: "starting" }, app: { ...rejected, unsettled: 1 } }, "wait")
-    ends({ row: { state: "starting" }, app: rejected }, "failed", "never_healthy")
+    // What is tried next is what answers.
+    does({ row: { state: "starting" }, app: rejected }, "unchoose")
+    const left = { ...rejected, chosen: "older" }
+    ends({ row: { state: "starting" }, app: left }, "failed", "never_healthy")
     const late = { state: "starting", stateAgeMs: 1_001 } as const
     does({ row: late, app: chosen }, "unchoose")
     ends({ row: late, app: { chosen: "older", chosenAt: at(10) } }, "failed", "timed_out")

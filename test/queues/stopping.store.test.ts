@@ -7,6 +7,7 @@ import * as Redacted from "effect/Redacted"
 import { Webhook } from "standardwebhooks"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { AppOrigins } from "#src/outbound/AppOrigins.ts"
 import { Invocations } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import * as consume from "#src/queues/consume.ts"
@@ -70,6 +71,34 @@ const oneMessage = Effect.gen(function* () {
   yield* (yield* Messages).publish(orgId, uid, [{ body: "1", delaySeconds: 0 }], actor)
   return { app, uid, environmentUid: production, orgId }
 })
+
+it.live("an app of ours is delivered to, and one that is not up yet costs no try", () =>
+  Effect.gen(function* () {
+    const { engine: sql } = yield* Db
+    const { app, uid, orgId, environmentUid } = yield* oneMessage
+    yield* sql`update resource set spec = '{}' where uid = ${environmentUid}::uuid`
+    yield* sql`
+      insert into edge_site (org_id, environment_uid, label, app_uid)
+      values (${orgId}::uuid, ${environmentUid}::uuid, ${`a${uid.slice(-12)}`}, ${uuid()}::uuid)`
+    let looks = 0
+    const find = () =>
+      Effect.suspend(() =>
+        ++looks < 3 ? Effect.fail(new StoreUnavailable({ message: "Not yet" })) : Effect.succeed(app.origin)
+      )
+    const invocations = Layer.fresh(Invocations.layer).pipe(
+      Layer.provide(Layer.succeed(AppOrigins, { find }))
+    )
+    yield* Layer.build(Layer.fresh(consume.layer).pipe(Layer.provide(invocations)))
+    yield* eventually(
+      "the app is called",
+      Effect.map(sql`select pg_notify('svc_queue', ${uid}::text)`, () => app.batches.length > 0)
+    )
+    assert.deepStrictEqual(
+      app.batches.flatMap(({ messages }) => messages.map(({ attempt }) => attempt)),
+      [1]
+    )
+  }).pipe(Effect.scoped, Effect.provide(services))
+)
 
 it.live("a process that is stopped gives back what it was delivering, for others at once and as no try", () =>
   Effect.gen(function* () {
