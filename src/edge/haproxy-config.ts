@@ -280,7 +280,11 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     section("backend agent", [
       // A restart of the agent is a delay, not an error. Over TCP only: a Unix socket that nobody listens on is given up.
       "retries 10",
-      "retry-on conn-failure",
+      "retry-on conn-failure empty-response",
+      "http-request disable-l7-retry unless METH_GET",
+      // A connection of its own for each request. One that is used again may be closed by then, and HAProxy leaves it to
+      // the client to try again: it hangs up.
+      "option http-server-close",
       "timeout connect 1s",
       `timeout server ${config.holdSeconds + 60}s`,
       `http-request set-header ${agentHeaders.key} ${agentKey}`,
