@@ -222,9 +222,10 @@ layer(executionPlane({ graceMs: 500 }), { excludeTestServices: true, timeout: "3
 
           const open = yield* listening
           const store = new URL(databaseUrl)
-          const addresses = Object.values(os.networkInterfaces())
-            .flat()
-            .flatMap((one) => (one?.family === "IPv4" && !one.internal ? [one.address] : []))
+          // Bridges of other containers come and go, and then their addresses are out there.
+          const addresses = Object.entries(os.networkInterfaces())
+            .flatMap(([name, all]) => (name.startsWith("svc") ? [] : (all ?? [])))
+            .flatMap((one) => (one.family === "IPv4" && !one.internal ? [one.address] : []))
           const at = (host: string) => (port: number) => `${host}:${port}`
           const services = [database.port, own.port, api].map(at(servicesAddress))
           const elsewhere = [

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import * as dgram from "node:dgram"
 import * as fs from "node:fs"
 import * as https from "node:https"
+import * as net from "node:net"
 import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
@@ -43,11 +44,25 @@ const port = Effect.promise(() => freePort())
 
 /** Free for UDP as well, which tests mark other ports by (see `freePort`). */
 export const portForBoth = Effect.promise(async () => {
-  const socket = dgram.createSocket("udp4")
-  await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve))
-  const { port } = socket.address()
-  await new Promise<void>((resolve) => socket.close(() => resolve()))
-  return port
+  // Below the ports of managed servers: none that the system hands out in between to whoever asks for any.
+  for (;;) {
+    const port = 15_000 + Math.floor(Math.random() * 4_500)
+    const socket = dgram.createSocket("udp4")
+    const server = net.createServer()
+    const isFree = await Promise.all([
+      new Promise<boolean>((resolve) => {
+        socket.once("error", () => resolve(false))
+        socket.bind({ port, address: "127.0.0.1", exclusive: true }, () => resolve(true))
+      }),
+      new Promise<boolean>((resolve) => {
+        server.once("error", () => resolve(false))
+        server.listen(port, "127.0.0.1", () => resolve(true))
+      })
+    ])
+    await new Promise<void>((resolve) => socket.close(() => resolve()))
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+    if (isFree.every((one) => one)) return port
+  }
 })
 
 /** A name server that says what it is told, and nothing of other names. */

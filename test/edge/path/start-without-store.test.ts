@@ -1,4 +1,6 @@
 /** A machine that starts anew: its HAProxy is gone, its files are there, and its state store cannot be had. */
+import * as fs from "node:fs"
+import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -30,6 +32,11 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("an edge
         const status = Effect.catchCause(
           Effect.map(request(host, "/"), (answer) => answer.status),
           () => Effect.succeed(0)
+        )
+        yield* eventually(
+          "its files have the app",
+          Effect.sync(() => fs.readFileSync(path.join(machine.dataDir, "edge", "sites.map"), "utf8")),
+          (sites) => sites.split("\n").some((line) => line.includes(uid) && line.includes("127.0.0.1|"))
         )
         yield* before.stop
         assert.isAbove(running(), 0)
