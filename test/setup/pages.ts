@@ -43,6 +43,20 @@ export class OpenBrowser extends Context.Service<OpenBrowser, { readonly browser
   )
 }
 
+/** Containers of other tests come and go with networks of their own, at which Chromium drops what it is loading. */
+const patient = (page: Page): Page => {
+  const goto = page.goto.bind(page)
+  page.goto = async (...target) => {
+    for (let attempts = 1; ; attempts++)
+      try {
+        return await goto(...target)
+      } catch (error) {
+        if (attempts === 20 || !String(error).includes("ERR_NETWORK_CHANGED")) throw error
+      }
+  }
+  return page
+}
+
 /** A window of its own, with cookies of its own, on the control plane. */
 export const window = Effect.fn(function* (options: BrowserContextOptions = {}) {
   const { url } = yield* Plane
@@ -53,6 +67,8 @@ export const window = Effect.fn(function* (options: BrowserContextOptions = {}) 
     (open) => Effect.promise(() => open.close())
   )
   context.setDefaultTimeout(90_000)
+  const newPage = context.newPage.bind(context)
+  context.newPage = async () => patient(await newPage())
   return context
 })
 
