@@ -141,11 +141,10 @@ export const layer = HttpApiBuilder.group(
           const list = `calls ${orgId} ${uid}`
           const [before] = (yield* cursors.decode(list, cursor)) ?? []
           const found = yield* Effect.mapError(usage.calls(orgId, uid, limit + 1, before), fromStore)
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [last.id])
           return answer(CallPage, {
             items: items.map(callView),
-            nextCursor: found.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
+            nextCursor
           })
         })
       })

@@ -89,11 +89,10 @@ export const layer = HttpApiBuilder.group(
           const list = `alert history ${uid}`
           const [before] = (yield* cursors.decode(list, cursor)) ?? []
           const found = yield* Effect.mapError(entries.list(orgId, uid, limit + 1, before), fromStore)
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [last.seq])
           return answer(AlertHistoryPage, {
             items: items.map(entryView),
-            nextCursor: found.length > limit && last !== undefined ? cursors.encode(list, [last.seq]) : null
+            nextCursor
           })
         })
       })

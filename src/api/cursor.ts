@@ -15,6 +15,13 @@ export class Cursors extends Context.Service<
       list: string,
       cursor: string | undefined
     ) => Effect.Effect<ReadonlyArray<string> | undefined, Problem>
+    /** Of `limit` + 1 that were asked for: those that are shown, and the cursor behind the last one if there are more. */
+    readonly page: <A>(
+      list: string,
+      found: ReadonlyArray<A>,
+      limit: number,
+      positionOf: (last: A) => ReadonlyArray<string>
+    ) => { readonly items: ReadonlyArray<A>; readonly nextCursor: string | null }
   }
 >()("svc/api/Cursors") {
   static readonly layer = Layer.effect(
@@ -30,10 +37,19 @@ export class Cursors extends Context.Service<
           .update(JSON.stringify([list, text]))
           .digest()
           .subarray(0, 16)
+      const encode = (list: string, position: ReadonlyArray<string>) => {
+        const text = position.join(" ")
+        return Buffer.concat([sign(list, text), Buffer.from(text)]).toString("base64url")
+      }
       return Cursors.of({
-        encode: (list, position) => {
-          const text = position.join(" ")
-          return Buffer.concat([sign(list, text), Buffer.from(text)]).toString("base64url")
+        encode,
+        page: (list, found, limit, positionOf) => {
+          const items = found.slice(0, limit)
+          const last = items.at(-1)
+          return {
+            items,
+            nextCursor: found.length > limit && last !== undefined ? encode(list, positionOf(last)) : null
+          }
         },
         decode: (list, cursor) => {
           if (cursor === undefined) return Effect.succeed(undefined)

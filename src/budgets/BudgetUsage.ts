@@ -4,12 +4,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import type { usageItems } from "./api.ts"
 
 export interface UsageRecord {
   /** `2026-11-22`, in UTC. */
   readonly day: string
   readonly uid: string
-  readonly item: "server" | "disk" | "backups" | "calls" | "executions"
+  readonly item: (typeof usageItems)[number]
   readonly kind: string
   readonly name: string
   readonly environment: string | null

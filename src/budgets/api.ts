@@ -14,6 +14,8 @@ const Day = Schema.String.check(
   Schema.makeFilter((day: string) => (isDay(day) ? undefined : "is no day of the calendar, or long ago"))
 )
 
+/** What of a thing costs something. */
+export const usageItems = ["server", "disk", "backups", "calls", "executions"] as const
 export const UsageEntry = Schema.Struct({
   date: Schema.String.annotate({ format: "date", description: "A day in UTC" }),
   resourceId: Schema.NullOr(Id).annotate({
@@ -22,7 +24,7 @@ export const UsageEntry = Schema.Struct({
   kind: Schema.String,
   name: Schema.String,
   environment: Schema.NullOr(Schema.String),
-  item: Schema.Literals(["server", "disk", "backups", "calls", "executions"]).annotate({
+  item: Schema.Literals(usageItems).annotate({
     description:
       "What of it: its servers by the hour, what they and its backups take of disks, calls of models, or executions that ended"
   }),

@@ -9,11 +9,9 @@ import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, invalid } from "#src/api/problem.ts"
 import { targetProject } from "#src/api/target.ts"
-import { UsagePage } from "./api.ts"
+import { UsagePage, usageItems } from "./api.ts"
 import { BudgetUsage, type UsageRecord } from "./BudgetUsage.ts"
 import { usdOf } from "./money.ts"
-
-const items = ["server", "disk", "backups", "calls", "executions"] as const
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -30,21 +28,21 @@ export const layer = HttpApiBuilder.group(
             return yield* invalid([{ pointer: "/to", message: "is before `from`" }])
           const list = `usage ${orgId} ${projectId}`
           const [day, uid, named] = (yield* cursors.decode(list, cursor)) ?? []
-          const item = items.find((one) => one === named)
+          const item = usageItems.find((one) => one === named)
           const after =
             day === undefined || uid === undefined || item === undefined ? undefined : { day, uid, item }
           const found = yield* Effect.mapError(
             records.list(orgId, projectId, { from, to }, limit + 1, after),
             fromStore
           )
-          const shown = found.slice(0, limit)
-          const last = shown.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [
+            last.day,
+            last.uid,
+            last.item
+          ])
           return answer(UsagePage, {
-            items: shown.map(viewOf(projectId)),
-            nextCursor:
-              found.length > limit && last !== undefined
-                ? cursors.encode(list, [last.day, last.uid, last.item])
-                : null
+            items: items.map(viewOf(projectId)),
+            nextCursor
           })
         })
       })

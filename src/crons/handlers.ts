@@ -75,14 +75,13 @@ export const layer = HttpApiBuilder.group(
           const [scheduledAt, id] = (yield* cursors.decode(list, query.cursor)) ?? []
           const before = scheduledAt === undefined || id === undefined ? undefined : { scheduledAt, id }
           const found = yield* Effect.mapError(runs.runs({ orgId, uid }, limit + 1, before), fromStore)
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [
+            last.scheduledAt.toISOString(),
+            last.id
+          ])
           return answer(CronRunPage, {
             items: items.map(runView),
-            nextCursor:
-              found.length > limit && last !== undefined
-                ? cursors.encode(list, [last.scheduledAt.toISOString(), last.id])
-                : null
+            nextCursor
           })
         }),
         getRun: Effect.fnUntraced(function* ({ params }) {

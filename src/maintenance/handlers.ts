@@ -156,14 +156,13 @@ export const layer = HttpApiBuilder.group(
           const [createdAt, id] = (yield* cursors.decode(list, query.cursor)) ?? []
           const before = createdAt === undefined || id === undefined ? undefined : { createdAt, id }
           const found = yield* Effect.mapError(runs.list(maintenance, limit + 1, before), fromStore)
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [
+            last.createdAt.toISOString(),
+            last.id
+          ])
           return answer(MaintenanceRunPage, {
             items: yield* withActions(orgId, items),
-            nextCursor:
-              found.length > limit && last !== undefined
-                ? cursors.encode(list, [last.createdAt.toISOString(), last.id])
-                : null
+            nextCursor
           })
         }),
         run: Effect.fnUntraced(function* () {
@@ -200,14 +199,13 @@ export const layer = HttpApiBuilder.group(
             findings.list(maintenance, filter, limit + 1, before),
             fromStore
           )
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [
+            last.firstSeenAt.toISOString(),
+            last.id
+          ])
           return answer(MaintenanceFindingPage, {
             items: items.map(findingView),
-            nextCursor:
-              found.length > limit && last !== undefined
-                ? cursors.encode(list, [last.firstSeenAt.toISOString(), last.id])
-                : null
+            nextCursor
           })
         }),
         dismiss: ({ params: { findingId }, payload: { reason } }) => changedFinding(findingId, reason),

@@ -202,14 +202,10 @@ export const layer = HttpApiBuilder.group(
             const [receivedAt, id] = (yield* cursors.decode(list, cursor)) ?? []
             const before = receivedAt === undefined || id === undefined ? undefined : { receivedAt, id }
             const found = yield* Effect.mapError(events.list(connection, limit + 1, before), fromStore)
-            const items = found.slice(0, limit)
-            const last = items.at(-1)
+            const { items, nextCursor } = cursors.page(list, found, limit, (last) => [last.position, last.id])
             return answer(views.EventPage, {
               items: items.map(view.eventView),
-              nextCursor:
-                found.length > limit && last !== undefined
-                  ? cursors.encode(list, [last.position, last.id])
-                  : null
+              nextCursor
             })
           })
         ),

@@ -96,12 +96,11 @@ export const paymentOperations = Effect.gen(function* () {
         const after =
           ms === undefined || id === undefined ? undefined : { createdAt: new Date(Number(ms)), id }
         const found = yield* Effect.mapError(projections.list(connection, type, limit + 1, after), fromStore)
-        const items = found.slice(0, limit)
-        const last = items.at(-1)
-        const nextCursor =
-          found.length > limit && last !== undefined
-            ? cursors.encode(list, [String(last.createdAt.getTime()), last.id])
-            : null
+        const { items, nextCursor } = cursors.page(list, found, limit, (last) => [
+          String(last.createdAt.getTime()),
+          last.id
+        ])
+
         return answer(schema, { items: items.map(one), nextCursor })
       })
     )

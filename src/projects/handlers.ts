@@ -223,12 +223,10 @@ export const layerEnvironments = HttpApiBuilder.group(
             requests.list(orgId, uid, filter, limit + 1, before),
             fromStore
           )
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [last.number])
           return answer(RequestPage, {
             items: items.map(requestView),
-            nextCursor:
-              found.length > limit && last !== undefined ? cursors.encode(list, [last.number]) : null
+            nextCursor
           })
         }),
         delete: environments.delete((record) =>

@@ -82,14 +82,13 @@ export const layer = HttpApiBuilder.group(
           }
           const after = createdAt === undefined || uid === undefined ? undefined : { createdAt, uid }
           const records = yield* Effect.mapError(resources.list(orgId, filter, limit + 1, after), fromStore)
-          const items = records.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, records, limit, (last) => [
+            last.createdAt.toISOString(),
+            last.uid
+          ])
           return answer(ResourcePage, {
             items: items.map(resourceSummary),
-            nextCursor:
-              records.length > limit && last !== undefined
-                ? cursors.encode(list, [last.createdAt.toISOString(), last.uid])
-                : null
+            nextCursor
           })
         }),
         get: Effect.fnUntraced(function* () {
@@ -103,15 +102,14 @@ export const layer = HttpApiBuilder.group(
           const list = `events ${uid}`
           const [before] = (yield* cursors.decode(list, query.cursor)) ?? []
           const events = yield* Effect.mapError(resources.events(orgId, uid, limit + 1, before), fromStore)
-          const items = events.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, events, limit, (last) => [last.id])
           return answer(EventPage, {
             items: items.map((event) => ({
               ...event,
               firstAt: event.firstAt.toISOString(),
               lastAt: event.lastAt.toISOString()
             })),
-            nextCursor: events.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
+            nextCursor
           })
         }),
         watch: Effect.fnUntraced(function* ({ headers }) {

@@ -102,11 +102,10 @@ export const layer = HttpApiBuilder.group(
             deliveries.list(orgId, params.webhookId, filter, limit + 1, before),
             fromStore
           )
-          const items = found.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, found, limit, (last) => [last.seq])
           return answer(DeliveryPage, {
             items: items.map(deliveryView),
-            nextCursor: found.length > limit && last !== undefined ? cursors.encode(list, [last.seq]) : null
+            nextCursor
           })
         }),
         redeliver: Effect.fnUntraced(function* ({ params }) {

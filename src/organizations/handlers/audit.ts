@@ -27,8 +27,7 @@ export const layer = HttpApiBuilder.group(
           const list = `audit ${orgId}`
           const [before] = (yield* cursors.decode(list, cursor)) ?? []
           const records = yield* Effect.mapError(log.list(orgId, filter, limit + 1, before), fromStore)
-          const items = records.slice(0, limit)
-          const last = items.at(-1)
+          const { items, nextCursor } = cursors.page(list, records, limit, (last) => [last.id])
           const grantIds = new Set(items.flatMap(({ principal }) => grantOf(principal) ?? []))
           const names = yield* Effect.mapError(grants.names(orgId, [...grantIds]), fromStore)
           const agents = new Map(names.map(({ grantId, ...agent }) => [grantId, agent]))
@@ -38,7 +37,7 @@ export const layer = HttpApiBuilder.group(
               at: record.at.toISOString(),
               agent: agents.get(grantOf(record.principal) ?? "") ?? null
             })),
-            nextCursor: records.length > limit && last !== undefined ? cursors.encode(list, [last.id]) : null
+            nextCursor
           })
         })
       })
