@@ -91,6 +91,24 @@ export const protocolTests = <Job, Result, R>(
     }).pipe(Effect.scoped)
   )
 
+  it.effect("looks once a second, and no more often, for what is due and finds no room", () =>
+    Effect.gen(function* () {
+      const { org, add, start, when, calls, active, clock, port } = yield* world
+      if (port.orgOf === undefined || port.reserve === false) return
+      yield* Effect.forEach(Array.from({ length: 6 }), () => add(org))
+      yield* start(hang, { atOnce: 8, mostOfOneOrg: 2, wake: Stream.never })
+      yield* when("it has no room", () => active() === 2, 100)
+      const before = calls.claim + calls.nextIn
+      const [seconds, step] = [10, 100]
+      for (let passed = 0; passed < seconds * 1_000; passed += step)
+        yield* Effect.andThen(clock.adjust(step), Effect.sleep(1))
+      // Each look asks twice, and one may have been on its way.
+      assert.isAtMost(calls.claim + calls.nextIn, before + 2 * (seconds + 2))
+      const last = calls.claim
+      yield* when("it looks again", () => calls.claim > last, 1_000)
+    }).pipe(Effect.scoped)
+  )
+
   const faults = {
     "that is away": Effect.fail(new StoreUnavailable({ message: "It is away" })),
     "that never answers": Effect.never,
