@@ -9,6 +9,12 @@ const unit = "test/**/*.unit.test.ts"
 const store = "test/**/*.store.test.ts"
 
 /**
+ * Tests and program are loaded by Node itself, as users load the program: what Vite makes of them takes longer to make
+ * and longer to run. Only Vite can load a module anew with another one replaced, which a unit test does.
+ */
+const loadedByNode = { viteModuleRunner: false, nodeLoader: false } as const
+
+/**
  * The tier of a test file is in its name (CONTRIBUTING.md, Tests). Tiers begin in the order of their names, and within
  * each the files that took longest in the last run come first: what machines are needed for never runs alone at the end.
  */
@@ -40,6 +46,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "store",
+          experimental: loadedByNode,
           include: [store],
           globalSetup: ["test/setup/run-postgres.ts"],
           setupFiles: ["test/setup/no-processes.ts"],
@@ -51,6 +58,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "machine",
+          experimental: loadedByNode,
           include: ["test/**/*.test.ts"],
           exclude: [unit, store],
           globalSetup: ["test/setup/run-machine.ts", "test/setup/run-postgres.ts"],

@@ -4,7 +4,8 @@
  * do. Any number of processes may run the same loop; Postgres is the only coordinator. (Resources have the engine,
  * which follows the same rules and knows more: generations, priorities, waiting.)
  *
- * What it guarantees, whatever the job is (test/loops/suite.ts holds every user of it to this):
+ * What it guarantees, whatever the job is (shown by test/loops/suite.ts in memory and in Postgres,
+ * with what each user of it has to do for that):
  * - A job of a process that was killed is taken over when its lease ends, and not before; one that is renewed is not.
  *   So a job runs at least once. Only the holder of a lease writes, which the port sees to with a fencing token.
  * - No more than `atOnce` run in this process, and no organization holds all of them: `fair-share.ts`.

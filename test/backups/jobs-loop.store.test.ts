@@ -5,7 +5,7 @@ import { jobsLoop, type Outcome } from "#src/backups/jobs-loop.ts"
 import { channel } from "#src/backups/Ledger.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { rowsOf } from "#test/loops/rows.ts"
-import { leasedLoopSuite } from "#test/loops/suite.ts"
+import { wholeLeasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
 import { testDb } from "#test/setup/database.ts"
 import { uuid } from "#test/setup/fixtures.ts"
@@ -13,7 +13,7 @@ import { uuid } from "#test/setup/fixtures.ts"
 /** The suite runs jobs of its own. */
 const unused = () => Effect.die(new Error("no job is really run"))
 
-leasedLoopSuite(
+wholeLeasedLoopSuite(
   "of backups and drills",
   Jobs.layer.pipe(Layer.provideMerge(testDb())),
   Effect.gen(function* () {

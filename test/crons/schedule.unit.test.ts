@@ -106,7 +106,7 @@ const between = (text: string, zone: string, from: number, to: number) => {
 const iso = (times: ReadonlyArray<number>) => times.map((at) => new Date(at).toISOString())
 
 /** Clocks are changed by the same rules each year, on other days of the month. */
-const years = 2
+const years = 1
 
 describe("schedules", () => {
   for (const zone of zones) {
@@ -115,7 +115,7 @@ describe("schedules", () => {
     }, () => {
       const wall = walls(zone)
       const found = changes(wall, 2025, years)
-      assert.isAtLeast(found.length, 2 * years - 2, "clocks are changed twice a year there")
+      assert.isAtLeast(found.length, years, "clocks are changed twice a year there")
       for (const { at } of found) {
         const [from, to] = [at - 12 * hour, at + 24 * hour]
         for (const pattern of patterns) {

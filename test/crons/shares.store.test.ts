@@ -1,15 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Cron } from "croner"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import { vi } from "vitest"
 import { Crons } from "#src/crons/Crons.ts"
 import { DueRuns } from "#src/crons/DueRuns.ts"
-import { CronOptions } from "#src/crons/options.ts"
-import * as runner from "#src/crons/runner.ts"
 import { Db } from "#src/store/Db.ts"
 import { type Received, type Reply, receiver } from "./receiver.ts"
-import { type App, makeApp, makeJob, quick, runsOf, startRunner, until, world } from "./world.ts"
+import { type App, makeApp, makeJob, runsOf, startRunner, until, world } from "./world.ts"
 
 /** An app that lets some wait for ever. */
 const hanging = receiver(({ path }: Received): Reply | undefined =>
@@ -48,59 +45,31 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("many runs", (
     }).pipe(Effect.scoped)
   )
 
-  it.effect(
-    "of an organization that has no room are skipped when it is too late, and nobody looks for them all the time",
-    () =>
-      Effect.gen(function* () {
-        const { engine: sql } = yield* Db
-        const web = yield* hanging
-        const app = yield* makeApp(web.origin)
-        const at = Date.now()
-        const jobs = yield* jobsOf(app, 12, pathOf("/hang"), at)
-        const options = yield* quick({ concurrency: 8, orgConcurrency: 4, batch: 4 })
-        let claims = 0
-        const counted = Layer.effect(
-          DueRuns,
-          Effect.map(DueRuns, (due) =>
-            DueRuns.of({
-              ...due,
-              claim: (...args) =>
-                Effect.suspend(() => {
-                  claims++
-                  return due.claim(...args)
-                })
-            })
-          )
-        ).pipe(Layer.provide(Layer.fresh(DueRuns.layer)))
-        const since = Date.now()
-        yield* Layer.build(
-          Layer.fresh(runner.layer).pipe(
-            Layer.provide(counted),
-            Layer.provide(Layer.succeed(CronOptions, options))
-          )
-        )
-        yield* until(
-          Effect.sync(() => web.received.length),
-          (count) => count >= 4
-        )
-        yield* Effect.sleep("2 seconds")
-        const seconds = Math.ceil((Date.now() - since) / 1_000)
-        // Woken by what ends, else once a second by each of the two loops.
-        assert.isAtMost(claims, 20 + 3 * seconds)
-        yield* Effect.orDie(sql`update cron_run set due_at = due_at - interval '1 hour'
-          where org_id = ${app.orgId} and status = 'pending'`)
-        const ended = Effect.orDie(sql<{ readonly status: string; readonly reason: string }>`
+  it.effect("of an organization that has no room are skipped when it is too late", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const web = yield* hanging
+      const app = yield* makeApp(web.origin)
+      const jobs = yield* jobsOf(app, 12, pathOf("/hang"), Date.now())
+      yield* startRunner({ concurrency: 8, orgConcurrency: 4, batch: 4 })
+      yield* until(
+        Effect.sync(() => web.received.length),
+        (count) => count >= 4
+      )
+      yield* Effect.orDie(sql`update cron_run set due_at = due_at - interval '1 hour'
+        where org_id = ${app.orgId} and status = 'pending'`)
+      const ended = Effect.orDie(sql<{ readonly status: string; readonly reason: string }>`
         select status, reason from cron_run where org_id = ${app.orgId} and finished_at is not null`)
-        const skipped = yield* until(ended, (rows) => rows.length >= 8)
-        assert.strictEqual(jobs.length - skipped.length, 4)
-        for (const { status, reason } of skipped) {
-          assert.strictEqual(status, "skipped")
-          assert.include(reason, "too many other runs were going on")
-        }
-        assert.strictEqual(web.received.length, 4)
-        yield* Effect.orDie(sql`delete from cron_schedule where org_id = ${app.orgId}`)
-        yield* Effect.orDie(sql`delete from cron_run where org_id = ${app.orgId}`)
-      }).pipe(Effect.scoped)
+      const skipped = yield* until(ended, (rows) => rows.length >= 8)
+      assert.strictEqual(jobs.length - skipped.length, 4)
+      for (const { status, reason } of skipped) {
+        assert.strictEqual(status, "skipped")
+        assert.include(reason, "too many other runs were going on")
+      }
+      assert.strictEqual(web.received.length, 4)
+      yield* Effect.orDie(sql`delete from cron_schedule where org_id = ${app.orgId}`)
+      yield* Effect.orDie(sql`delete from cron_run where org_id = ${app.orgId}`)
+    }).pipe(Effect.scoped)
   )
 
   it.effect("that were missed for a month are not counted one by one", () =>

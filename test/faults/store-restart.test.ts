@@ -66,7 +66,8 @@ campaign(
       const writers = ["a", "b", "c", "d"].map((name) => write(name, planes, attempts, () => on))
       const goesOn = () => {
         const before = attempts.filter(succeeded).length
-        return until("writes succeed", () => attempts.filter(succeeded).length > before + 40)
+        const enough = full ? 40 : 8
+        return until("writes succeed", () => attempts.filter(succeeded).length > before + enough)
       }
       await goesOn()
       for (const how of restarts) {

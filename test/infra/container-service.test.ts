@@ -9,6 +9,7 @@ import * as Redacted from "effect/Redacted"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { ContainerEngine, type ContainerPlan } from "#src/infra/containers/ContainerEngine.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { sweep } from "#test/setup/processes.ts"
 
 const plan: ContainerPlan = {
   name: "svc-test-unguarded",
@@ -29,7 +30,7 @@ it.live(
     Effect.gen(function* () {
       const dataDir = yield* Effect.acquireRelease(
         Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
-        (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
+        (dir) => Effect.promise(() => sweep(dir))
       )
       const plane = (settings: Partial<Settings> = {}) =>
         ContainerEngine.layer.pipe(

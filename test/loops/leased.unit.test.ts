@@ -8,9 +8,9 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import { leased } from "#src/loops/leased.ts"
 import { memoryTable } from "./memory-table.ts"
-import { leasedLoopSuite } from "./suite.ts"
+import { wholeLeasedLoopSuite } from "./suite.ts"
 
-leasedLoopSuite("over jobs in memory", Layer.empty, memoryTable)
+wholeLeasedLoopSuite("over jobs in memory", Layer.empty, memoryTable)
 
 it.effect(
   "a process that stops lets its jobs end for a while, under their leases, and begins with no other",

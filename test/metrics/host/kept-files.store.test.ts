@@ -23,11 +23,12 @@ import { MetricSamples } from "#src/metrics/MetricSamples.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { testDb } from "#test/setup/database.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
+import { sweep } from "#test/setup/processes.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const dataDir = Effect.acquireRelease(
   Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
-  (made) => Effect.sync(() => fs.rmSync(made, { recursive: true, force: true }))
+  (made) => Effect.promise(() => sweep(made))
 )
 const hostOf = (folder: string) => Host.layer.pipe(Layer.provide(AppConfig.layerWith({ dataDir: folder })))
 
