@@ -99,7 +99,19 @@ const authority = CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().
 
 export const startProxy = (
   sites: ReadonlyArray<Site>,
-  { headerSeconds = 10, moreCertificates = 0, agentPort = managedPorts.last } = {}
+  {
+    headerSeconds = 10,
+    moreCertificates = 0,
+    agentPort = managedPorts.last,
+    proxyProtocolFrom = [],
+    trustedProxies = []
+  }: {
+    readonly headerSeconds?: number
+    readonly moreCertificates?: number
+    readonly agentPort?: number
+    readonly proxyProtocolFrom?: ReadonlyArray<string>
+    readonly trustedProxies?: ReadonlyArray<string>
+  } = {}
 ) =>
   Effect.gen(function* () {
     const { issue, caPem } = yield* CertificateAuthority
@@ -125,6 +137,8 @@ export const startProxy = (
               open.add(socket)
               socket.on("error", () => {})
               createInterface(socket.setEncoding("latin1")).on("line", (line) => {
+                // What HAProxy says of connections that never had a request is no line of ours.
+                if (!line.startsWith("{")) return
                 const { request } = Option.getOrThrow(parseLine(line))
                 if (Option.isSome(request)) logged.push(request.value)
               })
@@ -180,8 +194,8 @@ export const startProxy = (
         agentKey: "agent-key",
         ticketKey,
         originAuthorities: "@system-ca",
-        proxyProtocolFrom: [],
-        trustedProxies: [],
+        proxyProtocolFrom,
+        trustedProxies,
         maxConnections: 4000,
         addressConnections: 400,
         headerSeconds,
