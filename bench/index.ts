@@ -22,6 +22,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups,
   edge: async () => (await import("./edge.ts")).edge,
+  domains: async () => (await import("./domains.ts")).domains,
   isolation: async () => (await import("./isolation.ts")).isolation,
   metrics: async () => (await import("./metrics.ts")).metrics
 }

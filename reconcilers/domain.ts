@@ -50,11 +50,12 @@ const reconciler = Effect.gen(function* () {
 
   /** What DNS says, and whether the challenge is met where it has to be. */
   const lookUp = Effect.fnUntraced(
-    function* ({ name }: Resource, claim: Seen["claim"], managed: string) {
-      const dns = yield* pointsHere(resolver, name, destinationOf(managed))
+    function* ({ orgId, name }: Resource, claim: Seen["claim"], managed: string) {
+      const names = resolver.of(orgId)
+      const dns = yield* pointsHere(names, name, destinationOf(managed))
       const asked =
         claim.provedAge === undefined && dns._tag === "Here" && (claim.contested || dns.by === "addresses")
-      const texts = asked ? (yield* resolver.txt(challengeName(name))).records : []
+      const texts = asked ? (yield* names.txt(challengeName(name))).records : []
       return { dns, shown: !asked || texts.some((text) => text.trim() === claim.challenge) }
     },
     Effect.timeoutOrElse({

@@ -82,10 +82,13 @@ export const layer = HttpApiBuilder.group(
     const contest = Effect.fnUntraced(function* (orgId: string, hostname: string) {
       if (!(yield* Effect.mapError(claims.isContestable(orgId, hostname), fromStore))) return
       const [record, challenge] = [challengeName(hostname), challengeOf(orgId, hostname)]
-      const shown = yield* resolver.txt(record).pipe(
-        Effect.map(({ records }) => records.some((text) => text.trim() === challenge)),
-        Effect.catch(() => Effect.succeed(false))
-      )
+      const shown = yield* resolver
+        .of(orgId)
+        .txt(record)
+        .pipe(
+          Effect.map(({ records }) => records.some((text) => text.trim() === challenge)),
+          Effect.catch(() => Effect.succeed(false))
+        )
       if (!shown)
         return yield* problem(
           409,

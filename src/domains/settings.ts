@@ -1,9 +1,9 @@
 import * as net from "node:net"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
-import { list } from "#src/settings.ts"
+import { atLeastOne, list } from "#src/settings.ts"
 
-/** Custom domains: who is asked what DNS says. */
+/** Custom domains: who is asked what DNS says, and how much. */
 export const settings = Config.all({
   /** Name servers as `address` or `address:port`, an IPv6 address in brackets. Empty: those of the system. */
   dnsServers: Config.String("SVC_DNS_SERVERS").pipe(
@@ -19,7 +19,9 @@ export const settings = Config.all({
             })
           )
     })
-  )
+  ),
+  /** What one organization's domains may ask them in a minute, in all processes together. */
+  orgQuestions: atLeastOne("SVC_ORG_DNS_QUESTIONS", 1_200)
 })
 
 const isServer = (text: string): boolean => {

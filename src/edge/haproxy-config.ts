@@ -4,7 +4,7 @@
  * 2.6, configuration manual. Rules run in the order of their kinds: every `http-request` before any `use_backend`.)
  */
 import { createHmac } from "node:crypto"
-import { logFormat, logRules, logTarget } from "./requests/log-format.ts"
+import { logFormat, logRing, logRules, logTarget } from "./requests/log-format.ts"
 
 /** The files that it reads, in its folder. */
 export const files = {
@@ -50,6 +50,8 @@ export interface EdgeConfig {
   readonly controlSocket: string
   readonly internalSocket: string
   readonly agentPort: number
+  /** Of who takes the log of requests. */
+  readonly logPort: number
   readonly agentKey: string
   readonly ticketKey: string
   /** Of authorities that certificates of origins are from: a file, or `@system-ca`. */
@@ -146,7 +148,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       `maxconn ${config.maxConnections}`,
       // A worker that was replaced keeps its WebSockets until then.
       `hard-stop-after ${config.tunnelSeconds}s`,
-      logTarget(config.agentPort),
+      logTarget,
       "ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets",
       "tune.ssl.cachesize 20000"
     ]),
@@ -174,6 +176,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
           `http-error status ${status} content-type "text/plain; charset=utf-8" string "${text}\\n" hdr Cache-Control no-store`
       )
     ]),
+    section("ring requests", logRing(config.logPort)),
     section("backend addresses", ["stick-table type ipv6 size 200k expire 60s store conn_cur"]),
     section("frontend edge", [
       `bind ${bindAddress(host)}:${config.httpsPort} name tls ssl crt ${files.fallback} crt-list ${files.certificates} strict-sni alpn h2,http/1.1`,

@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import { anApp, echo } from "#test/edge/path/app.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { curl, TestEdge, testEdge } from "#test/setup/edge.ts"
+import { canLook, trustingBrowser } from "#test/setup/pages.ts"
 import { challengeServer, pebble } from "#test/setup/pebble.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -95,6 +96,19 @@ const byCurl = (host: string, path: string) =>
     ])
   })
 
+/** The same by a browser whose user trusts this root, and no other that is not public. */
+const byBrowser = (host: string, path: string, root: string) =>
+  Effect.gen(function* () {
+    const { httpsPort } = yield* TestEdge
+    const page = yield* trustingBrowser(root)
+    return yield* Effect.promise(() =>
+      page.goto(`https://${host}:${httpsPort}${path}`).then(
+        async (answer) => `${answer?.status()} ${await answer?.text()}`,
+        (error: Error) => error.message
+      )
+    )
+  })
+
 const aShop = Effect.gen(function* () {
   const { call } = yield* Plane
   const app = yield* anApp(echo)
@@ -135,6 +149,14 @@ layer(withAcme, { excludeTestServices: true, timeout: "2 minutes" })("with an AC
         const ofOtherHands = yield* byCurl("www.customer.example", "/hello")
         assert.strictEqual(ofOtherHands.code, 0, ofOtherHands.out)
         assert.match(ofOtherHands.out, /"url":"\/hello".*\nHTTP\/2 200, verified: 0$/)
+
+        if (canLook) {
+          const { root = "" } = yield* Names
+          const { caPem } = yield* TestEdge
+          assert.match(yield* byBrowser("www.customer.example", "/seen", root), /^200 .*"url":"\/seen"/)
+          // It is this root that it goes by.
+          assert.match(yield* byBrowser("www.customer.example", "/", caPem), /ERR_CERT_AUTHORITY_INVALID/)
+        }
 
         // The top of the zone has addresses, and sends its visitors on.
         const apex = yield* add({ hostname: "customer.example", redirectTo: "www.customer.example" })
@@ -222,6 +244,8 @@ layer(withOwnAuthority, { excludeTestServices: true, timeout: "2 minutes" })(
         yield* dns.cname("www.inside.example", host)
         yield* is(id, "active")
         assert.match(yield* visited("www.inside.example"), /^HTTP\/1\.1 200/)
+        const { caPem } = yield* TestEdge
+        if (canLook) assert.match(yield* byBrowser("www.inside.example", "/", caPem), /^200 /)
       }).pipe(Effect.scoped)
     )
   }

@@ -2,13 +2,20 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { RateLimits } from "#src/access/RateLimits.ts"
 import { AppConfig } from "#src/config.ts"
 import { Resolver } from "#src/domains/dns/Resolver.ts"
 import { settings } from "#src/domains/settings.ts"
+import { testDb } from "#test/setup/database.ts"
 import { nameServer } from "#test/setup/dns.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 
-const asking = (servers: string) =>
-  Resolver.layer.pipe(Layer.provide(AppConfig.layerFrom({ SVC_DNS_SERVERS: servers })))
+const asking = (servers: string, variables: Readonly<Record<string, string>> = {}) =>
+  Resolver.layer.pipe(
+    Layer.provide(RateLimits.layer),
+    Layer.provide(testDb()),
+    Layer.provide(AppConfig.layerFrom({ SVC_DNS_SERVERS: servers, ...variables }))
+  )
 
 it.live("answers are told from failures, and hold no more than can be looked at", () =>
   Effect.gen(function* () {
@@ -20,7 +27,7 @@ it.live("answers are told from failures, and hold no more than can be looked at"
     zone.set("closed.example.com", { rcode: 5 })
     zone.set("silent.example.com", { silent: true })
     yield* Effect.gen(function* () {
-      const resolver = yield* Resolver
+      const resolver = (yield* Resolver).of(null)
       assert.deepStrictEqual(yield* resolver.cname("www.example.com"), {
         records: ["target.example.net"],
         exists: true
@@ -38,6 +45,28 @@ it.live("answers are told from failures, and hold no more than can be looked at"
       assert.match(yield* why("closed.example.com"), /refused/)
       assert.match(yield* why("silent.example.com"), /in time/)
     }).pipe(Effect.provide(asking(address)))
+  }).pipe(Effect.scoped)
+)
+
+it.live("one organization's questions end where its share does, and nobody else's", () =>
+  Effect.gen(function* () {
+    const { address, zone, asked } = yield* nameServer
+    zone.set("www.example.com", { cname: "target.example.net" })
+    yield* Effect.gen(function* () {
+      const resolver = yield* Resolver
+      const ask = (orgId: string | null) => resolver.of(orgId).cname("www.example.com")
+      const [one, other] = [uuid(), uuid()]
+      const tries = yield* Effect.all(
+        Array.from({ length: 200 }, () => Effect.result(ask(one))),
+        { concurrency: 20 }
+      )
+      const told = tries.flatMap((tried) => (tried._tag === "Failure" ? [tried.failure.message] : []))
+      // Some come back meanwhile.
+      assert.isAtLeast(told.length, 100)
+      assert.match(told[0] ?? "", /10 questions a minute for one organization/)
+      assert.strictEqual(asked(), 200 - told.length)
+      for (const orgId of [other, null]) assert.isTrue((yield* ask(orgId)).exists)
+    }).pipe(Effect.provide(asking(address, { SVC_ORG_DNS_QUESTIONS: "10" })))
   }).pipe(Effect.scoped)
 )
 

@@ -117,10 +117,12 @@ const layer = ({ db, dns, texts, target, certificates, edge, issues }: World) =>
       Claims.layer,
       EdgeSites.layer,
       Layer.succeed(Resolver, {
-        cname: (name) => told(name, (entry) => ("cname" in entry ? [entry.cname] : [])),
-        addresses: (name) => told(name, (entry) => ("addresses" in entry ? entry.addresses : [])),
-        txt: (name) => Effect.sync(() => ({ records: texts.get(name) ?? [], exists: true })),
-        caa: () => unused
+        of: () => ({
+          cname: (name) => told(name, (entry) => ("cname" in entry ? [entry.cname] : [])),
+          addresses: (name) => told(name, (entry) => ("addresses" in entry ? entry.addresses : [])),
+          txt: (name) => Effect.sync(() => ({ records: texts.get(name) ?? [], exists: true })),
+          caa: () => unused
+        })
       }),
       Layer.succeed(Probe, { served: () => Effect.sync(() => edge.served) }),
       Layer.succeed(Certificates, {

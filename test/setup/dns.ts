@@ -17,6 +17,8 @@ export interface NameServer {
   readonly address: string
   /** What it knows, by name in lower case. Other names do not exist. */
   readonly zone: Map<string, Entry>
+  /** How many questions came. */
+  readonly asked: () => number
 }
 
 const types = { 1: "a", 5: "cname", 16: "txt" } as const
@@ -71,12 +73,14 @@ export const nameServer = Effect.acquireRelease(
   Effect.promise(async () => {
     const zone = new Map<string, Entry>()
     const socket = dgram.createSocket("udp4")
+    let asked = 0
     socket.on("message", (question, { port, address }) => {
+      asked++
       const answer = reply(question, zone)
       if (answer !== undefined) socket.send(answer, port, address)
     })
     await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve))
-    const server: NameServer = { address: `127.0.0.1:${socket.address().port}`, zone }
+    const server: NameServer = { address: `127.0.0.1:${socket.address().port}`, zone, asked: () => asked }
     return { server, socket }
   }),
   ({ socket }) => Effect.sync(() => socket.close())

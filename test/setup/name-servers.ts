@@ -1,4 +1,4 @@
-/** What tests of the edge need besides the edge: an ACME authority, name servers and a client of other hands. */
+/** What tests of the edge need besides the edge: an ACME authority, name servers and clients of other hands. */
 import * as fs from "node:fs"
 import { installPackage } from "#src/infra/host/setup.ts"
 
@@ -6,7 +6,9 @@ const packages = [
   // With pebble-challtestsrv, a name server that tests tell what to say.
   ["pebble", "/usr/bin/pebble"],
   ["bind9", "/usr/sbin/named"],
-  ["curl", "/usr/bin/curl"]
+  ["curl", "/usr/bin/curl"],
+  // `certutil`, by which a browser is told whom to trust.
+  ["libnss3-tools", "/usr/bin/certutil"]
 ] as const
 
 export const setUpNameServers = (say: (line: string) => void): void => {

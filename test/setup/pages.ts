@@ -1,6 +1,9 @@
 /** Pages in a real browser: what they complain about, what is inaccessible on them, and going about them by keyboard. */
+import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
 import { createRequire } from "node:module"
+import * as os from "node:os"
+import * as path from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -9,6 +12,13 @@ import { browserPath } from "./browser.ts"
 import { Plane } from "./control-plane.ts"
 
 const executablePath = browserPath()
+const usualArgs = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--disable-background-networking",
+  "--disable-sync"
+]
 /** Without a browser there is nothing to look with. */
 export const canLook = executablePath !== undefined
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
@@ -27,13 +37,7 @@ export class OpenBrowser extends Context.Service<OpenBrowser, { readonly browser
               chromium.launch({
                 executablePath,
                 timeout: 150_000,
-                args: [
-                  "--no-sandbox",
-                  "--disable-gpu",
-                  "--disable-quic",
-                  "--disable-background-networking",
-                  "--disable-sync"
-                ]
+                args: usualArgs
               })
             ),
             (open) => Effect.promise(() => open.close())
@@ -42,6 +46,44 @@ export class OpenBrowser extends Context.Service<OpenBrowser, { readonly browser
         )
   )
 }
+
+/**
+ * A browser whose user trusts one authority more, by the database of NSS in their home (NSS tools, `certutil`), and that
+ * finds every name on this machine. Until the scope closes.
+ */
+export const trustingBrowser = Effect.fnUntraced(function* (rootPem: string) {
+  const home = yield* Effect.acquireRelease(
+    Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-home-"))),
+    (dir) => Effect.sync(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
+  )
+  const database = path.join(home, ".pki", "nssdb")
+  fs.mkdirSync(database, { recursive: true })
+  const root = path.join(home, "root.pem")
+  fs.writeFileSync(root, rootPem)
+  const certutil = (...args: ReadonlyArray<string>) =>
+    execFileSync("certutil", ["-d", `sql:${database}`, ...args], { stdio: "pipe" })
+  certutil("-N", "--empty-password")
+  certutil("-A", "-n", "authority", "-t", "C,,", "-i", root)
+  const browser = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      chromium.launch({
+        ...(executablePath === undefined ? {} : { executablePath }),
+        timeout: 150_000,
+        env: { ...definedOf(process.env), HOME: home },
+        args: [...usualArgs, "--host-resolver-rules=MAP * 127.0.0.1"]
+      })
+    ),
+    (open) => Effect.promise(() => open.close())
+  )
+  const page = yield* Effect.promise(() => browser.newPage())
+  page.setDefaultTimeout(90_000)
+  return patient(page)
+})
+
+const definedOf = (env: NodeJS.ProcessEnv): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
+  )
 
 /** Containers of other tests come and go with networks of their own, at which Chromium drops what it is loading. */
 const patient = (page: Page): Page => {

@@ -14,6 +14,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import { RateLimits } from "#src/access/RateLimits.ts"
+import { answered } from "#src/engine/answered.ts"
 import { settings } from "../settings.ts"
 
 /** No name server answered the question. */
@@ -48,11 +50,42 @@ export interface DnsResolver {
   readonly caa: (name: string) => Effect.Effect<Answer<CaaRecord>, DnsUnknown>
 }
 
-export class Resolver extends Context.Service<Resolver, DnsResolver>()("svc/domains/Resolver") {
+export class Resolver extends Context.Service<
+  Resolver,
+  {
+    /**
+     * Asks for an organization, which has so many questions a minute; what it asks beyond them is `DnsUnknown` without a
+     * question. Null: for the platform itself.
+     */
+    readonly of: (orgId: string | null) => DnsResolver
+  }
+>()("svc/domains/Resolver") {
   /** Asks the name servers of the settings. */
   static readonly layer = Layer.effect(
     Resolver,
-    Effect.map(settings, ({ dnsServers }) => Resolver.of(make(dnsServers)))
+    Effect.gen(function* () {
+      const limits = yield* RateLimits
+      const { dnsServers, orgQuestions } = yield* settings
+      const mayAsk = (orgId: string) =>
+        limits.take(`dns:${orgId}`, orgQuestions).pipe(
+          answered("count a question to name servers", storeMs),
+          Effect.map(({ allowed }) => allowed),
+          // The limit keeps one organization from asking for all; without the store there is little to ask anyhow.
+          Effect.catch(() => Effect.succeed(true))
+        )
+      const spent = new DnsUnknown({
+        message: `Name servers are asked ${orgQuestions} questions a minute for one organization, which its domains have used up; this one is looked at later`
+      })
+      return Resolver.of({
+        of: (orgId) =>
+          make(
+            dnsServers,
+            orgId === null
+              ? Effect.void
+              : Effect.flatMap(mayAsk(orgId), (may) => (may ? Effect.void : Effect.fail(spent)))
+          )
+      })
+    })
   )
 }
 
@@ -61,6 +94,8 @@ export class Resolver extends Context.Service<Resolver, DnsResolver>()("svc/doma
  * ask at once, which are shared fairly among organizations: silent name servers of one do not keep others waiting.
  */
 const together = Semaphore.makeUnsafe(64)
+/** How long the count of an organization's questions may take. */
+const storeMs = 5_000
 /** How long one question may take with every try of every name server. */
 const patience = "6 seconds"
 /** The same with its turn. */
@@ -68,8 +103,15 @@ const wholePatience = "10 seconds"
 /** Records of one answer that are looked at. */
 const most = 50
 
-const make = (servers: ReadonlyArray<string>): DnsResolver => {
+/** Each question comes after `turn`. */
+const make = (servers: ReadonlyArray<string>, turn: Effect.Effect<void, DnsUnknown>): DnsResolver => {
   const ask = <A, B>(
+    type: string,
+    name: string,
+    question: (resolver: dns.Resolver) => Promise<ReadonlyArray<A>>,
+    read: (record: A) => B
+  ): Effect.Effect<Answer<B>, DnsUnknown> => Effect.andThen(turn, asked(type, name, question, read))
+  const asked = <A, B>(
     type: string,
     name: string,
     question: (resolver: dns.Resolver) => Promise<ReadonlyArray<A>>,

@@ -13,13 +13,14 @@ import { makeForwarder } from "./forward.ts"
 import { listen } from "./listener.ts"
 import { runNode } from "./Node.ts"
 import { Routes } from "./Routes.ts"
-import { agentPort } from "./start-from-files.ts"
+import { agentPort, logPort } from "./start-from-files.ts"
 
 const run = Effect.gen(function* () {
   const values = yield* settings
   const folder = yield* makeFolder
   const { id, agentKey } = yield* folder.identity
   const port = yield* agentPort
+  const requestsPort = yield* logPort
   const { internalSocket, place } = folder
   const config = haproxyConfig({
     ...values,
@@ -28,13 +29,13 @@ const run = Effect.gen(function* () {
     controlSocket: place.socket,
     internalSocket,
     agentPort: port,
+    logPort: requestsPort,
     agentKey,
     ticketKey: Redacted.value(yield* ticketKey)
   })
   const dispatch = yield* makeDispatch
   yield* listen({ port, key: agentKey, dispatch, forwarder: makeForwarder(internalSocket) })
-  // By UDP, on the same number.
-  const log = Effect.scoped(Effect.andThen(receive(port), Effect.never))
+  const log = Effect.scoped(Effect.andThen(receive(requestsPort), Effect.never))
   yield* Effect.forkScoped(supervise("take the log of requests", log))
   yield* runNode({ id, folder, config })
   return yield* Effect.never

@@ -2,7 +2,7 @@
  * Starts HAProxy from the files in its folder, before the state store is asked: apps that were mapped when the machine
  * stopped answer again though the store cannot be had. `Node.ts` brings it to what the store says once that is there.
  */
-import * as dgram from "node:dgram"
+import * as net from "node:net"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -10,8 +10,9 @@ import * as Option from "effect/Option"
 import { configName, edgePlace, makeHaproxy } from "#src/infra/haproxy/process.ts"
 import { Host } from "#src/infra/host/Host.ts"
 
-/** Of the agent by TCP and of its log by UDP. */
 export const agentPort = Effect.flatMap(Host, (host) => host.reservePort("edge/agent"))
+/** Of who takes the log of requests. */
+export const logPort = Effect.flatMap(Host, (host) => host.reservePort("edge/log"))
 
 /**
  * Holds the port of the log, which nobody else holds as long as no process has the turn (`listener.ts`). False: one does,
@@ -19,19 +20,17 @@ export const agentPort = Effect.flatMap(Host, (host) => host.reservePort("edge/a
  */
 const holdTurn = (port: number) =>
   Effect.acquireRelease(
-    Effect.callback<dgram.Socket | undefined>((resume) => {
-      const socket = dgram.createSocket("udp4")
-      socket.once("error", () => {
-        socket.close()
-        resume(Effect.succeed(undefined))
-      })
-      socket.bind(port, "127.0.0.1", () => resume(Effect.succeed(socket)))
+    Effect.callback<net.Server | undefined>((resume) => {
+      // What comes stays in HAProxy's memory until somebody listens who takes it.
+      const server = net.createServer((socket) => void socket.destroy())
+      server.once("error", () => resume(Effect.succeed(undefined)))
+      server.listen({ port, host: "127.0.0.1", exclusive: true }, () => resume(Effect.succeed(server)))
     }),
-    (socket) =>
+    (server) =>
       Effect.callback<void>((resume) =>
-        socket === undefined ? resume(Effect.void) : void socket.close(() => resume(Effect.void))
+        server === undefined ? resume(Effect.void) : void server.close(() => resume(Effect.void))
       )
-  ).pipe(Effect.map((socket) => socket !== undefined))
+  ).pipe(Effect.map((server) => server !== undefined))
 
 const start = Effect.gen(function* () {
   const host = yield* Host
@@ -39,7 +38,7 @@ const start = Effect.gen(function* () {
   const haproxy = makeHaproxy(host)
   const isNew = Option.isNone(yield* host.readFile(path.join(place.dir, configName)))
   if (isNew || (yield* haproxy.processes(place)).length > 0) return
-  if (!(yield* holdTurn(yield* agentPort))) return
+  if (!(yield* holdTurn(yield* logPort))) return
   yield* haproxy.start(place)
   yield* Effect.logDebug("the edge listens, with what it served last")
 })

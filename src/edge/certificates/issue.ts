@@ -16,7 +16,7 @@ import { settings as edgeSettings } from "../settings.ts"
 import { type AcmeClient, makeAcmeClient } from "./acme/AcmeClient.ts"
 import { AcmeError } from "./acme/errors.ts"
 import { accountKeyOf } from "./acme/jws.ts"
-import { isOver, obtain } from "./acme/order.ts"
+import { isOver, type Ordered, obtain } from "./acme/order.ts"
 import { makeTransport } from "./acme/transport.ts"
 import { certificateIdOf, chainOf, newPrivateKey, renewAtOf } from "./acme/x509.ts"
 import type { Issuer } from "./Certificates.ts"
@@ -114,10 +114,23 @@ export const makeIssue = Effect.gen(function* () {
       : ({ _tag: "Issued", certificate, again: filesEvery } as const)
   })
 
-  const byAcme = Effect.fnUntraced(function* (job: CertificateJob, due: boolean, client: AcmeClient) {
+  const byAcme = Effect.fnUntraced(function* (
+    job: CertificateJob,
+    due: boolean,
+    client: AcmeClient,
+    orgOrders: number
+  ) {
     if (!due && job.chain !== undefined) return yield* advised(client, job, job.chain)
-    const done = yield* obtain({ client, jobs, resolver, dns }, job)
-    if (done._tag === "UnderWay") return { _tag: "Waiting", again: done.again } as const
+    const done: Ordered = yield* obtain(
+      { client, jobs, resolver: resolver.of(job.orgId), dns, orgOrders },
+      job
+    )
+    if (done._tag === "UnderWay") {
+      const { again, error } = done
+      return error === undefined
+        ? ({ _tag: "Waiting", again } as const)
+        : ({ _tag: "Waiting", again, error } as const)
+    }
     const { renewalInfo } = yield* client.directory
     const again = renewalInfo === undefined ? undefined : adviceEvery
     return { _tag: "Issued", certificate: done.certificate, again } as const
@@ -129,7 +142,8 @@ export const makeIssue = Effect.gen(function* () {
       const due =
         job.due || job.issuer !== issuer || (issuer === "acme" && job.directory !== client?.directoryUrl)
       if (issuer === "operator" && appsFiles !== undefined) return yield* operator(job, appsFiles)
-      if (issuer === "acme" && client !== undefined) return yield* byAcme(job, due, client)
+      if (issuer === "acme" && client !== undefined && acme !== undefined)
+        return yield* byAcme(job, due, client, acme.orgOrders)
       return due ? yield* internal(job) : ({ _tag: "Kept", renewAt: job.renewAt, again: undefined } as const)
     }).pipe(
       Effect.map((outcome): Outcome => outcome),

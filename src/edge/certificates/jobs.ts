@@ -12,6 +12,7 @@ import { Db, repeatable } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { certificatePlace, type Issuer } from "./Certificates.ts"
 import type { CertificateError } from "./errors.ts"
+import { makeOrderLimits, waitingTypes } from "./order-limits.ts"
 
 /** Longer than a heartbeat of the loop by far; whoever takes a job over begins with a look at what was stored. */
 export const leaseSeconds = 60
@@ -68,8 +69,8 @@ export type Outcome =
   | { readonly _tag: "Issued"; readonly certificate: Obtained; readonly again: number | undefined }
   /** What is there is good. */
   | { readonly _tag: "Kept"; readonly renewAt: Date | undefined; readonly again: number | undefined }
-  /** The order is under way. */
-  | { readonly _tag: "Waiting"; readonly again: number }
+  /** The order is under way, or, with an error that says so, may not be placed yet. */
+  | { readonly _tag: "Waiting"; readonly again: number; readonly error?: CertificateError | undefined }
   | {
       readonly _tag: "Failed"
       readonly error: CertificateError
@@ -105,6 +106,7 @@ const shortestRest = 30
 export const makeCertificateJobs = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const ring = yield* KeyRing
+  const limits = makeOrderLimits(sql)
 
   const orderOf = (row: Row) =>
     row.directory === null || row.orderUrl === null || row.keyId === null || row.sealed === null
@@ -203,36 +205,25 @@ export const makeCertificateJobs = Effect.gen(function* () {
       ([row]) => row?.next ?? undefined
     ),
 
-    /**
-     * Seconds for which no order may be placed; 0: one may. An authority that limits one name of an organization is not
-     * asked for its others, and one that limits those of two for nobody's: then it is the account. For a quarter of an
-     * hour at most, so that a limit on one domain does not keep others for its week.
-     */
-    limitedFor: ({ orgId, name }: CertificateJob) =>
-      Effect.map(
-        repeatable(sql<{ readonly seconds: number }>`
-          select extract(epoch from max(least(coalesce(retry_after, due_at), tried_at + interval '15 minutes')) - now())::float8
-            as seconds
-          from edge_certificate
-          where error_type = 'rateLimited' and name <> ${name} and tried_at > now() - interval '15 minutes'
-            and coalesce(retry_after, due_at) > now()
-          having count(distinct coalesce(org_id::text, '')) > 1 or bool_or(org_id is not distinct from ${orgId}::uuid)`),
-        ([row]) => Math.max(0, row?.seconds ?? 0)
-      ),
-    /** Before the order is finalized. False: the lease is lost. */
+    /** Why an order may not be placed now; undefined: it may. `most` is how many an organization may place in a while. */
+    orderWait: limits.wait,
+    /** Before the order is finalized; it counts for its organization. False: the lease is lost. */
     keepOrder: (
       job: CertificateJob,
-      { directory, url, privateKeyPem }: Pick<StoredOrder, "directory" | "url" | "privateKeyPem">
+      { directory, url, privateKeyPem }: Pick<StoredOrder, "directory" | "url" | "privateKeyPem">,
+      most: number
     ) => {
       const { keyId, bytes } = ring.seal(orderPlace(job.name), privateKeyPem)
       return Effect.map(
         repeatable(sql`
-          with held as (${held(job)})
-          insert into edge_certificate_order (name, directory, order_url, key_id, sealed)
-          select ${job.name}, ${directory}, ${url}, ${keyId}, ${bytes} where exists (select from held)
-          on conflict (name) do update set directory = excluded.directory, order_url = excluded.order_url,
-            key_id = excluded.key_id, sealed = excluded.sealed, created_at = now()
-          returning 1`),
+          with held as (${held(job)}), kept as (
+            insert into edge_certificate_order (name, directory, order_url, key_id, sealed)
+            select ${job.name}, ${directory}, ${url}, ${keyId}, ${bytes} where exists (select from held)
+            on conflict (name) do update set directory = excluded.directory, order_url = excluded.order_url,
+              key_id = excluded.key_id, sealed = excluded.sealed, created_at = now()
+            returning name
+          ), counted as (${limits.count(job, most, "kept")})
+          select from kept`),
         (rows) => rows.length > 0
       )
     },
@@ -288,12 +279,19 @@ export const makeCertificateJobs = Effect.gen(function* () {
               where ${mine}`)
           )
         }
-        case "Waiting":
+        case "Waiting": {
+          const { again, error } = outcome
+          // An earlier refusal is still of interest while the next order is under way; an earlier wait is over.
+          const earlier = (column: "error" | "error_type") =>
+            sql`case when error_type = any(${[...waitingTypes]}::text[]) then null else ${sql(column)} end`
           return Effect.asVoid(
-            repeatable(
-              sql`update edge_certificate set lease_token = null, due_at = ${rest(outcome.again)} where ${mine}`
-            )
+            repeatable(sql`
+              update edge_certificate set lease_token = null, due_at = ${rest(again)},
+                error = coalesce(${error?.message ?? null}::text, ${earlier("error")}),
+                error_type = coalesce(${error?.type ?? null}::text, ${earlier("error_type")})
+              where ${mine}`)
           )
+        }
         case "Failed": {
           const { error, again, retryAfter } = outcome
           return Effect.asVoid(

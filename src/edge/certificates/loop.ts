@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Stream from "effect/Stream"
+import { RateLimits } from "#src/access/RateLimits.ts"
 import { Resolver } from "#src/domains/dns/Resolver.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -105,10 +106,12 @@ export const measure = Effect.gen(function* () {
   if (expiry !== null) yield* Metric.update(soonest, expiry)
 })
 
+const names = Resolver.layer.pipe(Layer.provide(RateLimits.layer))
+
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     yield* periodic({ does: "see to the certificate of the apps domain", every: "10 minutes" }, seeToSettings)
     yield* periodic({ does: "count certificates", every: "30 seconds" }, measure)
     yield* leased(yield* certificatesLoop)
   })
-).pipe(Layer.provide([Issuers.layer, Resolver.layer, Certificates.layer]))
+).pipe(Layer.provide([Issuers.layer, names, Certificates.layer]))

@@ -5,7 +5,7 @@ import * as ConfigProvider from "effect/ConfigProvider"
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { optional } from "#src/settings.ts"
+import { atLeastOne, optional } from "#src/settings.ts"
 import { Rfc2136 } from "./dns/rfc2136.ts"
 
 const wrong = (message: string) => Config.fail(new ConfigProvider.SourceError({ message }))
@@ -82,12 +82,21 @@ export interface AcmeSettings {
   readonly extraCa: string | undefined
   /** Proves wildcards. */
   readonly dns: Rfc2136 | undefined
+  /** Certificates that one organization may order in three hours; as many may be renewed. */
+  readonly orgOrders: number
 }
 
 export const certificateSettings = Config.all({
   /** Absent: the platform's own authority issues everything. */
   acme: Config.map(
-    Config.all({ directory, email, binding, extraCa, dns }),
+    Config.all({
+      directory,
+      email,
+      binding,
+      extraCa,
+      dns,
+      orgOrders: atLeastOne("SVC_ORG_CERTIFICATE_ORDERS", 50)
+    }),
     ({ directory, ...rest }): AcmeSettings | undefined =>
       directory === undefined ? undefined : { directory, ...rest }
   ),

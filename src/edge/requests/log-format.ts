@@ -1,6 +1,8 @@
 /**
- * What the proxy writes of each request, and how it is read: one line of JSON by UDP to this machine, without a syslog
- * header (HAProxy 2.6 Configuration Manual, 8.2.4 "Custom log format"; `json` in 7.3.1).
+ * What the proxy writes of each request, and how it is read: one line of JSON without a syslog header (HAProxy 2.6
+ * Configuration Manual, 8.2.4 "Custom log format"; `json` in 7.3.1). Lines go into a ring in the proxy's memory, and from
+ * there over a TCP connection to this machine, many at a time (3.9 "Rings"): a datagram for each would cost more of the
+ * processor than all rules together. While nobody takes them the ring keeps the first ones; those that follow are lost.
  *
  * Everything that a visitor chooses passes HAProxy's converter `json(ascii)`, which escapes quotes, backslashes and control
  * characters, and writes each byte above 127 as one `\u00XX`: nothing in a host name, a method or a path can end its
@@ -14,11 +16,21 @@ import { visibleLine } from "#src/cli/visible.ts"
 /** Bytes that are kept of what a visitor chooses. */
 const longest = { host: 253, method: 32, path: 1024 }
 /** Every byte of them as `\u00XX`, and the rest of a line. */
-const lineBytes = 8192
+export const lineBytes = 8192
 
 /** In `global`: where lines go. Frontends whose requests are logged say `log global` and `logFormat`. */
-export const logTarget = (port: number): string =>
-  `log 127.0.0.1:${port} len ${lineBytes} format raw local0 info`
+export const logTarget = `log ring@requests len ${lineBytes} format raw local0 info`
+
+/** The lines of `ring requests`: who takes the log is listened for on this TCP port, and tried again and again. */
+export const logRing = (port: number): ReadonlyArray<string> => [
+  "format raw",
+  // A line, and what HAProxy puts around it.
+  `maxlen ${lineBytes + 128}`,
+  `size ${4 * 1024 * 1024}`,
+  "timeout connect 1s",
+  "timeout server 30s",
+  `server agent 127.0.0.1:${port}`
+]
 
 /**
  * In each frontend whose requests are logged, once `txn.environment` (the uid of the environment, unset for others) and
@@ -36,7 +48,7 @@ const text = (name: string, length: number) => `%[var(txn.${name}),bytes(0,${len
 /** In each frontend whose requests are logged. `%Ta` is without the time that an idle connection waited. */
 export const logFormat = `log-format '{${[
   // Lines are numbered by process and frontend, so that lost ones are seen.
-  `"source":"%f-%pid","number":%lc`,
+  `"source":"%f-%pid","number":%lc,"at":%[date(0,ms)]`,
   `"environment":"%[var(txn.environment)]"`,
   `"host":"${text("host", longest.host)}"`,
   `"method":"${text("method", longest.method)}"`,
@@ -67,6 +79,8 @@ export interface LoggedRequest {
 export interface LogLine {
   readonly source: string
   readonly number: number
+  /** When it was written, in milliseconds since 1970. */
+  readonly at: number
   /** None: it is of no environment, or was none that could be read. */
   readonly request: Option.Option<LoggedRequest>
 }
@@ -76,6 +90,7 @@ const Line = Schema.fromJsonString(
   Schema.Struct({
     source: Schema.String.check(Schema.isMaxLength(64)),
     number: whole,
+    at: whole,
     environment: Schema.String.check(Schema.isPattern(/^(-|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/)),
     host: Schema.String.check(Schema.isMaxLength(longest.host)),
     method: Schema.String.check(Schema.isMaxLength(longest.method)),
@@ -94,9 +109,10 @@ const readable = (bytes: string): string => visibleLine(Buffer.from(bytes, "lati
 
 /** None: it is no line of the log. */
 export const parseLine = (line: string): Option.Option<LogLine> =>
-  Option.map(decode(line), ({ source, number, status, durationMs, host, method, path, ...rest }) => ({
+  Option.map(decode(line), ({ source, number, at, status, durationMs, host, method, path, ...rest }) => ({
     source,
     number,
+    at,
     request:
       rest.environment === "-"
         ? Option.none()

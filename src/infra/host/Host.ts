@@ -61,6 +61,17 @@ const untilNamed = async (pid: number, command: string): Promise<number> => {
   return pid
 }
 
+/** Where programs are looked for. The fixed ones are not in the path of every service and of every user. */
+export const ProgramFolders = Context.Reference<ReadonlyArray<string>>("svc/infra/ProgramFolders", {
+  defaultValue: () => [
+    ...(process.env["PATH"] ?? "").split(path.delimiter),
+    "/usr/local/bin",
+    "/usr/bin",
+    "/usr/sbin",
+    "/sbin"
+  ]
+})
+
 /** A Unix socket's path may have 107 bytes; the longest name below the folder takes 30 of them. */
 const longestSocketDir = 75
 
@@ -135,7 +146,9 @@ export class Host extends Context.Service<
             await own(parent)
         })
 
-      const setpriv = Option.getOrUndefined(yield* Effect.promise(() => which("setpriv")))
+      const folders = yield* ProgramFolders
+      const find = (program: string) => Effect.promise(() => which(program, folders))
+      const setpriv = Option.getOrUndefined(yield* find("setpriv"))
       const spawn = Effect.fnUntraced(function* (options: SpawnOptions) {
         const joins =
           options.limits === undefined ? [] : yield* holding.make(options.limits.name, options.limits.limits)
@@ -257,7 +270,7 @@ export class Host extends Context.Service<
               child.kill("SIGKILL")
             })
           }),
-        which: (program) => Effect.promise(() => which(program)),
+        which: find,
         isRunning: (pid, marker) =>
           Effect.promise(async () => {
             try {
@@ -321,14 +334,7 @@ const parentsBelow = (base: string, dir: string): ReadonlyArray<string> => {
   return names.slice(0, -1).map((_, i) => path.join(base, ...names.slice(0, i + 1)))
 }
 
-const which = async (program: string): Promise<Option.Option<string>> => {
-  const folders = [
-    ...(process.env["PATH"] ?? "").split(path.delimiter),
-    "/usr/local/bin",
-    "/usr/bin",
-    "/usr/sbin",
-    "/sbin"
-  ]
+const which = async (program: string, folders: ReadonlyArray<string>): Promise<Option.Option<string>> => {
   for (const folder of folders) {
     const candidate = path.join(folder, program)
     const found = await fs.access(candidate, fs.constants.X_OK).then(

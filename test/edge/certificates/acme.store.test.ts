@@ -225,6 +225,7 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       const same = yield* anotherOf(org.id)
       assert.strictEqual((yield* round).get(same.name)?._tag, "Waiting")
       assert.strictEqual(asked("newOrder"), 1)
+      assert.match((yield* same.find).error?.message ?? "", /authority has limited .* waits for its turn/)
 
       const other = yield* anotherOf((yield* makeOrganization()).id)
       yield* round
@@ -246,6 +247,67 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       yield* third.due
       yield* round
       assert.strictEqual((yield* third.find).state, "issued")
+    })
+  )
+
+  it.effect(
+    "an organization orders so many in a while: its other names wait and say so, renewals and others do not",
+    () =>
+      Effect.gen(function* () {
+        const { org, one, round, asked, sql } = yield* setting({}, { SVC_ORG_CERTIFICATE_ORDERS: "2" })
+        const anotherOf = (orgId: string) =>
+          Effect.tap(handleOf(orgId, `www.${randomUUID()}.example.com`), ({ want }) => want)
+        yield* round
+        yield* anotherOf(org.id)
+        yield* round
+        const third = yield* anotherOf(org.id)
+        assert.strictEqual((yield* round).get(third.name)?._tag, "Waiting")
+        assert.strictEqual(asked("newOrder"), 2)
+        const waits = yield* third.find
+        assert.strictEqual(waits.state, "pending")
+        assert.strictEqual(waits.error?.type, "orderLimit")
+        assert.match(waits.error?.message ?? "", /order 2 certificates within 3 hours/)
+        // One of two comes back after half of the time.
+        assert.isAbove(waits.nextLookAt!.getTime(), Date.now() + 85 * 60_000)
+        yield* third.hurry
+        yield* round
+        assert.strictEqual(asked("newOrder"), 2)
+
+        const other = yield* anotherOf((yield* makeOrganization()).id)
+        yield* round
+        assert.strictEqual((yield* other.find).state, "issued")
+        const { fingerprint } = yield* one.find
+        yield* one.renewNow
+        yield* round
+        assert.notStrictEqual((yield* one.find).fingerprint, fingerprint)
+        assert.strictEqual(asked("newOrder"), 4)
+
+        yield* Effect.orDie(
+          sql`update edge_order_limit set ordered_until = ordered_until - interval '91 minutes'`
+        )
+        yield* third.due
+        yield* round
+        assert.deepInclude(yield* third.find, { state: "issued", error: undefined })
+      })
+  )
+
+  it.effect("many names that fail use up an organization's share and no more of the authority", () =>
+    Effect.gen(function* () {
+      const { org, process, asked, sql } = yield* setting(
+        {},
+        { SVC_ORG_CERTIFICATE_ORDERS: "5" },
+        { answer: "something else" }
+      )
+      yield* Effect.orDie(sql`
+        insert into edge_certificate (name, org_id)
+        select 'bad-' || n || '.example.com', ${org.id}::uuid from generate_series(1, 200) n`)
+      for (let rounds = 0; rounds < 2; rounds++) {
+        yield* process.round
+        yield* Effect.orDie(
+          sql`update edge_certificate set due_at = now(), tried_at = now() - interval '1 day'`
+        )
+      }
+      assert.strictEqual(asked("newOrder"), 5)
     })
   )
 

@@ -13,9 +13,13 @@ import { AppConfig } from "#src/config.ts"
 import { Certificates } from "#src/edge/certificates/Certificates.ts"
 import * as loop from "#src/edge/certificates/loop.ts"
 import { listCertificates, renewCertificates } from "#src/edge/certificates/overview.ts"
+import { certificateTables } from "#src/edge/certificates/tables.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { tidy } from "#src/loops/Housekeeping.ts"
 import { Db, notifications } from "#src/store/Db.ts"
-import { makeOrganization } from "#test/setup/fixtures.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { TableRules } from "#src/store/table-rules.ts"
+import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { handleOf, makeProcess, store } from "./world.ts"
@@ -217,6 +221,61 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
       yield* count(3)
       assert.deepStrictEqual(new Set(heard.slice(1)), new Set([`certificate ${one.name}`]))
     }).pipe(Effect.scoped)
+  )
+
+  it.effect(
+    "a certificate of a name that nobody has any more goes, with its order, and nodes hear of it",
+    () =>
+      Effect.gen(function* () {
+        yield* clean
+        const { engine: sql } = yield* Db
+        const org = yield* makeOrganization()
+        const { production } = yield* makeProject(org.id, "shop")
+        const { round } = yield* makeProcess({})
+        const at = (name: string) => handleOf(org.id, `${name}.swept.example.com`)
+        const [gone, fresh, had, lapsed] = [
+          yield* at("gone"),
+          yield* at("fresh"),
+          yield* at("had"),
+          yield* at("lapsed")
+        ]
+        const platform = yield* handleOf(null, wildcard)
+        for (const one of [gone, fresh, had, lapsed, platform]) yield* one.want
+        yield* round
+        yield* Effect.orDie(sql`
+        insert into domain_claim (hostname, org_id, domain_uid, claimed_at) values
+          (${had.name}, ${org.id}::uuid, ${production}::uuid, now() - interval '1 year')`)
+        // Somebody else's now, who never proved it.
+        const other = yield* makeOrganization()
+        const { production: another } = yield* makeProject(other.id, "shop")
+        yield* Effect.orDie(sql`
+        insert into domain_claim (hostname, org_id, domain_uid, claimed_at) values
+          (${lapsed.name}, ${other.id}::uuid, ${another}::uuid, now() - interval '8 days')`)
+        yield* Effect.orDie(sql`
+        insert into edge_certificate_order (name, directory, order_url, key_id, sealed)
+        select name, 'https://ca.example/dir', 'https://ca.example/order', key_id, sealed from edge_certificate
+        where name = ${gone.name}`)
+        yield* Effect.orDie(sql`
+        update edge_certificate set created_at = now() - interval '2 hours' where name <> ${fresh.name}`)
+        const heard: Array<string> = []
+        yield* Effect.forkScoped(
+          Stream.runForEach(notifications(sql, "svc_edge"), (payload) =>
+            Effect.sync(() => heard.push(payload ?? "listening"))
+          )
+        )
+        yield* eventually(
+          "it listens",
+          Effect.sync(() => heard.length > 0)
+        )
+        yield* tidy.pipe(Effect.provideService(TableRules, certificateTables))
+        const { served } = yield* Certificates
+        assert.sameMembers([...(yield* served).keys()], [fresh.name, had.name, wildcard])
+        assert.isUndefined(yield* gone.order)
+        yield* eventually(
+          "nodes hear of it",
+          Effect.sync(() => heard.includes(`certificate ${gone.name}`))
+        )
+      }).pipe(Effect.provide(Resources.layer), Effect.scoped)
   )
 
   it.effect("whoever operates the platform sees all of them, and may have one renewed early", () =>

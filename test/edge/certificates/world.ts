@@ -21,10 +21,12 @@ const nobody = () => Effect.fail(new DnsUnknown({ message: "nobody is asked here
 /** CAA records by name; any other name has none. */
 export const caa = new Map<string, ReadonlyArray<CaaRecord>>()
 const resolver = Layer.succeed(Resolver, {
-  cname: nobody,
-  addresses: nobody,
-  txt: nobody,
-  caa: (name) => Effect.succeed({ records: caa.get(name) ?? [], exists: true })
+  of: () => ({
+    cname: nobody,
+    addresses: nobody,
+    txt: nobody,
+    caa: (name) => Effect.succeed({ records: caa.get(name) ?? [], exists: true })
+  })
 })
 
 /** The store with its secrets and the platform's own authority. */

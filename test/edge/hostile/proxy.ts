@@ -4,12 +4,12 @@
  */
 import { spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
-import * as dgram from "node:dgram"
 import * as fs from "node:fs"
 import * as http from "node:http"
 import * as net from "node:net"
 import * as os from "node:os"
 import * as path from "node:path"
+import { createInterface } from "node:readline"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -97,10 +97,21 @@ export const ticketKey = randomBytes(32).toString("hex")
 
 const authority = CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))
 
-/** `agentPort` is also that of the log, by UDP; `freePort` marks ports by UDP sockets, so it is none of those. */
 export const startProxy = (
   sites: ReadonlyArray<Site>,
-  { headerSeconds = 10, moreCertificates = 0, agentPort = managedPorts.last } = {}
+  {
+    headerSeconds = 10,
+    moreCertificates = 0,
+    agentPort = managedPorts.last,
+    proxyProtocolFrom = [],
+    trustedProxies = []
+  }: {
+    readonly headerSeconds?: number
+    readonly moreCertificates?: number
+    readonly agentPort?: number
+    readonly proxyProtocolFrom?: ReadonlyArray<string>
+    readonly trustedProxies?: ReadonlyArray<string>
+  } = {}
 ) =>
   Effect.gen(function* () {
     const { issue, caPem } = yield* CertificateAuthority
@@ -116,13 +127,31 @@ export const startProxy = (
       }),
       agentPort
     )
-    const log = dgram.createSocket("udp4")
-    log.on("message", (bytes) => {
-      const { request } = Option.getOrThrow(parseLine(bytes.toString("latin1")))
-      if (Option.isSome(request)) logged.push(request.value)
-    })
-    yield* Effect.promise(() => new Promise<void>((resolve) => log.bind(agentPort, "127.0.0.1", resolve)))
-    yield* Effect.addFinalizer(() => Effect.sync(() => void log.close()))
+    const logPort = yield* Effect.promise(() => freePort())
+    yield* Effect.acquireRelease(
+      Effect.promise(
+        () =>
+          new Promise<{ readonly server: net.Server; readonly open: Set<net.Socket> }>((resolve) => {
+            const open = new Set<net.Socket>()
+            const server = net.createServer((socket) => {
+              open.add(socket)
+              socket.on("error", () => {})
+              createInterface(socket.setEncoding("latin1")).on("line", (line) => {
+                // What HAProxy says of connections that never had a request is no line of ours.
+                if (!line.startsWith("{")) return
+                const { request } = Option.getOrThrow(parseLine(line))
+                if (Option.isSome(request)) logged.push(request.value)
+              })
+            })
+            server.listen(logPort, "127.0.0.1", () => resolve({ server, open }))
+          })
+      ),
+      ({ server, open }) =>
+        Effect.sync(() => {
+          server.close()
+          for (const socket of open) socket.destroy()
+        })
+    )
 
     fs.mkdirSync(path.join(dir, files.certificateDir))
     const write = (name: string, text: string) =>
@@ -161,11 +190,12 @@ export const startProxy = (
         controlSocket: path.join(dir, "control.sock"),
         internalSocket: path.join(dir, "internal.sock"),
         agentPort,
+        logPort,
         agentKey: "agent-key",
         ticketKey,
         originAuthorities: "@system-ca",
-        proxyProtocolFrom: [],
-        trustedProxies: [],
+        proxyProtocolFrom,
+        trustedProxies,
         maxConnections: 4000,
         addressConnections: 400,
         headerSeconds,

@@ -45,10 +45,16 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("an edge
         // It does not start, and does not end what it has begun with.
         assert.isTrue(Exit.isFailure(yield* Effect.exit(machine.start(nowhere))))
         assert.strictEqual(yield* status, 200)
+        assert.strictEqual((yield* request(host, "/meanwhile")).status, 200)
 
         yield* sql(`update edge_site set access = 'invite_only' where environment_uid = '${uid}'`)
         yield* machine.start(databaseUrl)
         yield* eventually("it is closed as the store says", status, (seen) => seen === 401)
+        yield* eventually(
+          "what was asked for before that is in the log",
+          sql("select 1 from edge_request where path = '/meanwhile'"),
+          (rows) => rows.length === 1
+        )
       }).pipe(Effect.provide(machine.client))
     })
   )

@@ -17,7 +17,7 @@ const jsonAscii = (bytes: Uint8Array) =>
 
 const line = (visitor: { host: Uint8Array; method: Uint8Array; path: Uint8Array }, rest: object = {}) => {
   const numbers = { status: 200, durationMs: 12, bytesIn: 345, bytesOut: 6789, end: "--", ...rest }
-  return `{"source":"tls-7","number":3,"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
+  return `{"source":"tls-7","number":3,"at":1795000000000,"environment":"${environment}","host":"${jsonAscii(visitor.host)}","method":"${jsonAscii(visitor.method)}","path":"${jsonAscii(visitor.path)}",${JSON.stringify(numbers).slice(1)}\n`
 }
 const bytes = (text: string) => new TextEncoder().encode(text)
 const usual = { host: bytes("shop.example"), method: bytes("GET"), path: bytes("/cart") }
@@ -40,7 +40,7 @@ describe("a line of the proxy's log", () => {
   it("has a number, also where it is of no environment", () => {
     const bad = line(usual, { status: 400, durationMs: 0 }).replace(environment, "-")
     const { request, ...numbered } = Option.getOrThrow(parse(bad))
-    assert.deepStrictEqual(numbered, { source: "tls-7", number: 3 })
+    assert.deepStrictEqual(numbered, { source: "tls-7", number: 3, at: 1_795_000_000_000 })
     assert.isTrue(Option.isNone(request))
   })
 

@@ -1,5 +1,5 @@
 import { randomUUIDv7 } from "node:crypto"
-import * as dgram from "node:dgram"
+import * as net from "node:net"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -15,7 +15,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
-import { managedPorts } from "#test/setup/postgres.ts"
+import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { logged, noon } from "./logged.ts"
 
@@ -131,16 +131,23 @@ layer(
     Effect.gen(function* () {
       const records = yield* RequestRecords
       const { orgId, environment } = yield* site
-      // `freePort` marks ports by UDP sockets.
-      const port = managedPorts.last
+      const port = yield* Effect.promise(() => freePort())
       const scope = yield* Scope.make()
       yield* Scope.provide(receive(port), scope)
-      const socket = dgram.createSocket("udp4")
-      yield* Effect.addFinalizer(() => Effect.sync(() => socket.close()))
-      const send = (text: string | Uint8Array) =>
-        Effect.callback<void>(
-          (resume) => void socket.send(text, port, "127.0.0.1", () => resume(Effect.void))
-        )
+      const connection = Effect.acquireRelease(
+        Effect.promise(
+          () =>
+            new Promise<net.Socket>((resolve) => {
+              const socket = net.connect(port, "127.0.0.1", () => resolve(socket))
+              socket.on("error", () => {})
+            })
+        ),
+        (socket) => Effect.sync(() => socket.destroy())
+      )
+      const socket = yield* connection
+      const write = (text: string | Uint8Array, to = socket) =>
+        Effect.callback<void>((resume) => void to.write(text, () => resume(Effect.void)))
+      const send = (text: string) => write(`${text}\n`)
       const droppedBy = (reason: string) =>
         Effect.map(Metric.snapshot, (all) => {
           const found = all.find(
@@ -151,10 +158,14 @@ layer(
         })
       const before = [yield* droppedBy("unreadable"), yield* droppedBy("lost")] as const
       const line = (number: number, path: string) =>
-        JSON.stringify({ source: "tls-1", number, ...logged(environment, { path }) })
-      yield* send(line(1, "/first"))
-      yield* send("<134>haproxy: not one of ours")
-      yield* send(new Uint8Array(5000).fill(255))
+        JSON.stringify({ source: "tls-1", number, at: Date.now(), ...logged(environment, { path }) })
+      // Lines come as they like: several at a time, and in parts.
+      const [first, second] = [line(1, "/first").slice(0, 20), line(1, "/first").slice(20)]
+      yield* write(first)
+      yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
+      yield* write(`${second}\n<134>haproxy: not one of ours\n12 events dropped\n`)
+      // One that never ends is another's.
+      yield* write(new Uint8Array(9000).fill(255), yield* connection)
       yield* send(line(2, "/").replace(environment, "-"))
       // Lines 3 and 4 are lost.
       yield* send(line(5, "/\u001b[2Jx"))

@@ -13,23 +13,27 @@ import type { DnsResolver } from "#src/domains/dns/Resolver.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { caaRefusal } from "../caa.ts"
 import type { DnsProvider } from "../dns/DnsProvider.ts"
+import type { CertificateError } from "../errors.ts"
 import type { CertificateJob, CertificateJobs, Obtained, StoredOrder } from "../jobs.ts"
+import type { OrderWait } from "../order-limits.ts"
 import type { AcmeClient, Authorization, Challenge, Order } from "./AcmeClient.ts"
 import { AcmeError, typeOf, wordsOf } from "./errors.ts"
 import { certificateIdOf, chainOf, csrOf, newPrivateKey, renewAtOf } from "./x509.ts"
 
 export interface AcmeIssuer {
   readonly client: AcmeClient
-  readonly jobs: Pick<CertificateJobs, "keepOrder" | "limitedFor" | "putChallenge" | "removeChallenge">
+  readonly jobs: Pick<CertificateJobs, "keepOrder" | "orderWait" | "putChallenge" | "removeChallenge">
   readonly resolver: Pick<DnsResolver, "caa">
   readonly dns: DnsProvider | undefined
+  /** Orders that an organization may place in a while. */
+  readonly orgOrders: number
 }
 
 /** What a run came to. */
 export type Ordered =
   | { readonly _tag: "Obtained"; readonly certificate: Obtained }
-  /** The authority is at it; to be asked again in so many seconds. */
-  | { readonly _tag: "UnderWay"; readonly again: number }
+  /** The authority is at it, or, with an error that says so, is not asked yet; to be tried again in so many seconds. */
+  | { readonly _tag: "UnderWay"; readonly again: number; readonly error?: CertificateError | undefined }
 
 /** An order that leads nowhere any more. */
 class OrderOver extends AcmeError {}
@@ -47,9 +51,11 @@ const worthWaitingMs = 20_000
 export const obtain = (issuer: AcmeIssuer, job: CertificateJob) =>
   run(issuer, job).pipe(
     Effect.catchTag("LeaseLost", () => Effect.succeed<Ordered>({ _tag: "UnderWay", again: 0 })),
-    Effect.catchTag("Limited", ({ seconds }) =>
-      // Not all that have waited at once.
-      Effect.map(Random.next, (random): Ordered => ({ _tag: "UnderWay", again: seconds + 60 * random }))
+    Effect.catchTag("Limited", ({ seconds, spreadSeconds, error }) =>
+      Effect.map(
+        Random.next,
+        (random): Ordered => ({ _tag: "UnderWay", again: seconds + spreadSeconds * random, error })
+      )
     )
   )
 
@@ -168,10 +174,13 @@ const orGone = (error: AcmeError) =>
 export const isOver = (error: AcmeError): boolean => error instanceof OrderOver
 
 /** Stored when this is done. */
-const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: AcmeIssuer, job: CertificateJob) {
+const placeOrder = Effect.fnUntraced(function* (
+  { client, jobs, resolver, orgOrders }: AcmeIssuer,
+  job: CertificateJob
+) {
   const { meta } = yield* client.directory
-  const seconds = yield* jobs.limitedFor(job)
-  if (seconds > 0) return yield* new Limited({ seconds })
+  const wait = yield* jobs.orderWait(job, orgOrders)
+  if (wait !== undefined) return yield* new Limited(wait)
   const refusal = yield* caaRefusal(resolver, job.name, meta?.caaIdentities ?? [])
   if (refusal !== undefined) return yield* new AcmeError({ message: refusal, type: "caa" })
   const privateKeyPem = yield* newPrivateKey
@@ -190,15 +199,15 @@ const placeOrder = Effect.fnUntraced(function* ({ client, jobs, resolver }: Acme
     )
   )
   const order: StoredOrder = { directory: client.directoryUrl, url, privateKeyPem, ageSeconds: 0 }
-  yield* orLost(jobs.keepOrder(job, order))
+  yield* orLost(jobs.keepOrder(job, order, orgOrders))
   return order
 })
 
 /** A lease that is lost ends the run: somebody else is at it. */
 class LeaseLost extends Data.TaggedError("LeaseLost") {}
 
-/** The authority has said that it was asked too much. */
-class Limited extends Data.TaggedError("Limited")<{ readonly seconds: number }> {}
+/** Too much was ordered by now. */
+class Limited extends Data.TaggedError("Limited")<OrderWait> {}
 
 const orLost = <E>(stored: Effect.Effect<boolean, E>) =>
   Effect.flatMap(stored, (kept) => (kept ? Effect.void : Effect.fail(new LeaseLost())))
