@@ -1,0 +1,296 @@
+/**
+ * A build: the source is unpacked in a container of the base image and the steps of its plan run there; what they leave is
+ * copied into another container of that image, which never ran and has no variables, and this one becomes the image.
+ * Nothing of this machine is mounted, nobody's instructions reach the engine, and the same source by the same plan on the
+ * same base is built once for an organization.
+ */
+import { createHash } from "node:crypto"
+import * as fs from "node:fs/promises"
+import { buffer } from "node:stream/consumers"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { pack } from "tar-stream"
+import type { BuildPlan, DockerfilePlan } from "#schemas/build-plan.ts"
+import { AppConfig } from "#src/config.ts"
+import { Images } from "#src/executions/Images.ts"
+import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
+import { hostLock } from "#src/infra/host/host-lock.ts"
+import { makeTurns } from "#src/infra/host/turns.ts"
+import { buildUser } from "./archive.ts"
+import { BuildContainers } from "./BuildContainers.ts"
+import { BuildFailed, type BuildLost } from "./build-error.ts"
+import { DockerfileBuilds } from "./dockerfile/DockerfileBuilds.ts"
+import type { BuildPrinter } from "./keep-printed.ts"
+import { BuildOptions } from "./options.ts"
+import { PackageCaches } from "./PackageCaches.ts"
+import { settings } from "./settings.ts"
+import { Uploads } from "./Uploads.ts"
+
+export interface BuildRequest {
+  readonly orgId: string
+  readonly projectId: string
+  /** Of the deployment that it is for. */
+  readonly uid: string
+  /** Of the uploaded source. */
+  readonly digest: string
+  readonly plan: BuildPlan
+}
+
+export class Builder extends Context.Service<
+  Builder,
+  {
+    /** Answers the id of the image, once its turn has come. It leaves no container, also when it is interrupted. */
+    readonly build: (
+      request: BuildRequest,
+      printer: BuildPrinter
+    ) => Effect.Effect<string, BuildFailed | BuildLost | ContainerError>
+  }
+>()("svc/builds/Builder") {
+  static readonly layer = Layer.effect(
+    Builder,
+    Effect.gen(function* () {
+      const engine = yield* ContainerEngine
+      const images = yield* Images
+      const uploads = yield* Uploads
+      const caches = yield* PackageCaches
+      const containers = yield* BuildContainers
+      const dockerfiles = yield* DockerfileBuilds
+      const options = yield* BuildOptions
+      const { dataDir } = yield* AppConfig
+      const { buildImage } = yield* settings
+      const turns = makeTurns(1)
+      const lock = `svc-build-${sha256(dataDir).slice(0, 16)}`
+
+      const baseImage = Effect.gen(function* () {
+        if (buildImage === undefined)
+          return yield* new BuildFailed({
+            errorCode: "build_unavailable",
+            message: "Nothing is built on this host: SVC_BUILD_IMAGE is not set"
+          })
+        const found = yield* engine.findImage(buildImage)
+        const base = Option.isSome(found)
+          ? found.value
+          : (yield* Effect.mapError(
+              images.pull({ reference: buildImage, credentials: undefined }, options.pullStallMs),
+              ({ message }) => new BuildFailed({ errorCode: "build_unavailable", message })
+            )).id
+        yield* images.use(base)
+        return base
+      })
+
+      /** The image of an earlier build of the same. */
+      const findBuilt = Effect.fnUntraced(function* (image: string, printer: BuildPrinter) {
+        const known = yield* engine.findImage(image)
+        if (Option.isNone(known)) return undefined
+        yield* printer.say("This source was built before; its image is used")
+        yield* images.keep(known.value, image)
+        return known.value
+      })
+
+      const runSteps = Effect.fnUntraced(function* (
+        { orgId, projectId, plan }: BuildRequest,
+        container: string,
+        locks: string,
+        printer: BuildPrinter
+      ) {
+        const usesCache = plan.steps.some(({ name }) => name === "install")
+        const cacheRef = { orgId, projectId, locks }
+        const cached = usesCache ? yield* caches.find(cacheRef) : undefined
+        const place = { name: container, folder: cacheFolder }
+        if (cached !== undefined) {
+          yield* printer.say("What an earlier build has fetched is used")
+          // Without it packages are fetched anew.
+          yield* Effect.ignore(engine.putFile(place, cached.file))
+        }
+        yield* containers.run(container, printer)
+        if (usesCache && cached?.isExact !== true)
+          yield* Effect.ignore(
+            caches.put(cacheRef, (file) =>
+              engine.take(container, `${cacheFolder}/.`, file, options.cacheBytes)
+            )
+          )
+      })
+
+      const buildNew = Effect.fnUntraced(function* (
+        request: BuildRequest,
+        base: string,
+        image: string,
+        printer: BuildPrinter,
+        made: Set<string>
+      ) {
+        const { orgId, uid, plan } = request
+        const upload = yield* uploads.find(request)
+        if (Option.isNone(upload))
+          return yield* new BuildFailed({
+            errorCode: "build_unavailable",
+            message: "The source is not on this host any more; deploy it again"
+          })
+        const make = (part: "build" | "image", how: Pick<Made, "command" | "env" | "network" | "workdir">) =>
+          Effect.gen(function* () {
+            const id = yield* containers.make({ orgId, uid, part, image: base, ...how })
+            made.add(id)
+            yield* engine.putArchive({ name: id, folder: "/" }, yield* Effect.promise(() => skeletons[part]))
+            return id
+          })
+        const source = uploads.fileOf(request)
+        const finish = Effect.fnUntraced(function* (container: string, run?: ReadonlyArray<string>) {
+          yield* containers.hasRoom
+          const id = yield* engine.commit(container, image, run)
+          yield* images.keep(id, image)
+          return id
+        })
+        if (plan.kind === "dockerfile") {
+          const { container, command } = yield* dockerfiles.build({ orgId, uid, plan, source, made }, printer)
+          yield* printer.say("Making the image")
+          return yield* finish(container, command)
+        }
+        const command = yield* commandOf(plan)
+        const result = yield* make("image", {
+          command: command.run,
+          env: {},
+          network: "none",
+          workdir: folderIn(plan.kind === "server" ? plan.root : ".")
+        })
+        if (command.files !== undefined)
+          yield* engine.putArchive({ name: result, folder: "/" }, command.files)
+        const output = plan.kind === "static" ? folderIn(plan.output) : appFolder
+        const target = { name: result, folder: appFolder }
+        if (plan.steps.length === 0 && output === appFolder) yield* engine.putFile(target, source)
+        else {
+          const build = yield* make("build", {
+            command: ["/bin/sh", "-euc", scriptOf(plan)],
+            env: buildVariables,
+            network: "isolated",
+            workdir: appFolder
+          })
+          yield* engine.putFile({ name: build, folder: appFolder }, source)
+          yield* runSteps(request, build, upload.value.locks, printer)
+          yield* printer.say("Making the image")
+          yield* Effect.catchIf(
+            engine.copy({ name: build, folder: output }, target, options.resultBytes),
+            ({ reason }) => reason === "NotFound" || reason === "Failed",
+            ({ reason, message }) =>
+              new BuildFailed({
+                errorCode: "build_failed",
+                message:
+                  reason === "NotFound" && plan.kind === "static"
+                    ? `The build left no folder ${plan.output}`
+                    : `What the build left cannot be taken: ${message}`
+              })
+          )
+        }
+        return yield* finish(result)
+      })
+
+      return Builder.of({
+        build: Effect.fn("Builder.build")(function* (request, printer) {
+          const { orgId, uid } = request
+          const base = yield* baseImage
+          const image = imageNameOf(request, base)
+          const before = yield* findBuilt(image, printer)
+          if (before !== undefined) return before
+          const made = new Set<string>()
+          const inTurn = Effect.gen(function* () {
+            yield* hostLock(lock)
+            const meanwhile = yield* findBuilt(image, printer)
+            if (meanwhile !== undefined) return meanwhile
+            yield* containers.hasRoom
+            // What a process left that was killed.
+            yield* containers.clear(uid)
+            return yield* Effect.timeoutOrElse(buildNew(request, base, image, printer, made), {
+              duration: Duration.millis(options.totalMs),
+              orElse: () =>
+                new BuildFailed({
+                  errorCode: "build_timed_out",
+                  message: `The build took longer than ${options.totalMs / 1_000} s`
+                })
+            })
+          })
+          return yield* inTurn.pipe(
+            Effect.ensuring(Effect.ignore(Effect.suspend(() => containers.clear(uid, made)))),
+            Effect.scoped,
+            turns.take({ owner: orgId, first: false })
+          )
+        })
+      })
+    })
+  )
+}
+
+type Made = Parameters<BuildContainers["Service"]["make"]>[0]
+
+const appFolder = "/app"
+const cacheFolder = "/tmp/cache"
+const serverFile = "srv/svc/serve-static.mjs"
+const folderIn = (folder: string) => (folder === "." ? appFolder : `${appFolder}/${folder}`)
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex")
+
+/** Of the steps alone: none of it is in the image. */
+const buildVariables = {
+  HOME: "/tmp",
+  CI: "1",
+  NEXT_TELEMETRY_DISABLED: "1",
+  ASTRO_TELEMETRY_DISABLED: "1",
+  npm_config_cache: `${cacheFolder}/npm`,
+  // pnpm and yarn keep theirs where these say (XDG Base Directory Specification).
+  XDG_DATA_HOME: `${cacheFolder}/data`,
+  XDG_CACHE_HOME: `${cacheFolder}/cache`,
+  npm_config_prefer_offline: "true",
+  npm_config_update_notifier: "false",
+  YARN_GLOBAL_FOLDER: `${cacheFolder}/yarn-global`,
+  YARN_ENABLE_TELEMETRY: "0",
+  YARN_NODE_LINKER: "node-modules"
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+const scriptOf = ({ steps }: BuildPlan) =>
+  steps
+    .map(
+      ({ command, folder }) =>
+        `cd ${quoted(folderIn(folder))}\nprintf '$ %s\\n' ${quoted(command)}\n${command}`
+    )
+    .join("\n")
+
+/** Organizations share nothing: a name holds whose it is. */
+const imageNameOf = ({ orgId, digest, plan }: BuildRequest, base: string): string =>
+  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([1, base, digest, plan])).slice(0, 40)}`
+
+const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly content?: Buffer }>) => {
+  const writer = pack()
+  for (const { name, content } of entries) {
+    const owner = name.startsWith("srv") ? 0 : buildUser
+    const header = { name, uid: owner, gid: owner, mtime: new Date(0) }
+    if (content === undefined) writer.entry({ ...header, type: "directory", mode: 0o755 })
+    else writer.entry({ ...header, mode: 0o644 }, content)
+  }
+  writer.finalize()
+  return buffer(writer)
+}
+
+/** Folders that belong to the user of builds. */
+const skeletons = {
+  build: archiveOf([{ name: "app/" }, { name: `${cacheFolder.slice(1)}/` }]),
+  image: archiveOf([{ name: "app/" }])
+}
+
+/** What the image runs, and files that are for that. */
+const commandOf = Effect.fnUntraced(function* (plan: Exclude<BuildPlan, DockerfilePlan>) {
+  if (plan.kind === "server") {
+    const folders = [...new Set([folderIn(plan.root), appFolder])].map(
+      (folder) => `${folder}/node_modules/.bin`
+    )
+    const prepared = `export PATH=${quoted(folders.join(":"))}:"$PATH" NODE_ENV="\${NODE_ENV:-production}"`
+    return { run: ["/bin/sh", "-c", `${prepared}\n${plan.start}`], files: undefined }
+  }
+  const content = yield* Effect.promise(() => fs.readFile(new URL("serve-static.mjs", import.meta.url)))
+  const files = yield* Effect.promise(() =>
+    archiveOf([{ name: "srv/" }, { name: "srv/svc/" }, { name: serverFile, content }])
+  )
+  return {
+    run: ["node", `/${serverFile}`, appFolder, ...(plan.fallback ? ["fallback"] : [])],
+    files
+  }
+})
