@@ -88,7 +88,7 @@ export const speedInsights = async (url: string): Promise<ReadonlyArray<Figure>>
         navigationType: "navigate" as const
       }))
     const grouped = () =>
-      runtime.runPromise(batches.add({ ...place, batchId: randomUUID(), events: measured() }))
+      runtime.runPromise(batches.add({ ...place, batchId: randomUUID(), events: measured(), bytes: 1_000 }))
     const single = async () => {
       const all = measured()
       const at = all.map(({ timestamp }) => DateTime.formatIso(timestamp))
