@@ -121,7 +121,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
           yield* budgets.settle(charge)
         })
       const set = (hardStop: boolean) =>
-        budgets.set(orgId, projectId, { monthlyCap: 1_000_000, alertPercent: null, hardStop }, actor)
+        budgets.enforce({
+          orgId,
+          projectId,
+          monthlyCap: 1_000_000,
+          alertPercent: null,
+          hardStop,
+          generation: 1
+        })
       yield* set(true)
       yield* spend(900_000)
       yield* calls(gateway, 5_000, 5_000)
