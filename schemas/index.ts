@@ -4,6 +4,7 @@ import { AiGateway } from "./ai-gateway.ts"
 import { Alert } from "./alert.ts"
 import { App } from "./app.ts"
 import { BackupDestination } from "./backup-destination.ts"
+import { Budget } from "./budget.ts"
 import { Cache } from "./cache.ts"
 import { Cron } from "./cron.ts"
 import { CustomerPayments } from "./customer-payments.ts"
@@ -23,6 +24,7 @@ export const kinds = [
   BackupDestination,
   Project,
   AccessPolicy,
+  Budget,
   Environment,
   Domain,
   EnvVariables,

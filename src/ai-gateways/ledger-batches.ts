@@ -12,7 +12,7 @@ import { announce, type BudgetEvent, due } from "./announcement.ts"
 import * as statements from "./ledger-statements.ts"
 import { inWords } from "./money.ts"
 
-/** The gateway's budget does not allow the call. Another may fit once calls have ended, or the month has. */
+/** The gateway's budget does not allow the call, or its project's. Another may fit once calls have ended, or the month has. */
 export class BudgetUsedUp extends Schema.TaggedError<BudgetUsedUp>()("BudgetUsedUp", {
   message: Schema.String
 }) {}
@@ -68,6 +68,11 @@ export const enterAll = Effect.fnUntraced(function* (sql: Sql, entries: Readonly
     if (asked.length === 0) break
     if (months[0]?.live !== true) {
       for (const { id } of asked) verdicts.set(id, gone)
+      break
+    }
+    if (months[0].stopped) {
+      const granted = new Set(months[0].granted)
+      for (const { id } of asked) verdicts.set(id, granted.has(id) ? "granted" : stopped)
       break
     }
     const now = months.find(({ current }) => current)
@@ -159,6 +164,10 @@ const tell = (
   )
 
 const gone = new GatewayGone({ message: "The gateway was deleted" })
+const stopped = new BudgetUsedUp({
+  message:
+    "The project's budget for this month is used up, and it stops what costs more: raise its cap, or wait for the next month"
+})
 
 const usedUp = (
   { cap, spent }: { readonly cap: number; readonly spent: number },

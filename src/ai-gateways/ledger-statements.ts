@@ -2,6 +2,7 @@
  * The statements of the ledger: each takes many calls of one gateway. All that reserve or settle pass the row of the
  * gateway's month, whose lock makes the sums exact for any number of processes.
  */
+import { hardStopReached } from "#src/budgets/hard-stop.ts"
 import { inOrg, type Sql } from "#src/store/Db.ts"
 
 /** What is to be reserved. */
@@ -39,6 +40,8 @@ export const noKey = "00000000-0000-0000-0000-000000000000"
 export interface EnteredRow {
   /** False: the gateway is gone, and nothing was granted. */
   readonly live: boolean
+  /** The project's budget stops what would cost more, and nothing was granted now. */
+  readonly stopped: boolean
   /** Its first day; null: there is none. */
   readonly month: string | null
   /** In which calls are reserved now. */
@@ -101,7 +104,9 @@ export const enter = (
         as i(id uuid, gateway_key uuid, model text, amount bigint, holder uuid, ord int)
     ),
     gateway as materialized (
-      select ${capOf(sql)} as cap, r.deletion_requested_at is null as live from resource r
+      select ${capOf(sql)} as cap, r.deletion_requested_at is null as live,
+        ${hardStopReached(sql, orgId, sql`r.project_id`)} as stopped
+      from resource r
       where r.org_id = ${orgId}::uuid and r.uid = ${gateway}::uuid and r.kind = 'AiGateway' and ${gate}
     ),
     ended as (
@@ -144,7 +149,7 @@ export const enter = (
       insert into ai_gateway_reservation (org_id, id, gateway_uid, gateway_key, model, holder, day, amount)
       select ${orgId}::uuid, f.id, ${gateway}::uuid, f.gateway_key, f.model, f.holder, ${today(sql)}, f.amount
       from fitting f cross join months m cross join gateway g
-      where m.current and g.live and f.upto <= g.cap - m.spent - m.reserved and ${gate}
+      where m.current and g.live and not g.stopped and f.upto <= g.cap - m.spent - m.reserved and ${gate}
       on conflict do nothing
       returning id, amount
     ),
@@ -174,7 +179,7 @@ export const enter = (
         estimated, cost, latency_ms
       from ended where made and ${gate}
     )
-    select g.live, m.month::text as month, coalesce(m.current, false) as current, coalesce(m.settled, false) as settled,
+    select g.live, g.stopped, m.month::text as month, coalesce(m.current, false) as current, coalesce(m.settled, false) as settled,
       g.cap::float8 as cap, m.spent::float8 as spent, m.reserved::float8 as reserved,
       m.alerted_at is not null as alerted, m.exceeded_at is not null as exceeded,
       array(select id::text from granted union all select id::text from known) as granted,

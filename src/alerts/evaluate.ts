@@ -12,8 +12,9 @@ import { dueTurns, evaluation, putOff } from "./evaluation.ts"
 const askEvery = "4 seconds"
 /** Organizations that are looked up at once. What is left is due at the next question. */
 const mostTurns = 1_000
-/** Organizations that one statement evaluates. */
-const batch = 25
+/** Organizations that one statement evaluates, and statements at once: an evaluation keeps a processor of the store busy. */
+const batch = 10
+const atOnce = 2
 /** A statement takes a fraction of a second. One that takes longer is of more than the store can do, and is given up. */
 const withinSeconds = 10
 
@@ -87,22 +88,20 @@ export const evaluate = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const due = yield* repeatable(dueTurns(sql, mostTurns))
   const [usual, apart] = [due.filter((turn) => !turn.alone), due.filter((turn) => turn.alone)]
-  const done: Array<Done> = []
-  for (const turns of Arr.chunksOf(usual, batch)) {
-    const organizations = turns.map(({ orgId }) => orgId)
-    const eachAlone = Effect.map(Effect.forEach(organizations, alone), sum)
-    done.push(
-      yield* orUnavailable(
-        Effect.catchIf(
-          together(organizations),
-          (error) => SqlError.isSqlError(error) && isOfItsContent(error),
-          () => eachAlone
-        )
+  const inBatches = Effect.forEach(
+    Arr.chunksOf(usual, batch),
+    (turns) => {
+      const organizations = turns.map(({ orgId }) => orgId)
+      return Effect.catchIf(
+        together(organizations),
+        (error) => SqlError.isSqlError(error) && isOfItsContent(error),
+        () => Effect.map(Effect.forEach(organizations, alone), sum)
       )
-    )
-  }
-  for (const { orgId } of apart) done.push(yield* orUnavailable(alone(orgId)))
-  const all = sum(done)
+    },
+    { concurrency: atOnce }
+  )
+  const oneByOne = Effect.forEach(apart, ({ orgId }) => alone(orgId))
+  const all = sum((yield* orUnavailable(Effect.all([inBatches, oneByOne]))).flat())
   yield* Metric.update(rounds, all.rounds)
   yield* Metric.update(told, all.told)
   return all

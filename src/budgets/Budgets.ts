@@ -12,12 +12,10 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
-import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
-import { RevisionConflict } from "#src/store/errors.ts"
-import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { announcement } from "./announcement.ts"
+import { counted, inForce, marks } from "./spending.ts"
 
 /** The budget does not allow it. Trying again helps once something has ended, the month is over or the cap is raised. */
 class BudgetExhausted extends Schema.TaggedError<BudgetExhausted>()("BudgetExhausted", {
@@ -45,7 +43,17 @@ export interface Budget extends BudgetSettings {
   readonly month: string
   readonly spent: number
   readonly reserved: number
+  /** Generation of the resource that is in force; 0: nobody has set one. */
   readonly revision: string
+}
+
+export interface Enforced extends BudgetSettings {
+  readonly orgId: string
+  readonly projectId: string
+  /** Of the resource. What a later one says is not taken back. */
+  readonly generation: number
+  /** Of a reconcile. */
+  readonly fence?: bigint
 }
 
 export class Budgets extends Context.Service<
@@ -62,12 +70,12 @@ export class Budgets extends Context.Service<
      */
     readonly settle: (charge: Charge) => Effect.Effect<void, StoreUnavailable>
     readonly get: (orgId: string, projectId: string) => Effect.Effect<Budget, StoreUnavailable>
-    readonly set: (
-      orgId: string,
-      projectId: string,
-      settings: BudgetSettings & { readonly expectedRevision?: string },
-      actor: Actor
-    ) => Effect.Effect<Budget, RevisionConflict | StoreUnavailable>
+    /** From here on it is in force. False: a later one is, or a later reconcile was here. */
+    readonly enforce: (budget: Enforced) => Effect.Effect<boolean, StoreUnavailable>
+    /** Takes away what is in force. False: a later reconcile was here. */
+    readonly forget: (
+      budget: Required<Pick<Enforced, "orgId" | "projectId" | "fence">>
+    ) => Effect.Effect<boolean, StoreUnavailable>
   }
 >()("svc/budgets/Budgets") {
   static readonly layer = Layer.effect(
@@ -81,7 +89,7 @@ export class Budgets extends Context.Service<
             case when b.org_id is null then ${defaults.alertPercent}::int else b.alert_percent end as "alertPercent",
             coalesce(b.hard_stop, ${defaults.hardStop}::boolean) as "hardStop",
             to_char(t.month, 'YYYY-MM') as month, coalesce(m.spent, 0)::float8 as spent,
-            coalesce(m.reserved, 0)::float8 as reserved, coalesce(b.revision, 0)::text as revision
+            coalesce(m.reserved, 0)::float8 as reserved, coalesce(b.generation, 0)::text as revision
           from (select ${thisMonth(api)} as month where ${inOrg(api, orgId)}) t
           left join project_budget b on b.org_id = ${orgId}::uuid and b.project_uid = ${projectId}::uuid
           left join budget_month m
@@ -104,12 +112,18 @@ export class Budgets extends Context.Service<
           yield* repeatable(settle(engine, charge))
         }),
         get,
-        set: Effect.fn("Budgets.set")(function* (orgId, projectId, settings, actor) {
-          const rows = yield* repeatable(put(api, orgId, projectId, settings, actor))
-          if (rows.length === 0) {
-            return yield* new RevisionConflict({ message: "The budget was changed at the same moment" })
-          }
-          return yield* get(orgId, projectId)
+        enforce: Effect.fn("Budgets.enforce")(function* (budget) {
+          return (yield* repeatable(enforce(api, budget))).length > 0
+        }),
+        forget: Effect.fn("Budgets.forget")(function* ({ orgId, projectId, fence }) {
+          const [row] = yield* repeatable(engine<{ readonly newer: boolean }>`
+            with gone as (
+              delete from project_budget
+              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and fence <= ${fence}
+            )
+            select exists (select from project_budget where org_id = ${orgId}::uuid
+              and project_uid = ${projectId}::uuid and fence > ${fence}) as newer`)
+          return row?.newer === false
         })
       })
     })
@@ -121,18 +135,13 @@ export const defaults: BudgetSettings = { monthlyCap: null, alertPercent: 80, ha
 
 const thisMonth = (sql: Sql): Fragment => sql`date_trunc('month', now() at time zone 'UTC')::date`
 
-/** Held until the statement's end: no other budget is in force before what was begun under this one is counted. */
-const inForce = (sql: Sql, { orgId, projectId }: Charge) => sql`
-  select monthly_cap, alert_percent, hard_stop from project_budget
-  where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and ${inOrg(sql, orgId)} for share`
-
 const reserve = (sql: Sql, charge: Charge) => {
   const { orgId, projectId, uid, microUsd } = charge
   const gate = inOrg(sql, orgId)
   const most = sql`(select monthly_cap from budget where hard_stop)`
   return Effect.map(
     sql<{ readonly granted: boolean }>`
-      with budget as materialized (${inForce(sql, charge)}),
+      with ${inForce(sql, charge)},
       known as materialized (
         select uid from budget_entry where org_id = ${orgId}::uuid and uid = ${uid}::uuid and ${gate}
       ), held as (
@@ -153,63 +162,46 @@ const reserve = (sql: Sql, charge: Charge) => {
 
 const settle = (sql: Sql, charge: Charge) => {
   const { orgId, projectId, uid, microUsd } = charge
-  const told = announcement(sql, orgId, projectId)
   return sql`
-    with budget as materialized (${inForce(sql, charge)}),
+    with ${inForce(sql, charge)},
     settled as (
       insert into budget_entry as e (org_id, uid, project_uid, month, reserved, spent, settled_at)
       values (${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, ${thisMonth(sql)}, 0, ${microUsd}::bigint, now())
       on conflict (org_id, uid) do update set spent = least(excluded.spent, e.reserved), settled_at = now()
         where e.settled_at is null
       returning e.month, e.reserved, e.spent
-    ), counted as (
-      insert into budget_month as m (org_id, project_uid, month, spent, alert_id, exceeded_id)
-      select ${orgId}::uuid, ${projectId}::uuid, s.month, s.spent, ${told.alertId(sql`s.spent`)}, ${told.exceededId(sql`s.spent`)}
-      from settled s
-      on conflict (org_id, project_uid, month) do update set spent = m.spent + excluded.spent,
-        reserved = m.reserved - (select reserved from settled),
-        alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent + excluded.spent`)}),
-        exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent + excluded.spent`)})
-      returning month, spent, alert_id, exceeded_id
-    ), used as (
+    ), ${counted(sql, charge, "settled")}, used as (
       insert into budget_usage as b (org_id, project_uid, day, uid, item, kind, name, spent)
       select ${orgId}::uuid, ${projectId}::uuid, (now() at time zone 'UTC')::date, ${projectId}::uuid, 'executions',
         'Execution', '', s.spent from settled s where s.spent > 0
       on conflict (org_id, project_uid, day, uid, item) do update set spent = b.spent + excluded.spent
-    ),
-    ${told.emissions("counted")}
+    )
     select month from counted`
 }
 
-const put = (
-  sql: Sql,
-  orgId: string,
-  projectId: string,
-  settings: BudgetSettings & { readonly expectedRevision?: string },
-  actor: Actor
-) => {
-  const { monthlyCap, alertPercent, hardStop, expectedRevision = null } = settings
+/** A cap that is lower than what was spent is one that was reached. */
+const enforce = (sql: Sql, budget: Enforced) => {
+  const { orgId, projectId, monthlyCap, alertPercent, hardStop, generation, fence = null } = budget
   const gate = inOrg(sql, orgId)
   const told = announcement(sql, orgId, projectId)
   return sql`
     with budget as (
-      insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop)
-      select ${orgId}::uuid, ${projectId}::uuid, ${monthlyCap}::bigint, ${alertPercent}::int, ${hardStop}::boolean
+      insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop, generation, fence)
+      select ${orgId}::uuid, ${projectId}::uuid, ${monthlyCap}::bigint, ${alertPercent}::int, ${hardStop}::boolean,
+        ${generation}::int, coalesce(${fence}::bigint, 0)
       where ${gate}
       on conflict (org_id, project_uid) do update set monthly_cap = excluded.monthly_cap,
-        alert_percent = excluded.alert_percent, hard_stop = excluded.hard_stop, revision = b.revision + 1
-        where ${expectedRevision}::bigint is null or b.revision = ${expectedRevision}::bigint
+        alert_percent = excluded.alert_percent, hard_stop = excluded.hard_stop, generation = excluded.generation,
+        fence = greatest(b.fence, excluded.fence)
+        where b.generation <= excluded.generation and (${fence}::bigint is null or b.fence <= excluded.fence)
       returning project_uid as id, monthly_cap, alert_percent, hard_stop
     ), counted as (
-      -- A cap that is lower than what was spent is one that was reached.
-      update budget_month m set alert_id = coalesce(m.alert_id, ${told.alertId(sql`m.spent`)}),
-        exceeded_id = coalesce(m.exceeded_id, ${told.exceededId(sql`m.spent`)})
+      update budget_month m set ${marks(told, sql`m.spent`, sql)}
       from budget b
       where m.org_id = ${orgId}::uuid and m.project_uid = b.id and m.month = ${thisMonth(sql)} and ${gate}
       returning m.month, m.spent, m.alert_id, m.exceeded_id
     ),
-    ${told.emissions("counted")},
-    audited as (${auditOf(sql, orgId, actor, "budget")})
+    ${told.emissions("counted")}
     select id from budget`
 }
 

@@ -19,7 +19,7 @@ import { Catalog } from "#src/catalog/Catalog.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { CurrentMetrics, type Measured } from "#src/metrics/CurrentMetrics.ts"
 import { Db, orUnavailable, repeatable, type Sql, transaction } from "#src/store/Db.ts"
-import { countSpent } from "./count-spent.ts"
+import { countSpent } from "./spending.ts"
 
 /** Organizations of one look. */
 const batch = 100

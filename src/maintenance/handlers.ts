@@ -1,9 +1,7 @@
 /** Handlers of `maintenance.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { Maintenance, MaintenanceSpec, maintenanceName } from "#schemas/maintenance.ts"
 import { looksLikeUid } from "#schemas/names.ts"
@@ -14,11 +12,9 @@ import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound } from "#src/api/problem.ts"
-import { targetProject } from "#src/api/target.ts"
+import { projectSingleton } from "#src/api/project-singleton.ts"
 import { serviceStatus } from "#src/api/views.ts"
-import { precondition, remove } from "#src/api/writing.ts"
-import type { Change } from "#src/store/change.ts"
-import { Resources } from "#src/store/Resources.ts"
+import { remove } from "#src/api/writing.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { Actions } from "./Actions.ts"
 import { MaintenanceFindingPage, MaintenanceRunPage, MaintenanceRunView, MaintenanceView } from "./api.ts"
@@ -29,8 +25,6 @@ import { findingView, runView } from "./views.ts"
 
 const complete = Schema.decodeUnknownEffect(MaintenanceSpec)
 
-/** Of several who set it at once, the last one wins; whoever names what must be there is told. */
-const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
 /** The run that was open may end while one is asked for. */
 const asks = 3
 
@@ -56,26 +50,17 @@ export const layer = HttpApiBuilder.group(
   Api,
   "maintenance",
   Effect.fnUntraced(function* (handlers) {
-    const resources = yield* Resources
     const schedules = yield* Schedules
     const runs = yield* Runs
     const findings = yield* Findings
     const actions = yield* Actions
     const cursors = yield* Cursors
 
-    const current = Effect.gen(function* () {
-      const { orgId } = yield* RequestScope
-      const { projectId } = yield* targetProject
-      const found = yield* resources.find(orgId, Maintenance.name, projectId, null, maintenanceName)
-      // What is being deleted gives way to what takes its place.
-      return Option.getOrUndefined(
-        Option.filter(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)
-      )
-    })
-    const ref = Effect.map(Effect.mapError(current, fromStore), (record): Ref | undefined => record)
+    const { current, set } = yield* projectSingleton(Maintenance, maintenanceName)
+    const ref = Effect.map(current, (record): Ref | undefined => record)
 
     const shown = Effect.gen(function* () {
-      const record = yield* Effect.mapError(current, fromStore)
+      const record = yield* current
       const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
       if (record === undefined) return answer(MaintenanceView, maintenanceView(spec, undefined, undefined, 0))
       const [inForce, open] = yield* Effect.mapError(
@@ -111,40 +96,11 @@ export const layer = HttpApiBuilder.group(
       handlersOf(Api.groups.maintenance)({
         get: () => shown,
         set: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
-          const { projectId } = yield* targetProject
-          const spec = yield* Effect.orDie(complete(payload))
-          const write = Effect.gen(function* () {
-            const record = yield* current
-            const expected = yield* precondition(record)
-            const change: Change =
-              record === undefined
-                ? {
-                    action: "create",
-                    uid: randomUUIDv7(),
-                    kind: Maintenance.name,
-                    projectId,
-                    environment: null,
-                    name: maintenanceName,
-                    parentUid: projectId,
-                    spec,
-                    managedBy: "api"
-                  }
-                : { action: "update", uid: record.uid, ...expected, spec, managedBy: "api" }
-            yield* resources.write(orgId, [change], caller.actor)
-          })
-          yield* write.pipe(
-            Effect.retry({
-              times: 10,
-              schedule: again,
-              while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
-            }),
-            Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
-          )
+          yield* set(yield* Effect.orDie(complete(payload)))
           return yield* shown
         }),
         delete: Effect.fnUntraced(function* () {
-          const record = yield* Effect.mapError(current, fromStore)
+          const record = yield* current
           return record === undefined ? yield* nothing : yield* remove(record)
         }),
         listRuns: Effect.fnUntraced(function* ({ query }) {

@@ -2,6 +2,7 @@
 
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as Schema from "effect/Schema"
+import { BudgetInput } from "#schemas/budget.ts"
 import { Region } from "#schemas/catalog.ts"
 import { DisplayName } from "#schemas/display-text.ts"
 import { Environment, Origin } from "#schemas/environment.ts"
@@ -48,28 +49,6 @@ const NewEnvironmentSlug = EnvironmentSlug.check(notAnId)
 export const ProjectList = Schema.Array(ProjectView)
 
 const { runtimeClass, region, git } = ProjectSpec.fields
-
-const MonthlyCap = Schema.Finite.check(
-  Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }),
-  Schema.makeFilter((usd: number) =>
-    Number(usd.toFixed(6)) === usd ? undefined : "has more than six digits after the point"
-  )
-)
-const BudgetSettings = Schema.Struct({
-  monthlyCapUsd: Schema.NullOr(MonthlyCap).annotate({
-    description: "US dollars that may be spent in a month (UTC); null: any number"
-  }),
-  alertThresholdPercent: Schema.optionalKey(
-    Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }))).annotate({
-      description: "Part of the cap at which `budget.alert` is sent; null: never. Default 80"
-    })
-  ),
-  hardStop: Schema.optionalKey(
-    Schema.Boolean.annotate({
-      description: "Refuse what could cost more than is left. Default false: it is counted only"
-    })
-  )
-})
 
 export const BudgetView = Schema.Struct({
   monthlyCapUsd: Schema.NullOr(Schema.Finite),
@@ -131,7 +110,7 @@ export const Projects = group("projects", "Projects: containers of environments,
   HttpApiEndpoint.put("setBudget", `${one}/budget`, {
     params: projectParams,
     headers: ifMatch,
-    payload: BudgetSettings,
+    payload: Schema.Struct(BudgetInput.fields),
     success: withEtag(BudgetView),
     error: bodyProblems(402, 412)
   }).annotateMerge(

@@ -5,6 +5,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { Budget as BudgetKind, BudgetSpec, budgetName } from "#schemas/budget.ts"
 import { Environment, EnvironmentSpec } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
@@ -15,11 +16,13 @@ import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
+import { projectSingleton } from "#src/api/project-singleton.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetProject } from "#src/api/target.ts"
-import { amend, mismatch, precondition } from "#src/api/writing.ts"
-import { type Budget, Budgets, defaults } from "#src/budgets/Budgets.ts"
-import { microUsdOf, usdOf } from "#src/budgets/money.ts"
+import { amend, precondition } from "#src/api/writing.ts"
+import { type Budget, Budgets } from "#src/budgets/Budgets.ts"
+import { usdOf } from "#src/budgets/money.ts"
+import { settingsOf } from "#src/budgets/settings-of.ts"
 import { RequestRecords } from "#src/edge/requests/RequestRecords.ts"
 import { digitOf, RequestPage, requestView } from "#src/edge/requests/view.ts"
 import { Invocations, previousSigningField, signingField } from "#src/outbound/Invocations.ts"
@@ -50,6 +53,15 @@ const environmentsOf = (reservation: Reservation): ReadonlyArray<CreateChange> =
 
 const decodeEnvironment = Schema.decodeUnknownEffect(EnvironmentSpec)
 
+const completeBudget = Schema.decodeUnknownEffect(BudgetSpec)
+/** The tag of a budget is the generation of its resource, which reports of the engine leave alone. */
+const ofGeneration = Effect.fnUntraced(function* (record: ResourceRecord | undefined) {
+  const expected = yield* precondition({ revision: String(record?.generation ?? 0) })
+  return record === undefined || expected.expectedRevision === undefined
+    ? {}
+    : { expectedGeneration: record.generation }
+})
+
 const budgetView = ({ monthlyCap, alertPercent, hardStop, month, spent, reserved }: Budget) => ({
   monthlyCapUsd: monthlyCap === null ? null : usdOf(monthlyCap),
   alertThresholdPercent: alertPercent,
@@ -77,6 +89,7 @@ export const layerProjects = HttpApiBuilder.group(
       }),
       taken: slugTaken
     })
+    const theResource = yield* projectSingleton(BudgetKind, budgetName)
     const theBudget = Effect.gen(function* () {
       const { orgId } = yield* RequestScope
       const { projectId } = yield* targetProject
@@ -104,22 +117,14 @@ export const layerProjects = HttpApiBuilder.group(
         delete: projects.delete(),
         getBudget: () => Effect.map(theBudget, (budget) => answer(BudgetView, budgetView(budget), budget)),
         setBudget: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller, ifMatch } = yield* RequestScope
+          const { orgId } = yield* RequestScope
           const { projectId } = yield* targetProject
-          const expected = ifMatch === undefined ? {} : yield* precondition(yield* theBudget)
-          const settings = {
-            monthlyCap: payload.monthlyCapUsd === null ? null : microUsdOf(payload.monthlyCapUsd),
-            alertPercent:
-              payload.alertThresholdPercent === undefined
-                ? defaults.alertPercent
-                : payload.alertThresholdPercent,
-            hardStop: payload.hardStop ?? defaults.hardStop,
-            ...expected
-          }
-          const budget = yield* Effect.mapError(
-            budgets.set(orgId, projectId, settings, caller.actor),
-            (error) => (error._tag === "RevisionConflict" ? mismatch : fromStore(error))
-          )
+          const spec = yield* Effect.orDie(completeBudget(payload))
+          const { generation } = yield* theResource.set(spec, ofGeneration)
+          // At once, and not when the engine comes to it: what is begun after the answer goes by it.
+          const enforce = budgets.enforce({ orgId, projectId, ...settingsOf(spec), generation })
+          yield* Effect.mapError(enforce, fromStore)
+          const budget = yield* theBudget
           return answer(BudgetView, budgetView(budget), budget)
         })
       })

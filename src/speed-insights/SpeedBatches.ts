@@ -13,6 +13,7 @@ import { answered } from "#src/engine/answered.ts"
 import { Db, repeatable, type Sql, wasRefused } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { devices, metrics, navigations, type SpeedEvent } from "./batch.ts"
+import { type DailyBudgetUsed, type Intake, makeDailyBudget } from "./daily-budget.ts"
 import { smallest } from "./sketch.ts"
 
 export interface NewBatch {
@@ -21,6 +22,8 @@ export interface NewBatch {
   readonly environmentUid: string
   readonly batchId: string
   readonly events: ReadonlyArray<SpeedEvent>
+  /** Of the request that it came in. */
+  readonly bytes: number
 }
 
 /** More come than the store takes. */
@@ -35,23 +38,26 @@ export class SpeedBatches extends Context.Service<
   SpeedBatches,
   {
     /** False: the batch is there already. */
-    readonly add: (batch: NewBatch) => Effect.Effect<boolean, IntakeBusy | StoreUnavailable>
+    readonly add: (batch: NewBatch) => Effect.Effect<boolean, DailyBudgetUsed | IntakeBusy | StoreUnavailable>
   }
 >()("svc/speed-insights/SpeedBatches") {
   static readonly layer = Layer.effect(
     SpeedBatches,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
+      const budget = yield* makeDailyBudget
       let waiting = 0
       let number = 0
       const store = yield* batched(
         ({ ord }: Entry) => String(ord),
-        (entries) => answered("store measurements", longestStatementMs)(insertEach(sql, entries)),
+        (entries) =>
+          answered("store measurements", longestStatementMs)(insertEach(sql, entries, budget.count)),
         // Two at once; copies of a batch meet in one of them.
         ({ batchId }) => String((batchId.codePointAt(batchId.length - 1) ?? 0) % 2)
       )
       return SpeedBatches.of({
         add: Effect.fnUntraced(function* (batch) {
+          yield* budget.check(batch.projectId)
           if (waiting >= mostWaiting)
             return yield* new IntakeBusy({ message: "More measurements come than the store takes" })
           waiting++
@@ -80,19 +86,33 @@ const dayOf = (events: ReadonlyArray<SpeedEvent>): string =>
     .slice(0, 10)
 
 /** Answers for each, in order. One that the store does not take keeps out none of the others. */
-const insertEach = Effect.fnUntraced(function* (sql: Sql, entries: ReadonlyArray<Entry>) {
-  const added = yield* Effect.result(repeatable(insert(sql, entries)))
+const insertEach = Effect.fnUntraced(function* (
+  sql: Sql,
+  entries: ReadonlyArray<Entry>,
+  count: (intakes: Iterable<Intake>) => Effect.Effect<void>
+) {
+  const store = (some: ReadonlyArray<Entry>) =>
+    Effect.map(
+      Effect.tap(repeatable(insert(sql, some)), ({ intakes }) => count(intakes)),
+      ({ isNew }) => isNew
+    )
+  const added = yield* Effect.result(store(entries))
   if (Result.isSuccess(added)) return added.success.map((one) => Result.succeed(one))
   if (!wasRefused(added.failure)) return yield* added.failure
   return yield* Effect.forEach(entries, (entry) =>
-    Effect.result(Effect.map(repeatable(insert(sql, [entry])), ([one = false]) => one))
+    Effect.result(Effect.map(store([entry]), ([one = false]) => one))
   )
 })
 
 /** What the column `real` holds: it refuses what is too small for it, and such a value counts as 0 anyway. */
 const stored = (value: number): number => (value < smallest ? 0 : value)
 
-/** Answers for each, in order, whether it is new. */
+interface Added extends Intake {
+  readonly day: string
+  readonly batchId: string
+}
+
+/** Answers for each, in order, whether it is new, and what is stored today of the projects that something new came of. */
 const insert = (sql: Sql, entries: ReadonlyArray<Entry>) => {
   const keyOf = ({ projectId, day, batchId }: Entry) => `${projectId} ${day} ${batchId}`
   const first = new Map<string, Entry>()
@@ -108,19 +128,37 @@ const insert = (sql: Sql, entries: ReadonlyArray<Entry>) => {
   }))
   // In the order of their keys, so that two statements do not wait for each other's rows.
   return Effect.map(
-    sql<{ readonly projectId: string; readonly day: string; readonly batchId: string }>`
-      insert into speed_batch (org_id, project_uid, environment_uid, day, batch_id, at, metric, value, route, device,
-        navigation)
-      select "orgId", "projectId", "environmentUid", day, "batchId", at, metric, value, route, device, navigation
-      from jsonb_to_recordset(${sql.json(rows)}::jsonb) as b("orgId" uuid, "projectId" uuid, "environmentUid" uuid,
-        day date, "batchId" text, at timestamptz[], metric smallint[], value real[], route text[], device smallint[],
-        navigation smallint[])
-      order by "orgId", "projectId", day, "batchId"
-      on conflict do nothing
-      returning project_uid as "projectId", day::text as day, batch_id as "batchId"`,
+    sql<Added>`
+      with given as materialized (
+        select * from jsonb_to_recordset(${sql.json(rows)}::jsonb) as b("orgId" uuid, "projectId" uuid,
+          "environmentUid" uuid, day date, "batchId" text, at timestamptz[], metric smallint[], value real[],
+          route text[], device smallint[], navigation smallint[], bytes int)
+      ), added as (
+        insert into speed_batch (org_id, project_uid, environment_uid, day, batch_id, at, metric, value, route, device,
+          navigation)
+        select "orgId", "projectId", "environmentUid", day, "batchId", at, metric, value, route, device, navigation
+        from given order by "orgId", "projectId", day, "batchId"
+        on conflict do nothing
+        returning org_id, project_uid, day, batch_id, cardinality(metric) as events
+      ), counted as (
+        insert into speed_intake as i (org_id, project_uid, day, events, bytes)
+        select a.org_id, a.project_uid, (now() at time zone 'UTC')::date, sum(a.events), sum(g.bytes)
+        from added a join given g on g."projectId" = a.project_uid and g.day = a.day and g."batchId" = a.batch_id
+        group by 1, 2 order by 1, 2
+        on conflict (org_id, project_uid, day) do update set events = i.events + excluded.events,
+          bytes = i.bytes + excluded.bytes
+        returning project_uid, day, events, bytes
+      )
+      select a.project_uid as "projectId", a.day::text as day, a.batch_id as "batchId", c.events::float8 as events,
+        c.bytes::float8 as bytes,
+        extract(epoch from (c.day + 1)::timestamp at time zone 'UTC' - now())::float8 * 1000 as "leftMs"
+      from added a join counted c on c.project_uid = a.project_uid`,
     (added) => {
       const fresh = new Set(added.map(({ projectId, day, batchId }) => `${projectId} ${day} ${batchId}`))
-      return entries.map((entry) => fresh.has(keyOf(entry)) && first.get(keyOf(entry)) === entry)
+      return {
+        isNew: entries.map((entry) => fresh.has(keyOf(entry)) && first.get(keyOf(entry)) === entry),
+        intakes: new Map(added.map((one): [string, Intake] => [one.projectId, one])).values()
+      }
     }
   )
 }

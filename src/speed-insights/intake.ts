@@ -36,6 +36,7 @@ import {
 import { PlatformSecrets } from "#src/store/Secrets.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { aheadMs, longestBatch, oldestMs, SpeedBatch } from "./batch.ts"
+import type { DailyBudgetUsed } from "./daily-budget.ts"
 import { clientFile, clientPath, collectPath } from "./paths.ts"
 import { type IntakeBusy, SpeedBatches } from "./SpeedBatches.ts"
 import { type Known, SpeedProjects } from "./SpeedProjects.ts"
@@ -60,8 +61,17 @@ const busy = problem(503, "intake_busy", "More measurements come than can be sto
 })
 
 const decode = Schema.decodeUnknownResult(SpeedBatch, { errors: "all", onExcessProperty: "error" })
-const fromIntake = (error: IntakeBusy | StoreUnavailable): Problem =>
-  error._tag === "IntakeBusy" ? busy : fromStore(error)
+const daySeconds = 24 * 3_600
+const fromIntake = (error: DailyBudgetUsed | IntakeBusy | StoreUnavailable): Problem => {
+  switch (error._tag) {
+    case "DailyBudgetUsed":
+      return tooMany("speed-day", { ...error, remaining: 0 }, daySeconds)
+    case "IntakeBusy":
+      return busy
+    case "StoreUnavailable":
+      return fromStore(error)
+  }
+}
 
 /** The form of public references: nothing else is looked up. */
 const isReference = (ref: string): boolean => /^[a-z][a-z0-9-]{1,61}$/u.test(ref)
@@ -161,7 +171,8 @@ const collecting = Effect.gen(function* () {
     yield* checkBody(request)
     const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase()
     if (type !== undefined && type !== "text/plain" && type !== "application/json") return yield* mediaType
-    const batch = yield* decodeBatch(yield* Effect.orDie(request.text))
+    const text = yield* Effect.orDie(request.text)
+    const batch = yield* decodeBatch(text)
     yield* checkTimes(batch)
     const environmentUid = known.environments.get(batch.environment)
     if (environmentUid === undefined)
@@ -173,7 +184,7 @@ const collecting = Effect.gen(function* () {
     const { orgId, projectId } = known
     const { batchId, events } = batch
     const added = yield* Effect.mapError(
-      batches.add({ orgId, projectId, environmentUid, batchId, events }),
+      batches.add({ orgId, projectId, environmentUid, batchId, events, bytes: Buffer.byteLength(text) }),
       fromIntake
     )
     return { accepted: added ? events.length : 0, duplicate: !added, sampledOut: false }

@@ -3,8 +3,9 @@
  *
  * - Thresholds of good and poor: web.dev, "Web Vitals" and the pages of each metric, for the 75th percentile.
  * - Score of a metric: the log-normal curve of Lighthouse ("Lighthouse performance scoring", developer.chrome.com;
- *   `shared/statistics.js`), 90 at the good threshold and 50 at the poor one. For LCP, FCP and CLS these are Lighthouse's own
- *   control points of mobile devices, and for INP those of its audit of timespans.
+ *   `shared/statistics.js`), 90 at the good threshold and 50 at the poor one. For LCP and FCP these are the control points `p10`
+ *   and `median` that Lighthouse states for mobile devices in `core/audits/metrics/`, for CLS those that it states for all, and
+ *   for INP those of `interaction-to-next-paint.js`, an audit of timespans.
  * - Weights: those of the Real Experience Score ("Speed Insights Metrics", vercel.com/docs), the published score for
  *   measurements of visitors. TTFB has none: it is part of FCP and LCP.
  */

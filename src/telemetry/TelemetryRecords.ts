@@ -25,8 +25,6 @@ export class TelemetryRecords extends Context.Service<
       since: Date,
       until: Date
     ) => Effect.Effect<ReadonlyArray<StepCount>, StoreUnavailable>
-    /** For whoever deploys: the first time that one is ready. Repeating it changes nothing. */
-    readonly firstDeployReady: (orgId: string) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/telemetry/TelemetryRecords") {
   static readonly layer = Layer.effect(
@@ -61,13 +59,7 @@ export class TelemetryRecords extends Context.Service<
           return stepNames.map(
             (name) => rows.find((row) => row.name === name) ?? { name, count: 0, firstAt: null, lastAt: null }
           )
-        }),
-        firstDeployReady: (orgId) =>
-          Effect.asVoid(
-            repeatable(
-              engine`select svc_telemetry_step(${orgId}::uuid, 'first_deploy_ready', ${orgId}::uuid)`
-            )
-          )
+        })
       })
     })
   )

@@ -1,9 +1,7 @@
 /** Handlers of `access.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { AccessPolicy, AccessPolicySpec, accessModeOf, accessPolicyName } from "#schemas/access-policy.ts"
 import { looksLikeUid } from "#schemas/names.ts"
@@ -12,11 +10,11 @@ import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem } from "#src/api/problem.ts"
+import { projectSingleton } from "#src/api/project-singleton.ts"
 import { targetProject } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
-import { precondition, remove } from "#src/api/writing.ts"
+import { remove } from "#src/api/writing.ts"
 import { normalizeEmail } from "#src/organizations/Invitations.ts"
-import type { Change } from "#src/store/change.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { type AccessInvitation, AccessInvitations, mostInvitations } from "./AccessInvitations.ts"
@@ -48,9 +46,6 @@ const tooMany = problem(
   `A project has at most ${mostInvitations} invited addresses; take some back, or let the whole organization in`
 )
 
-/** Of several who set the policy at once, the last one wins; whoever names what must be there is told. */
-const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
-
 export const layer = HttpApiBuilder.group(
   Api,
   "access",
@@ -58,23 +53,13 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const invitations = yield* AccessInvitations
 
-    const current = Effect.gen(function* () {
-      const { orgId } = yield* RequestScope
-      const { projectId } = yield* targetProject
-      const found = yield* resources.find(orgId, AccessPolicy.name, projectId, null, accessPolicyName)
-      // What is being deleted gives way to what takes its place.
-      return Option.getOrUndefined(
-        Option.filter(found, ({ deletionRequestedAt }) => deletionRequestedAt === null)
-      )
-    })
+    const { current, set } = yield* projectSingleton(AccessPolicy, accessPolicyName)
 
     const shown = Effect.gen(function* () {
       const { orgId } = yield* RequestScope
       const { projectId } = yield* targetProject
-      const [record, environments] = yield* Effect.mapError(
-        Effect.all([current, resources.listKind(orgId, "Environment", projectId)], { concurrency: 2 }),
-        fromStore
-      )
+      const list = Effect.mapError(resources.listKind(orgId, "Environment", projectId), fromStore)
+      const [record, environments] = yield* Effect.all([current, list], { concurrency: 2 })
       const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
       const living = environments.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
       const view = policyView(
@@ -89,40 +74,11 @@ export const layer = HttpApiBuilder.group(
       handlersOf(Api.groups.access)({
         get: () => shown,
         set: Effect.fnUntraced(function* ({ payload }) {
-          const { orgId, caller } = yield* RequestScope
-          const { projectId } = yield* targetProject
-          const spec = yield* Effect.orDie(complete(payload))
-          const write = Effect.gen(function* () {
-            const record = yield* current
-            const expected = yield* precondition(record)
-            const change: Change =
-              record === undefined
-                ? {
-                    action: "create",
-                    uid: randomUUIDv7(),
-                    kind: AccessPolicy.name,
-                    projectId,
-                    environment: null,
-                    name: accessPolicyName,
-                    parentUid: projectId,
-                    spec,
-                    managedBy: "api"
-                  }
-                : { action: "update", uid: record.uid, ...expected, spec, managedBy: "api" }
-            yield* resources.write(orgId, [change], caller.actor)
-          })
-          yield* write.pipe(
-            Effect.retry({
-              times: 10,
-              schedule: again,
-              while: (error) => error._tag === "RevisionConflict" || error._tag === "NameTaken"
-            }),
-            Effect.mapError((error) => (error._tag === "Problem" ? error : fromStore(error)))
-          )
+          yield* set(yield* Effect.orDie(complete(payload)))
           return yield* shown
         }),
         delete: Effect.fnUntraced(function* () {
-          const record = yield* Effect.mapError(current, fromStore)
+          const record = yield* current
           if (record === undefined) return yield* notFound("access policy in this project")
           return yield* remove(record)
         }),

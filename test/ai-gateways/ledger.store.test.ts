@@ -8,6 +8,7 @@ import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
 import { Ledger } from "#src/ai-gateways/Ledger.ts"
 import { sweep } from "#src/ai-gateways/sweep.ts"
+import { Budgets } from "#src/budgets/Budgets.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -15,11 +16,11 @@ import { withinOneMonth } from "#test/budgets/month.ts"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
-import { actor } from "#test/setup/fixtures.ts"
+import { actor, uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { booksOf, callOf, type Gateway, listening, newGateway, outcomeOf, usd } from "./world.ts"
 
-const stack = Layer.mergeAll(Ledger.layer, Resources.layer).pipe(
+const stack = Layer.mergeAll(Ledger.layer, Budgets.layer, Resources.layer).pipe(
   Layer.provide(KeyRing.layerEphemeral),
   Layer.provideMerge(testDb()),
   Layer.provide(withinOneMonth)
@@ -103,6 +104,53 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
         })
       )
       assert.deepInclude(yield* booksOf(gateway), { spent: 0.25 * usd, reserved: 0 })
+    })
+  )
+
+  it.effect("is stopped by the project's hard stop, whatever is left of the gateway's own budget", () =>
+    Effect.gen(function* () {
+      const { reserve } = yield* Ledger
+      const { engine: sql } = yield* Db
+      const budgets = yield* Budgets
+      const gateway = yield* newGateway(10)
+      const { orgId, projectId } = gateway
+      const spend = (microUsd: number) =>
+        Effect.gen(function* () {
+          const charge = { orgId, projectId, uid: uuid(), microUsd }
+          yield* budgets.reserve(charge)
+          yield* budgets.settle(charge)
+        })
+      const set = (hardStop: boolean) =>
+        budgets.enforce({
+          orgId,
+          projectId,
+          monthlyCap: 1_000_000,
+          alertPercent: null,
+          hardStop,
+          generation: 1
+        })
+      yield* set(true)
+      yield* spend(900_000)
+      yield* calls(gateway, 5_000, 5_000)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { settle } = yield* reserve(callOf(gateway, 700))
+          yield* spend(100_000)
+          const refused = yield* Effect.flip(reserve(callOf(gateway, 1)))
+          assert.strictEqual(refused._tag, "BudgetUsedUp")
+          assert.match(refused.message, /^The project's budget/)
+          // What is under way is settled.
+          yield* settle(outcomeOf(600))
+        })
+      )
+      assert.deepInclude(yield* booksOf(gateway), { spent: 5_600, reserved: 0, requests: 2 })
+      // What only counts stops nothing, and neither does another month's money.
+      yield* set(false)
+      yield* calls(gateway, 10, 10)
+      yield* set(true)
+      yield* sql`update budget_month set month = month - interval '1 month' where org_id = ${orgId}::uuid`
+      yield* calls(gateway, 10, 10)
+      assert.deepInclude(yield* booksOf(gateway), { spent: 5_620, reserved: 0, requests: 4 })
     })
   )
 

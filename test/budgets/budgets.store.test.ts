@@ -63,7 +63,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(1_000_000), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(1_000_000), generation: 1 })
       const charge = (microUsd: number) => ({ orgId, projectId, uid: uuid(), microUsd })
       const tooMuch = yield* Effect.flip(budgets.reserve(charge(1_000_001)))
       assert.strictEqual(tooMuch._tag, "BudgetExhausted")
@@ -76,7 +76,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       // What was reserved and not spent is free again.
       yield* budgets.reserve(charge(599_999))
       assert.strictEqual((yield* Effect.flip(budgets.reserve(charge(1))))._tag, "BudgetExhausted")
-      yield* budgets.set(orgId, projectId, { ...capped(1_000_000), hardStop: false }, actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(1_000_000), hardStop: false, generation: 1 })
       yield* budgets.reserve(charge(5_000_000))
     })
   )
@@ -85,7 +85,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const [one, other] = [yield* newProject(), yield* newProject()]
-      yield* budgets.set(one.orgId, one.projectId, capped(10), actor)
+      yield* budgets.enforce({ orgId: one.orgId, projectId: one.projectId, ...capped(10), generation: 1 })
       const uid = uuid()
       yield* budgets.reserve({ ...other, uid, microUsd: 100 })
       yield* budgets.reserve({ ...one, uid, microUsd: 10 })
@@ -101,7 +101,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(100), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 60 }
       const eight = Array.from({ length: 8 }, (_, i) => i)
       yield* Effect.forEach(eight, () => budgets.reserve(charge), { concurrency: "unbounded" })
@@ -122,7 +122,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(1_000), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(1_000), generation: 1 })
       const granted = yield* Effect.forEach(
         Array.from({ length: 120 }, () => ({ orgId, projectId, uid: uuid(), microUsd: 25 })),
         (charge) => Effect.map(Effect.result(budgets.reserve(charge)), (one) => one._tag === "Success"),
@@ -146,7 +146,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const random = new Seeded(seed)
       const cap = random.int(0, 100)
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(cap), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(cap), generation: 1 })
       const uids = Array.from({ length: 6 }, uuid)
       const held = new Map<number, number>()
       const spent = new Map<number, number>()
@@ -177,7 +177,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(100), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 100 }
       yield* budgets.reserve(charge)
       yield* budgets.settle({ ...charge, microUsd: 170 })
@@ -192,7 +192,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(100), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 90 }
       yield* budgets.reserve(charge)
       for (const table of ["budget_entry", "budget_month"]) {
@@ -220,7 +220,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const resources = yield* Resources
       const { orgId, projectId, place } = yield* newProject()
-      yield* budgets.set(orgId, projectId, capped(100), actor)
+      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
       const there = cacheChange(place, "one")
       yield* resources.write(orgId, [there], actor)
       const lost = { orgId, projectId, uid: uuid(), microUsd: 30 }
@@ -245,12 +245,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
       const told = yield* listening(orgId)
-      yield* budgets.set(
+      yield* budgets.enforce({
         orgId,
         projectId,
-        { monthlyCap: 1_000_000, alertPercent: 50, hardStop: false },
-        actor
-      )
+        monthlyCap: 1_000_000,
+        alertPercent: 50,
+        hardStop: false,
+        generation: 1
+      })
       const spend = (microUsd: number) => budgets.settle({ orgId, projectId, uid: uuid(), microUsd })
       yield* spend(499_999)
       assert.lengthOf(yield* told, 0)
@@ -300,7 +302,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const told = yield* listening(orgId)
       yield* budgets.settle({ orgId, projectId, uid: uuid(), microUsd: 70 })
       assert.lengthOf(yield* told, 0)
-      yield* budgets.set(orgId, projectId, { monthlyCap: 50, alertPercent: null, hardStop: true }, actor)
+      yield* budgets.enforce({
+        orgId,
+        projectId,
+        monthlyCap: 50,
+        alertPercent: null,
+        hardStop: true,
+        generation: 1
+      })
       assert.deepStrictEqual(
         (yield* told).map(({ type }) => type),
         ["budget.exceeded"]
@@ -308,21 +317,50 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     })
   )
 
-  it.effect("of two changes of one budget at once, one is refused", () =>
+  it.effect("what a later generation says is not taken back, nor is what a later reconcile did", () =>
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      const { revision } = yield* budgets.set(orgId, projectId, capped(1), actor)
-      const results = yield* Effect.forEach(
-        [2, 3],
-        (cap) =>
-          Effect.result(budgets.set(orgId, projectId, { ...capped(cap), expectedRevision: revision }, actor)),
-        { concurrency: "unbounded" }
+      const enforce = (cap: number, generation: number, fence?: bigint) =>
+        budgets.enforce({
+          ...{ orgId, projectId, ...capped(cap), generation },
+          ...(fence === undefined ? {} : { fence })
+        })
+      assert.isTrue(yield* enforce(1, 1))
+      assert.isTrue(yield* enforce(3, 3))
+      assert.isFalse(yield* enforce(2, 2))
+      assert.isFalse(yield* enforce(2, 2, 9n))
+      assert.isTrue(yield* enforce(3, 3, 5n))
+      assert.isFalse(yield* enforce(4, 4, 4n))
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: 3, revision: "3" })
+      assert.isFalse(yield* budgets.forget({ orgId, projectId, fence: 4n }))
+      assert.isTrue(yield* budgets.forget({ orgId, projectId, fence: 5n }))
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: null, revision: "0" })
+    })
+  )
+
+  it.effect("what a process of the former release sets, its resource says too", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const budgets = yield* Budgets
+      const resources = yield* Resources
+      const { orgId, projectId } = yield* newProject()
+      const resource = Effect.map(resources.listKind(orgId, "Budget", projectId), (all) =>
+        all.map(({ spec, generation }) => ({ spec, generation }))
       )
-      assert.sameMembers(
-        results.map(({ _tag }) => _tag),
-        ["Success", "Failure"]
-      )
+      const set = (cap: number) => sql`
+        insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop)
+        values (${orgId}::uuid, ${projectId}::uuid, ${cap}::bigint, 80, true)
+        on conflict (org_id, project_uid) do update set monthly_cap = excluded.monthly_cap, revision = b.revision + 1`
+      const spec = (monthlyCapUsd: number) => ({ monthlyCapUsd, alertThresholdPercent: 80, hardStop: true })
+      yield* set(12_500_000)
+      assert.deepStrictEqual(yield* resource, [{ spec: spec(12.5), generation: 1 }])
+      yield* set(7)
+      assert.deepStrictEqual(yield* resource, [{ spec: spec(0.000007), generation: 2 }])
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: 7, revision: "2" })
+      const [queued] =
+        yield* sql`select count(*)::int as count from work where org_id = ${orgId}::uuid and kind = 'Budget'`
+      assert.deepStrictEqual(queued, { count: 1 })
     })
   )
 })

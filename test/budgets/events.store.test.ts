@@ -5,7 +5,7 @@ import { Budgets } from "#src/budgets/Budgets.ts"
 import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { receiver } from "#test/outbound/receiver.ts"
-import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { deliverer, fixture, subscribe, until, verified } from "#test/webhooks/setting.ts"
 import { withinOneMonth } from "./month.ts"
 
@@ -24,12 +24,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets and w
       const { projectId } = yield* makeProject(orgId, "shop")
       const there = yield* receiver()
       const { secret } = yield* subscribe(orgId, there.url(), ["budget.alert", "budget.exceeded"])
-      yield* budgets.set(
+      yield* budgets.enforce({
         orgId,
         projectId,
-        { monthlyCap: 10_000_000, alertPercent: 50, hardStop: true },
-        actor
-      )
+        monthlyCap: 10_000_000,
+        alertPercent: 50,
+        hardStop: true,
+        generation: 1
+      })
       const charges = Array.from({ length: 40 }, () => ({ orgId, projectId, uid: uuid(), microUsd: 250_000 }))
       yield* Effect.forEach(charges, budgets.reserve, { concurrency: "unbounded" })
       yield* Effect.forEach(charges, budgets.settle, { concurrency: "unbounded" })

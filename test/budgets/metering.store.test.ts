@@ -229,12 +229,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       const uid = uuid()
       yield* resources.write(orgId, [{ ...cacheChange(place, "c"), uid }], actor)
       yield* lived(orgId, uid, 100, null)
-      yield* budgets.set(
+      yield* budgets.enforce({
         orgId,
         projectId,
-        { monthlyCap: 10 * cacheHour, alertPercent: 50, hardStop: true },
-        actor
-      )
+        monthlyCap: 10 * cacheHour,
+        alertPercent: 50,
+        hardStop: true,
+        generation: 1
+      })
       yield* resources.write(orgId, [cacheChange(place, "d")], actor)
       yield* meterAll(orgId)
       const told = yield* sql<{ readonly type: string }>`

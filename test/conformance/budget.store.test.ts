@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { BudgetView } from "#src/projects/api.ts"
-import { fits } from "#test/setup/answers.ts"
+import { fits, untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 layer(testPlane(), { excludeTestServices: true })("the budget of a project", (it) => {
@@ -40,7 +40,7 @@ layer(testPlane(), { excludeTestServices: true })("the budget of a project", (it
       const none = yield* call("PUT", path, { body: { monthlyCapUsd: null } })
       assert.deepInclude(none.body, { monthlyCapUsd: null, remainingUsd: null, spentUsd: 1.000001 })
 
-      const audit = yield* call("GET", `/v1/orgs/main/audit?resource=${project.body.id}`)
+      const audit = yield* call("GET", "/v1/orgs/main/audit?limit=100")
       const operations = audit.body.items.map(({ operation }: { operation: string }) => operation)
       assert.lengthOf(
         operations.filter((one: string) => one === "projects.setBudget"),
@@ -69,6 +69,45 @@ layer(testPlane(), { excludeTestServices: true })("the budget of a project", (it
         [200, 412]
       )
       assert.strictEqual((yield* set(5, "*")).body.monthlyCapUsd, 5)
+    })
+  )
+
+  it.effect("is in manifests, with the same values", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const project = { name: "M", slug: "in-manifest", runtimeClass: "scale-to-zero" }
+      const path = "/v1/orgs/main/projects/in-manifest/budget"
+      const manifest = (more: object) => ({
+        manifest: { version: 1, organization: "main", projects: [{ ...project, ...more }] }
+      })
+      const apply = (more: object) => call("POST", "/v1/orgs/main/manifest/apply", { body: manifest(more) })
+      const exported = Effect.map(call("GET", "/v1/orgs/main/manifest"), ({ body }) =>
+        body.projects.find(({ slug }: { slug: string }) => slug === "in-manifest")
+      )
+      const inForce = (cap: number) =>
+        untilAnswer(call("GET", path), ({ body }) => body.monthlyCapUsd === cap)
+
+      const budget = { monthlyCapUsd: 12.5, alertThresholdPercent: null, hardStop: true }
+      const applied = yield* apply({ budget })
+      assert.strictEqual(applied.status, 202, applied.text)
+      assert.deepInclude((yield* inForce(12.5)).body, budget)
+      assert.deepStrictEqual((yield* exported).budget, budget)
+      // What the API sets is what a manifest shows, and what a manifest does not have stays.
+      const changed = { ...budget, monthlyCapUsd: 20, alertThresholdPercent: 50 }
+      assert.strictEqual((yield* call("PUT", path, { body: changed })).status, 200)
+      assert.deepStrictEqual((yield* exported).budget, changed)
+      assert.deepStrictEqual((yield* apply({})).body.resources, [])
+      assert.deepInclude((yield* call("GET", path)).body, changed)
+      // What is left out of it is as at first.
+      assert.strictEqual((yield* apply({ budget: { monthlyCapUsd: null } })).status, 202)
+      assert.deepStrictEqual((yield* exported).budget, {
+        monthlyCapUsd: null,
+        alertThresholdPercent: 80,
+        hardStop: false
+      })
+      const wrong = yield* apply({ budget: { monthlyCapUsd: -1 } })
+      assert.strictEqual(wrong.status, 422)
+      assert.include(wrong.text, "/projects/0/budget/monthlyCapUsd")
     })
   )
 

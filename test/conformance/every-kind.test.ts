@@ -27,7 +27,15 @@ const world = Layer.unwrap(
 )
 
 /** Kinds whose operations are of another shape: of each there is one at most in an environment, or in a project. */
-const ofAnotherShape = ["AccessPolicy", "App", "CustomerPayments", "Database", "EnvVariables", "Maintenance"]
+const ofAnotherShape = [
+  "AccessPolicy",
+  "App",
+  "Budget",
+  "CustomerPayments",
+  "Database",
+  "EnvVariables",
+  "Maintenance"
+]
 
 interface Given {
   /** Parts of the body of a creation that its schema alone does not tell. */

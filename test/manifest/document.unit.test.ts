@@ -45,6 +45,7 @@ describe("the manifest document", () => {
       [{ databases: [{ ...database, backup: strange }] }, "/databases/0/backup/colour"],
       [{ alerts: [{ ...alert, scope: strange }] }, "/alerts/0/scope/colour"],
       [{ access: strange }, "/access/colour"],
+      [{ budget: { monthlyCapUsd: null, ...strange } }, "/budget/colour"],
       [{ maintenance: { autoRemediation: strange } }, "/maintenance/autoRemediation/colour"]
     ]
     for (const [project, pointer] of cases) assert.deepStrictEqual(pointers(project), [pointer])

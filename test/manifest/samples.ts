@@ -122,6 +122,7 @@ export const everything = {
     magicLinkTtlSeconds: 600,
     passwordResetTtlSeconds: 3_600
   },
+  budget: { monthlyCapUsd: 50.5, alertThresholdPercent: null, hardStop: true },
   maintenance: {
     enabled: true,
     schedule: "weekly",

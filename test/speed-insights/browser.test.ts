@@ -1,9 +1,15 @@
 /** Pages in a real browser measure themselves, and the report says what they saw. */
+import { spawn } from "node:child_process"
+import * as fs from "node:fs"
+import { rm } from "node:fs/promises"
+import * as os from "node:os"
+import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Page } from "playwright-core"
 import { navigations } from "#src/speed-insights/batch.ts"
+import { browserPath } from "#test/setup/browser.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { testApp } from "#test/setup/edge.ts"
 import { canLook, OpenBrowser, window } from "#test/setup/pages.ts"
@@ -66,6 +72,58 @@ const shop = (site: Site, attributes = "") =>
     yield* call("PATCH", environment, { token: site.token, body: { origin } })
     return origin
   })
+
+/** Whoever drives a browser keeps it from loading pages ahead: these go on by themselves, when something was painted. */
+const onceSeen = (go: string) => `requestAnimationFrame(() => setTimeout(() => { ${go} }, 500))`
+const selfDriven: Readonly<Record<string, string>> = {
+  "/ahead": `
+    <script type="speculationrules">{ "prerender": [{ "urls": ["/shown"], "eagerness": "immediate" }] }</script>
+    <script>onload = () => fetch("/go").then(() => { location.href = "/shown" })</script>`,
+  "/shown": `<script>
+    if (document.prerendering) fetch("/note/ahead")
+    document.addEventListener("prerenderingchange", () => {
+      fetch("/note/shown")
+      ${onceSeen('location.href = "/other"')}
+    })
+    addEventListener("pageshow", ({ persisted }) => {
+      if (!persisted) return
+      fetch("/note/restored")
+      ${onceSeen('location.href = "/end"')}
+    })
+  </script>`,
+  "/other": `<script>onload = () => { ${onceSeen("history.back()")} }</script>`
+}
+
+/** A browser that nobody drives. */
+const browserAlone = (address: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const profile = fs.mkdtempSync(path.join(os.tmpdir(), "browser-"))
+      const child = spawn(
+        browserPath() ?? "",
+        [
+          "--headless=new",
+          "--no-sandbox",
+          "--disable-gpu",
+          "--no-first-run",
+          `--user-data-dir=${profile}`,
+          address
+        ],
+        { stdio: "ignore", detached: true }
+      )
+      return { child, profile }
+    }),
+    ({ child, profile }) =>
+      Effect.promise(async () => {
+        const ended = new Promise((resolve) => child.once("exit", resolve))
+        if (child.exitCode === null && child.pid !== undefined) {
+          // All of its processes.
+          process.kill(-child.pid, "SIGKILL")
+          await ended
+        }
+        await rm(profile, { recursive: true, force: true, maxRetries: 10 })
+      })
+  )
 
 const opened = Effect.gen(function* () {
   const context = yield* window()
@@ -131,7 +189,7 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true, 
         assert.isAtLeast(inp?.value ?? 0, 50)
       }))
 
-    test("that is reloaded, left and come back to, or loaded ahead says so", () =>
+    test("that is reloaded, or left and come back to, says so", () =>
       Effect.gen(function* () {
         const { sql } = yield* Plane
         const site = yield* measuredProject()
@@ -161,6 +219,49 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true, 
             ["navigate", "reload", "back-forward"].every((kind) => told.some((one) => one === kind))
           )
         )
+      }))
+
+    test("that was really loaded ahead, or comes back from the back/forward cache, says so", () =>
+      Effect.gen(function* () {
+        const { sql, url, call } = yield* Plane
+        const site = yield* measuredProject()
+        const noted = new Set<string>()
+        let loadedAhead: () => void = () => {}
+        const isLoadedAhead = new Promise<void>((resolve) => {
+          loadedAhead = resolve
+        })
+        const { origin } = yield* testApp((request, response) => {
+          const path = request.url ?? ""
+          if (path.startsWith("/note/")) {
+            noted.add(path.slice("/note/".length))
+            if (path === "/note/ahead") loadedAhead()
+            response.end()
+          } else if (path === "/go") void isLoadedAhead.then(() => response.end())
+          else {
+            response.writeHead(200, { "content-type": "text/html" })
+            const client = `<script defer src="${url}/v1/speed-insights/client.js" data-project="${site.projectRef}"></script>`
+            response.end(`<!doctype html><title>${path}</title><h1>${path}</h1>${selfDriven[path] ?? ""}
+              ${path === "/shown" ? client : ""}`)
+          }
+        })
+        yield* call("PATCH", `/v1/orgs/${site.org}/projects/${site.project}/environments/production`, {
+          token: site.token,
+          body: { origin }
+        })
+        yield* browserAlone(`${origin}/ahead`)
+        const told = sql(`
+          select distinct n as navigation from speed_batch b, unnest(b.navigation) as n
+          join speed_project p on true where p.project_ref = '${site.projectRef}' and b.project_uid = p.project_uid
+          order by 1`)
+        const names = Effect.map(told, (rows) =>
+          rows.map(({ navigation }) => navigations[Number(navigation)])
+        )
+        yield* eventually(
+          "both were told",
+          Effect.map(names, (all) => ({ all, noted: [...noted] })),
+          ({ all }) => ["prerender", "back-forward"].every((kind) => all.some((one) => one === kind))
+        )
+        assert.sameMembers([...noted], ["ahead", "shown", "restored"])
       }))
 
     test("of another site sends nothing that is kept, and none is sent of who does not want it", () =>

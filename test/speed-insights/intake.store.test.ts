@@ -264,6 +264,48 @@ layer(testPlane(), { excludeTestServices: true })("measurements that browsers se
   )
 })
 
+const daily = testPlane({}, { SVC_SPEED_EVENTS_PER_DAY: "10", SVC_SPEED_BYTES_PER_DAY: "8000" })
+layer(daily, { excludeTestServices: true })("a project's budget of the day", (it) => {
+  const events = (count: number) => batchOf(Array.from({ length: count }, () => event()))
+  it.effect("is of measurements that are stored, and keeps no other project from sending", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const [site, quiet] = [yield* measuredProject(), yield* measuredProject()]
+      const first = events(6)
+      assert.strictEqual((yield* send(site, first)).status, 202)
+      // A copy is not stored.
+      for (const _ of [1, 2, 3]) assert.strictEqual((yield* send(site, first)).body.duplicate, true)
+      assert.strictEqual((yield* send(site, events(4))).body.accepted, 4)
+      const refused = yield* send(site, events(1))
+      assert.strictEqual(refused.status, 429)
+      assert.strictEqual(refused.body.code, "rate_limited")
+      const untilMidnight = Math.ceil((new Date().setUTCHours(24, 0, 0, 0) - Date.now()) / 1_000)
+      assert.closeTo(Number(refused.headers.get("retry-after")), untilMidnight, 60)
+      assert.match(refused.headers.get("ratelimit-policy") ?? "", /^"speed-day";q=10;w=86400$/)
+      assert.strictEqual(refused.headers.get("access-control-allow-origin"), origin)
+      const [row] = yield* sql(`select i.events::int as events from speed_intake i
+        join speed_project p on p.project_uid = i.project_uid where p.project_ref = '${site.projectRef}'`)
+      assert.strictEqual(row?.["events"], 10)
+      assert.strictEqual((yield* send(quiet, events(1))).status, 202)
+    })
+  )
+
+  it.effect("is of bytes as well, of all processes together", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const site = yield* measuredProject()
+      assert.strictEqual((yield* send(site, events(1))).status, 202)
+      // What another process has stored meanwhile.
+      yield* sql(`update speed_intake set bytes = 7990 where project_uid =
+        (select project_uid from speed_project where project_ref = '${site.projectRef}')`)
+      assert.strictEqual((yield* send(site, events(1))).status, 202)
+      const refused = yield* send(site, events(1))
+      assert.strictEqual(refused.status, 429)
+      assert.match(refused.headers.get("ratelimit-policy") ?? "", /q=8000;/)
+    })
+  )
+})
+
 const limited = testPlane({}, { SVC_SPEED_BATCHES_PER_MINUTE: "10" })
 layer(limited, { excludeTestServices: true })("a project's limit", (it) => {
   it.effect("keeps no other project from sending", () =>

@@ -22,6 +22,7 @@ const batchOf = (projectId: string, more: { readonly route?: string } = {}) => (
   projectId,
   environmentUid: uuid(),
   batchId: uuid(),
+  bytes: 250,
   events: [
     {
       eventId: "e",

@@ -3,9 +3,9 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
+import { Deployments } from "#src/deployments/Deployments.ts"
 import { moveBilling } from "#src/organizations/Billing.ts"
 import { Db } from "#src/store/Db.ts"
-import { TelemetryRecords } from "#src/telemetry/TelemetryRecords.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { actor } from "#test/setup/fixtures.ts"
 
@@ -23,13 +23,13 @@ const event = (more: Record<string, unknown> = {}) => ({
 const track = (events: ReadonlyArray<unknown>, headers: Record<string, string> = {}) =>
   Effect.flatMap(Plane, ({ call }) => call("POST", path, { token: null, body: { events }, headers }))
 
-const records = Layer.unwrap(
+const deployments = Layer.unwrap(
   Effect.map(Plane, ({ databaseUrl }) =>
-    TelemetryRecords.layer.pipe(Layer.provideMerge(Db.layer({ url: Redacted.make(databaseUrl) })))
+    Deployments.layer.pipe(Layer.provideMerge(Db.layer({ url: Redacted.make(databaseUrl) })))
   )
 )
 /** Each request has an address of its own, behind a proxy. */
-const world = records.pipe(
+const world = deployments.pipe(
   Layer.provideMerge(
     testPlane({ proxies: 1 }, { SVC_TELEMETRY_KEY: key, SVC_TELEMETRY_NETWORK_PER_MINUTE: "10" })
   )
@@ -131,7 +131,7 @@ layer(world, { excludeTestServices: true })("events of command lines", (it) => {
     Effect.gen(function* () {
       const { call, sql, tenant } = yield* Plane
       const { engine } = yield* Db
-      const { firstDeployReady } = yield* TelemetryRecords
+      const deployments = yield* Deployments
       const mine = yield* tenant("unpaid")
       const other = yield* tenant()
       const funnel = (query = "", token = mine.adminKey) =>
@@ -147,8 +147,13 @@ layer(world, { excludeTestServices: true })("events of command lines", (it) => {
       ])
       for (const to of ["active", "past_due", "active"] as const)
         yield* moveBilling(engine, mine.slug, to, false, actor)
-      yield* firstDeployReady(mine.id)
-      yield* firstDeployReady(mine.id)
+      // The statement that makes a deployment ready records it, however many there are.
+      for (const uid of [randomUUID(), randomUUID()]) {
+        yield* sql(`insert into deployment (org_id, uid, environment_uid, fence, created_at, state)
+          values ('${mine.id}', '${uid}', '${randomUUID()}', 1, now(), 'starting')`)
+        const ref = { orgId: mine.id, uid, fence: 1n }
+        assert.isTrue(yield* deployments.moveTo(ref, ["starting"], "ready", "Ready"))
+      }
       for (const id of [randomUUID(), randomUUID()])
         yield* sql(`insert into agent_grant (org_id, id, user_id, client_id, client_name, audience, role, scopes)
           select '${mine.id}', '${id}', user_id, 'c', 'C', 'api', 'member', '{}' from member
