@@ -7,7 +7,7 @@
  */
 import { isDeepStrictEqual } from "node:util"
 import type { AppSpec } from "#schemas/app.ts"
-import type { AppRow, AppState, Instance, SiteState } from "#src/apps/Apps.ts"
+import type { AppRow, AppState, Instance, SiteState } from "#src/apps/app-state.ts"
 import type { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
 

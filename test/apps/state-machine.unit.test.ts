@@ -8,7 +8,7 @@ import {
   type Step
 } from "#reconcilers/app/state-machine.ts"
 import type { AppSpec } from "#schemas/app.ts"
-import type { AppRow, Instance, SiteState } from "#src/apps/Apps.ts"
+import type { AppRow, Instance, SiteState } from "#src/apps/app-state.ts"
 import type { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
 
