@@ -35,6 +35,8 @@ interface Operations extends InstanceChanges, RequestChanges {
   readonly claim: (ref: FencedApp) => Change
   /** Its instances have run for long: those that ended before count no more. */
   readonly steady: (ref: FencedApp) => Change
+  /** As many instances are needed at this moment; null: as few as may be. */
+  readonly scale: (ref: FencedApp, to: number | null, at: Date) => Change
   /** With its instances and what they printed; requests go nowhere any more. */
   readonly forget: (ref: FencedApp) => Change
   /** Makes the reconciler look at the app of an instance now. */
@@ -76,7 +78,11 @@ export class Apps extends Context.Service<Apps, Operations>()("svc/apps/Apps") {
               (select max(minute) from edge_request_minute m
                 where m.org_id = s.org_id and m.environment_uid = s.environment_uid
                   and m.minute > now() - interval '30 days') as "lastMinute",
-              e.spec->>'origin' as origin, p.spec->>'runtimeClass' = 'scale-to-zero' as "scalesToZero"
+              e.spec->>'origin' as origin, p.spec->>'runtimeClass' = 'scale-to-zero' as "scalesToZero",
+              -- What a node that has gone said last counts no more.
+              (select coalesce(sum(l.requests), 0)::float8 from edge_load l
+                where l.org_id = s.org_id and l.environment_uid = s.environment_uid
+                  and l.at > now() - interval '15 seconds') as requests
             from edge_site s
             join resource e on e.org_id = s.org_id and e.uid = s.environment_uid
             join resource p on p.org_id = s.org_id and p.uid = e.project_id
@@ -92,6 +98,7 @@ export class Apps extends Context.Service<Apps, Operations>()("svc/apps/Apps") {
               returning uid`)
           ),
         claim: (ref) => ofApp(ref, sql`fence = ${ref.fence}`),
+        scale: (ref, to, at) => ofApp(ref, sql`scale = ${to}::int, scale_at = ${at}`),
         steady: (ref) => ofApp(ref, sql`crashes = 0, next_start_at = null`),
         forget: (ref) =>
           any(

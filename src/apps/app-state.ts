@@ -34,6 +34,9 @@ export interface Instance {
   readonly logComplete: boolean
   /** Since who follows it last said so, by the store's clock. */
   readonly logOwnerAgeMs: number | null
+  /** Checks of its health in a row, once it was healthy, that it did not answer well, and when that number changed. */
+  readonly unanswered: number
+  readonly checkedAt: Date | null
 }
 
 export interface AppRow {
@@ -51,6 +54,9 @@ export interface AppRow {
   readonly nextStartAt: Date | null
   /** Of the instance that was added last. */
   readonly startedRevision: string | null
+  /** Instances that the requests under way need, and when as many were last needed; null: as few as may be. */
+  readonly scale: number | null
+  readonly scaleAt: Date | null
 }
 
 /** Everything about an app that its reconciler decides by. */
@@ -71,6 +77,8 @@ export interface SiteState {
   /** An origin of the environment's own takes the requests. */
   readonly origin: string | null
   readonly scalesToZero: boolean
+  /** Requests under way, averaged over some seconds. */
+  readonly requests: number
 }
 
 /** What instances that ended by themselves make of the app. */
@@ -87,7 +95,7 @@ export const rowColumns = (sql: Sql): Fragment => sql`
   power, active_at as "activeAt", asleep_at as "asleepAt",
   serving_revision as "servingRevision", serving_deployment as "servingDeployment",
   rejected_revision as "rejectedRevision", rejected_deployment as "rejectedDeployment",
-  rejected_error as "rejectedError", crashes, next_start_at as "nextStartAt",
+  rejected_error as "rejectedError", crashes, next_start_at as "nextStartAt", scale, scale_at as "scaleAt",
   (select i.revision from app_instance i where i.org_id = app.org_id and i.app_uid = app.uid
     order by i.uid desc limit 1) as "startedRevision"`
 
@@ -96,5 +104,5 @@ export const instanceColumns = (sql: Sql): Fragment => sql`
   uid, deployment_uid as deployment, revision, port, state, made_at as "madeAt",
   container_made as "containerMade", address, started_at as "startedAt", healthy_at as "healthyAt",
   drain_at as "drainAt", stop_at as "stopAt", ended_at as "endedAt", exit_code as "exitCode",
-  exit_reason as "exitReason", log_complete as "logComplete",
+  exit_reason as "exitReason", log_complete as "logComplete", unanswered, checked_at as "checkedAt",
   extract(epoch from clock_timestamp() - log_owner_at)::float8 * 1000 as "logOwnerAgeMs"`

@@ -21,6 +21,13 @@ export interface InstanceChanges {
   readonly making: (ref: FencedApp, instance: string) => Change
   readonly started: (ref: FencedApp, instance: string, address: string, at: Date) => Change
   readonly healthy: (ref: FencedApp, instance: string) => Change
+  /** Checks in a row that a healthy one did not answer; with `after` so many that another is to take its place. */
+  readonly checked: (
+    ref: FencedApp,
+    instance: string,
+    how: { readonly at: Date; readonly unanswered: number },
+    after: Crashed | undefined
+  ) => Change
   /** They were told to end; with `after` because they did not get healthy. */
   readonly stopping: (
     ref: FencedApp,
@@ -68,6 +75,19 @@ export const makeInstanceChanges = (sql: Sql): InstanceChanges => {
       ),
     healthy: (ref, uid) =>
       ofInstance(ref, uid, sql`state = 'healthy', healthy_at = now()`, sql`state = 'starting'`),
+    checked: (ref, uid, { at, unanswered }, after) =>
+      any(
+        repeatable(sql`
+          with checked as (
+            update app_instance set unanswered = ${unanswered}::int, checked_at = ${at}
+            where org_id = ${ref.orgId}::uuid and app_uid = ${ref.uid}::uuid and uid = ${uid}::uuid
+              and exists (select from app where ${mine(ref)})
+            returning uid
+          ), counted as (
+            update app set ${crashed(after)} where ${mine(ref)} and exists (select from checked)
+          )
+          select uid from checked`)
+      ),
     stopping: (ref, uids, { at, why }, after) =>
       any(
         repeatable(sql`
@@ -92,9 +112,19 @@ export const makeInstanceChanges = (sql: Sql): InstanceChanges => {
             returning uid, address
           ), unrouted as (
             -- Its address may soon be somebody else's.
-            update edge_site s set target = null from gone g, app a
+            update edge_site s set target = case
+                when s.target->>'address' <> g.address then s.target || jsonb_build_object('others', (
+                  select coalesce(jsonb_agg(o order by ord), '[]')
+                  from jsonb_array_elements(s.target->'others') with ordinality as t(o, ord)
+                  where o->>'address' <> g.address))
+                when s.target->'others'->0 is null then null
+                else s.target->'others'->0 || jsonb_build_object('others', (s.target->'others') - 0)
+              end
+            from gone g, app a
             where a.org_id = ${ref.orgId}::uuid and a.uid = ${ref.uid}::uuid and s.org_id = a.org_id
-              and s.environment_uid = a.environment_uid and s.app_uid = a.uid and s.target->>'address' = g.address
+              and s.environment_uid = a.environment_uid and s.app_uid = a.uid
+              and (s.target->>'address' = g.address
+                or s.target->'others' @> jsonb_build_array(jsonb_build_object('address', g.address)))
           ), counted as (
             update app set ${crashed(after)} where ${mine(ref)} and exists (select from gone)
           )

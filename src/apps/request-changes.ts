@@ -1,9 +1,14 @@
 /** Where the requests of an app go: the edge's site of its environment, in one statement with what is known of the app. */
+import type { Fragment } from "effect/sql/Statement"
 import type { AppPower } from "#schemas/app.ts"
+import type { Target } from "#src/edge/target.ts"
 import { storableText } from "#src/storable.ts"
 import { repeatable, type Sql } from "#src/store/Db.ts"
 import type { Change, FencedApp } from "./app-state.ts"
 import { any, fencedChanges } from "./fenced-changes.ts"
+
+/** Under which of an app's secrets it is kept what instances of a revision are started with. */
+export const revisionField = (revision: string) => `revision/${revision}`
 
 export interface RequestChanges {
   /**
@@ -15,7 +20,8 @@ export interface RequestChanges {
     what: {
       readonly revision: string
       readonly deployment: string
-      readonly target: { readonly address: string; readonly port: number } | null
+      readonly target: Target | null
+      /** Those that stay; of them, those that the target names take requests. */
       readonly instances: ReadonlyArray<string>
       /** Whether the edge is told. */
       readonly route: boolean
@@ -38,12 +44,20 @@ export interface RequestChanges {
 
 export const makeRequestChanges = (sql: Sql): RequestChanges => {
   const { mine, ofApp, rejectedIf } = fencedChanges(sql)
+  /** What was kept of revisions, but of these. */
+  const kept = ({ orgId, uid }: FencedApp, but: Fragment) => sql`
+    delete from secret where org_id = ${orgId}::uuid and uid = ${uid}::uuid and starts_with(field, ${revisionField("")})
+      and exists (select from mine) and field not in (${but})`
   return {
     reject: (ref, { revision, deployment, error }) =>
-      ofApp(
-        ref,
-        sql`rejected_revision = ${revision}, rejected_deployment = ${deployment}::uuid,
-          rejected_error = ${storableText(error, 2_000)}, crashes = 0, next_start_at = null`
+      any(
+        repeatable(sql`
+          with mine as (
+            update app set rejected_revision = ${revision}, rejected_deployment = ${deployment}::uuid,
+              rejected_error = ${storableText(error, 2_000)}, crashes = 0, next_start_at = null
+            where ${mine(ref)} returning uid, serving_revision
+          ), pruned as (${kept(ref, sql`select ${revisionField("")} || serving_revision from mine where serving_revision is not null`)})
+          select uid from mine`)
       ),
     serve: (ref, { revision, deployment, target, instances, route, at }) => {
       const wanted = sql`${target === null ? null : JSON.stringify(target)}::jsonb`
@@ -64,7 +78,13 @@ export const makeRequestChanges = (sql: Sql): RequestChanges => {
             update app_instance i set state = 'draining', drain_at = ${at}
             from mine m where i.org_id = m.org_id and i.app_uid = m.uid and i.state = 'healthy'
               and i.uid not in (select x::uuid from jsonb_array_elements_text(${sql.json(instances)}) x)
-          )
+          ), pruned as (${kept(
+            ref,
+            // What is being rolled out has instances already.
+            sql`select ${revisionField("")} || revision from app_instance
+              where org_id = ${ref.orgId}::uuid and app_uid = ${ref.uid}::uuid and not removed
+              union all select ${revisionField(revision)}::text`
+          )})
           select uid from mine`)
       )
     },
@@ -74,7 +94,7 @@ export const makeRequestChanges = (sql: Sql): RequestChanges => {
       any(
         repeatable(sql`
           with mine as (
-            update app set asleep_at = ${at} where ${mine(ref)} returning org_id, uid, environment_uid
+            update app set asleep_at = ${at}, scale = null where ${mine(ref)} returning org_id, uid, environment_uid
           ), held as (
             update edge_site s set asleep = true, wake_requested_at = null from mine m
             where s.org_id = m.org_id and s.environment_uid = m.environment_uid and not s.asleep
