@@ -3,8 +3,10 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
 import { keptInstances } from "#src/apps/instance-changes.ts"
+import { AppOptions } from "#src/apps/options.ts"
 import { revisionField } from "#src/apps/request-changes.ts"
 import type { Target } from "#src/edge/target.ts"
 import { Db } from "#src/store/Db.ts"
@@ -168,5 +170,43 @@ layer(
       )
       assert.deepStrictEqual(yield* left, ["revision/b"])
     })
+  )
+
+  it.effect(
+    "keeps the last of what an instance prints, also of one that prints nothing but ends of lines",
+    () =>
+      Effect.gen(function* () {
+        const { ref, add } = yield* makeApp
+        const logs = yield* AppLogs
+        const uid = yield* add("a")
+        const log = { orgId: ref.orgId, uid }
+        yield* logs.follow(log, "me", 1_000)
+        let position = 0
+        for (let round = 0; round < 10; round++) {
+          const pieces = Array.from({ length: 200 }, () => ({
+            position: position++,
+            stream: "stdout" as const,
+            at: at(1),
+            content: Buffer.from("\n")
+          }))
+          assert.isTrue(yield* logs.append(log, "me", pieces, false))
+        }
+        const left = (yield* logs.tail(log, 10_000)).map((one) => Number(one.position))
+        assert.strictEqual(left.at(-1), 1_999)
+        // 100 of them have the weight that is kept; those that go are looked for before the last ones come.
+        assert.isAtLeast(left.length, 100)
+        assert.isAtMost(left.length, 301)
+      }).pipe(
+        Effect.provide(
+          AppLogs.layer.pipe(
+            Layer.provide(
+              Layer.effect(
+                AppOptions,
+                Effect.map(AppOptions, (defaults) => ({ ...defaults, logBytes: 6_500 }))
+              )
+            )
+          )
+        )
+      )
   )
 })

@@ -1,4 +1,4 @@
--- Several instances of an app: whether each goes on answering, how many are wanted, and what is under way at the edge.
+-- Apps of several instances: whether each goes on answering, how many are wanted, and what is under way at the edge.
 
 alter table app_instance
   -- Checks of its health in a row, once it was healthy, that it did not answer well; and when the last one that changed
@@ -11,6 +11,9 @@ alter table app
   add column scale integer,
   -- When as many were last needed.
   add column scale_at timestamptz(3);
+
+-- Bytes and pieces before it in the log, as they count for what is kept. Null: by the former release, so that it goes first.
+alter table app_log add column weight bigint;
 
 -- Requests under way to an app's instances, by each node of the edge, averaged over a few seconds.
 create table edge_load (
