@@ -7,7 +7,17 @@ import * as Ref from "effect/Ref"
 import { Plane } from "#test/setup/control-plane.ts"
 import { TestEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
-import { answerOf, appPlane, deploy, listener, makeShop, readApp, readInstances, ready } from "./world.ts"
+import {
+  answerOf,
+  appPlane,
+  containersOf,
+  deploy,
+  listener,
+  makeShop,
+  readApp,
+  readInstances,
+  ready
+} from "./world.ts"
 
 const patience = 300_000
 const times = { drainMs: 4_000, livenessMs: 500, lookMs: 500, scaleMs: 500, scaleDownMs: 2_000 }
@@ -48,10 +58,10 @@ const healthy = (path: string, count: number) =>
 
 layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("several instances", (it) => {
   it.effect(
-    "take the requests together, and are replaced one by one without a lost one; WebSockets stay until they are drained",
+    "take requests together, are replaced one by one without a lost one, and go with all that they have",
     () =>
       Effect.gen(function* () {
-        const { call, sql } = yield* Plane
+        const { call, sql, session } = yield* Plane
         const { request } = yield* TestEdge
         const { path, host } = yield* makeShop("several")
         yield* ready(path, yield* deploy(path, listener("one")))
@@ -106,6 +116,23 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         )
         assert.deepStrictEqual([...new Set(yield* Ref.get(answers))].sort(), ["200 one", "200 two"])
         assert.strictEqual(yield* Ref.get(most), 3)
+
+        const app = yield* readApp(path)
+        const gone = yield* call("DELETE", path, { token: session })
+        assert.strictEqual(gone.status, 200, gone.text)
+        yield* eventually(
+          "no container is left",
+          containersOf(`svc.app=${app.id}`),
+          (names) => names.length === 0
+        )
+        yield* eventually(
+          "nothing is known of it",
+          sql(`select 1 from app where uid = '${app.id}' union all
+            select 1 from app_instance where app_uid = '${app.id}' union all
+            select 1 from deployment d join resource r on r.uid = d.uid where r.project_id in
+              (select project_id from resource where uid = '${app.id}')`),
+          (rows) => rows.length === 0
+        )
       }),
     patience
   )
@@ -147,7 +174,8 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         const { request } = yield* TestEdge
         const { path, host } = yield* makeShop("scaled")
         yield* ready(path, yield* deploy(path, listener("one")))
-        const body = { maxInstances: 3, requestsPerInstance: 1 }
+        // A machine that is busy answers no check in time.
+        const body = { maxInstances: 3, requestsPerInstance: 1, healthCheck: { failures: 0 } }
         assert.strictEqual((yield* call("PATCH", `${path}/app`, { body })).status, 200)
         yield* Effect.scoped(
           Effect.gen(function* () {
