@@ -8,6 +8,7 @@ import { defineKind } from "./kind.ts"
 /** The one name that the resource has in its environment. */
 export const appName = "app"
 
+const mostInstances = 10
 const integer = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 
 /** A path with one slash at its start; what comes after it is for the app to read. */
@@ -21,7 +22,12 @@ const HealthPath = Schema.String.check(
 export const HealthCheck = Schema.Struct({
   path: withDefault(HealthPath, "/", "An instance is healthy when this answers with a status below 400"),
   timeoutSeconds: withDefault(integer(1, 60), 5, "How long one answer may take"),
-  startSeconds: withDefault(integer(5, 900), 120, "How long a new instance may take until it is healthy")
+  startSeconds: withDefault(integer(5, 900), 120, "How long a new instance may take until it is healthy"),
+  failures: withDefault(
+    integer(0, 100),
+    3,
+    "Checks in a row that a healthy instance may not answer until another one takes its place; 0: any number"
+  )
 }).annotate({ identifier: "AppHealthCheck" })
 
 export const Idle = Schema.Struct({
@@ -35,7 +41,17 @@ export const Idle = Schema.Struct({
 
 /** What users may say of an app. */
 export const appSettings = {
-  instances: withDefault(integer(1, 10), 1, "How many run while the app is awake"),
+  instances: withDefault(integer(1, mostInstances), 1, "How many run while the app is awake, at least"),
+  maxInstances: withDefault(
+    integer(1, mostInstances),
+    1,
+    "How many run at most, as many as the requests under way need; fewer than `instances` means no more than these"
+  ),
+  requestsPerInstance: withDefault(
+    integer(1, 10_000),
+    50,
+    "Requests under way, per instance, above which another one is started"
+  ),
   cpus: withDefault(
     Schema.Finite.check(Schema.isBetween({ minimum: 0.1, maximum: 16 })),
     0.5,

@@ -47,6 +47,10 @@ export interface Settings {
    * they do not.
    */
   readonly services: { readonly name: string; readonly address: string } | undefined
+  /** Where another process of this machine answers requests to the API; absent: this process does, or another machine. */
+  readonly localApi: { readonly host: string; readonly port: number } | undefined
+  /** Networks of containers of environments are pieces of it: an IPv4 range of 65,536 addresses. */
+  readonly environmentRange: string
   /** Ports that managed servers get, both ends included. */
   readonly managedPorts: { readonly first: number; readonly last: number }
   /** Whether managed servers run within limits: where that is possible, or not at all without them, or never. */
@@ -152,6 +156,39 @@ const servicesAddress = Config.String("SVC_SERVICES_ADDRESS").pipe(
   )
 )
 
+const localApi = optional("SVC_LOCAL_API").pipe(
+  Config.flatMap((place) => {
+    if (place === undefined) return Config.succeed(undefined)
+    const [, given = "", digits = ""] = /^(\[[^\]]+\]|[^:]+):(\d{1,5})$/.exec(place) ?? []
+    const host = given.replace(/^\[|\]$/g, "")
+    const port = Number(digits)
+    return host !== "" && port > 0 && port < 65_536
+      ? Config.succeed({ host, port })
+      : Config.fail(
+          new ConfigProvider.SourceError({
+            message: `SVC_LOCAL_API must be a host and a port of this machine, such as 127.0.0.1:8787: "${place}" is none`
+          })
+        )
+  })
+)
+
+/** Podman gives pieces of 10.89.0.0/16 to containers of all others. */
+const environmentRange = Config.String("SVC_ENVIRONMENT_RANGE").pipe(
+  Config.withDefault("10.219.0.0/16"),
+  Config.flatMap((range) => {
+    const [address = "", isWhole] = range.split(/(?<=\.0\.0)\/16$/)
+    return isWhole === "" &&
+      net.isIPv4(address) &&
+      !/^(0|127|169\.254|10\.89|22[4-9]|2[3-5]\d)\./.test(address)
+      ? Config.succeed(range)
+      : Config.fail(
+          new ConfigProvider.SourceError({
+            message: `SVC_ENVIRONMENT_RANGE must be a range of IPv4 addresses that nothing else has, such as 10.219.0.0/16: "${range}" is none`
+          })
+        )
+  })
+)
+
 /** A host name is used inside of containers as it is outside, but what means this machine there means the container. */
 const servicesName = (managedHost: string): string =>
   net.isIP(managedHost) !== 0 || /(^|\.)localhost$/i.test(managedHost) ? "services.svc.internal" : managedHost
@@ -205,6 +242,8 @@ const settings: Config.Config<Settings> = Config.all({
   region: Config.schema(Region, "SVC_REGION").pipe(Config.withDefault(localRegion)),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),
   servicesAddress,
+  environmentRange,
+  localApi,
   // Below the range that systems hand out to clients.
   managedPorts: Config.String("SVC_MANAGED_PORTS").pipe(
     Config.withDefault("20000-29999"),

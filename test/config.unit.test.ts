@@ -26,6 +26,8 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_REGION: "not set",
   SVC_MANAGED_HOST: "not set",
   SVC_SERVICES_ADDRESS: "not set",
+  SVC_ENVIRONMENT_RANGE: "not set",
+  SVC_LOCAL_API: "not set",
   SVC_MANAGED_PORTS: "not set",
   SVC_SERVER_LIMITS: "not set",
   SVC_RATE_LIMIT: "not set",
@@ -53,6 +55,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_EXECUTION_IMAGE_DAYS: "not set",
   SVC_EXECUTION_MEMORY_MB: "not set",
   SVC_ORG_EXECUTIONS: "not set",
+  SVC_DEPLOYMENT_RETENTION_DAYS: "not set",
   SVC_BUILD_IMAGE: "not set",
   SVC_UPLOAD_MB: "not set",
   SVC_UPLOADS_MB: "not set",
@@ -172,6 +175,43 @@ it.effect(
           "SVC_SERVICES_ADDRESS"
         )
     })
+)
+
+it.effect("a process may be told where the API of another one of its machine listens", () =>
+  Effect.gen(function* () {
+    const of = (place: string) => Effect.map(read({ SVC_LOCAL_API: place }), ({ localApi }) => localApi)
+    assert.isUndefined(yield* of(""))
+    assert.deepStrictEqual(yield* of("127.0.0.1:8787"), { host: "127.0.0.1", port: 8_787 })
+    assert.deepStrictEqual(yield* of("[::1]:80"), { host: "::1", port: 80 })
+    for (const wrong of [
+      "8787",
+      "127.0.0.1",
+      "http://127.0.0.1:8787",
+      "127.0.0.1:0",
+      "127.0.0.1:70000",
+      "::1:80"
+    ])
+      assert.include(String(yield* Effect.flip(of(wrong))), "SVC_LOCAL_API")
+  })
+)
+
+it.effect("containers of environments have addresses of one range, which an operator may choose", () =>
+  Effect.gen(function* () {
+    const of = (range: string) =>
+      Effect.map(read({ SVC_ENVIRONMENT_RANGE: range }), ({ environmentRange }) => environmentRange)
+    assert.strictEqual(yield* of(""), "10.219.0.0/16")
+    assert.strictEqual(yield* of("172.30.0.0/16"), "172.30.0.0/16")
+    for (const wrong of [
+      "10.0.0.0/8",
+      "10.1.2.0/16",
+      "10.89.0.0/16",
+      "127.0.0.0/16",
+      "10.1.0.0",
+      "fd00::/16",
+      "300.1.0.0/16"
+    ])
+      assert.include(String(yield* Effect.flip(of(wrong))), "SVC_ENVIRONMENT_RANGE")
+  })
 )
 
 it.effect(

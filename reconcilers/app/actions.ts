@@ -3,7 +3,8 @@ import { randomUUIDv7 } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
-import { type AppRow, Apps, type Crashed, type Instance } from "#src/apps/Apps.ts"
+import { Apps } from "#src/apps/Apps.ts"
+import type { AppRow, Crashed, Instance } from "#src/apps/app-state.ts"
 import { AppOptions } from "#src/apps/options.ts"
 import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { externalCall } from "#src/engine/external-call.ts"
@@ -12,7 +13,8 @@ import { ContainerEngine, type ContainerError } from "#src/infra/containers/Cont
 import { Installation } from "#src/infra/containers/Installation.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
-import { isFirstOfRound, type Step } from "./state-machine.ts"
+import type { Step } from "./situation.ts"
+import { isFirstOfRound } from "./state-machine.ts"
 
 /** False: somebody else was here since, and this reconcile is to do nothing more. */
 export const fenced = <E extends { readonly message: string }>(change: Effect.Effect<boolean, E>) =>
@@ -32,8 +34,9 @@ export const takenBy = (nodes: EdgeNodes["Service"]) =>
 
 export const makeActions = Effect.fnUntraced(function* ({
   planOf,
+  keepRevision,
   servicesOf
-}: Pick<Effect.Success<typeof makePlans>, "planOf" | "servicesOf">) {
+}: Pick<Effect.Success<typeof makePlans>, "planOf" | "keepRevision" | "servicesOf">) {
   const engine = yield* ContainerEngine
   const apps = yield* Apps
   const followers = yield* AppFollowers
@@ -86,6 +89,7 @@ export const makeActions = Effect.fnUntraced(function* ({
       case "startEngine":
         return yield* soon(engine.start)
       case "add": {
+        yield* keepRevision(resource, step.of.revision)
         const instance = { uid: randomUUIDv7(), ...step.of, port: resource.spec.port, at: new Date(now) }
         return yield* write("add", apps.add(ref, instance))
       }
@@ -115,6 +119,13 @@ export const makeActions = Effect.fnUntraced(function* ({
         const after = step.crash ? crashOf(step.instance) : undefined
         return yield* write("ended", apps.ended(ref, step.instance.uid, step.how, after))
       }
+      case "checked": {
+        const { instance, crash, ...how } = step
+        const after = crash ? crashOf(instance) : undefined
+        return yield* write("checked", apps.checked(ref, instance.uid, how, after))
+      }
+      case "scale":
+        return yield* write("scale", apps.scale(ref, step.to, new Date(now)))
       case "stop": {
         // Its address may be somebody else's as soon as it has ended.
         if (step.instances.some(({ state }) => state === "draining")) yield* taken

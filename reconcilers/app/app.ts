@@ -7,7 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { App, type AppStatus } from "#schemas/app.ts"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
-import { type AppState, Apps } from "#src/apps/Apps.ts"
+import { Apps } from "#src/apps/Apps.ts"
+import type { AppState } from "#src/apps/app-state.ts"
 import { EdgeNodes } from "#src/edge/EdgeNodes.ts"
 import { absent, register } from "#src/engine/Reconciler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
@@ -16,7 +17,7 @@ import { makeActions, takenBy, write } from "./actions.ts"
 import { makeObserver } from "./observe.ts"
 import { makePlans } from "./plan.ts"
 import { retryable } from "./resource.ts"
-import type { Step } from "./state-machine.ts"
+import type { Step } from "./situation.ts"
 
 export const layer = register(
   App,
@@ -94,6 +95,8 @@ const messages: Readonly<Record<Exclude<Step["do"], "wait" | "rest">, string>> =
   follow: "what an instance prints is to be kept",
   healthy: "an instance has become healthy",
   ended: "an instance has ended",
+  checked: "the health of an instance is to be noted",
+  scale: "another number of instances is needed",
   stop: "instances are to end",
   kill: "an instance is to be ended by force",
   remove: "what is left of an instance is to be removed",
@@ -112,8 +115,7 @@ const messages: Readonly<Record<Exclude<Step["do"], "wait" | "rest">, string>> =
 const statusOf = ({ row, instances }: AppState): AppStatus => ({
   deployment: row.servingDeployment,
   power: row.power,
-  healthy: instances.filter(({ state, revision }) => state === "healthy" && revision === row.servingRevision)
-    .length
+  healthy: instances.filter(({ state }) => state === "healthy").length
 })
 
 const noteOf = ({ row }: AppState, origin: string | null) => {

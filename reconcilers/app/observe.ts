@@ -4,7 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { AppSpec } from "#schemas/app.ts"
 import { AppFollowers } from "#src/apps/AppLogs.ts"
-import { Apps, type Instance } from "#src/apps/Apps.ts"
+import { Apps } from "#src/apps/Apps.ts"
+import type { Instance } from "#src/apps/app-state.ts"
 import { healthOf } from "#src/apps/health.ts"
 import { AppOptions } from "#src/apps/options.ts"
 import { externalCall } from "#src/engine/external-call.ts"
@@ -13,7 +14,10 @@ import { Installation } from "#src/infra/containers/Installation.ts"
 import { connectionsTo } from "#src/infra/host/connections.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
-import { decide, type SeenInstance, type Step } from "./state-machine.ts"
+import type { SeenInstance, Step } from "./situation.ts"
+import { decide } from "./state-machine.ts"
+
+const mostChecks = 10_000
 
 export const makeObserver = Effect.fnUntraced(function* ({
   revisionOf
@@ -23,6 +27,9 @@ export const makeObserver = Effect.fnUntraced(function* ({
   const followers = yield* AppFollowers
   const installation = yield* Installation
   const options = yield* AppOptions
+
+  /** The last answer of each instance, of those that are running. */
+  const checks = new Map<string, Pick<SeenInstance, "health" | "askedAt">>()
 
   const containerOf = Effect.fnUntraced(function* (instance: Instance) {
     const { uid, containerMade } = instance
@@ -36,18 +43,26 @@ export const makeObserver = Effect.fnUntraced(function* ({
     spec: AppSpec,
     connections: number
   ) {
-    const address = instance.state === "starting" ? instance.address : null
-    const health =
-      address === null || container?.state !== "running" || container.paused
-        ? undefined
-        : yield* externalCall(
-            "apps.health",
-            "read"
-          )(healthOf({ address, port: instance.port }, spec.healthCheck))
-    const { logOwnerAgeMs, logComplete, uid } = instance
+    const { logOwnerAgeMs, logComplete, uid, state, address, port } = instance
+    const now = yield* Clock.currentTimeMillis
+    const before = checks.get(uid)
+    const isAsked =
+      (state === "starting" ||
+        (state === "healthy" &&
+          spec.healthCheck.failures > 0 &&
+          now >= (before?.askedAt ?? 0) + options.livenessMs)) &&
+      container?.state === "running" &&
+      !container.paused
+    if (isAsked && address !== null) {
+      const health = yield* externalCall("apps.health", "read")(healthOf({ address, port }, spec.healthCheck))
+      // Of apps that have gone since.
+      if (checks.size >= mostChecks) checks.clear()
+      checks.set(uid, { health, askedAt: now })
+    } else if (state !== "healthy" || container?.paused === true) checks.delete(uid)
+    const { health, askedAt } = checks.get(uid) ?? { health: undefined, askedAt: 0 }
     const followed =
       followers.follows(uid) || logComplete || (logOwnerAgeMs !== null && logOwnerAgeMs < options.followerMs)
-    const seen: SeenInstance = { instance, container, health, followed, connections }
+    const seen: SeenInstance = { instance, container, health, askedAt, followed, connections }
     return seen
   })
 

@@ -1,78 +1,18 @@
 /**
  * What becomes of an app next, as a function of all that is known of it. It decides and does nothing.
  *
- * Requests go to healthy instances of one revision: the serving one. Another revision is started beside it, takes the
- * requests once as many of its instances are healthy as there are to be, and is given up when it does not get there;
- * the instances before it are then drained and ended, or stay. An instance is one container that is started once.
+ * Requests go to healthy instances. Those of another revision take the places of the serving one's one by one: each is
+ * started beside them, takes requests once it is healthy, and an older one is then drained and ended. The other revision
+ * serves once it has all places, and is given up when one of its instances does not get healthy: the places that it had
+ * are given back in the same way. An instance is one container that is started once.
  */
 import { isDeepStrictEqual } from "node:util"
 import type { AppSpec } from "#schemas/app.ts"
-import type { AppRow, AppState, Instance, SiteState } from "#src/apps/Apps.ts"
-import type { AppOptions } from "#src/apps/options.ts"
-import type { Container } from "#src/infra/containers/ContainerEngine.ts"
-
-/** A deployment with everything that its instances are started with. */
-export interface Revision {
-  readonly revision: string
-  readonly deployment: string
-}
-
-export interface SeenInstance {
-  readonly instance: Instance
-  /** Undefined: there is no such container. */
-  readonly container: Container | undefined
-  /** Undefined: nobody asked. Null: it answered well; otherwise why not. */
-  readonly health: string | null | undefined
-  /** Somebody keeps what it prints. */
-  readonly followed: boolean
-  /** Connections of this machine to it. */
-  readonly connections: number
-}
-
-export interface Situation {
-  readonly now: number
-  readonly spec: AppSpec
-  readonly state: AppState | undefined
-  /** What the specification asks for; undefined: nothing was deployed. */
-  readonly target: Revision | undefined
-  readonly seen: ReadonlyArray<SeenInstance>
-  /** Undefined: the environment has no address yet. */
-  readonly site: SiteState | undefined
-  readonly options: AppOptions
-}
-
-export interface Ended {
-  readonly at: Date
-  readonly exitCode: number | null
-  readonly reason: string
-}
-
-export type Step =
-  | { readonly do: "startEngine" }
-  | { readonly do: "begin" | "fallAsleep" | "wake" | "steady" | "active" | "paused" | "stopped" }
-  | { readonly do: "add"; readonly of: Revision }
-  | { readonly do: "make" | "start" | "follow" | "healthy" | "kill" | "remove"; readonly instance: Instance }
-  | { readonly do: "started"; readonly instance: Instance; readonly address: string; readonly at: Date }
-  | { readonly do: "ended"; readonly instance: Instance; readonly how: Ended; readonly crash: boolean }
-  | {
-      readonly do: "stop"
-      readonly instances: ReadonlyArray<Instance>
-      readonly why: string
-      readonly crash: boolean
-    }
-  | { readonly do: "pause" | "unpause"; readonly instances: ReadonlyArray<Instance> }
-  | { readonly do: "reject"; readonly what: Revision; readonly error: string }
-  | {
-      readonly do: "serve"
-      readonly what: Revision
-      readonly target: { readonly address: string; readonly port: number } | null
-      readonly instances: ReadonlyArray<Instance>
-      /** Whether the edge is to be told: an origin of the environment's own takes the requests otherwise. */
-      readonly route: boolean
-    }
-  /** Nothing to do but to look again. */
-  | { readonly do: "wait"; readonly reason: string; readonly message: string; readonly forMs: number }
-  | { readonly do: "rest"; readonly forMs: number }
+import type { AppRow, Instance } from "#src/apps/app-state.ts"
+import type { Target } from "#src/edge/target.ts"
+import { life, starting } from "./instance-life.ts"
+import { mostInstances, scaling } from "./scaling.ts"
+import type { Revision, SeenInstance, Situation, Step } from "./situation.ts"
 
 const quick = 300
 
@@ -80,7 +20,7 @@ export const decide = (situation: Situation): Step => {
   const { state, seen, site, options } = situation
   if (state === undefined) return { do: "begin" }
   for (const one of seen) {
-    const step = life(one, situation)
+    const step = life(one, situation, effective(situation)?.revision)
     if (step !== undefined) return step
   }
   const { row } = state
@@ -129,53 +69,6 @@ const effective = ({ state, target }: Situation): Revision | undefined => {
 export const isFirstOfRound = ({ nextStartAt }: AppRow, { madeAt }: Instance): boolean =>
   nextStartAt === null || madeAt >= nextStartAt
 
-/** What an instance needs whatever the app is to do. */
-const life = (one: SeenInstance, situation: Situation): Step | undefined => {
-  const { now, options } = situation
-  const { instance, container, followed, connections } = one
-  const { state } = instance
-  if (state === "ended") {
-    if (container === undefined || instance.logComplete) return { do: "remove", instance }
-    if (now > (instance.endedAt?.getTime() ?? 0) + options.captureMs) return { do: "remove", instance }
-    return followed ? undefined : { do: "follow", instance }
-  }
-  const wasAsked = state === "stopping" || state === "draining"
-  // Of a version that is to run no more nothing is started again.
-  const isCrash = !wasAsked && instance.revision === effective(situation)?.revision
-  // No signal reaches what never ran.
-  if (wasAsked && container?.state === "created")
-    return ended(instance, { at: new Date(now), exitCode: null, reason: "It was not started" }, false)
-  if (container === undefined) {
-    if (instance.containerMade && instance.address !== null)
-      return ended(instance, { at: new Date(now), exitCode: null, reason: "Its container is gone" }, isCrash)
-    return wasAsked
-      ? ended(instance, { at: new Date(now), exitCode: null, reason: "It was not started" }, false)
-      : undefined
-  }
-  if (container.state === "exited") {
-    const reason = container.outOfMemory
-      ? "It needed more memory than it may have"
-      : `It ended with exit code ${container.exitCode}`
-    const at = container.finishedAt ?? new Date(now)
-    return ended(instance, { at, exitCode: container.exitCode, reason }, isCrash)
-  }
-  if (container.state === "running" && !followed) return { do: "follow", instance }
-  if (state === "stopping" && now >= (instance.stopAt?.getTime() ?? 0) + options.graceMs)
-    return { do: "kill", instance }
-  if (state === "draining") {
-    const since = now - (instance.drainAt?.getTime() ?? 0)
-    if (since >= options.drainMs || (connections === 0 && since >= options.settleMs))
-      return { do: "stop", instances: [instance], why: "Another version took its place", crash: false }
-  }
-  return undefined
-}
-const ended = (instance: Instance, how: Ended, crash: boolean): Step => ({
-  do: "ended",
-  instance,
-  how,
-  crash
-})
-
 const sleeping = ({ now, spec, state, options }: Situation, live: ReadonlyArray<SeenInstance>): Step => {
   if (state === undefined) return { do: "begin" }
   const { power, activeAt, asleepAt } = state.row
@@ -220,33 +113,55 @@ const awake = (
     const step = starting(situation, one, wanted, isRolling)
     if (step !== undefined) return step
   }
-  const healthy = current.filter(({ instance }) => instance.state === "healthy")
-  if (site !== undefined && (isRolling ? healthy.length >= spec.instances : true)) {
-    const chosen = healthy.slice(0, spec.instances)
-    const [first] = chosen
-    const { address = null, port = spec.port } = first?.instance ?? {}
-    const target = address === null ? null : { address, port }
+  const { count, step: scale } = scaling(situation, asleep || isRolling)
+  if (scale !== undefined) return scale
+
+  const answers = ({ instance }: SeenInstance) =>
+    spec.healthCheck.failures === 0 || instance.unanswered < spec.healthCheck.failures
+  /** Those that answer come first: others leave once there are enough. */
+  const healthyOf = (revision: (one: string) => boolean) =>
+    live
+      .filter(({ instance }) => instance.state === "healthy" && revision(instance.revision))
+      .toSorted((one, other) => Number(answers(other)) - Number(answers(one)))
+  const healthy = healthyOf((one) => one === wanted.revision)
+  const former = healthyOf((one) => one !== wanted.revision)
+  const chosen = healthy.slice(0, count)
+  const kept = [...chosen, ...former.slice(0, count - chosen.length)]
+  const isComplete = chosen.length === count
+  const { servingRevision, servingDeployment } = row
+  const what = isComplete
+    ? wanted
+    : servingRevision === null || servingDeployment === null
+      ? undefined
+      : { revision: servingRevision, deployment: servingDeployment }
+  if (site !== undefined && what !== undefined) {
+    const target = targetOf(spec, kept.some(answers) ? kept.filter(answers) : kept)
     const route = site.origin === null
     const isServed =
-      !isRolling &&
+      what.revision === servingRevision &&
       (!route || (site.appUid !== null && isDeepStrictEqual(site.target ?? null, target))) &&
-      chosen.length === live.filter(({ instance }) => instance.state === "healthy").length
+      kept.length === healthy.length + former.length
     if (!isServed)
-      return { do: "serve", what: wanted, target, instances: chosen.map(({ instance }) => instance), route }
+      return { do: "serve", what, target, instances: kept.map(({ instance }) => instance), route }
   }
-  if (current.length < spec.instances) {
+  const begun = current.filter(({ instance }) => instance.state === "starting").length
+  const missing = count - healthy.filter(answers).length - begun
+  // One more than there are to be, or as many as are not there at all.
+  const room = Math.max(1, count - healthy.length - former.length) - begun
+  if (missing > 0 && room > 0) {
     const at = (isKnown ? row.nextStartAt?.getTime() : undefined) ?? 0
     if (now >= at) return { do: "add", of: wanted }
-    if (healthy.length === 0)
+    if (kept.length === 0)
       return {
         do: "wait",
         reason: crashes >= options.rollCrashes ? "CrashLooping" : "InstancesStarting",
         message: `Its instances ended ${crashes} times in a row; the next one is started in ${Math.ceil((at - now) / 1_000)} s`,
         forMs: at - now
       }
-    return { do: "rest", forMs: at - now }
+    const isLeaving = state.instances.some((one) => one.state !== "healthy")
+    return { do: "rest", forMs: Math.min(at - now, isLeaving ? quick : options.lookMs) }
   }
-  const isUp = healthy.length >= spec.instances
+  const isUp = healthy.length >= count
   if (asleep && isUp && !isRolling) return { do: "wake" }
   if (!isUp || isRolling) {
     const message =
@@ -263,26 +178,13 @@ const awake = (
   return steady(situation, live)
 }
 
-const starting = (
-  { now, spec }: Situation,
-  { instance, container, health }: SeenInstance,
-  wanted: Revision,
-  isRolling: boolean
-): Step | undefined => {
-  if (instance.state !== "starting") return undefined
-  const since = (instance.startedAt ?? instance.madeAt).getTime()
-  if (now > since + spec.healthCheck.startSeconds * 1_000) {
-    const why = `It did not get healthy within ${spec.healthCheck.startSeconds} s${typeof health === "string" ? `: ${health}` : ""}`
-    return isRolling
-      ? { do: "reject", what: wanted, error: why }
-      : { do: "stop", instances: [instance], why, crash: true }
-  }
-  if (container === undefined) return { do: "make", instance }
-  if (container.state === "created") return { do: "start", instance }
-  const { address, startedAt } = container
-  if (address !== undefined && instance.address !== address)
-    return { do: "started", instance, address, at: startedAt ?? new Date(now) }
-  return health === null ? { do: "healthy", instance } : undefined
+/** Of an app that may have several instances the edge chooses one by the requests under way, and counts these. */
+const targetOf = (spec: AppSpec, taking: ReadonlyArray<SeenInstance>): Target | null => {
+  const [first, ...others] = taking
+    .toSorted((one, other) => (one.instance.uid < other.instance.uid ? -1 : 1))
+    .flatMap(({ instance: { address, port } }) => (address === null ? [] : [{ address, port }]))
+  if (first === undefined) return null
+  return mostInstances(spec) === 1 && others.length === 0 ? first : { ...first, others }
 }
 
 /** All is as it should be. */
@@ -300,5 +202,6 @@ const steady = ({ now, spec, state, site, options }: Situation, live: ReadonlyAr
     if (busy && now > row.activeAt.getTime() + 30_000) return { do: "active" }
     if (!busy && !isLeaving && now >= pauseAt) return { do: "fallAsleep" }
   }
-  return { do: "rest", forMs: isLeaving ? quick : options.lookMs }
+  const isScaling = mostInstances(spec) > spec.instances && (row.scale !== null || (site?.requests ?? 0) > 0)
+  return { do: "rest", forMs: isLeaving ? quick : isScaling ? options.scaleMs : options.lookMs }
 }

@@ -10,10 +10,12 @@ import { isOfEnvironment } from "#src/infra/containers/network.ts"
 export const callerAddress = (
   connected: string | null,
   forwardedFor: string | undefined,
-  proxies: number
+  proxies: number,
+  /** The range of their addresses. */
+  environments: string
 ): string | null => {
   if (proxies === 0 || forwardedFor === undefined) return connected
-  if (connected !== null && isOfEnvironment(connected)) return connected
+  if (connected !== null && isOfEnvironment(connected, environments)) return connected
   const entry =
     forwardedFor
       .split(",")

@@ -63,7 +63,7 @@ const methodsByPath = (): ReadonlyArray<{
 
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
-    const { publicUrl, host, proxies, services } = yield* AppConfig
+    const { publicUrl, host, proxies, services, environmentRange } = yield* AppConfig
     const hosts = new Set([new URL(publicUrl).hostname, host, "localhost", "127.0.0.1", "[::1]"])
     // As containers call it.
     if (services !== undefined) hosts.add(services.name.toLowerCase())
@@ -127,7 +127,8 @@ export const layer = HttpRouter.middleware(
         const address = callerAddress(
           Option.getOrNull(request.remoteAddress),
           request.headers["x-forwarded-for"],
-          proxies
+          proxies,
+          environmentRange
         )
         return answer(http, request).pipe(
           Effect.map((response) => unlessModified(request, response)),

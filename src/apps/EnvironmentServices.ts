@@ -81,6 +81,7 @@ export class EnvironmentServices extends Context.Service<
       const api = (() => {
         const url = new URL(config.publicUrl)
         if (config.roles.has("api")) return { host: config.host, port: config.port }
+        if (config.localApi !== undefined) return config.localApi
         const usual = url.protocol === "https:" ? 443 : 80
         return isLoopback(url.hostname) ? { host: url.hostname, port: Number(url.port || usual) } : undefined
       })()

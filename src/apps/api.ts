@@ -22,6 +22,8 @@ export const AppView = Schema.Struct({
   power: AppPower,
   region: Schema.String,
   instances: Schema.Int,
+  maxInstances: Schema.Int,
+  requestsPerInstance: Schema.Int,
   cpus: Schema.Finite,
   memoryMb: Schema.Int,
   port: Schema.Int,
@@ -81,7 +83,7 @@ export const Apps = group("apps", "What answers at the addresses of environments
       "apps.update",
       "write",
       "admin",
-      "Change how many instances run, their size and when they sleep",
+      "Change how many instances run, their size, their health check and when they sleep",
       {
         billing: true,
         conditional: true,

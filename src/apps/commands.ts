@@ -14,12 +14,17 @@ import type { AppView } from "./api.ts"
 
 const command = commandIn(inEnvironment)
 
+const instancesOf = ({ instances, maxInstances, requestsPerInstance }: AppView) =>
+  maxInstances > instances
+    ? `${instances} to ${maxInstances} (${requestsPerInstance} requests each)`
+    : String(instances)
+
 const appFacts = (app: AppView) =>
   facts([
     ["Status", app.status],
     ["Power", app.power],
     ["Deployment", app.deploymentId ?? "none answers"],
-    ["Size", `${app.instances} x ${app.cpus} CPUs, ${app.memoryMb} MiB`],
+    ["Size", `${instancesOf(app)} x ${app.cpus} CPUs, ${app.memoryMb} MiB`],
     ["Port", String(app.port)],
     ["Health check", `${app.healthCheck.path}, ${app.healthCheck.startSeconds} s to start`],
     ["Sleep", `paused after ${app.idle.pauseSeconds} s, stopped after ${app.idle.stopSeconds} s`],
@@ -132,7 +137,12 @@ const update = command(
   "update",
   {
     plain: {
-      instances: whole("instances", "How many run"),
+      instances: whole("instances", "How many run, at least"),
+      maxInstances: whole("max-instances", "How many run at most, as the requests under way need them"),
+      requestsPerInstance: whole(
+        "requests-per-instance",
+        "Requests under way, per instance, above which another is started"
+      ),
       cpus: Flag.Finite("cpus").pipe(Flag.withDescription("Processors of one instance"), Flag.optional),
       memoryMb: whole("memory", "MiB of one instance"),
       port: whole("port", "Where the app listens (PORT)")
@@ -142,7 +152,11 @@ const update = command(
         Flag.withDescription("What answers below 400 when an instance is healthy"),
         Flag.optional
       ),
-      startSeconds: whole("health-start", "Seconds until a new instance has to be healthy")
+      startSeconds: whole("health-start", "Seconds until a new instance has to be healthy"),
+      failures: whole(
+        "health-failures",
+        "Checks in a row that a healthy instance may not answer; 0: any number"
+      )
     },
     idle: {
       pauseSeconds: whole("pause-after", "Seconds without a request until it is paused"),
@@ -157,7 +171,9 @@ const update = command(
       )
       yield* asJson ? json(app) : out(appFacts(app))
     })
-).pipe(Command.withDescription("Change how many instances run, their size and when they sleep"))
+).pipe(
+  Command.withDescription("Change how many instances run, their size, their health check and when they sleep")
+)
 
 const restart = command("restart", {}, ({ client, at, json: asJson }) =>
   Effect.gen(function* () {

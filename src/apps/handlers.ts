@@ -17,8 +17,9 @@ import { reservedAt } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 import { AppLogs } from "./AppLogs.ts"
-import { type AppRow, Apps, type Instance } from "./Apps.ts"
+import { Apps } from "./Apps.ts"
 import { AppInstanceList, AppView } from "./api.ts"
+import type { AppRow, Instance } from "./app-state.ts"
 
 const decode = Schema.decodeUnknownEffect(AppSpec)
 const storedSpec = Schema.decodeUnknownSync(AppSpec)

@@ -22,6 +22,12 @@ export interface AppOptions {
   readonly logBytes: number
   /** Between looks at an app that nothing happens to. */
   readonly lookMs: number
+  /** Between checks of the health of an instance that was healthy. */
+  readonly livenessMs: number
+  /** Between looks at how many requests are under way, while there are some. */
+  readonly scaleMs: number
+  /** How long fewer instances have to do until one of them is ended. */
+  readonly scaleDownMs: number
 }
 
 export const AppOptions = Context.Reference<AppOptions>("svc/apps/AppOptions", {
@@ -35,6 +41,9 @@ export const AppOptions = Context.Reference<AppOptions>("svc/apps/AppOptions", {
     captureMs: 30_000,
     followerMs: 15_000,
     logBytes: 10 * 1024 * 1024,
-    lookMs: 10_000
+    lookMs: 10_000,
+    livenessMs: 10_000,
+    scaleMs: 3_000,
+    scaleDownMs: 180_000
   })
 })

@@ -4,6 +4,7 @@
  * Features keep their logs in tables of their own, by this one implementation.
  */
 import * as Effect from "effect/Effect"
+import type { Fragment } from "effect/sql/Statement"
 import { type Db, inOrg, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
@@ -41,7 +42,10 @@ export interface LogTables {
   readonly key: string
   /** Of the first table: set once nothing is printed any more. */
   readonly endedAt: string
-  /** Bytes that are kept at least: of a log without end the first ones go. Absent: all are kept. */
+  /**
+   * Bytes that are kept, where each piece counts for its weight: of a log without end the first pieces go. Pieces then have
+   * a column `weight`: that of all before. Absent: all are kept.
+   */
   readonly ring?: number
 }
 
@@ -126,32 +130,46 @@ export const makeLogStore = (
         (sum, { stream, content }) => sum + (stream === "system" ? 0 : content.length),
         0
       )
-      const rows = pieces.map(({ position, stream, at, content }) => ({
-        position,
-        stream,
-        at: at.toISOString(),
-        content: Buffer.from(content).toString("base64")
-      }))
+      const weight = bytes + pieces.length * pieceWeight
+      let before = 0
+      const rows = pieces.map(({ position, stream, at, content }) => {
+        const row = {
+          position,
+          stream,
+          at: at.toISOString(),
+          content: Buffer.from(content).toString("base64"),
+          before
+        }
+        before += (stream === "system" ? 0 : content.length) + pieceWeight
+        return row
+      })
+      const weighed = (column: Fragment) => (ring === undefined ? sql`` : column)
       const dropped =
         ring === undefined
           ? sql``
           : sql`, dropped as (
               delete from ${sql(table)} t using here
-              where t.org_id = ${orgId}::uuid and t.${sql(key)} = ${uid}::uuid
-                and t.position < here.log_position - ${ring}::bigint
+              where t.org_id = ${orgId}::uuid and t.${sql(key)} = ${uid}::uuid and t.position in (
+                -- Index: the primary key. More than are added at once.
+                select o.position from (
+                  select position, weight from ${sql(table)} o
+                  where o.org_id = ${orgId}::uuid and o.${sql(key)} = ${uid}::uuid
+                  order by o.position limit ${pieces.length + 1_000}::int) o
+                where coalesce(o.weight, 0) < here.log_weight - ${ring}::bigint)
             )`
       const done = yield* repeatable(sql`
         with here as (
           update ${sql(of)} set log_position = log_position + ${bytes}::bigint, log_owner_at = clock_timestamp(),
-            log_weight = log_weight + ${bytes + pieces.length * pieceWeight}::bigint, log_complete = ${complete}
+            log_weight = log_weight + ${weight}::bigint, log_complete = ${complete}
           where ${one(ref)} and log_owner = ${owner} and not log_complete
             and (${from}::bigint is null or log_position = ${from}::bigint)
-          returning uid, log_position
+          returning uid, log_weight
         ), added as (
-          insert into ${sql(table)} (org_id, ${sql(key)}, position, stream, at, content)
+          insert into ${sql(table)} (org_id, ${sql(key)}, position, stream, at, content${weighed(sql`, weight`)})
           select ${orgId}::uuid, ${uid}::uuid, p.position, p.stream, p.at, decode(p.content, 'base64')
+            ${weighed(sql`, here.log_weight - ${weight}::bigint + p.before`)}
           from here, jsonb_to_recordset(${sql.json(rows)}::jsonb)
-            as p(position bigint, stream text, at timestamptz, content text)
+            as p(position bigint, stream text, at timestamptz, content text, before bigint)
         )${dropped}
         select uid from here`)
       return done.length > 0

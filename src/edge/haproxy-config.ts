@@ -10,7 +10,10 @@ import { logFormat, logRing, logRules, logTarget } from "./requests/log-format.t
 export const files = {
   /** `host environment|hstsSeconds|redirectTo`, with empty fields. */
   hosts: "hosts.map",
-  /** `environment access|address|port|tls name|Host`; without an address the agent answers. */
+  /**
+   * `environment access|address|port|tls name|Host|count|address:port~address:port`; without an address the agent answers.
+   * The last two are there for apps that may have several instances.
+   */
   sites: "sites.map",
   certificates: "certificates.list",
   certificateDir: "certificates",
@@ -71,6 +74,12 @@ export interface EdgeConfig {
   readonly connectSeconds: number
   readonly holdSeconds: number
 }
+
+/** Of one app, as far as the edge chooses among them. */
+export const mostInstances = 10
+export const instanceSeparator = "~"
+/** The backend whose table counts requests under way by instance. */
+export const instancesBackend = "instances"
 
 /** A visitor that has to say something, or to take what there is, may be silent so long. */
 const silentSeconds = 30
@@ -233,6 +242,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       "http-request set-var(txn.scheme) str(https)",
       "use_backend agent if to_agent",
       "use_backend tls_origins if { var(txn.site),field(4,|) -m len gt 0 }",
+      `use_backend ${instancesBackend} if { var(txn.site),field(6,|) -m len gt 0 }`,
       "default_backend apps",
       'http-after-response set-header Strict-Transport-Security "max-age=%[var(txn.entry),field(2,|)]" if { var(txn.entry),field(2,|) -m int gt 0 }',
       // A managed host name is one of many below a domain that no app has for itself.
@@ -259,8 +269,9 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       `http-request redirect code 308 location https://%[var(txn.host)]${port}%[pathq] if !agents { var(txn.entry) -m found }`,
       "default_backend agent"
     ]),
-    ...(["apps", "tls_origins"] as const).map((name) =>
+    ...(["apps", "tls_origins", instancesBackend] as const).map((name) =>
       section(`backend ${name}`, [
+        ...(name === instancesBackend ? leastBusy : []),
         "acl cookies var(txn.cookies) -m found",
         "http-request set-var(txn.user) var(txn.ticket),jwt_payload_query('$.u') if { var(txn.admitted) -m bool }",
         "http-request set-header X-Svc-User %[var(txn.user)] if { var(txn.user) -m len gt 0 }",
@@ -271,11 +282,18 @@ export const haproxyConfig = (config: EdgeConfig): string => {
         "http-request replace-header Cookie '^(.*\\S)\\s*;\\s*$' '\\1' if cookies",
         "http-request del-header Cookie if cookies !{ req.fhdr(cookie) -m len gt 0 }",
         `http-request set-header X-Svc-Via ${via}`,
-        "http-request set-dst var(txn.site),field(2,|)",
-        "http-request set-dst-port var(txn.site),field(3,|)",
+        ...(name === instancesBackend
+          ? [
+              "http-request set-dst var(txn.one),field(1,:)",
+              "http-request set-dst-port var(txn.one),field(2,:)"
+            ]
+          : [
+              "http-request set-dst var(txn.site),field(2,|)",
+              "http-request set-dst-port var(txn.site),field(3,|)"
+            ]),
         "http-request set-header Host %[var(txn.site),field(5,|)] if { var(txn.site),field(5,|) -m len gt 0 }",
         "http-reuse safe",
-        name === "apps"
+        name !== "tls_origins"
           ? "server any 0.0.0.0:0"
           : `server any 0.0.0.0:0 ssl verify required ca-file ${quoted(config.originAuthorities)} sni var(txn.site),field(4,|)`
       ])
@@ -297,3 +315,29 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     ])
   ].join("\n")}\n`
 }
+
+/**
+ * Of two instances of an app that are next to each other, beginning with any, the one with fewer requests under way ("power
+ * of two choices", Mitzenmacher 2001; HAProxy's own `balance random(2)` is for servers that its configuration names).
+ * A WebSocket is under way until it ends.
+ */
+const leastBusy: ReadonlyArray<string> = [
+  "stick-table type string len 64 size 100k expire 10m store conn_cur",
+  "http-request set-var(txn.count) var(txn.site),field(6,|),add(0)",
+  "http-request set-var(txn.first) rand,mod(txn.count)",
+  "http-request set-var(txn.second) var(txn.first),add(1),mod(txn.count)",
+  ...[
+    ["first", "one"],
+    ["second", "two"]
+  ].flatMap(([index, name]) =>
+    Array.from(
+      { length: mostInstances },
+      (_, at) =>
+        `http-request set-var(txn.${name}) var(txn.site),field(7,|),field(${at + 1},${instanceSeparator}) if { var(txn.${index}) -m int ${at} }`
+    )
+  ),
+  `http-request set-var(txn.one_load) var(txn.one),table_conn_cur(${instancesBackend})`,
+  `http-request set-var(txn.two_load) var(txn.two),table_conn_cur(${instancesBackend})`,
+  "http-request set-var(txn.one) var(txn.two) if { var(txn.two_load),sub(txn.one_load) -m int lt 0 }",
+  "http-request track-sc1 var(txn.one)"
+]

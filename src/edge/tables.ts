@@ -15,6 +15,7 @@ export const tables: ReadonlyArray<TableRule> = [
     onOrganizationDeletion: "cascade",
     retention: { column: "minute", age: "30 days" }
   },
+  { name: "edge_load", onOrganizationDeletion: "cascade", retention: { column: "at", age: "1 hour" } },
   {
     name: "edge_node",
     onOrganizationDeletion: "none",

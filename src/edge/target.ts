@@ -8,7 +8,12 @@ export const Target = Schema.Struct({
   /** Over TLS, and the certificate has to be for this name. */
   tls: Schema.optionalKey(Schema.String),
   /** `Host` of the requests; absent: the one that they came with. */
-  host: Schema.optionalKey(Schema.String)
+  host: Schema.optionalKey(Schema.String),
+  /**
+   * Of an app that may have several instances: the others. Of all of them the edge takes one with few requests under way,
+   * and counts these.
+   */
+  others: Schema.optionalKey(Schema.Array(Schema.Struct({ address: Schema.String, port: Schema.Int })))
 })
 export type Target = typeof Target.Type
 

@@ -179,6 +179,14 @@ layer(stack, { excludeTestServices: true, timeout: "2 minutes" })("what an envir
         const away = yield* provided(own, [], { ...worker, publicUrl: "https://svc.example.com" })
         assert.deepStrictEqual(away.services, [])
         assert.strictEqual(away.variables["SVC_API_URL"], "https://svc.example.com")
+        // Another process of this machine, behind a proxy of another one.
+        const beside = yield* provided(own, [], {
+          ...worker,
+          publicUrl: "https://svc.example.com",
+          localApi: { host: "127.0.0.1", port: 9_001 }
+        })
+        assert.deepStrictEqual(beside.services, [{ port: 9_001, address: "127.0.0.1" }])
+        assert.strictEqual(beside.variables["SVC_API_URL"], "http://services.svc.internal:9001")
       })
   )
 })

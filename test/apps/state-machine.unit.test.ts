@@ -1,14 +1,9 @@
 /** What becomes of an app, as a function: nothing here touches anything. */
 import { assert, describe, it } from "@effect/vitest"
-import {
-  decide,
-  isFirstOfRound,
-  type SeenInstance,
-  type Situation,
-  type Step
-} from "#reconcilers/app/state-machine.ts"
+import type { SeenInstance, Situation, Step } from "#reconcilers/app/situation.ts"
+import { decide, isFirstOfRound } from "#reconcilers/app/state-machine.ts"
 import type { AppSpec } from "#schemas/app.ts"
-import type { AppRow, Instance, SiteState } from "#src/apps/Apps.ts"
+import type { AppRow, Instance, SiteState } from "#src/apps/app-state.ts"
 import type { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
 
@@ -25,15 +20,20 @@ const options: AppOptions = {
   captureMs: 30_000,
   followerMs: 15_000,
   logBytes: 1_000,
-  lookMs: 10_000
+  lookMs: 10_000,
+  livenessMs: 10_000,
+  scaleMs: 3_000,
+  scaleDownMs: 180_000
 }
 const spec: AppSpec = {
   region: "local",
   instances: 1,
+  maxInstances: 1,
+  requestsPerInstance: 10,
   cpus: 1,
   memoryMb: 64,
   port: 8_080,
-  healthCheck: { path: "/", timeoutSeconds: 5, startSeconds: 60 },
+  healthCheck: { path: "/", timeoutSeconds: 5, startSeconds: 60, failures: 3 },
   idle: { pauseSeconds: 300, stopSeconds: 3_600 },
   restarts: 0
 }
@@ -48,7 +48,9 @@ const row: AppRow = {
   rejectedError: null,
   crashes: 0,
   nextStartAt: null,
-  startedRevision: null
+  startedRevision: null,
+  scale: null,
+  scaleAt: null
 }
 const site: SiteState = {
   target: null,
@@ -57,7 +59,8 @@ const site: SiteState = {
   wakeRequested: false,
   lastMinute: null,
   origin: null,
-  scalesToZero: false
+  scalesToZero: false,
+  requests: 0
 }
 const container = (more: Partial<Container> = {}): Container => ({
   id: "c",
@@ -88,12 +91,15 @@ const instance = (uid: string, revision: string, more: Partial<Instance> = {}): 
   exitReason: null,
   logComplete: false,
   logOwnerAgeMs: 0,
+  unanswered: 0,
+  checkedAt: null,
   ...more
 })
 const seen = (one: Instance, more: Partial<SeenInstance> = {}): SeenInstance => ({
   instance: one,
   container: container({ address: one.address ?? undefined }),
   health: undefined,
+  askedAt: now,
   followed: true,
   connections: 0,
   ...more
@@ -151,23 +157,129 @@ describe("an app", () => {
     does({ seen: [up], row: serving("new"), at: routed }, "rest")
   })
 
-  it("sends requests to new instances only once as many are healthy as there are to be", () => {
-    const old = seen(instance("1", "old"))
-    const three = { ...spec, instances: 2 }
-    const first = seen(instance("2", "new", { address: "10.0.0.2" }))
-    const common = { spec: three, row: serving("old"), at: routed }
-    does({ ...common, seen: [old, first] }, "add")
-    const second = seen(instance("3", "new", { state: "starting", address: "10.0.0.3" }), {
-      health: "not yet"
+  it("gives the places of a version to another one by one: the next is started once the one before is healthy", () => {
+    const two = { ...spec, instances: 2 }
+    const at = (uid: string) => ({ address: `10.0.0.${uid}`, port: 8_080 })
+    const old = ["1", "2"].map((uid) => seen(instance(uid, "old", { address: at(uid).address })))
+    const up = (uid: string) => seen(instance(uid, "new", { address: at(uid).address }))
+    const begun = (uid: string) =>
+      seen(instance(uid, "new", { state: "starting", address: at(uid).address }), { health: "not yet" })
+    const to = (first: string, ...others: ReadonlyArray<string>) => ({
+      appUid: "app",
+      target: { ...at(first), others: others.map(at) }
     })
-    does({ ...common, seen: [old, first, second] }, "wait")
-    const both = [old, first, seen(instance("3", "new", { address: "10.0.0.3" }))]
-    const step = does({ ...common, seen: both }, "serve")
-    if (step.do !== "serve") return
-    assert.deepStrictEqual(
-      step.instances.map(({ uid }) => uid),
-      ["2", "3"]
+    const common = { spec: two, row: { ...serving("old"), startedRevision: "new" } }
+    const uids = (step: Step) => (step.do === "serve" ? step.instances.map(({ uid }) => uid) : [])
+    does({ ...common, at: to("1", "2"), seen: old }, "add")
+    does({ ...common, at: to("1", "2"), seen: [...old, begun("3")] }, "wait")
+    const first = does({ ...common, at: to("1", "2"), seen: [...old, up("3")] }, "serve")
+    assert.deepStrictEqual(uids(first), ["3", "1"])
+    // It is not what serves yet.
+    assert.deepInclude(first, { what: rev("old"), target: to("1", "3").target })
+    const [one, other] = old
+    if (one === undefined || other === undefined) return
+    const leaving = seen({ ...other.instance, state: "draining", drainAt: ago(1) })
+    does({ ...common, at: to("1", "3"), seen: [one, leaving, up("3")] }, "add")
+    does({ ...common, at: to("1", "3"), seen: [one, leaving, up("3"), begun("4")] }, "wait")
+    const last = does({ ...common, at: to("1", "3"), seen: [one, leaving, up("3"), up("4")] }, "serve")
+    assert.deepStrictEqual(uids(last), ["3", "4"])
+    assert.deepInclude(last, { what: rev("new"), target: to("3", "4").target })
+    // The second one ends again and again: the places that the first has are given back.
+    const given = { ...common, row: { ...common.row, rejectedRevision: "new" } }
+    does({ ...given, at: to("1", "3"), seen: [one, up("3"), begun("4")] }, "stop")
+    assert.deepInclude(next({ ...given, at: to("1", "3"), seen: [one, up("3")] }), { of: rev("old") })
+    const back = seen(instance("5", "old", { address: at("5").address }))
+    assert.deepStrictEqual(uids(next({ ...given, at: to("1", "3"), seen: [one, up("3"), back] })), ["1", "5"])
+    // Of what serves nothing is left: there is nothing to wait for.
+    does({ ...common, at: { appUid: "app" }, seen: [begun("3")] }, "add")
+  })
+
+  it("replaces an instance that answers its health check no more, one at a time and beside it", () => {
+    const two = { ...spec, instances: 2 }
+    const at = (uid: string) => ({ address: `10.0.0.${uid}`, port: 8_080 })
+    const up = (uid: string, unanswered: number, more: Partial<SeenInstance> = {}) =>
+      seen(instance(uid, "new", { address: at(uid).address, unanswered }), more)
+    const to = (first: string, ...others: ReadonlyArray<string>) => ({
+      appUid: "app",
+      target: { ...at(first), others: others.map(at) }
+    })
+    const common = { spec: two, row: { ...serving("new"), startedRevision: "new" }, at: to("1", "2") }
+    const fails = (unanswered: number) => up("1", unanswered, { health: "/ answers 500" })
+    assert.deepInclude(next({ ...common, seen: [fails(0), up("2", 0)] }), {
+      do: "checked",
+      unanswered: 1,
+      crash: false
+    })
+    assert.deepInclude(next({ ...common, seen: [fails(2), up("2", 0)] }), { unanswered: 3, crash: true })
+    assert.deepInclude(next({ ...common, seen: [up("1", 2, { health: null }), up("2", 0)] }), {
+      unanswered: 0
+    })
+    // A check counts once.
+    const { instance: noted, ...rest } = fails(1)
+    does(
+      { ...common, seen: [{ ...rest, instance: { ...noted, checkedAt: new Date(now) } }, up("2", 0)] },
+      "rest"
     )
+    // Below the threshold nothing happens; at it no requests go there while another one answers, and it stays.
+    does({ ...common, seen: [up("1", 2), up("2", 0)] }, "rest")
+    const away = does({ ...common, seen: [up("1", 3), up("2", 0)] }, "serve")
+    assert.deepInclude(away, { target: to("2").target })
+    assert.lengthOf(away.do === "serve" ? away.instances : [], 2)
+    const waiting = { ...common, row: { ...common.row, nextStartAt: new Date(now + 1_000), crashes: 1 } }
+    does({ ...waiting, at: to("2"), seen: [up("1", 3), up("2", 0)] }, "rest")
+    does({ ...common, at: to("2"), seen: [up("1", 3), up("2", 0)] }, "add")
+    // None answers: they go on taking requests, and one is replaced.
+    does({ ...common, seen: [up("1", 3), up("2", 3)] }, "add")
+    const begun = seen(instance("3", "new", { state: "starting", address: at("3").address }), {
+      health: "no"
+    })
+    does({ ...common, seen: [up("1", 3), up("2", 3), begun] }, "rest")
+    const taken = does({ ...common, seen: [up("1", 3), up("2", 3), up("3", 0)] }, "serve")
+    assert.deepStrictEqual(taken.do === "serve" ? taken.instances.map(({ uid }) => uid) : [], ["3", "1"])
+    // Nobody asked for it.
+    const never = { ...two, healthCheck: { ...two.healthCheck, failures: 0 } }
+    does({ ...common, spec: never, seen: [up("1", 3), up("2", 0)] }, "rest")
+  })
+
+  it("has as many instances as the requests under way need, within its bounds, and fewer only after a while", () => {
+    const scaled = { ...spec, instances: 2, maxInstances: 4 }
+    const at = (uid: string) => ({ address: `10.0.0.${uid}`, port: 8_080 })
+    const all = ["1", "2", "3", "4"].map((uid) => seen(instance(uid, "new", { address: at(uid).address })))
+    const step = (
+      count: number,
+      requests: number,
+      more: Partial<AppRow> = {},
+      other: Partial<SiteState> = {}
+    ) => {
+      const [first, ...others] = all.slice(0, count).map((_, index) => at(String(index + 1)))
+      return next({
+        spec: scaled,
+        row: { ...serving("new"), startedRevision: "new", ...more },
+        at: { appUid: "app", target: { ...first, others }, requests, ...other },
+        seen: all.slice(0, count)
+      })
+    }
+    assert.deepStrictEqual(step(2, 20), { do: "rest", forMs: options.scaleMs })
+    assert.deepStrictEqual(step(2, 20.1), { do: "scale", to: 3 })
+    assert.deepStrictEqual(step(2, 1_000), { do: "scale", to: 4 })
+    assert.strictEqual(step(2, 30, { scale: 3, scaleAt: ago(1) }).do, "add")
+    assert.deepStrictEqual(step(4, 1_000, { scale: 4, scaleAt: ago(1) }), {
+      do: "rest",
+      forMs: options.scaleMs
+    })
+    // One at a time, and a while after the last time that as many were needed.
+    assert.strictEqual(step(4, 0, { scale: 4, scaleAt: ago(179) }).do, "rest")
+    assert.deepStrictEqual(step(4, 0, { scale: 4, scaleAt: ago(181) }), { do: "scale", to: 3 })
+    assert.deepStrictEqual(step(4, 35, { scale: 4, scaleAt: ago(91) }), { do: "scale", to: 4 })
+    assert.deepStrictEqual(step(3, 0, { scale: 3, scaleAt: ago(181) }), { do: "scale", to: null })
+    const fewer = step(3, 0)
+    assert.deepStrictEqual(fewer.do === "serve" ? fewer.instances.map(({ uid }) => uid) : [], ["1", "2"])
+    // The bounds were changed.
+    assert.strictEqual(step(4, 0, { scale: 9, scaleAt: ago(1) }).do, "rest")
+    assert.deepStrictEqual(step(2, 0, { scale: 1, scaleAt: ago(1) }), { do: "scale", to: null })
+    // Another origin has the requests; or another version comes first.
+    assert.strictEqual(step(2, 1_000, {}, { origin: "https://elsewhere.example" }).do, "rest")
+    assert.strictEqual(step(2, 1_000, serving("old")).do, "serve")
   })
 
   it("gives up a version that does not get healthy in time, or ends too often, and keeps what serves", () => {
@@ -182,7 +294,7 @@ describe("an app", () => {
     does({ row: ended, at: routed, seen: [old] }, "reject")
     // It was the old one that ended: the new one is given its chance, at once.
     const looping = { ...ended, startedRevision: "old", nextStartAt: new Date(now + 60_000) }
-    does({ row: looping, at: routed, seen: [] }, "add")
+    does({ row: looping, at: { appUid: "app" }, seen: [] }, "add")
     const rejected = { ...serving("old"), rejectedRevision: "new" }
     does({ row: rejected, at: routed, seen: [old, slow] }, "stop")
     does({ row: rejected, at: routed, seen: [old] }, "rest")

@@ -54,6 +54,39 @@ export const server = (text: string, before = "") =>
     busybox httpd -f -p "$PORT" -h /tmp/www &
     wait $!`)
 
+/**
+ * A server that takes connections of all kinds: `/slow` answers after a second, a WebSocket gets back what it sends, and
+ * after `/fail` the instance answers `/health` with 500. Each answer names the instance after the text.
+ */
+export const listener = (text: string) =>
+  sh(`
+    busybox cat > /tmp/answer <<'END'
+read -r method path rest
+upgrade=
+while read -r line; do
+  case "$line" in
+    [Uu]pgrade:*) upgrade=1 ;;
+    ?) break ;;
+  esac
+done
+if [ -n "$upgrade" ]; then
+  busybox printf 'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\\r\\n\\r\\n'
+  exec busybox cat
+fi
+status='200 OK'
+case "$path" in
+  /slow) busybox sleep 1 ;;
+  /fail) : > /tmp/failing ;;
+  /health) [ -e /tmp/failing ] && status='500 Internal Server Error' ;;
+esac
+body="$TEXT $HOSTNAME"
+busybox printf 'HTTP/1.1 %s\\r\\nConnection: close\\r\\nContent-Length: %s\\r\\n\\r\\n%s' "$status" "\${#body}" "$body"
+END
+    export TEXT="${text}" HOSTNAME="$(busybox hostname)"
+    trap 'kill $!; exit 0' TERM
+    busybox nc -ll -p "$PORT" -e /bin/busybox sh /tmp/answer &
+    wait $!`)
+
 export const deploy = Effect.fnUntraced(function* (
   path: string,
   command: ReadonlyArray<string>,

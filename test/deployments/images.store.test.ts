@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Deployments } from "#src/deployments/Deployments.ts"
+import { keptRecords, retire } from "#src/deployments/retire.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -89,6 +90,59 @@ layer(services, {
       const end = { state: "failed", errorCode: "image_not_found", error: "gone", printed: [] } as const
       assert.isTrue(yield* deployments.end({ ...failed, projectId }, end))
       assert.deepStrictEqual(yield* left, [])
+    })
+  )
+
+  it.effect("go with the records of those that cannot be chosen, once these are old or many", () =>
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const { id: orgId } = yield* makeOrganization()
+      const { projectId, production } = yield* makeProject(orgId, "shop")
+      const add = Effect.fnUntraced(function* (
+        state: string,
+        days: number,
+        more: { readonly imageGone?: boolean; readonly number?: number } = {}
+      ) {
+        const uid = uuid()
+        yield* sql`
+          insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)
+          values (${orgId}, ${uid}, 'Deployment', ${projectId}, 'production', ${uid}, ${production}, '{}', 'api')`
+        yield* sql`
+          insert into deployment (org_id, uid, environment_uid, fence, created_at, state, image_gone, finished_at)
+          values (${orgId}, ${uid}, ${production}, 1,
+            now() - make_interval(days => ${days}, secs => ${more.number ?? 0}), ${state}, ${more.imageGone ?? false},
+            ${state === "starting" ? null : sql`now() - make_interval(days => ${days})`})`
+        return uid
+      })
+      const kept = [
+        yield* add("ready", 400),
+        yield* add("starting", 400),
+        yield* add("failed", 89),
+        yield* add("ready", 89, { imageGone: true })
+      ]
+      const serving = yield* add("ready", 400, { imageGone: true })
+      const app = uuid()
+      yield* sql`
+        insert into app (org_id, uid, environment_uid, fence, serving_deployment)
+        values (${orgId}, ${app}, ${production}, 1, ${serving})`
+      const chosen = yield* add("failed", 400)
+      yield* sql`
+        insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, managed_by)
+        values (${orgId}, ${app}, 'App', ${projectId}, 'production', 'app', ${production},
+          ${sql.json({ deployment: chosen })}, 'api')`
+      const gone = [yield* add("failed", 91), yield* add("ready", 91, { imageGone: true })]
+      const going = Effect.map(
+        sql<{ readonly uid: string }>`
+          select uid from resource where org_id = ${orgId} and kind = 'Deployment' and deletion_requested_at is not null`,
+        (rows) => rows.map(({ uid }) => uid)
+      )
+      assert.strictEqual(yield* retire, gone.length)
+      assert.sameMembers(yield* going, gone)
+      assert.strictEqual(yield* retire, 0)
+      // Newer ones than all but two of those that stay.
+      for (let number = 0; number < keptRecords; number++) yield* add("cancelled", 1, { number })
+      assert.strictEqual(yield* retire, 2)
+      assert.sameMembers(yield* going, [...gone, ...kept.slice(2)])
     })
   )
 })

@@ -26,9 +26,9 @@ const ip = (line: string) => run("ip", line.split(" "))
 const metadata = ["169.254.169.254", "100.100.100.200"]
 const elsewhere = "192.0.2.1"
 const name = `svc-guard-${randomBytes(4).toString("hex")}`
-const { bridge, subnet, gateway } = networkOf("isolated", name, 0)
-const other = networkOf("isolated", `${name}-other`, 1)
-const appNetwork = networkOf("environment", name, 0)
+const { bridge, subnet, gateway } = networkOf("isolated", name, 0, "10.219.0.0/16")
+const other = networkOf("isolated", `${name}-other`, 1, "10.219.0.0/16")
+const appNetwork = networkOf("environment", name, 0, "10.219.0.0/16")
 const servicesAddress = "198.19.255.1"
 
 /** Two containers of different networks on a host, and a machine behind it that has the addresses of metadata services. */

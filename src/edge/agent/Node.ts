@@ -26,6 +26,7 @@ import { makeApply } from "./apply.ts"
 import { type Changes, makeChanges } from "./changes.ts"
 import { makeNodeFiles } from "./files.ts"
 import type { EdgeFolder } from "./folder.ts"
+import { reportLoad } from "./load.ts"
 import { portsTaken } from "./ports.ts"
 import { Routes } from "./Routes.ts"
 import { readHosts, readSites } from "./rows.ts"
@@ -246,6 +247,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
   yield* Effect.forkScoped(Effect.andThen(supervise(label, first), Effect.forever(supervise(label, sync))))
   yield* Effect.forkScoped(supervise("keep HAProxy running", watch))
   yield* periodic({ does: "say that the edge is at work", every: heartbeat.everySeconds * 1_000 }, beat)
+  yield* reportLoad({ id: node.id, socket: place.socket }, routes, sql)
   yield* Effect.forkScoped(
     Effect.repeat(
       Effect.andThen(

@@ -4,16 +4,26 @@ import * as Deferred from "effect/Deferred"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import { isMapWord } from "#src/infra/haproxy/control.ts"
+import { instanceSeparator, mostInstances } from "../haproxy-config.ts"
+import type { Target } from "../target.ts"
 import type { HostRow, SiteRow } from "./rows.ts"
+
+/** Address and port of each instance of an app that may have several; of others none. */
+export const instancesOf = ({ address, port, others }: Target): ReadonlyArray<string> =>
+  others === undefined
+    ? []
+    : [{ address, port }, ...others].slice(0, mostInstances).map((one) => `${one.address}:${one.port}`)
 
 /** None where it could not be a line: nothing is served then. */
 const hostLine = ({ environmentUid, hstsSeconds, redirectTo }: HostRow) =>
   `${environmentUid}|${hstsSeconds}|${redirectTo ?? ""}`
 
-const siteLine = ({ access, asleep, target }: SiteRow) =>
-  target === null || asleep
-    ? `${access}||||`
-    : `${access}|${target.address}|${target.port}|${target.tls ?? ""}|${target.host ?? ""}`
+const siteLine = ({ access, asleep, target }: SiteRow) => {
+  if (target === null || asleep) return `${access}||||`
+  const line = `${access}|${target.address}|${target.port}|${target.tls ?? ""}|${target.host ?? ""}`
+  const instances = instancesOf(target)
+  return instances.length === 0 ? line : `${line}|${instances.length}|${instances.join(instanceSeparator)}`
+}
 
 const lines = <Row>(rows: ReadonlyMap<string, Row>, line: (row: Row) => string) =>
   new Map(

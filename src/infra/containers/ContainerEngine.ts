@@ -146,13 +146,17 @@ export class ContainerEngine extends Context.Service<
     ContainerEngine,
     Effect.gen(function* () {
       const host = yield* Host
-      const { containerSocket, executionFirewall, services } = yield* AppConfig
+      const { containerSocket, executionFirewall, services, environmentRange } = yield* AppConfig
       const starting = yield* Semaphore.make(1)
       const leading = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
       const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost(services?.address)
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
-      const { create, remove, forgetNetworks } = yield* makeMaking(call, { guarded, services })
+      const { create, remove, forgetNetworks } = yield* makeMaking(call, {
+        guarded,
+        services,
+        environmentRange
+      })
       const { pull, ids, removeImage } = makeImages(call)
       const archives = makeArchives(call)
       const storage = makeStorage(call)

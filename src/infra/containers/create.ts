@@ -17,9 +17,14 @@ export interface MakingOptions {
   readonly guarded: Effect.Effect<boolean>
   /** Where environments reach services; undefined: nowhere. */
   readonly services: { readonly name: string; readonly address: string } | undefined
+  /** Of networks of environments. */
+  readonly environmentRange: string
 }
 
-export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, services }: MakingOptions) {
+export const makeMaking = Effect.fnUntraced(function* (
+  call: Call,
+  { guarded, services, environmentRange }: MakingOptions
+) {
   const tidying = yield* Semaphore.make(1)
   const forgetNetworks = tidying.withPermit(forgetGoneNetworks)
 
@@ -38,7 +43,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
     name: string,
     attempt: number
   ): Effect.fn.Return<void, Effect.Error<Act>> {
-    const { bridge, subnet, gateway } = networkOf(kind, name, attempt)
+    const { bridge, subnet, gateway } = networkOf(kind, name, attempt, environmentRange)
     const made = yield* Effect.result(
       call("Making the container's network", (docker, abortSignal) =>
         docker.createNetwork({

@@ -12,32 +12,35 @@ import { ensureRules, type Firewall, firewall, type Rule } from "./iptables.ts"
 
 export type NetworkKind = "isolated" | "environment"
 
-/**
- * Bridges of ours begin with this; the names of interfaces have 15 characters at most. Both ranges hold 4096 pieces of 16
- * addresses. The first is Podman's own; of any it looks whether the host uses a part of it.
- */
-const kinds: Readonly<Record<NetworkKind, { readonly prefix: string; readonly base: number }>> = {
-  isolated: { prefix: "svcx", base: 0x0a59_0000 },
-  environment: { prefix: "svca", base: 0x0adb_0000 }
+/** Bridges of ours begin with this; the names of interfaces have 15 characters at most. */
+const kinds: Readonly<Record<NetworkKind, { readonly prefix: string }>> = {
+  isolated: { prefix: "svcx" },
+  environment: { prefix: "svca" }
 }
+/** Podman's own range. It looks whether the host uses a part of it, as it does of any. */
+const isolatedRange = "10.89.0.0/16"
+/** Pieces of 16 addresses in a range. */
 const slots = 4096
 const bridgesOf = (kind: NetworkKind) => `${kinds[kind].prefix}+`
 
 export const bridgeOf = (kind: NetworkKind, name: string): string =>
   `${kinds[kind].prefix}${createHash("sha256").update(name).digest("hex").slice(0, 10)}`
 
-/** The n-th try to find a free piece for this container. */
-export const networkOf = (kind: NetworkKind, name: string, attempt: number) => {
+/** The first two numbers of the addresses of a range that has 65,536 of them. */
+const headOf = (range: string) => range.split(".").slice(0, 2).join(".")
+
+/** The n-th try to find a free piece for this container; `environments`: the range of containers of environments. */
+export const networkOf = (kind: NetworkKind, name: string, attempt: number, environments: string) => {
   const digest = createHash("sha256").update(`${name}/${attempt}`).digest()
-  const address = kinds[kind].base + (digest.readUInt32BE(0) % slots) * 16
-  const dotted = (value: number) => [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join(".")
+  const address = (digest.readUInt32BE(0) % slots) * 16
+  const head = headOf(kind === "environment" ? environments : isolatedRange)
+  const dotted = (value: number) => `${head}.${value >>> 8}.${value & 255}`
   return { bridge: bridgeOf(kind, name), subnet: `${dotted(address)}/28`, gateway: dotted(address + 1) }
 }
 
 /** Whether a caller has the address of a container of an environment: no proxy of this machine has one. */
-export const isOfEnvironment = (address: string): boolean =>
-  environmentAddresses.test(address.replace(/^::ffff:/i, ""))
-const environmentAddresses = /^10\.219\.\d+\.\d+$/
+export const isOfEnvironment = (address: string, environments: string): boolean =>
+  address.replace(/^::ffff:/i, "").startsWith(`${headOf(environments)}.`)
 
 /** Everything but look-ups of names. */
 const butNames = [
