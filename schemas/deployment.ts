@@ -1,5 +1,6 @@
 /** `Deployment`: a version of an app on its way to answer requests. What it is made of cannot be changed. */
 import * as Schema from "effect/Schema"
+import { BuildPlan } from "./build-plan.ts"
 import { Region } from "./catalog.ts"
 import { progress, warning } from "./condition.ts"
 import { withDefault } from "./input.ts"
@@ -10,7 +11,16 @@ export const ImageSource = Schema.Struct({
   /** As it was asked for. */
   image: Schema.String
 }).annotate({ identifier: "ImageSource" })
-export const DeploymentSource = ImageSource
+/** A folder that was uploaded, and how it is built. */
+export const UploadSource = Schema.Struct({
+  kind: Schema.Literal("upload"),
+  /** SHA-256 of what was sent, in hexadecimal. */
+  digest: Schema.String,
+  plan: BuildPlan
+}).annotate({ identifier: "UploadSource" })
+export const DeploymentSource = Schema.Union([ImageSource, UploadSource]).annotate({
+  identifier: "DeploymentSource"
+})
 
 /** Credentials of a registry are sealed under the field `imagePullCredentials`, and nowhere else. */
 export const DeploymentSpec = Schema.Struct({
@@ -39,6 +49,9 @@ export type DeploymentState = typeof DeploymentState.Type
 export const DeploymentErrorCode = Schema.Literals([
   "image_pull_failed",
   "image_not_found",
+  "build_failed",
+  "build_timed_out",
+  "build_unavailable",
   "never_healthy",
   "timed_out"
 ])
@@ -70,6 +83,7 @@ export const Deployment = defineKind({
   reasons: {
     DeploymentQueued: progress("It waits for its turn"),
     ImagePulling: progress("Its image is fetched from the registry"),
+    Building: progress("Its image is built from the uploaded source"),
     InstancesStarting: progress("Its instances are started and have to get healthy"),
     EngineUnreachable: warning("The container engine does not answer"),
     DeploymentFailed: warning("It has failed; what answered before goes on answering"),

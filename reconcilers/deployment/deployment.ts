@@ -11,6 +11,7 @@ import { App, AppSpec, appName } from "#schemas/app.ts"
 import { Deployment, type DeploymentSpec, type DeploymentStatus } from "#schemas/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { DeploymentBuilds } from "#src/deployments/DeploymentBuilds.ts"
 import { DeploymentPulls } from "#src/deployments/DeploymentPulls.ts"
 import { type DeploymentRow, Deployments } from "#src/deployments/Deployments.ts"
 import { DeploymentOptions } from "#src/deployments/options.ts"
@@ -52,6 +53,7 @@ export const layer = register(
   Effect.gen(function* () {
     const deployments = yield* Deployments
     const pulls = yield* DeploymentPulls
+    const builds = yield* DeploymentBuilds
     const apps = yield* Apps
     const appLogs = yield* AppLogs
     const resources = yield* Resources
@@ -95,10 +97,14 @@ export const layer = register(
       const row = Option.getOrUndefined(yield* retryable(deployments.find(resource)))
       const isOver = row !== undefined && ["ready", "failed", "cancelled", "superseded"].includes(row.state)
       const [app, silent] = isOver ? [] : [yield* sight(resource), yield* silence]
-      return { row, app, step: decide({ spec, row, pull: pulls.look(uid), app, silent, options }) }
+      return {
+        row,
+        app,
+        step: decide({ spec, row, pull: pulls.look(uid), build: builds.look(uid), app, silent, options })
+      }
     })
 
-    const pullRequest = Effect.fnUntraced(function* ({ orgId, uid, spec }: DeploymentResource) {
+    const pullRequest = Effect.fnUntraced(function* ({ orgId, uid }: DeploymentResource, image: string) {
       const sealed = yield* retryable(secrets.read({ orgId, uid, field: "imagePullCredentials" }))
       const credentials = Option.isNone(sealed)
         ? undefined
@@ -107,7 +113,7 @@ export const layer = register(
             () => new Terminal({ message: "The stored credentials of the registry cannot be read" })
           )
       return {
-        reference: parseImage(spec.source.image)?.canonical ?? spec.source.image,
+        reference: parseImage(image)?.canonical ?? image,
         credentials:
           credentials === undefined
             ? undefined
@@ -179,6 +185,7 @@ export const layer = register(
     const end = Effect.fnUntraced(function* (resource: DeploymentResource, { state, errorCode, error }: End) {
       const { orgId, uid, fence, projectId } = resource
       yield* pulls.stop(uid)
+      if (resource.spec.source.kind === "upload") yield* builds.discard(uid)
       const printed = errorCode === "never_healthy" ? yield* lastWords(resource) : []
       yield* write(
         "end",
@@ -195,7 +202,8 @@ export const layer = register(
       const ref = { orgId, uid, fence }
       if (step.do === "begin" || row === undefined) return yield* write("begin", deployments.begin(ref))
       yield* write("claim", deployments.claim(ref))
-      const { image } = spec.source
+      const { source } = spec
+      const image = source.kind === "image" ? source.image : "the uploaded source"
       switch (step.do) {
         case "wait":
         case "nothing":
@@ -208,12 +216,26 @@ export const layer = register(
           return yield* externalCall(
             "deployments.pull",
             "write"
-          )(pulls.start({ orgId, uid }, yield* pullRequest(resource)))
+          )(pulls.start({ orgId, uid }, yield* pullRequest(resource, image)))
         case "fetched": {
           const line = `Fetched ${image}${step.image.digest === null ? "" : ` (${step.image.digest})`}; starting instances`
           yield* write("fetched", deployments.moveTo(ref, ["fetching"], "starting", line, step.image))
           return yield* pulls.stop(uid)
         }
+        case "toBuild":
+          return yield* write("toBuild", deployments.moveTo(ref, ["queued"], "building", `Building ${image}`))
+        case "build":
+          if (source.kind === "image") return
+          return yield* externalCall(
+            "deployments.build",
+            "write"
+          )(builds.start({ orgId, uid, digest: source.digest, plan: source.plan }))
+        case "built":
+          yield* write(
+            "built",
+            deployments.moveTo(ref, ["building"], "starting", "Built; starting instances", step.image)
+          )
+          return yield* builds.stop(uid)
         case "choose":
           return yield* choose(resource, row)
         case "unchoose":
@@ -252,8 +274,9 @@ export const layer = register(
         yield* take(resource, row, step)
       }),
       remove: Effect.fnUntraced(function* (resource) {
-        const { orgId, uid, fence } = resource
+        const { orgId, uid, fence, spec } = resource
         yield* pulls.stop(uid)
+        if (spec.source.kind === "upload") yield* builds.discard(uid)
         const found = yield* retryable(deployments.find(resource))
         if (Option.isNone(found)) return
         yield* write("forget", deployments.forget({ orgId, uid, fence }))
@@ -265,6 +288,7 @@ export const layer = register(
 const reasons: Readonly<Record<string, string>> = {
   queued: "DeploymentQueued",
   fetching: "ImagePulling",
+  building: "Building",
   starting: "InstancesStarting"
 }
 
@@ -274,6 +298,9 @@ const messages: Readonly<Record<Exclude<Step["do"], "wait" | "nothing">, string>
   fetch: "its turn has come",
   pull: "its image is to be fetched",
   fetched: "its image is there",
+  toBuild: "its turn has come",
+  build: "its image is to be built",
+  built: "its image is built",
   choose: "the app is to run it",
   unchoose: "the app is to go back to what answers",
   ready: "its instances take the requests",

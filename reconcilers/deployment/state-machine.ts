@@ -1,5 +1,6 @@
 /** What becomes of a deployment next, as a function of all that is known of it. It decides and does nothing. */
 import type { DeploymentErrorCode, DeploymentSpec } from "#schemas/deployment.ts"
+import type { Build } from "#src/deployments/DeploymentBuilds.ts"
 import type { DeploymentRow, Outcome } from "#src/deployments/Deployments.ts"
 import type { DeploymentOptions } from "#src/deployments/options.ts"
 import type { Pull } from "#src/executions/Pulls.ts"
@@ -21,6 +22,7 @@ export interface Situation {
   readonly spec: DeploymentSpec
   readonly row: DeploymentRow | undefined
   readonly pull: Pull | undefined
+  readonly build: Build | undefined
   /** Undefined: there is no app yet. */
   readonly app: AppSight | undefined
   /** Why no container engine can be asked now. */
@@ -35,8 +37,19 @@ export interface End {
 }
 
 export type Step =
-  | { readonly do: "begin" | "fetch" | "pull" | "startEngine" | "choose" | "unchoose" | "ready" }
-  | { readonly do: "fetched"; readonly image: PulledImage }
+  | {
+      readonly do:
+        | "begin"
+        | "fetch"
+        | "pull"
+        | "toBuild"
+        | "build"
+        | "startEngine"
+        | "choose"
+        | "unchoose"
+        | "ready"
+    }
+  | { readonly do: "fetched" | "built"; readonly image: PulledImage }
   | { readonly do: "end"; readonly end: End }
   /** Nothing to do but to look again. */
   | { readonly do: "wait"; readonly reason: string; readonly message: string; readonly forMs: number }
@@ -62,7 +75,7 @@ export const decide = (situation: Situation): Step => {
     default:
       if (spec.cancelRequested) return end("cancelled", "It was cancelled")
       if (row.overtaken || isLate(situation, row)) return superseded
-      return row.state === "queued" ? queued(situation, row) : fetching(situation, row)
+      return byState[row.state](situation, row)
   }
 }
 
@@ -81,7 +94,7 @@ const queued = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => {
   const { options } = situation
   if (stateAgeMs > options.queueMs)
     return end("failed", `Its turn did not come within ${options.queueMs / 1_000} s`, "timed_out")
-  return silence(situation) ?? { do: "fetch" }
+  return silence(situation) ?? { do: situation.spec.source.kind === "image" ? "fetch" : "toBuild" }
 }
 
 const fetching = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => {
@@ -95,6 +108,20 @@ const fetching = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => 
   if (pull === undefined) return { do: "pull" }
   return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: 300 }
 }
+
+const building = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => {
+  const { build, options } = situation
+  if (build?._tag === "Failed") return end("failed", build.message, build.errorCode)
+  if (build?._tag === "Built") return { do: "built", image: build.image }
+  if (stateAgeMs > options.buildMs)
+    return end("failed", `The image was not built within ${options.buildMs / 1_000} s`, "build_timed_out")
+  const waits = silence(situation)
+  if (waits !== undefined) return waits
+  if (build === undefined) return { do: "build" }
+  return { do: "wait", reason: "Building", message: "The image is being built", forMs: 300 }
+}
+
+const byState = { queued, fetching, building }
 
 const starting = (situation: Situation, row: DeploymentRow): Step => {
   const { app, spec, options } = situation

@@ -231,7 +231,7 @@ export const layer = Layer.effect(
                 : toResponse(unreadable)
             )
           )
-        const response = yield* checkBody(request).pipe(
+        const response = yield* (operation.streamed ? Effect.void : checkBody(request)).pipe(
           Effect.andThen(
             request.method === "POST" ? replay(scope, request, handled) : handled(newReservation(false))
           ),

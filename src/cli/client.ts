@@ -15,13 +15,14 @@ import { resending } from "./resend.ts"
 
 const make = Effect.fnUntraced(function* (login: Login, credential: Credential | undefined) {
   const send = yield* authorized(resending(fetch), credential)
-  return yield* HttpApiClient.make(Api, { baseUrl: login.apiUrl }).pipe(
+  const client = yield* HttpApiClient.make(Api, { baseUrl: login.apiUrl }).pipe(
     Effect.provide(FetchHttpClient.layer),
     Effect.provideService(FetchHttpClient.Fetch, send)
   )
+  return { client, send }
 })
 
-export type ApiClient = Effect.Success<ReturnType<typeof make>>
+export type ApiClient = Effect.Success<ReturnType<typeof make>>["client"]
 
 export class Client extends Context.Service<
   Client,
@@ -32,17 +33,22 @@ export class Client extends Context.Service<
     readonly asMember: ApiClient
     /** Calls with what is a person's own, if there is that. */
     readonly asOwner: ApiClient
+    /** Sends what has no typed call, with what acts in the organization. */
+    readonly send: typeof fetch
   }
 >()("svc/cli/Client") {
   static readonly layer = (login: Login) =>
     Layer.effect(
       Client,
       Effect.gen(function* () {
+        const member = yield* make(login, memberCredential(login))
+        const owner = yield* make(login, ownerCredential(login))
         return {
           login,
           org: login.organization,
-          asMember: yield* make(login, memberCredential(login)),
-          asOwner: yield* make(login, ownerCredential(login))
+          asMember: member.client,
+          asOwner: owner.client,
+          send: member.send
         }
       })
     )
@@ -79,3 +85,18 @@ export const call = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Cl
       })
     )
   )
+
+/** A call whose body is sent as it is read. Its time is bounded by the control plane's for a whole request. */
+export const send = Effect.fnUntraced(function* (method: string, path: string, body: Blob) {
+  const { login, send } = yield* Client
+  return yield* call(
+    Effect.tryPromise({
+      try: async (signal) => {
+        const response = await send(`${login.apiUrl}${path}`, { method, body, signal })
+        const answer: unknown = await response.json()
+        return { answer, ok: response.ok }
+      },
+      catch: (cause) => cause
+    }).pipe(Effect.flatMap(({ answer, ok }) => (ok ? Effect.succeed(answer) : Effect.fail(answer))))
+  )
+})

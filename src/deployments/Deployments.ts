@@ -79,10 +79,27 @@ export class Deployments extends Context.Service<
     readonly moveTo: (
       ref: FencedDeployment,
       from: ReadonlyArray<DeploymentState>,
-      to: "fetching" | "starting" | "ready",
+      to: "fetching" | "building" | "starting" | "ready",
       line: string,
       image?: { readonly id: string; readonly digest: string | null }
     ) => Change
+    /**
+     * Adds what a build prints where the log ends after `from` bytes, or wherever it ends, and answers where it ends then.
+     * Undefined: it ends elsewhere, because somebody else builds it, or it is not being built.
+     */
+    readonly print: (
+      ref: DeploymentRef,
+      from: number | undefined,
+      pieces: ReadonlyArray<{ readonly stream: string; readonly at?: Date; readonly content: Uint8Array }>
+    ) => Effect.Effect<number | undefined, StoreUnavailable>
+    /** Of these, the ones that are being built. */
+    readonly building: (
+      refs: ReadonlyArray<DeploymentRef>
+    ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+    /** Of these uploads, as `organization/digest`, the ones that a deployment is still to be built of. */
+    readonly wantingUploads: (
+      refs: ReadonlyArray<{ readonly orgId: string; readonly digest: string }>
+    ) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     /** A failure is announced by the statement that stores it, once. */
     readonly end: (ref: FencedDeployment & { readonly projectId: string | null }, ending: Ending) => Change
     readonly forget: (ref: FencedDeployment) => Change
@@ -205,6 +222,38 @@ export class Deployments extends Context.Service<
               select uid from moved`)
           )
         },
+        print: Effect.fn("Deployments.print")(function* (ref, from, pieces) {
+          const bytes = bytesOf(pieces)
+          const [row] = yield* repeatable(sql<{ readonly position: number }>`
+            with moved as (
+              update deployment set log_position = log_position + ${bytes}::bigint
+              where ${one(ref)} and state = 'building'
+                and (${from ?? null}::bigint is null or log_position = ${from ?? null}::bigint)
+              returning log_position - ${bytes}::bigint as log_position
+            ), ${logged(ref, pieces)}
+            select (log_position + ${bytes}::bigint)::float8 as position from moved`)
+          return row?.position
+        }),
+        building: Effect.fn("Deployments.building")(function* (refs) {
+          const given = refs.map(({ orgId, uid }) => ({ orgId, uid }))
+          const rows = yield* repeatable(sql<{ readonly uid: string }>`
+            select d.uid from jsonb_to_recordset(${sql.json(given)}::jsonb) as g("orgId" uuid, uid uuid)
+            join deployment d on d.org_id = g."orgId" and d.uid = g.uid
+            where d.state = 'building'`)
+          return new Set(rows.map(({ uid }) => uid))
+        }),
+        wantingUploads: Effect.fn("Deployments.wantingUploads")(function* (refs) {
+          const given = refs.map(({ orgId, digest }) => ({ orgId, digest }))
+          // Index: deployment_listing, for each organization.
+          const rows = yield* repeatable(sql<{ readonly key: string }>`
+            select distinct g."orgId" || '/' || g.digest as key
+            from jsonb_to_recordset(${sql.json(given)}::jsonb) as g("orgId" text, digest text)
+            join resource r on r.org_id::text = g."orgId" and r.kind = 'Deployment' and r.deleted_at is null
+              and r.spec->'source'->>'digest' = g.digest
+            left join deployment d on d.org_id = r.org_id and d.uid = r.uid
+            where d.finished_at is null and d.image_id is null`)
+          return new Set(rows.map(({ key }) => key))
+        }),
         end: (ref, { state, errorCode, error, printed }) => {
           const told = error === null ? null : storableText(error, 2_000)
           const lines = [...printed, system(told ?? `It is ${state}`)]

@@ -2,6 +2,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
+import { BuildPlan } from "#schemas/build-plan.ts"
 import { Deployment, DeploymentErrorCode, DeploymentSource, DeploymentState } from "#schemas/deployment.ts"
 import {
   environmentQuery,
@@ -38,13 +39,29 @@ export const DeploymentList = Schema.Array(DeploymentView)
 
 const part = Schema.String.check(Schema.isMaxLength(32_768))
 
+/** SHA-256 in hexadecimal. */
+const Digest = Schema.String.check(
+  Schema.isPattern(/^[0-9a-f]{64}$/, { expected: "a SHA-256 digest in hexadecimal" })
+)
+
+export const UploadView = Schema.Struct({
+  digest: Digest,
+  entries: Schema.Int.annotate({ description: "Files, folders and links" }),
+  plan: BuildPlan.annotate({ description: "How a deployment of it is built" })
+}).annotate({ identifier: "Upload" })
+
 export const DeploymentRequest = Schema.Struct({
-  image: Schema.String.check(Schema.isMaxLength(512)).annotate({
-    description: "Name of an image, with a digest or a tag; a tag is resolved once",
-    examples: [
-      "registry.example.com/shop/web@sha256:0000000000000000000000000000000000000000000000000000000000000000"
-    ]
-  }),
+  image: Schema.optionalKey(
+    Schema.String.check(Schema.isMaxLength(512)).annotate({
+      description: "Name of an image, with a digest or a tag; a tag is resolved once",
+      examples: [
+        "registry.example.com/shop/web@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+      ]
+    })
+  ),
+  upload: Schema.optionalKey(
+    Digest.annotate({ description: "In place of an image: digest of source that was uploaded" })
+  ),
   command: Schema.optionalKey(
     Schema.NonEmptyArray(part)
       .check(Schema.isMaxLength(256))
@@ -93,6 +110,19 @@ export const Deployments = group("deployments", "Versions of the app of an envir
     role: "admin",
     summary: "Bring a new version of the app to an environment"
   }),
+  HttpApiEndpoint.put("upload", "/v1/orgs/:orgId/projects/:projectId/uploads/:digest", {
+    params: { ...projectParams, digest: Digest },
+    success: UploadView,
+    error: problems(402, 413, 415)
+  }).annotateMerge(
+    operation(
+      "deployments.upload",
+      "write",
+      "member",
+      "Upload source to build a deployment of, as a tar archive; `digest` is its SHA-256",
+      { billing: true, target: { type: "project" }, streams: "application/x-tar" }
+    )
+  ),
   HttpApiEndpoint.get("get", one, { params, success: DeploymentView, error: problems() }).annotateMerge(
     operation("deployments.get", "read", "member", "Read a deployment", { target })
   ),

@@ -14,6 +14,7 @@ import { commandIn, inEnvironment, inProject, resourceCommands } from "#src/cli/
 import { visible } from "#src/cli/visible.ts"
 import type { Waiting } from "#src/cli/wait.ts"
 import type { DeploymentView } from "./api.ts"
+import { lookAt, showPlan, upload } from "./upload-folder.ts"
 
 const id = Argument.String("id").pipe(Argument.withDescription("Id of the deployment"))
 
@@ -70,6 +71,12 @@ const follow = Effect.fnUntraced(function* (
   }
 })
 
+const addressOf = Effect.fnUntraced(function* (projectId: string, environment: string) {
+  const { asMember, org } = yield* Client
+  const all = yield* call(asMember.environments.list({ params: { orgId: org, projectId } }))
+  return all.find(({ slug }) => slug === environment)?.address ?? null
+})
+
 const passwordVariable = "SVC_PULL_PASSWORD"
 
 export const deploy = commandIn(inEnvironment)(
@@ -77,7 +84,14 @@ export const deploy = commandIn(inEnvironment)(
   {
     ...waiting,
     image: Flag.String("image").pipe(
-      Flag.withDescription("Such as ghcr.io/you/app@sha256:... (a tag is resolved once)")
+      Flag.withDescription(
+        "Such as ghcr.io/you/app@sha256:... (a tag is resolved once), in place of a folder"
+      ),
+      Flag.optional
+    ),
+    plan: Flag.Boolean("plan").pipe(
+      Flag.withDescription("Show how the folder would be built, and do nothing"),
+      Flag.withDefault(false)
     ),
     message: Flag.String("message").pipe(
       Flag.withAlias("m"),
@@ -91,14 +105,20 @@ export const deploy = commandIn(inEnvironment)(
       Flag.withDescription(`Reads the registry's password from stdin (otherwise ${passwordVariable})`),
       Flag.withDefault(false)
     ),
-    command: Argument.String("command").pipe(
-      Argument.withDescription("Program and arguments in place of the image's, after --"),
+    rest: Argument.String("folder").pipe(
+      Argument.withDescription(
+        "Folder to build and deploy (default: this one). With --image: program and arguments in place of the image's, after --"
+      ),
       Argument.variadic()
     )
   },
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
-      const [program, ...rest] = flags.command
+      const image = Option.getOrUndefined(flags.image)
+      const [folder = ".", ...more] = image === undefined ? flags.rest : []
+      if (more.length > 0 || (flags.plan && image !== undefined))
+        return yield* failure("Name one folder, or an image with --image", exitCodes.usage)
+      const [program, ...rest] = image === undefined ? [] : flags.rest
       const username = Option.getOrUndefined(flags.username)
       const registry = Option.getOrUndefined(flags.registry)
       const password = flags.passwordStdin ? yield* readStdin : ((yield* variable(passwordVariable)) ?? "")
@@ -107,12 +127,16 @@ export const deploy = commandIn(inEnvironment)(
           `Say --registry as well, and give the password with --password-stdin or in ${passwordVariable}`,
           exitCodes.usage
         )
+      const looked = image === undefined ? yield* lookAt(folder) : undefined
+      if (looked !== undefined && flags.plan) return yield* asJson ? json(looked.plan) : showPlan(looked.plan)
       const made = yield* call(
         client.asMember.deployments.create({
           ...(yield* at),
           headers: {},
           payload: {
-            image: flags.image,
+            ...(looked === undefined
+              ? { image: image ?? "" }
+              : { upload: yield* upload(where.project, looked) }),
             ...(program === undefined ? {} : { command: [program, ...rest] as const }),
             ...(Option.isSome(flags.message) ? { message: flags.message.value } : {}),
             ...(Option.isSome(flags.region) ? { region: flags.region.value } : {}),
@@ -134,10 +158,13 @@ export const deploy = commandIn(inEnvironment)(
       if (asJson) yield* json(done)
       yield* say(`${done.id} ${outcome(done)}`)
       if (done.state !== "ready") return yield* failure("")
+      const address = yield* addressOf(where.project, where.environment)
+      if (address !== null) yield* say(address)
     })
 ).pipe(
   Command.withDescription("Bring a new version of the app to an environment, and wait until it answers"),
   Command.withExamples([
+    { command: "svc deploy shop .", description: "This folder, built by the control plane" },
     { command: "svc deploy shop --image ghcr.io/you/shop@sha256:...", description: "From a registry" }
   ])
 )
@@ -221,7 +248,7 @@ const list = ls({
   columns: {
     ID: (deployment) => deployment.id,
     STATE: ({ state, active }) => (active ? `${state}, answers` : state),
-    IMAGE: ({ source }) => source.image,
+    SOURCE: ({ source }) => (source.kind === "image" ? source.image : `upload ${source.digest.slice(0, 12)}`),
     MESSAGE: ({ message }) => message ?? "",
     CREATED: ({ createdAt }) => createdAt
   }

@@ -4,6 +4,7 @@ import { Deployments } from "./api.ts"
 
 export const deployments = defineFeature({
   groups: [Deployments],
+  settings: async () => (await import("#src/builds/settings.ts")).settings,
   server: async () => (await import("./server.ts")).server,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {

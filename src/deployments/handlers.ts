@@ -1,5 +1,6 @@
 /** Handlers of `deployments.*`. */
 import { randomUUIDv7 } from "node:crypto"
+import { IncomingMessage } from "node:http"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
@@ -18,12 +19,14 @@ import { Regions } from "#src/api/Regions.ts"
 import { targetEnvironment, targetProject, targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
+import { settings as buildSettings } from "#src/builds/settings.ts"
+import { Uploads } from "#src/builds/Uploads.ts"
 import { makeLogHandler } from "#src/container-logs/log-handler.ts"
 import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
 import { settings } from "#src/executions/settings.ts"
 import { reservedAt } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { DeploymentList, type DeploymentRequest, DeploymentView } from "./api.ts"
+import { DeploymentList, type DeploymentRequest, DeploymentView, UploadView } from "./api.ts"
 import { type DeploymentRecord, Deployments } from "./Deployments.ts"
 
 const storedSpec = Schema.decodeUnknownSync(DeploymentSpec)
@@ -39,7 +42,9 @@ export const layer = HttpApiBuilder.group(
     const resources = yield* Resources
     const deployments = yield* Deployments
     const regions = yield* Regions
+    const uploads = yield* Uploads
     const { registries } = yield* settings
+    const { buildImage } = yield* buildSettings
     const showLog = yield* makeLogHandler
 
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
@@ -48,12 +53,18 @@ export const layer = HttpApiBuilder.group(
     })
 
     const faultsOf = (request: DeploymentRequest) => {
-      const { region, imagePullCredentials: credentials } = request
-      const image = parseImage(request.image)
+      const { region, upload, imagePullCredentials: credentials } = request
+      const image = request.image === undefined ? undefined : parseImage(request.image)
       const registry = credentials === undefined ? undefined : registryOf(credentials.registry)
       const pointer = "/imagePullCredentials/registry"
       return [
-        ...(image === undefined
+        ...((request.image === undefined) === (upload === undefined)
+          ? [{ pointer: "", message: "must have one of image and upload" }]
+          : []),
+        ...(upload !== undefined && credentials !== undefined
+          ? [{ pointer: "/imagePullCredentials", message: "are for an image, not for an upload" }]
+          : []),
+        ...(request.image !== undefined && image === undefined
           ? [{ pointer: "/image", message: "must be the name of an image, such as name@sha256:..." }]
           : []),
         ...(request.command?.[0] === "" ? [{ pointer: "/command/0", message: "must name a program" }] : []),
@@ -71,6 +82,19 @@ export const layer = HttpApiBuilder.group(
                 : [])
       ]
     }
+
+    /** What it is made of, as it is kept. */
+    const sourceOf = Effect.fnUntraced(function* ({ image, upload }: DeploymentRequest) {
+      if (upload === undefined) return { kind: "image" as const, image: image ?? "" }
+      if (buildImage === undefined) return yield* nothingBuilt
+      const { orgId } = yield* RequestScope
+      const found = yield* uploads.find({ orgId, digest: upload })
+      if (Option.isNone(found))
+        return yield* invalid([
+          { pointer: "/upload", message: "is not here, or is kept no more; upload the source again" }
+        ])
+      return { kind: "upload" as const, digest: upload, plan: found.value.plan }
+    })
 
     interface Place {
       readonly orgId: string
@@ -111,6 +135,12 @@ export const layer = HttpApiBuilder.group(
         stored
       )
     })
+
+    const nothingBuilt = problem(
+      409,
+      "builds_not_configured",
+      "Nothing is built here until SVC_BUILD_IMAGE names an image to build in; deploy an image instead"
+    )
 
     const gone = problem(
       409,
@@ -164,15 +194,16 @@ export const layer = HttpApiBuilder.group(
             const faults = faultsOf(payload)
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
+            const source = yield* sourceOf(payload)
             const app = yield* ensureApp(payload.region)
             if (payload.region !== undefined && payload.region !== app.region)
               return yield* invalid([
                 { pointer: "/region", message: `must be where the app is, which is ${app.region}` }
               ])
-            const { image, command, message, imagePullCredentials } = payload
+            const { command, message, imagePullCredentials } = payload
             const spec: DeploymentSpec = {
               region: app.region,
-              source: { kind: "image", image },
+              source,
               ...(command === undefined ? {} : { command }),
               ...(message === undefined ? {} : { message }),
               cancelRequested: false
@@ -197,6 +228,20 @@ export const layer = HttpApiBuilder.group(
             return yield* read(orgId, uid)
           })
         ),
+        upload: Effect.fnUntraced(function* ({ params: { digest }, request }) {
+          const { orgId } = yield* RequestScope
+          if (buildImage === undefined) return yield* nothingBuilt
+          // What comes from within this process has no body of its own.
+          const { source } = request
+          if (!(source instanceof IncomingMessage))
+            return yield* problem(415, "unsupported_media_type", "Send the source as application/x-tar")
+          const upload = yield* Effect.mapError(uploads.store({ orgId, digest }, source), (error) =>
+            error._tag === "UploadFailed"
+              ? problem(503, error.reason === "Full" ? "uploads_full" : "upload_failed", error.message)
+              : problem(error.code === "archive_too_large" ? 413 : 422, error.code, error.message)
+          )
+          return answer(UploadView, { digest, ...upload })
+        }),
         get: Effect.fnUntraced(function* () {
           const { orgId, uid } = yield* targetRecord
           return answer(DeploymentView, yield* read(orgId, uid))

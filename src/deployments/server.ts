@@ -2,20 +2,29 @@ import * as Layer from "effect/Layer"
 import * as deployment from "#reconcilers/deployment/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { Builder } from "#src/builds/Builder.ts"
+import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import type { Server } from "#src/feature.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { Installation } from "#src/infra/containers/Installation.ts"
 import type { Deployments as Operations } from "./api.ts"
+import { DeploymentBuilds } from "./DeploymentBuilds.ts"
 import { DeploymentPulls } from "./DeploymentPulls.ts"
 import { Deployments } from "./Deployments.ts"
 import * as handlers from "./handlers.ts"
 import * as tidy from "./tidy.ts"
 
 const images = Images.layer.pipe(Layer.provideMerge(ContainerEngine.layer))
-const fetching = DeploymentPulls.layer.pipe(Layer.provideMerge(Layer.mergeAll(Deployments.layer, images)))
+const building = Builder.layer.pipe(
+  Layer.provideMerge(Layer.mergeAll(images, Uploads.layer, Installation.layer))
+)
+const making = Layer.mergeAll(DeploymentPulls.layer, DeploymentBuilds.layer).pipe(
+  Layer.provideMerge(Layer.mergeAll(Deployments.layer, building))
+)
 
 export const server: Server<typeof Operations> = {
-  handlers: handlers.layer.pipe(Layer.provide(Deployments.layer)),
-  reconcilers: deployment.layer.pipe(Layer.provide([fetching, Apps.layer, AppLogs.layer])),
-  loops: tidy.layer.pipe(Layer.provide(fetching))
+  handlers: handlers.layer.pipe(Layer.provide([Deployments.layer, Uploads.layer])),
+  reconcilers: deployment.layer.pipe(Layer.provide([making, Apps.layer, AppLogs.layer])),
+  loops: tidy.layer.pipe(Layer.provide(making))
 }

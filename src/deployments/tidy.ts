@@ -1,9 +1,11 @@
-/** Images of deployments: those that can be chosen stay, the others go. */
+/** Images of deployments: those that can be chosen stay, the others go. So does what builds leave. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { periodic } from "#src/loops/periodic.ts"
+import { DeploymentBuilds } from "./DeploymentBuilds.ts"
 import { DeploymentPulls } from "./DeploymentPulls.ts"
 import { Deployments } from "./Deployments.ts"
 
@@ -23,6 +25,12 @@ export const tidyImages = Effect.gen(function* () {
   return count
 })
 
+/** Answers how many files went. */
+export const tidyUploads = Effect.gen(function* () {
+  const { wantingUploads } = yield* Deployments
+  return yield* (yield* Uploads).sweep(wantingUploads)
+})
+
 export const layer = Layer.mergeAll(
   Layer.effectDiscard(
     periodic({ does: "let go of images of old deployments", every: "10 minutes" }, tidyImages)
@@ -32,5 +40,14 @@ export const layer = Layer.mergeAll(
       { does: "stop fetching images that no deployment waits for", every: "1 minute" },
       Effect.flatMap(DeploymentPulls, ({ sweep }) => sweep)
     )
+  ),
+  Layer.effectDiscard(
+    periodic(
+      { does: "end builds that no deployment waits for", every: "1 minute" },
+      Effect.flatMap(DeploymentBuilds, ({ sweep }) => sweep)
+    )
+  ),
+  Layer.effectDiscard(
+    periodic({ does: "remove uploads that no deployment waits for", every: "1 minute" }, tidyUploads)
   )
 )

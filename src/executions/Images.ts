@@ -35,6 +35,8 @@ export class Images extends Context.Service<
   {
     /** Fetches an image and notes that it was, unless it was there already and not by us. */
     readonly pull: (request: PullRequest, stallMs: number) => Effect.Effect<PulledImage, ContainerError>
+    /** Notes that an image that was made here is ours, and needed. */
+    readonly keep: (id: string, name: string) => Effect.Effect<void>
     /** Notes that an image that we fetched is needed still, so that it does not go by its age. */
     readonly use: (id: string) => Effect.Effect<void>
     /** Lets go of an image that we fetched, unless a container is made of it. True: we keep it no more. */
@@ -106,6 +108,7 @@ export class Images extends Context.Service<
           yield* note(image.id, request.reference, !before.has(bare(image.id)))
           return image
         }),
+        keep: (id, name) => note(id, name, true),
         use: Effect.fn("Images.use")(function* (id) {
           const now = (yield* Clock.currentTimeMillis) / 1000
           yield* file(() => fs.utimes(fileOf(id), now, now))

@@ -8,12 +8,15 @@ import { type Answer, Plane } from "#test/setup/control-plane.ts"
 import { TestEdge, testEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
 
-export const appPlane = (values: Partial<AppOptions> = {}) =>
+export const appPlane = (
+  values: Partial<AppOptions> = {},
+  variables: Readonly<Record<string, string>> = {}
+) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const { socket, registry } = yield* Containers
       const defaults = yield* AppOptions
-      return testEdge({ containerSocket: socket }, { SVC_REGISTRIES: registry }).pipe(
+      return testEdge({ containerSocket: socket }, { SVC_REGISTRIES: registry, ...variables }).pipe(
         Layer.provide(Layer.succeed(AppOptions, { ...defaults, backoffMs: [200, 60_000], ...values }))
       )
     })

@@ -31,7 +31,14 @@ const app: AppSight = {
   rejectedError: null,
   unsettled: 0
 }
-const options = { queueMs: 1_000, fetchMs: 1_000, startMs: 1_000, lastLines: 1, lastBytes: 1 }
+const options = {
+  queueMs: 1_000,
+  buildMs: 20_000,
+  fetchMs: 1_000,
+  startMs: 1_000,
+  lastLines: 1,
+  lastBytes: 1
+}
 
 interface Given extends Partial<Omit<Situation, "row" | "app" | "spec">> {
   readonly row?: Partial<DeploymentRow>
@@ -44,6 +51,7 @@ const next = ({ row: given, app: sight, cancel, ...more }: Given): Step =>
     row: { ...row, ...given },
     app: { ...app, ...sight },
     pull: undefined,
+    build: undefined,
     silent: undefined,
     options,
     ...more
@@ -59,9 +67,44 @@ const does = (given: Given, expected: Step["do"]) => {
 }
 
 describe("a deployment", () => {
+  it("of an upload is built in place of being fetched, within its time", () => {
+    const plan = { kind: "static", steps: [], warnings: [], output: ".", fallback: false } as const
+    const source = { kind: "upload", digest: "d", plan } as const
+    const step = (given: Partial<DeploymentRow>, build?: Situation["build"], cancelRequested = false) =>
+      decide({
+        spec: { ...spec, source, cancelRequested },
+        row: { ...row, ...given },
+        app,
+        pull: undefined,
+        build,
+        silent: undefined,
+        options
+      })
+    const building = { state: "building" } as const
+    const image = { id: "i", digest: null }
+    assert.strictEqual(step({}).do, "toBuild")
+    assert.strictEqual(step(building).do, "build")
+    assert.strictEqual(step(building, { _tag: "Building" }).do, "wait")
+    assert.deepStrictEqual(step(building, { _tag: "Built", image }), { do: "built", image })
+    const failed = { _tag: "Failed", errorCode: "build_failed", message: "no" } as const
+    const endOf = (one: Step) => (one.do === "end" ? [one.end.state, one.end.errorCode] : one.do)
+    assert.deepStrictEqual(endOf(step(building, failed)), ["failed", "build_failed"])
+    assert.deepStrictEqual(endOf(step({ ...building, stateAgeMs: 20_001 })), ["failed", "build_timed_out"])
+    assert.deepStrictEqual(endOf(step(building, { _tag: "Building" }, true)), ["cancelled", null])
+    assert.deepStrictEqual(endOf(step({ ...building, overtaken: true })), ["superseded", null])
+  })
+
   it("is fetched and chosen, and ready once its instances take the requests", () => {
     assert.deepStrictEqual(
-      decide({ spec, row: undefined, app: undefined, pull: undefined, silent: undefined, options }),
+      decide({
+        spec,
+        row: undefined,
+        app: undefined,
+        pull: undefined,
+        build: undefined,
+        silent: undefined,
+        options
+      }),
       { do: "begin" }
     )
     does({}, "fetch")

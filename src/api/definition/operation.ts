@@ -41,6 +41,8 @@ export interface Operation {
   readonly target: Target | null
   /** Bytes of the longest body. */
   readonly longestBody: number
+  /** The handler reads the body as it comes, and bounds it; nothing else looks at it. Not with POST, which is replayed. */
+  readonly streamed: boolean
 }
 
 const usualBody = 1024 * 1024
@@ -66,6 +68,8 @@ interface Traits {
   readonly apps?: boolean
   readonly target?: Target
   readonly longestBody?: number
+  /** Media type of a body that the handler reads as it comes. */
+  readonly streams?: string
   /**
    * It honours `If-Match` without a parameter of its own in the typed client; the specification gets one all the
    * same. (The field is read before the handler, for every operation alike.)
@@ -110,7 +114,8 @@ export const operation = (
       credentials: traits.credentials ?? both,
       apps: traits.apps ?? false,
       target: traits.target ?? { type: "organization" },
-      longestBody: traits.longestBody ?? usualBody
+      longestBody: traits.longestBody ?? usualBody,
+      streamed: traits.streams !== undefined
     },
     summary,
     traits
@@ -133,7 +138,8 @@ export const publicOperation = (
       credentials: [],
       apps: false,
       target: null,
-      longestBody: traits.longestBody ?? usualPublicBody
+      longestBody: traits.longestBody ?? usualPublicBody,
+      streamed: false
     },
     summary
   )
@@ -159,7 +165,8 @@ export const callerOperation = (
       credentials: traits.credentials ?? both,
       apps: false,
       target: null,
-      longestBody: usualBody
+      longestBody: usualBody,
+      streamed: false
     },
     summary
   )
@@ -167,7 +174,11 @@ export const callerOperation = (
 const annotate = (
   described: Operation,
   summary: string,
-  { conditional = false, alsoAnswers = {} }: Pick<Traits, "conditional" | "alsoAnswers"> = {}
+  {
+    conditional = false,
+    alsoAnswers = {},
+    streams
+  }: Pick<Traits, "conditional" | "alsoAnswers" | "streams"> = {}
 ): Context.Context<never> => {
   const meta: Operation = { ...described, credentials: withGrants(described) }
   return OpenApi.annotations({
@@ -177,6 +188,14 @@ const annotate = (
     transform: (described) => ({
       ...described,
       parameters: [...(described["parameters"] ?? []), ...(conditional ? [ifMatchParameter] : [])],
+      ...(streams === undefined
+        ? {}
+        : {
+            requestBody: {
+              required: true,
+              content: { [streams]: { schema: { type: "string", format: "binary" } } }
+            }
+          }),
       responses: withMore(described["responses"], alsoAnswers)
     }),
     override: {

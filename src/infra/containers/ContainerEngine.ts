@@ -15,6 +15,7 @@ import type * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Host } from "../host/Host.ts"
+import { type ContainerPlace, makeArchives } from "./archives.ts"
 import { type Act, ignoring, makeCalls } from "./calls.ts"
 import { makeMaking } from "./create.ts"
 import { ContainerError } from "./error.ts"
@@ -65,6 +66,18 @@ export class ContainerEngine extends Context.Service<
      * container is made of stays, and is `used`. `kept`: somebody else's name keeps it.
      */
     readonly removeImage: (id: string, isOurs: (name: string) => boolean) => Act<"gone" | "kept" | "used">
+    /** Id of the image of that name, if this host has it. */
+    readonly findImage: (name: string) => Act<Option.Option<string>>
+    /** Unpacks a tar archive in a folder of the container, which need not run: a file's, or one in memory. */
+    readonly putFile: (place: ContainerPlace, file: string) => Act
+    readonly putArchive: (place: ContainerPlace, archive: Buffer) => Act
+    /** Copies what is in a folder of one container into one of another; fails if that is more than `mostBytes`. */
+    readonly copy: (from: ContainerPlace, to: ContainerPlace, mostBytes: number) => Act
+    /**
+     * Makes an image of the container, named `repository:tag`, and answers its id. The image keeps the variables and the
+     * command that the container was made with.
+     */
+    readonly commit: (name: string, image: string) => Act<string>
     /** Makes the container and its network. It exists already: success. */
     readonly create: (plan: ContainerPlan) => Act
     /**
@@ -124,6 +137,7 @@ export class ContainerEngine extends Context.Service<
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
       const { create, remove, forgetNetworks } = yield* makeMaking(call, { guarded, services })
       const { pull, ids, removeImage } = makeImages(call)
+      const archives = makeArchives(call)
 
       // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
       const ping = call("Asking the container engine", (docker) => docker.ping(), "5 seconds")
@@ -331,6 +345,13 @@ export class ContainerEngine extends Context.Service<
         pull: (request, stallMs) => externalCall("containers.pull", "write")(pull(request, stallMs)),
         images: externalCall("containers.images", "read")(ids),
         removeImage: (id, isOurs) => externalCall("containers.removeImage", "write")(removeImage(id, isOurs)),
+        findImage: (name) => externalCall("containers.findImage", "read")(archives.findImage(name)),
+        putFile: (place, file) => externalCall("containers.putFile", "write")(archives.putFile(place, file)),
+        putArchive: (place, archive) =>
+          externalCall("containers.putArchive", "write")(archives.putArchive(place, archive)),
+        copy: (from, to, mostBytes) =>
+          externalCall("containers.copy", "write")(archives.copy(from, to, mostBytes)),
+        commit: (name, image) => externalCall("containers.commit", "write")(archives.commit(name, image)),
         create: (plan) => externalCall("containers.create", "write")(create(plan)),
         run: (name, options) => externalCall("containers.run", "write")(run(name, options)),
         lead: (wanted) => externalCall("containers.lead", "write")(lead(wanted)),

@@ -62,7 +62,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
     if (!(yield* guarded)) return yield* unguarded
     const { network, tmpMb } = plan
-    yield* makeNetwork(network.kind, plan.name, 0)
+    if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     yield* call(
       "Making the container",
@@ -72,6 +72,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
           Image: plan.image,
           ...(plan.command === undefined ? {} : { Entrypoint: [...plan.command], Cmd: [] }),
           ...(plan.user === undefined ? {} : { User: plan.user }),
+          ...(plan.workdir === undefined ? {} : { WorkingDir: plan.workdir }),
           Env: Object.entries(Redacted.value(plan.env)).map(([key, value]) => `${key}=${value}`),
           Labels: { ...plan.labels, ...labelsOf(plan) },
           AttachStdin: false,
@@ -80,7 +81,7 @@ export const makeMaking = Effect.fnUntraced(function* (call: Call, { guarded, se
           OpenStdin: false,
           Tty: false,
           HostConfig: {
-            NetworkMode: plan.name,
+            NetworkMode: network.kind === "none" ? "none" : plan.name,
             // Every interface gives itself an address of that version, by which this machine is reached.
             ...(hasIpv6() ? { Sysctls: { "net.ipv6.conf.all.disable_ipv6": "1" } } : {}),
             CapDrop: ["ALL"],

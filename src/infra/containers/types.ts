@@ -35,10 +35,11 @@ export interface ReachableService {
 }
 
 /**
- * `isolated`: the container reaches what is outside of this machine. `environment`: besides, the services that `run` and
+ * `none`: it reaches nothing. `isolated`: the container reaches what is outside of this machine. `environment`: besides, the services that `run` and
  * `lead` name, under the name that the setting `services` tells; and this machine can call it.
  */
 export type ContainerNetwork =
+  | { readonly kind: "none" }
   | { readonly kind: "isolated" }
   | { readonly kind: "environment"; readonly orgId: string; readonly environmentUid: string }
 
@@ -63,6 +64,8 @@ export interface ContainerPlan {
   readonly files?: Readonly<Record<string, string>>
   /** User, or user and group, as `1000:1000`. Undefined: those of the image. */
   readonly user?: string
+  /** Folder that its command begins in. Undefined: that of the image. */
+  readonly workdir?: string
   /** How early the kernel ends it when the machine is short of memory, from 0 to 1000 (proc(5), oom_score_adj). */
   readonly oomScore?: number
 }

@@ -1,0 +1,191 @@
+/**
+ * Source that was uploaded and waits for its build: files in the data folder, by organization and digest. One is there
+ * once its description is, which is written last. They go when no deployment waits for them.
+ */
+import { randomUUID } from "node:crypto"
+import * as fs from "node:fs/promises"
+import * as path from "node:path"
+import { PassThrough, type Readable } from "node:stream"
+import { finished } from "node:stream/promises"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as Semaphore from "effect/Semaphore"
+import { BuildPlan } from "#schemas/build-plan.ts"
+import { AppConfig } from "#src/config.ts"
+import { ArchiveRefused, repack } from "./archive.ts"
+import { type PlanRefused, planOf } from "./plan.ts"
+import { settings } from "./settings.ts"
+
+const mebibyte = 1024 * 1024
+/** Files and folders of one upload. */
+const mostEntries = 100_000
+/** Uploads that are taken at once in one process. */
+const atOnce = 4
+/** How long an upload that no deployment waits for stays: whoever sent it is about to ask for one. */
+const idleMs = 900_000
+
+export interface UploadRef {
+  readonly orgId: string
+  /** SHA-256 of what was sent, in hexadecimal. */
+  readonly digest: string
+}
+
+const Description = Schema.Struct({ entries: Schema.Int, plan: BuildPlan })
+const Stored = Schema.fromJsonString(Description)
+const decode = Schema.decodeUnknownEffect(Stored)
+const encode = Schema.encodeSync(Stored)
+
+export interface Upload {
+  readonly entries: number
+  readonly plan: BuildPlan
+}
+
+export class UploadFailed extends Schema.TaggedError<UploadFailed>()("UploadFailed", {
+  reason: Schema.Literals(["Full", "Disk", "Lost"]),
+  message: Schema.String,
+  cause: Schema.optionalKey(Schema.Defect())
+}) {}
+
+export class Uploads extends Context.Service<
+  Uploads,
+  {
+    /** Reads all of the source, also of one that is refused. */
+    readonly store: (
+      ref: UploadRef,
+      source: Readable
+    ) => Effect.Effect<Upload, ArchiveRefused | PlanRefused | UploadFailed>
+    readonly find: (ref: UploadRef) => Effect.Effect<Option.Option<Upload>>
+    /** Its archive: files and folders of `buildUser`, below `./`. */
+    readonly fileOf: (ref: UploadRef) => string
+    /** Removes those that are in nobody's way any more. Answers how many. */
+    readonly sweep: <E>(
+      wanted: (refs: ReadonlyArray<UploadRef>) => Effect.Effect<ReadonlySet<string>, E>
+    ) => Effect.Effect<number, E>
+  }
+>()("svc/builds/Uploads") {
+  static readonly layer = Layer.effect(
+    Uploads,
+    Effect.gen(function* () {
+      const { dataDir } = yield* AppConfig
+      const { uploadMb, uploadsMb } = yield* settings
+      const root = path.join(dataDir, "uploads")
+      const turns = yield* Semaphore.make(atOnce)
+      const placeOf = ({ orgId, digest }: UploadRef) => path.join(root, orgId, digest)
+      const fileOf = (ref: UploadRef) => `${placeOf(ref)}.tar`
+      const disk = <A>(body: (signal: AbortSignal) => Promise<A>) =>
+        Effect.tryPromise({
+          try: body,
+          catch: (cause) =>
+            new UploadFailed({ reason: "Disk", message: "The source could not be kept on this host", cause })
+        })
+
+      const find = (ref: UploadRef) =>
+        Effect.option(
+          Effect.flatMap(
+            Effect.tryPromise(() => fs.readFile(`${placeOf(ref)}.json`, "utf8")),
+            decode
+          )
+        )
+
+      const files = disk(async () => {
+        const names = await fs.readdir(root, { recursive: true }).catch(() => [])
+        const stats = await Promise.all(
+          names.map(async (name) => {
+            const stat = await fs.stat(path.join(root, name)).catch(() => undefined)
+            return stat?.isFile() === true ? [{ name, bytes: stat.size, at: stat.mtimeMs }] : []
+          })
+        )
+        return stats.flat()
+      })
+
+      const take = Effect.fnUntraced(function* (ref: UploadRef, source: Readable) {
+        const known = yield* find(ref)
+        if (Option.isSome(known)) {
+          const now = (yield* Clock.currentTimeMillis) / 1_000
+          yield* disk(() => fs.utimes(`${placeOf(ref)}.json`, now, now))
+          return known.value
+        }
+        const used = (yield* files).reduce((sum, { bytes }) => sum + bytes, 0)
+        if (used >= uploadsMb * mebibyte)
+          return yield* new UploadFailed({
+            reason: "Full",
+            message: "So much source waits for its build that no more is taken now; try again later"
+          })
+        const draft = `${placeOf(ref)}.${randomUUID()}.part`
+        const bounds = { bytes: uploadMb * mebibyte, entries: mostEntries }
+        const store = Effect.gen(function* () {
+          yield* disk(() => fs.mkdir(path.dirname(draft), { recursive: true, mode: 0o700 }))
+          const { entries, facts } = yield* Effect.tryPromise({
+            try: (signal) => repack(source, ref.digest, draft, bounds, signal),
+            catch: (cause) =>
+              cause instanceof ArchiveRefused
+                ? cause
+                : new UploadFailed({ reason: "Lost", message: "The source did not come to its end", cause })
+          })
+          const planned = planOf(facts)
+          if (Result.isFailure(planned)) return yield* planned.failure
+          const upload = { entries, plan: planned.success }
+          yield* disk(async () => {
+            await fs.rename(draft, fileOf(ref))
+            await fs.writeFile(draft, encode(upload), { mode: 0o600 })
+            await fs.rename(draft, `${placeOf(ref)}.json`)
+          })
+          return upload
+        })
+        return yield* Effect.ensuring(store, Effect.ignore(disk(() => fs.rm(draft, { force: true }))))
+      })
+
+      return Uploads.of({
+        store: (ref, source) =>
+          Effect.suspend(() => {
+            // What reads a source that it refuses ends it; whoever sends it hears the answer only if all is read.
+            const body = source.pipe(new PassThrough())
+            source.once("error", (error) => body.destroy(error))
+            const rest = Effect.promise(async () => {
+              source.unpipe(body)
+              body.destroy()
+              source.resume()
+              if (!source.readableEnded && !source.destroyed) await finished(source).catch(() => undefined)
+            })
+            return turns.withPermit(take(ref, body)).pipe(Effect.ensuring(Effect.interruptible(rest)))
+          }).pipe(Effect.withSpan("Uploads.store")),
+        find,
+        fileOf,
+        sweep: (wanted) =>
+          Effect.gen(function* () {
+            const oldest = (yield* Clock.currentTimeMillis) - idleMs
+            const all = yield* Effect.orElseSucceed(files, () => [])
+            const remove = (name: string) =>
+              Effect.ignore(disk(() => fs.rm(path.join(root, name), { force: true })))
+            const newest = new Map<string, number>()
+            for (const { name, at } of all) {
+              const stem = stemOf(name)
+              newest.set(stem, Math.max(at, newest.get(stem) ?? 0))
+            }
+            const idle = all.filter(({ name }) => (newest.get(stemOf(name)) ?? 0) <= oldest)
+            const refs = idle.map(({ name }) => refOf(name))
+            const kept = refs.length === 0 ? new Set<string>() : yield* wanted(refs)
+            const gone = idle.filter(({ name }) => !kept.has(keyOf(refOf(name))))
+            // The description first: without it the archive is not there for anybody.
+            const inOrder = gone.toSorted(
+              (a, b) => Number(b.name.endsWith(".json")) - Number(a.name.endsWith(".json"))
+            )
+            yield* Effect.forEach(inOrder, ({ name }) => remove(name), { discard: true })
+            return gone.length
+          })
+      })
+    })
+  )
+}
+
+const stemOf = (name: string) => name.split(".", 1)[0] ?? ""
+const refOf = (name: string): UploadRef => {
+  const [orgId = "", digest = ""] = stemOf(name).split(path.sep)
+  return { orgId, digest }
+}
+export const keyOf = ({ orgId, digest }: UploadRef): string => `${orgId}/${digest}`

@@ -1,0 +1,32 @@
+/** Bounds of builds; a reference, so that tests can have their own. */
+import * as Context from "effect/Context"
+
+export interface BuildOptions {
+  readonly cpus: number
+  readonly memoryMb: number
+  /** For all steps together. */
+  readonly totalMs: number
+  /** How long nothing may be printed. */
+  readonly silentMs: number
+  /** Bytes that are kept of what a build prints. */
+  readonly logBytes: number
+  /** Bytes of what a build may leave. */
+  readonly resultBytes: number
+  /** How long fetching the image that apps are built in may come no nearer. */
+  readonly pullStallMs: number
+  /** Builds of this process at once. */
+  readonly atOnce: number
+}
+
+export const BuildOptions = Context.Reference<BuildOptions>("svc/builds/BuildOptions", {
+  defaultValue: () => ({
+    cpus: 1,
+    memoryMb: 2_048,
+    totalMs: 1_200_000,
+    silentMs: 300_000,
+    logBytes: 4 * 1024 * 1024,
+    resultBytes: 2 * 1024 * 1024 * 1024,
+    pullStallMs: 120_000,
+    atOnce: 1
+  })
+})

@@ -1,0 +1,68 @@
+/** The folder that `svc deploy` is given: how it would be built, and sending it. */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import type { BuildPlan } from "#schemas/build-plan.ts"
+import { factsOf, packFolder, sourceFiles } from "#src/builds/pack-folder.ts"
+import { planOf } from "#src/builds/plan.ts"
+import { Client, send } from "#src/cli/client.ts"
+import { exitCodes, failure } from "#src/cli/failure.ts"
+import { Invocation } from "#src/cli/invocation.ts"
+import { out, say } from "#src/cli/output.ts"
+
+const unreadable = (folder: string) => (cause: unknown) =>
+  failure(`${folder} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`)
+
+/** Its files, and the plan by which they are built. */
+export const lookAt = Effect.fnUntraced(function* (named: string) {
+  const { cwd } = yield* Invocation
+  const folder = path.resolve(cwd, named)
+  const { files, facts } = yield* Effect.try({
+    try: () => {
+      const files = sourceFiles(folder)
+      return { files, facts: factsOf(folder, files) }
+    },
+    catch: unreadable(folder)
+  })
+  const planned = planOf(facts)
+  if (Result.isFailure(planned))
+    return yield* failure(`${planned.failure.message} (${planned.failure.code})`, exitCodes.usage)
+  return { folder, files, plan: planned.success }
+})
+
+export const showPlan = Effect.fnUntraced(function* (plan: BuildPlan) {
+  for (const { name, command } of plan.steps) yield* out(`${name}: ${command}`)
+  if (plan.kind === "server") yield* out(`start: ${plan.start}`)
+  else yield* out(`serve: ${plan.output}${plan.fallback ? ", index.html for all paths without a file" : ""}`)
+  for (const warning of plan.warnings) yield* out(`Warning: ${warning}`)
+})
+
+/** Sends it, and answers the digest that a deployment names it by. */
+export const upload = Effect.fnUntraced(function* (
+  project: string,
+  { folder, files }: Effect.Success<ReturnType<typeof lookAt>>
+) {
+  const { org } = yield* Client
+  const place = yield* Effect.acquireRelease(
+    Effect.try({
+      try: () => fs.mkdtempSync(path.join(os.tmpdir(), "svc-deploy-")),
+      catch: unreadable(os.tmpdir())
+    }),
+    (place) => Effect.sync(() => fs.rmSync(place, { recursive: true, force: true }))
+  )
+  const file = path.join(place, "source.tar")
+  const digest = yield* Effect.tryPromise({
+    try: (signal) => packFolder(folder, files, file, signal),
+    catch: unreadable(folder)
+  })
+  const body = yield* Effect.tryPromise({
+    try: () => fs.openAsBlob(file, { type: "application/x-tar" }),
+    catch: unreadable(file)
+  })
+  yield* say(`Uploading ${files.length} files and folders, ${Math.ceil(body.size / 1024)} KiB`)
+  const segments = ["v1", "orgs", org, "projects", project, "uploads", digest]
+  yield* send("PUT", `/${segments.map(encodeURIComponent).join("/")}`, body)
+  return digest
+}, Effect.scoped)

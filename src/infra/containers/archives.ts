@@ -1,0 +1,90 @@
+/** Files of containers: into one, from one into another, and all of one as an image. */
+import * as fs from "node:fs"
+import { Readable, Transform } from "node:stream"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Call } from "./calls.ts"
+import { ContainerError } from "./error.ts"
+
+/** Where in which container. */
+export interface ContainerPlace {
+  readonly name: string
+  /** Absolute path of a folder that is there. */
+  readonly folder: string
+}
+
+export const makeArchives = (call: Call) => {
+  const put = ({ name, folder }: ContainerPlace, archive: () => NodeJS.ReadableStream) =>
+    call(
+      "Copying files into the container",
+      async (docker, abortSignal) => {
+        await docker.getContainer(name).putArchive(archive(), { path: folder, abortSignal })
+      },
+      "10 minutes"
+    )
+
+  return {
+    /** What the tar file holds. */
+    putFile: (place: ContainerPlace, file: string) => put(place, () => fs.createReadStream(file)),
+    /** What the tar archive holds. */
+    putArchive: (place: ContainerPlace, archive: Buffer) => put(place, () => Readable.from([archive])),
+    /** What is in a folder of one goes into a folder of the other, with owners and rights; fails if that is more than `mostBytes`. */
+    copy: (from: ContainerPlace, to: ContainerPlace, mostBytes: number) =>
+      call(
+        "Copying files between containers",
+        async (docker, abortSignal) => {
+          const source = await docker
+            .getContainer(from.name)
+            .getArchive({ path: `${from.folder}/.`, abortSignal })
+          let bytes = 0
+          const measured = new Transform({
+            transform(chunk: Buffer, _, done) {
+              bytes += chunk.length
+              done(bytes > mostBytes ? tooMuch(mostBytes) : null, chunk)
+            }
+          })
+          source.once("error", (error) => measured.destroy(error))
+          source.pipe(measured)
+          // The engine's answer to an archive that breaks off says less than why it does.
+          const failed = new Promise<never>((_, reject) => measured.once("error", reject))
+          try {
+            const taken = docker.getContainer(to.name).putArchive(measured, { path: to.folder, abortSignal })
+            taken.catch(() => undefined)
+            await Promise.race([taken, failed])
+          } finally {
+            if (source instanceof Readable) source.destroy()
+          }
+        },
+        "10 minutes"
+      ),
+    /** All of it, under a name `repository:tag`. Answers the image's id. */
+    commit: (name: string, image: string) =>
+      call(
+        "Making an image of the container",
+        async (docker, abortSignal) => {
+          const colon = image.lastIndexOf(":")
+          await docker.getContainer(name).commit({
+            repo: image.slice(0, colon),
+            tag: image.slice(colon + 1),
+            pause: false,
+            abortSignal
+          })
+          const { Id } = await docker.getImage(image).inspect()
+          return Id
+        },
+        "10 minutes"
+      ),
+    /** Id of the image of that name, if this host has it. */
+    findImage: (name: string) =>
+      call("Looking for an image", (docker) => docker.getImage(name).inspect()).pipe(
+        Effect.map(({ Id }) => Option.some(Id)),
+        Effect.catchIf(
+          ({ reason }) => reason === "NotFound",
+          () => Effect.succeed(Option.none<string>())
+        )
+      )
+  }
+}
+
+const tooMuch = (bytes: number) =>
+  new ContainerError({ reason: "Failed", message: `There are more than ${bytes} bytes to copy` })

@@ -1,0 +1,105 @@
+/** Archives that are sent, and what is made of them. */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { Readable } from "node:stream"
+import { pipeline } from "node:stream/promises"
+import { afterAll, assert, describe, it } from "@effect/vitest"
+import { extract } from "tar-stream"
+import { ArchiveRefused, repack } from "#src/builds/archive.ts"
+import { digestOf, type Entry, file, folder, link, tar } from "./archives.ts"
+
+const place = fs.mkdtempSync(path.join(os.tmpdir(), "svc-archive-"))
+afterAll(() => fs.rmSync(place, { recursive: true }))
+let count = 0
+
+const bounds = { bytes: 1024 * 1024, entries: 20 }
+const sent = async (content: Buffer, digest = digestOf(content)) => {
+  const target = path.join(place, String(count++))
+  const done = await repack(Readable.from([content]), digest, target, bounds, new AbortController().signal)
+  return { ...done, target }
+}
+const refused = (content: Buffer, digest?: string) =>
+  sent(content, digest).then(
+    () => "taken",
+    (error: unknown) => (error instanceof ArchiveRefused ? error.code : String(error))
+  )
+const refusedOf = async (...entries: ReadonlyArray<Entry>) => refused(await tar(...entries))
+
+const listed = async (target: string) => {
+  const reader = extract()
+  const seen: Array<ReadonlyArray<unknown>> = []
+  reader.on("entry", (header, content, next) => {
+    const { name, type, mode, uid, gid, linkname, mtime, size } = header
+    seen.push([name, type, mode?.toString(8), uid, gid, mtime?.getTime(), linkname ?? size])
+    content.resume()
+    content.once("end", next)
+  })
+  await pipeline(fs.createReadStream(target), reader)
+  return seen
+}
+
+describe("an archive of source", () => {
+  it("is made anew: of one owner, with plain rights and no times", async () => {
+    const { target, entries, facts } = await sent(
+      await tar(
+        folder("./"),
+        file("./package.json", '{"name":"a"}', { mode: 0o6777, uid: 0, mtime: new Date() }),
+        file("lib/deep/x.js", "1", { mode: 0o600 }),
+        folder("lib/"),
+        link("lib/deep/up", "../y.js")
+      )
+    )
+    assert.deepStrictEqual(
+      [entries, [...facts.names].sort(), facts.packageJson],
+      [5, ["lib", "package.json"], '{"name":"a"}']
+    )
+    assert.deepStrictEqual(await listed(target), [
+      ["./", "directory", "755", 1000, 1000, 0, 0],
+      ["package.json", "file", "755", 1000, 1000, 0, 12],
+      ["lib/deep/x.js", "file", "644", 1000, 1000, 0, 1],
+      ["lib/", "directory", "755", 1000, 1000, 0, 0],
+      ["lib/deep/up", "symlink", "777", 1000, 1000, 0, "../y.js"]
+    ])
+  })
+
+  it("reads no package.json through a link", async () => {
+    const { facts } = await sent(await tar(file("a", "{}"), link("package.json", "a")))
+    assert.isUndefined(facts.packageJson)
+  })
+
+  it("is refused for entries that lead out, or are no files", async () => {
+    const code = "archive_entry_refused"
+    assert.strictEqual(await refusedOf(file("../x")), code)
+    assert.strictEqual(await refusedOf(file("a/../../x")), code)
+    assert.strictEqual(await refusedOf(file("/etc/passwd")), code)
+    assert.strictEqual(await refusedOf(file("n".repeat(1_100))), code)
+    for (const type of ["character-device", "block-device", "fifo", "link"] as const)
+      assert.strictEqual(await refusedOf({ name: "x", type, linkname: "y" }), code, type)
+  })
+
+  it("is refused for links out of it, and for what is put through a link", async () => {
+    const code = "archive_entry_refused"
+    assert.strictEqual(await refusedOf(link("a", "/etc")), code)
+    assert.strictEqual(await refusedOf(link("a", "..")), code)
+    assert.strictEqual(await refusedOf(link("d/a", "../../x")), code)
+    assert.strictEqual(await refusedOf(link("d", "."), link("x", "d/d/../..")), code)
+    assert.strictEqual(await refusedOf(link("d", "e"), file("d/x")), code)
+    assert.strictEqual(await refusedOf(file("d/x"), link("d", "e")), code)
+    assert.strictEqual(await refusedOf(file("x", "1"), file("./x", "2")), code)
+    assert.strictEqual(await refusedOf(file("e/y"), link("d/a", "../e/y"), link("b", "e")), "taken")
+  })
+
+  it("is bounded in bytes and entries", async () => {
+    assert.strictEqual(await refusedOf(file("x", "x".repeat(bounds.bytes))), "archive_too_large")
+    const many = Array.from({ length: 21 }, (_, index) => file(`f${index}`))
+    assert.strictEqual(await refusedOf(...many), "archive_too_large")
+  })
+
+  it("is refused if it is none, is broken off, or is not what was announced", async () => {
+    const whole = await tar(file("x", "x".repeat(4_000)))
+    assert.strictEqual(await refused(Buffer.alloc(2_048, "no tar")), "archive_malformed")
+    assert.strictEqual(await refused(whole.subarray(0, 2_000)), "archive_malformed")
+    assert.strictEqual(await refused(whole, digestOf(Buffer.from("else"))), "digest_mismatch")
+  })
+})

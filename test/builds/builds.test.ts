@@ -1,0 +1,224 @@
+/** From a folder to an app that answers: real builds with real Node and npm, in real containers. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { answerOf, makeShop, over, readDeployment, ready } from "#test/apps/world.ts"
+import { Containers } from "#test/executions/world.ts"
+import { Plane } from "#test/setup/control-plane.ts"
+import { TestEdge } from "#test/setup/edge.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { digestOf, type Entry, file, link, tar } from "./archives.ts"
+import { buildContainers, buildPlane, deploySource, logOf, nothingIsLeft, send, userWith } from "./world.ts"
+
+const patience = 300_000
+
+const library = {
+  "lib/package.json": JSON.stringify({ name: "lib", version: "1.0.0", main: "index.js" }),
+  "lib/index.js": "module.exports = 'from the library'"
+}
+const locked = {
+  name: "app",
+  lockfileVersion: 3,
+  packages: {
+    "": { name: "app", dependencies: { lib: "file:./lib" } },
+    lib: { version: "1.0.0" },
+    "node_modules/lib": { resolved: "lib", link: true }
+  }
+}
+/** It needs a package, and a build writes what it answers. */
+const server = (word: string) => ({
+  ...library,
+  "package.json": JSON.stringify({
+    name: "app",
+    dependencies: { lib: "file:./lib" },
+    scripts: { build: "node build.js", start: "node server.js" }
+  }),
+  "package-lock.json": JSON.stringify(locked),
+  "build.js": `require("fs").writeFileSync("built.txt", ${JSON.stringify(word)} + " " + require("lib") + " " + process.getuid())`,
+  "server.js": `const text = require("fs").readFileSync("built.txt", "utf8") + " " + (process.env.CI ?? "run")
+      + " " + require("fs").existsSync("secret.txt")
+    require("http").createServer((_, answer) => answer.end(text)).listen(process.env.PORT)`
+})
+const entriesOf = (files: Readonly<Record<string, string>>) =>
+  Object.entries(files).map(([name, content]) => file(name, content))
+
+layer(buildPlane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
+  it.effect(
+    "svc deploy builds a folder, and the app answers; the same source is built once",
+    () =>
+      Effect.gen(function* () {
+        const { podman } = yield* Containers
+        const { path, host } = yield* makeShop("folder")
+        const user = yield* userWith({
+          ...server("one"),
+          ".gitignore": "secret.txt\n",
+          "secret.txt": "hidden",
+          "node_modules/lib/index.js": "module.exports = 'not mine'"
+        })
+        const plan = yield* user.svc(["deploy", "folder", "app", "--plan"])
+        assert.deepStrictEqual(
+          [plan.code, plan.stdout],
+          [0, "install: npm ci --no-audit --no-fund\nbuild: npm run build\nstart: exec node server.js\n"],
+          plan.stderr
+        )
+        const done = yield* user.svc(["deploy", "folder", "app"])
+        assert.strictEqual(done.code, 0, done.stdout + done.stderr)
+        assert.include(done.stdout + done.stderr, host)
+        assert.strictEqual(yield* answerOf(host), "200 one from the library 1000 run false")
+        const again = yield* user.svc(["deploy", "folder", "app", "--json"])
+        assert.strictEqual(again.code, 0, again.stderr)
+        const { id, imageDigest } = JSON.parse(again.stdout)
+        const log = yield* logOf(path, id)
+        assert.include(log, "was built before")
+        assert.notInclude(log, "npm")
+        // Nothing of the build is in the image but what it left.
+        const image = JSON.parse(podman("image", "inspect", imageDigest.replace("sha256:", "")))[0]
+        const names = image.Config.Env.map((pair: string) => pair.split("=")[0])
+        // The engine adds two of its own.
+        assert.deepStrictEqual(names.sort(), ["PATH", "TERM", "container"])
+        assert.strictEqual(image.Config.User, "1000:1000")
+        yield* nothingIsLeft
+      }),
+    patience
+  )
+
+  it.effect(
+    "serve what a build leaves of a single-page app, with its page for all paths",
+    () =>
+      Effect.gen(function* () {
+        const { request } = yield* TestEdge
+        const { path, host } = yield* makeShop("page")
+        const id = yield* deploySource(
+          path,
+          file(
+            "package.json",
+            JSON.stringify({
+              devDependencies: { vite: "file:./vite" },
+              scripts: {
+                build:
+                  "mkdir -p dist/assets && cp page.html dist/index.html && cp a.js dist/assets/app-B4kd91Qz.js"
+              }
+            })
+          ),
+          file("vite/package.json", '{"name":"vite","version":"1.0.0"}'),
+          file("page.html", "<p>page</p>"),
+          file("a.js", "1")
+        )
+        yield* ready(path, id)
+        const [page, deep, script, none] = yield* Effect.forEach(
+          ["/", "/deep/link", "/assets/app-B4kd91Qz.js", "/assets/none.js"],
+          (target) => request(host, target)
+        )
+        assert.deepStrictEqual([page?.status, page?.text], [200, "<p>page</p>"])
+        assert.deepStrictEqual([deep?.status, deep?.text], [200, "<p>page</p>"])
+        assert.match(String(script?.headers["cache-control"]), /immutable/)
+        assert.strictEqual(none?.status, 404)
+      }),
+    patience
+  )
+
+  it.effect(
+    "that fail or are silent say so, and what answered before goes on",
+    () =>
+      Effect.gen(function* () {
+        const { path, host } = yield* makeShop("fails")
+        yield* ready(path, yield* deploySource(path, file("index.html", "good")))
+        assert.strictEqual(yield* answerOf(host), "200 good")
+        const broken = (build: string) =>
+          deploySource(path, file("package.json", JSON.stringify({ scripts: { build, start: "node x" } })))
+        const bad = yield* broken("echo no such thing >&2; exit 3")
+        const failed = yield* over(path, bad)
+        assert.deepStrictEqual([failed.state, failed.errorCode], ["failed", "build_failed"])
+        assert.include(yield* logOf(path, bad), "no such thing")
+        const silent = yield* over(path, yield* broken("sleep 600"))
+        assert.deepStrictEqual([silent.state, silent.errorCode], ["failed", "build_timed_out"])
+        const greedy = yield* over(
+          path,
+          yield* broken(`node -e 'const a = []; for (;;) a.push(Buffer.alloc(1e7, 1))'`)
+        )
+        assert.deepStrictEqual([greedy.state, greedy.errorCode], ["failed", "build_failed"])
+        assert.strictEqual(yield* answerOf(host), "200 good")
+        yield* nothingIsLeft
+      }),
+    patience
+  )
+
+  it.effect(
+    "end with their containers when they are cancelled",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const { path } = yield* makeShop("ends")
+        const id = yield* deploySource(
+          path,
+          file(
+            "package.json",
+            JSON.stringify({ scripts: { build: "echo begun; sleep 600", start: "node x" } })
+          )
+        )
+        yield* eventually("it runs", logOf(path, id), (text) => text.includes("\nbegun"))
+        assert.strictEqual((yield* readDeployment(path, id)).state, "building")
+        assert.lengthOf(yield* buildContainers, 2)
+        const cancelled = yield* call("POST", `${path}/deployments/${id}/cancel`)
+        assert.strictEqual(cancelled.status, 202, cancelled.text)
+        assert.strictEqual((yield* over(path, id)).state, "cancelled")
+        yield* nothingIsLeft
+      }),
+    patience
+  )
+
+  it.effect(
+    "go on when their containers were taken away, as after a crash",
+    () =>
+      Effect.gen(function* () {
+        const { podman } = yield* Containers
+        const { path, host } = yield* makeShop("crashed")
+        const id = yield* deploySource(
+          path,
+          ...entriesOf({
+            "package.json": JSON.stringify({ scripts: { build: "echo begun; sleep 5", start: "node s.js" } }),
+            "s.js": `require("http").createServer((_, a) => a.end("up")).listen(process.env.PORT)`
+          })
+        )
+        yield* eventually("it runs", logOf(path, id), (text) => text.includes("\nbegun"))
+        for (const name of yield* buildContainers) podman("rm", "-f", "-t", "0", name)
+        yield* ready(path, id)
+        assert.strictEqual(yield* answerOf(host), "200 up")
+        assert.lengthOf((yield* logOf(path, id)).split("\nbegun"), 3)
+        yield* nothingIsLeft
+      }),
+    patience
+  )
+
+  it.effect(
+    "take no hostile archive, and nothing that has no plan",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const { path } = yield* makeShop("hostile")
+        const refused = Effect.fnUntraced(function* (content: Buffer, digest?: string) {
+          const { status, body } = yield* send(path, content, digest)
+          return `${status} ${body.code}`
+        })
+        const of = (...entries: ReadonlyArray<Entry>) =>
+          Effect.flatMap(
+            Effect.promise(() => tar(...entries)),
+            (content) => refused(content)
+          )
+        assert.strictEqual(yield* of(file("../x", "1")), "422 archive_entry_refused")
+        assert.strictEqual(yield* of(link("a", "/etc/passwd")), "422 archive_entry_refused")
+        assert.strictEqual(yield* of({ name: "d", type: "block-device" }), "422 archive_entry_refused")
+        assert.strictEqual(yield* of(file("x", "x".repeat(2 ** 21))), "413 archive_too_large")
+        assert.strictEqual(yield* of(file("main.py", "1")), "422 no_build_plan")
+        assert.strictEqual(yield* refused(Buffer.from("no tar".repeat(200))), "422 archive_malformed")
+        const good = yield* Effect.promise(() => tar(file("index.html", "1")))
+        assert.strictEqual(yield* refused(good, digestOf(Buffer.from("2"))), "422 digest_mismatch")
+        const none = yield* call("POST", `${path}/deployments`, { body: { upload: digestOf(good) } })
+        assert.strictEqual(none.status, 422, none.text)
+        const both = yield* call("POST", `${path}/deployments`, {
+          body: { upload: digestOf(good), image: "alpine:3" }
+        })
+        assert.strictEqual(both.status, 422, both.text)
+      }),
+    patience
+  )
+})

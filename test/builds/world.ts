@@ -1,0 +1,106 @@
+/** A control plane that builds, on a base image made of this machine's own Node, npm and busybox. */
+import { spawnSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { BuildOptions } from "#src/builds/options.ts"
+import { appPlane, containersOf } from "#test/apps/world.ts"
+import { newUser } from "#test/cli/svc.ts"
+import { Containers } from "#test/executions/world.ts"
+import { type Answer, Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { digestOf, type Entry, tar } from "./archives.ts"
+
+export const baseImage = "localhost/test/node:1"
+
+const commands =
+  "sh ls cat cp mv rm mkdir chmod sleep env id printf echo test true false head tail grep sed find touch ln"
+
+const makeBase = Effect.gen(function* () {
+  const { folder, podman } = yield* Containers
+  const context = path.join(folder, "base")
+  const root = path.join(context, "root")
+  for (const name of ["bin", "usr/bin", "usr/local/bin", "usr/local/lib/node_modules", "etc", "tmp", "lib64"])
+    fs.mkdirSync(path.join(root, name), { recursive: true })
+  const copy = (from: string, to: string) => {
+    fs.mkdirSync(path.dirname(path.join(root, to)), { recursive: true })
+    fs.copyFileSync(from, path.join(root, to))
+  }
+  copy(process.execPath, "usr/local/bin/node")
+  copy("/bin/busybox", "bin/busybox")
+  for (const name of commands.split(" ")) fs.symlinkSync("busybox", path.join(root, "bin", name))
+  fs.symlinkSync("/bin/env", path.join(root, "usr/bin/env"))
+  const libraries = spawnSync("ldd", [process.execPath], { encoding: "utf8" }).stdout
+  for (const [file] of libraries.matchAll(/\/lib[^ ]*/g)) copy(file, file)
+  const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
+  fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
+    recursive: true
+  })
+  fs.symlinkSync("../lib/node_modules/npm/bin/npm-cli.js", path.join(root, "usr/local/bin/npm"))
+  fs.writeFileSync(path.join(root, "etc/passwd"), "root:x:0:0::/:/bin/sh\nnode:x:1000:1000::/tmp:/bin/sh\n")
+  fs.chmodSync(path.join(root, "tmp"), 0o1777)
+  fs.writeFileSync(
+    path.join(context, "Dockerfile"),
+    'FROM scratch\nCOPY root/ /\nENV PATH=/usr/local/bin:/bin:/usr/bin\nCMD ["node"]\n'
+  )
+  podman("build", "-q", "-t", baseImage, context)
+  fs.rmSync(context, { recursive: true })
+})
+
+/** `silentMs`: so short that a silent build is found out, so long that no other one is silent for it. */
+export const buildPlane = Layer.unwrap(
+  Effect.gen(function* () {
+    yield* makeBase
+    const defaults = yield* BuildOptions
+    return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1" }).pipe(
+      Layer.provide(Layer.succeed(BuildOptions, { ...defaults, memoryMb: 512, silentMs: 20_000 }))
+    )
+  })
+).pipe(Layer.provideMerge(Containers.layer))
+
+export const send = (path: string, content: Buffer, digest = digestOf(content)) =>
+  Effect.flatMap(Plane, ({ call }) =>
+    call("PUT", `${path}/uploads/${digest}`, {
+      raw: content.toString("latin1"),
+      headers: { "content-type": "application/x-tar" }
+    })
+  )
+
+/** Uploads these files and asks for a deployment of them. Answers its id. */
+export const deploySource = Effect.fnUntraced(function* (path: string, ...entries: ReadonlyArray<Entry>) {
+  const { call } = yield* Plane
+  const content = yield* Effect.promise(() => tar(...entries))
+  const sent = yield* send(path, content)
+  if (sent.status !== 200) return yield* Effect.die(new Error(sent.text))
+  const made = yield* call("POST", `${path}/deployments`, { body: { upload: sent.body.digest } })
+  if (made.status !== 202) return yield* Effect.die(new Error(made.text))
+  return String(made.body.id)
+})
+
+export const logOf = Effect.fnUntraced(function* (path: string, id: string) {
+  const { call } = yield* Plane
+  const { body } = yield* call("GET", `${path}/deployments/${id}/logs?limit=1000`)
+  return body.items.map(({ text }: Answer["body"]) => text).join("")
+})
+
+const isOfBuild = /-(build|image)$/
+/** Names of containers that builds have made. */
+export const buildContainers = Effect.gen(function* () {
+  const all = yield* containersOf("svc.installation")
+  return all.filter((name) => isOfBuild.test(name))
+})
+export const nothingIsLeft = eventually("nothing is left", buildContainers, (names) => names.length === 0)
+
+/** A user of the command line, signed in to this control plane, with these files in a folder `app`. */
+export const userWith = Effect.fnUntraced(function* (files: Readonly<Record<string, string>>) {
+  const { url, apiKey, session } = yield* Plane
+  const user = yield* newUser
+  user.signIn({ apiUrl: url, organization: "main", apiKey, session })
+  for (const [name, content] of Object.entries(files)) {
+    const file = path.join(user.cwd, "app", name)
+    fs.mkdirSync(path.dirname(file), { recursive: true })
+    fs.writeFileSync(file, content)
+  }
+  return user
+})
