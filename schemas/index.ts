@@ -14,6 +14,7 @@ import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import { Execution } from "./execution.ts"
+import { GitSource } from "./git-source.ts"
 import type { Kind } from "./kind.ts"
 import { Maintenance } from "./maintenance.ts"
 import { Project } from "./project.ts"
@@ -37,7 +38,8 @@ export const kinds = [
   Maintenance,
   Alert,
   App,
-  Deployment
+  Deployment,
+  GitSource
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

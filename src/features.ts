@@ -19,6 +19,7 @@ import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
+import { gitSources } from "./git-sources/feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { maintenance } from "./maintenance/feature.ts"
@@ -40,6 +41,7 @@ import { webhooks } from "./webhooks/feature.ts"
 export const features = [
   identity,
   manifest,
+  gitSources,
   resources,
   projects,
   budgets,
