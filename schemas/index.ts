@@ -17,6 +17,7 @@ import { Execution } from "./execution.ts"
 import { GitSource } from "./git-source.ts"
 import type { Kind } from "./kind.ts"
 import { Maintenance } from "./maintenance.ts"
+import { Preview } from "./preview.ts"
 import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
 
@@ -39,7 +40,8 @@ export const kinds = [
   Alert,
   App,
   Deployment,
-  GitSource
+  GitSource,
+  Preview
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

@@ -28,6 +28,7 @@ import { mcp } from "./mcp/feature.ts"
 import { metrics } from "./metrics/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { payments } from "./payments/feature.ts"
+import { previews } from "./previews/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
@@ -54,6 +55,7 @@ export const features = [
   executions,
   deployments,
   apps,
+  previews,
   backups,
   databases,
   branches,

@@ -6,6 +6,8 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { EnvVariablesSpec, envVariablesName, variableField } from "#schemas/env-variables.ts"
+import { isPullRequestPreview, sharedPreview } from "#schemas/names.ts"
+import { isTrusted, Preview } from "#schemas/preview.ts"
 import type { HostError } from "#src/infra/host/Host.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -20,6 +22,7 @@ export interface AppPlace {
 }
 
 const decode = Schema.decodeUnknownEffect(EnvVariablesSpec)
+const decodePreview = Schema.decodeUnknownOption(Preview.spec)
 const prefix = variableField("")
 
 export class AppVariables extends Context.Service<
@@ -39,21 +42,46 @@ export class AppVariables extends Context.Service<
       const resources = yield* Resources
       const secrets = yield* Secrets
       const environments = yield* EnvironmentServices
+
+      /** What users set in the environment. */
+      const variablesOf = Effect.fnUntraced(function* (
+        orgId: string,
+        projectId: string | null,
+        environment: string | null
+      ) {
+        const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
+        const own: Record<string, string> = {}
+        if (Option.isNone(found)) return own
+        const { variables } = yield* Effect.mapError(
+          decode(found.value.spec),
+          (cause) => new StoreUnavailable({ message: "The variables cannot be read", cause })
+        )
+        const values = yield* secrets.readAll({ orgId, uid: found.value.uid }, prefix)
+        for (const [field, value] of values) {
+          const key = field.slice(prefix.length)
+          if (key in variables) own[key] = Redacted.value(value)
+        }
+        return own
+      })
+
+      /** The preview of a pull request has what is set in `preview`, unless it is a fork's and not approved. */
+      const sharedBy = Effect.fnUntraced(function* (
+        orgId: string,
+        projectId: string | null,
+        environment: string
+      ) {
+        const preview = yield* resources.find(orgId, Preview.name, projectId, null, environment)
+        const spec = Option.flatMap(preview, (record) => decodePreview(record.spec))
+        return Option.exists(spec, isTrusted) ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
+      })
+
       return AppVariables.of({
         of: Effect.fn("AppVariables.of")(function* ({ orgId, projectId, environment, spec }) {
-          const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
-          const own: Record<string, string> = {}
-          if (Option.isSome(found)) {
-            const { variables } = yield* Effect.mapError(
-              decode(found.value.spec),
-              (cause) => new StoreUnavailable({ message: "The variables cannot be read", cause })
-            )
-            const values = yield* secrets.readAll({ orgId, uid: found.value.uid }, prefix)
-            for (const [field, value] of values) {
-              const key = field.slice(prefix.length)
-              if (key in variables) own[key] = Redacted.value(value)
-            }
-          }
+          const shared =
+            environment !== null && isPullRequestPreview(environment)
+              ? yield* sharedBy(orgId, projectId, environment)
+              : {}
+          const own = { ...shared, ...(yield* variablesOf(orgId, projectId, environment)) }
           const provision =
             projectId === null || environment === null
               ? Option.none()

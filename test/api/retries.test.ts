@@ -44,6 +44,10 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     body: { name: "platform", url: "https://git.example.test/platform.git", suspended: true }
   }),
   "environments.create": () => ({ path: `${shop}/environments`, body: { slug: "staging" } }),
+  "previews.create": () => ({
+    path: `${shop}/previews`,
+    body: { pullRequest: 7, commit: "a".repeat(40), fork: true }
+  }),
   "caches.create": () => ({
     path: `${shop}/caches`,
     body: { name: "fast", sku: "cache-n1", region: "local" }
@@ -171,6 +175,8 @@ const others = new Set([
   ...["alerts.silence", "alerts.acknowledge"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen", "gitSources.sync"],
+  // The same twice.
+  "previews.approve",
   // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
   ...["deployments.rollback", "deployments.promote"],
   // A branch, like `databaseBranches.create`.
