@@ -19,6 +19,7 @@ import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
+import { git } from "./git/feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { maintenance } from "./maintenance/feature.ts"
@@ -51,6 +52,7 @@ export const features = [
   crons,
   executions,
   deployments,
+  git,
   apps,
   backups,
   databases,
