@@ -240,7 +240,7 @@ export const layer = HttpApiBuilder.group(
               ? problem(503, error.reason === "Full" ? "uploads_full" : "upload_failed", error.message)
               : problem(error.code === "archive_too_large" ? 413 : 422, error.code, error.message)
           )
-          return answer(UploadView, { digest, ...upload })
+          return answer(UploadView, { digest, entries: upload.entries, plan: upload.plan })
         }),
         get: Effect.fnUntraced(function* () {
           const { orgId, uid } = yield* targetRecord

@@ -2,7 +2,9 @@ import * as Layer from "effect/Layer"
 import * as deployment from "#reconcilers/deployment/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { BuildContainers } from "#src/builds/BuildContainers.ts"
 import { Builder } from "#src/builds/Builder.ts"
+import { PackageCaches } from "#src/builds/PackageCaches.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import type { Server } from "#src/feature.ts"
@@ -17,7 +19,13 @@ import * as tidy from "./tidy.ts"
 
 const images = Images.layer.pipe(Layer.provideMerge(ContainerEngine.layer))
 const building = Builder.layer.pipe(
-  Layer.provideMerge(Layer.mergeAll(images, Uploads.layer, Installation.layer))
+  Layer.provideMerge(
+    Layer.mergeAll(
+      BuildContainers.layer.pipe(Layer.provideMerge(Layer.mergeAll(images, Installation.layer))),
+      Uploads.layer,
+      PackageCaches.layer
+    )
+  )
 )
 const making = Layer.mergeAll(DeploymentPulls.layer, DeploymentBuilds.layer).pipe(
   Layer.provideMerge(Layer.mergeAll(Deployments.layer, building))
