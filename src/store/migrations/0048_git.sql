@@ -75,3 +75,10 @@ $$;
 create trigger git_is_told after insert on git_delivery for each statement execute function git_is_told();
 
 select svc_tenant_table(name) from unnest(array['git_connection', 'git_delivery', 'git_branch']) as name;
+
+-- Deployments of commits: their source could not be fetched.
+alter table deployment
+  drop constraint deployment_error_code_check,
+  add constraint deployment_error_code_check check (error_code in (
+    'image_pull_failed', 'image_not_found', 'build_failed', 'build_timed_out', 'build_unavailable',
+    'source_unavailable', 'never_healthy', 'timed_out')) not valid;
