@@ -3,8 +3,10 @@ import * as Schema from "effect/Schema"
 
 const Step = Schema.Struct({
   name: Schema.Literals(["install", "build", "prune"]),
-  /** For a POSIX shell, in the folder of the source. */
-  command: Schema.String
+  /** For a POSIX shell. */
+  command: Schema.String,
+  /** Where it is run, relative to the source. */
+  folder: Schema.String
 })
 
 const parts = {
@@ -17,7 +19,9 @@ const parts = {
 export const ServerPlan = Schema.Struct({
   kind: Schema.Literal("server"),
   ...parts,
-  /** For a POSIX shell, in the folder of what was built. */
+  /** Folder that it is started in, relative to the source. */
+  root: Schema.String,
+  /** For a POSIX shell. */
   start: Schema.String
 }).annotate({ identifier: "ServerPlan" })
 

@@ -20,6 +20,7 @@ import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
 import { gitSources } from "./git-sources/feature.ts"
+import { git } from "./git/feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { maintenance } from "./maintenance/feature.ts"
@@ -54,6 +55,7 @@ export const features = [
   crons,
   executions,
   deployments,
+  git,
   apps,
   previews,
   backups,

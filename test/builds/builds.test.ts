@@ -41,7 +41,10 @@ const server = (word: string) => ({
 const entriesOf = (files: Readonly<Record<string, string>>) =>
   Object.entries(files).map(([name, content]) => file(name, content))
 
-layer(buildPlane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
+/** `silentMs`: so short that a silent build is found out, so long that no other one is silent for it. */
+const plane = buildPlane({ memoryMb: 512, silentMs: 20_000 })
+
+layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
   it.effect(
     "svc deploy builds a folder, and the app answers; the same source is built once",
     () =>

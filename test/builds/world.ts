@@ -48,16 +48,16 @@ const makeBase = Effect.gen(function* () {
   fs.rmSync(context, { recursive: true })
 })
 
-/** `silentMs`: so short that a silent build is found out, so long that no other one is silent for it. */
-export const buildPlane = Layer.unwrap(
-  Effect.gen(function* () {
-    yield* makeBase
-    const defaults = yield* BuildOptions
-    return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1" }).pipe(
-      Layer.provide(Layer.succeed(BuildOptions, { ...defaults, memoryMb: 512, silentMs: 20_000 }))
-    )
-  })
-).pipe(Layer.provideMerge(Containers.layer))
+export const buildPlane = (values: Partial<BuildOptions> = {}) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      yield* makeBase
+      const defaults = yield* BuildOptions
+      return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
+        Layer.provide(Layer.succeed(BuildOptions, { ...defaults, ...values }))
+      )
+    })
+  ).pipe(Layer.provideMerge(Containers.layer))
 
 export const send = (path: string, content: Buffer, digest = digestOf(content)) =>
   Effect.flatMap(Plane, ({ call }) =>

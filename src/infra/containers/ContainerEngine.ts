@@ -26,6 +26,7 @@ import { bridgeExists, bridgeOf, guardHost, unguarded } from "./network.ts"
 import { ensureRuntime } from "./runtime.ts"
 import { ownIsRunning, startOwn, stopOwn } from "./service.ts"
 import { admitLoopback, leadTo } from "./services.ts"
+import { makeStorage } from "./storage.ts"
 import type {
   Container,
   ContainerPlan,
@@ -71,6 +72,8 @@ export class ContainerEngine extends Context.Service<
     /** Unpacks a tar archive in a folder of the container, which need not run: a file's, or one in memory. */
     readonly putFile: (place: ContainerPlace, file: string) => Act
     readonly putArchive: (place: ContainerPlace, archive: Buffer) => Act
+    /** Writes what is in a folder of the container into a tar file; fails if that is more than `mostBytes`. */
+    readonly take: (place: ContainerPlace, file: string, mostBytes: number) => Act
     /** Copies what is in a folder of one container into one of another; fails if that is more than `mostBytes`. */
     readonly copy: (from: ContainerPlace, to: ContainerPlace, mostBytes: number) => Act
     /**
@@ -78,8 +81,12 @@ export class ContainerEngine extends Context.Service<
      * command that the container was made with.
      */
     readonly commit: (name: string, image: string) => Act<string>
-    /** Makes the container and its network. It exists already: success. */
-    readonly create: (plan: ContainerPlan) => Act
+    /** Makes the container and its network. Answers its id; undefined: one of this name exists already. */
+    readonly create: (plan: ContainerPlan) => Act<string | undefined>
+    /** Bytes that it has written to its file system. The engine goes through all of its files for it. */
+    readonly written: (name: string) => Act<number>
+    /** What is left of the disk on which the engine keeps images and containers. */
+    readonly disk: Act<{ readonly freeBytes: number; readonly freeFiles: number }>
     /**
      * Starts it, unless the engine would hold it by another runtime than `runtime`. One in the network of an environment
      * reaches `services` and nothing else of this machine; they are read before the start, and again after it.
@@ -138,6 +145,7 @@ export class ContainerEngine extends Context.Service<
       const { create, remove, forgetNetworks } = yield* makeMaking(call, { guarded, services })
       const { pull, ids, removeImage } = makeImages(call)
       const archives = makeArchives(call)
+      const storage = makeStorage(call)
 
       // Not for its version: to tell that, Podman asks the host's package manager about each of its parts.
       const ping = call("Asking the container engine", (docker) => docker.ping(), "5 seconds")
@@ -349,6 +357,10 @@ export class ContainerEngine extends Context.Service<
         putFile: (place, file) => externalCall("containers.putFile", "write")(archives.putFile(place, file)),
         putArchive: (place, archive) =>
           externalCall("containers.putArchive", "write")(archives.putArchive(place, archive)),
+        take: (place, file, mostBytes) =>
+          externalCall("containers.take", "read")(archives.take(place, file, mostBytes)),
+        written: (name) => externalCall("containers.written", "read")(storage.written(name)),
+        disk: externalCall("containers.disk", "read")(storage.disk),
         copy: (from, to, mostBytes) =>
           externalCall("containers.copy", "write")(archives.copy(from, to, mostBytes)),
         commit: (name, image) => externalCall("containers.commit", "write")(archives.commit(name, image)),
