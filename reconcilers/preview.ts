@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { DatabaseSpec } from "#schemas/database.ts"
 import { DatabaseBranch, DatabaseBranchSpec, manifestBranch } from "#schemas/database-branch.ts"
+import { Deployment, DeploymentSpec } from "#schemas/deployment.ts"
 import { Environment, EnvironmentStatus } from "#schemas/environment.ts"
 import { defaultEnvironment, previewSlug } from "#schemas/names.ts"
 import {
@@ -21,6 +22,9 @@ import {
   previewBranch
 } from "#schemas/preview.ts"
 import { ProjectSpec } from "#schemas/project.ts"
+import { AppConfig } from "#src/config.ts"
+import { CommitSources } from "#src/deployments/CommitSources.ts"
+import { ensureApp, makeDeployment } from "#src/deployments/make-deployment.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { absent, type Resource, Retryable, register, Terminal } from "#src/engine/Reconciler.ts"
 import type { Change } from "#src/store/change.ts"
@@ -44,6 +48,11 @@ const retryable = <A, E extends { readonly message?: string; readonly _tag: stri
 const decodeBranch = Schema.decodeUnknownOption(DatabaseBranchSpec)
 const decodeDatabase = Schema.decodeUnknownOption(DatabaseSpec)
 const decodeProject = Schema.decodeUnknownOption(ProjectSpec)
+const decodeDeployment = Schema.decodeUnknownOption(DeploymentSpec)
+const commitOf = (spec: unknown) => {
+  const source = Option.getOrUndefined(decodeDeployment(spec))?.source
+  return source?.kind === "git" ? source.commit : undefined
+}
 const decodeAddress = Schema.decodeUnknownOption(EnvironmentStatus)
 const living = ({ deletionRequestedAt }: ResourceRecord) => deletionRequestedAt === null
 
@@ -52,6 +61,8 @@ export const layer = register(
   { driftInterval: "10 minutes", concurrency: 32 },
   Effect.gen(function* () {
     const resources = yield* Resources
+    const commits = yield* CommitSources
+    const { region } = yield* AppConfig
     const read = <A, E extends { readonly message?: string; readonly _tag: string }>(
       name: string,
       look: Effect.Effect<A, E>
@@ -101,8 +112,15 @@ export const layer = register(
       const branch = branches.find(
         (one) => living(one) && one.environment === slug && one.name === previewBranch
       )
-      const isTaken = environment !== undefined && environment.parentUid !== preview.uid
-      const base = { slug, environment, branch, isTaken }
+      const isAnothers = environment !== undefined && environment.parentUid !== preview.uid
+      const isTaken = isAnothers && living(environment)
+      // That of a preview of the same pull request that was closed a moment ago.
+      const isLeaving = isAnothers && !living(environment)
+      const deployments = spec.followed
+        ? yield* read("deployments", resources.listKind(orgId, Deployment.name, projectId ?? "", slug))
+        : []
+      const deployment = deployments.find((one) => living(one) && commitOf(one.spec) === spec.commit)
+      const base = { slug, environment, branch, deployment, isTaken, isLeaving }
       const wanted = wantedDatabase(preview, branches)
       if (wanted === null || !isTrusted(spec)) return { ...base, source: undefined, trouble: undefined }
       const source = yield* read(
@@ -140,7 +158,7 @@ export const layer = register(
 
     const differencesOf = (
       preview: PreviewResource,
-      { environment, branch, source }: Survey,
+      { environment, branch, source, deployment }: Survey,
       now: number
     ) => {
       if (isOver(preview.spec, now)) return [{ field: "/expiresAt", message: "its time is over" }]
@@ -148,10 +166,36 @@ export const layer = register(
       if (!living(environment)) return []
       if (branch === undefined && source !== undefined)
         return [{ field: "/database", message: "it has no copy of the database yet" }]
-      return branch !== undefined && !isTrusted(preview.spec)
-        ? [{ field: "/database", message: "its commit is not approved, and it has data" }]
+      if (branch !== undefined && !isTrusted(preview.spec))
+        return [{ field: "/database", message: "its commit is not approved, and it has data" }]
+      return preview.spec.followed && deployment === undefined
+        ? [{ field: "/commit", message: "its commit is not deployed yet" }]
         : []
     }
+
+    const deploy = Effect.fnUntraced(function* (preview: PreviewResource, environment: ResourceRecord) {
+      const { orgId, projectId, spec } = preview
+      const project = yield* read("project", resources.get(orgId, projectId ?? ""))
+      const { git } = Option.getOrUndefined(Option.flatMap(project, (one) => decodeProject(one.spec))) ?? {}
+      // Its repository was taken away a moment ago: whoever follows it says so next.
+      if (git === undefined || projectId === null) return
+      const source = yield* externalCall(
+        "previews.resolve",
+        "read"
+      )(commits.resolve(orgId, { repo: git.repo, ref: spec.commit })).pipe(
+        Effect.mapError(({ message }) => new Retryable({ reason: "SourceUnavailable", message }))
+      )
+      const place = { orgId, projectId, environment: environment.name, environmentUid: environment.uid }
+      const actor = actorOf("previews.deploy")
+      const ref = `refs/pull/${spec.pullRequest}/head`
+      const made = Effect.gen(function* () {
+        const app = yield* ensureApp(resources, place, region, actor)
+        const message = `#${spec.pullRequest} at ${spec.commit.slice(0, 12)}`
+        const wanted = { region: app.region, source: { ...source, ref }, message, cancelRequested: false }
+        return yield* makeDeployment(resources, place, { uid: randomUUIDv7(), spec: wanted }, actor)
+      })
+      yield* retryable(externalCall("previews.deploy", "write")(made))
+    })
 
     const branchChange = (
       { projectId, uid }: PreviewResource,
@@ -183,6 +227,15 @@ export const layer = register(
             reason: "EnvironmentTaken",
             message: `There is an environment "${seen.slug}" that is not the preview's; delete it, or close the preview`
           })
+        if (seen.isLeaving)
+          return {
+            ...{ _tag: "Present" as const, status: nothing, ready: false, differences: [] },
+            ...{
+              reason: "Progressing",
+              message: "The environment of the preview before it is being deleted"
+            },
+            pollAfter: "2 seconds"
+          }
         const now = yield* Clock.currentTimeMillis
         const differences = differencesOf(preview, seen, now)
         const { environment, branch, trouble } = seen
@@ -191,7 +244,12 @@ export const layer = register(
         const note = isTrusted(preview.spec) ? trouble : approvalNeeded
         return {
           _tag: "Present" as const,
-          status: { environmentId: environment?.uid ?? null, address, branchId: branch?.uid ?? null },
+          status: {
+            environmentId: environment?.uid ?? null,
+            address,
+            branchId: branch?.uid ?? null,
+            deploymentId: seen.deployment?.uid ?? null
+          },
           ready: environment !== undefined && living(environment) && differences.length === 0,
           differences,
           ...(note === undefined ? {} : { note }),
@@ -205,7 +263,7 @@ export const layer = register(
       converge: Effect.fnUntraced(function* (preview) {
         const { uid, projectId } = preview
         const seen = yield* survey(preview)
-        if (seen.isTaken) return
+        if (seen.isTaken || seen.isLeaving) return
         if (isOver(preview.spec, yield* Clock.currentTimeMillis))
           return yield* Effect.asVoid(write(preview, "expire", [{ action: "delete", uid }]))
         const { slug, environment, branch, source } = seen
@@ -222,7 +280,8 @@ export const layer = register(
         if (branch !== undefined && !isTrusted(preview.spec))
           return yield* Effect.asVoid(write(preview, "withdraw", [{ action: "delete", uid: branch.uid }]))
         if (branch === undefined && source !== undefined)
-          yield* write(preview, "branch", [branchChange(preview, seen, source)])
+          return yield* Effect.asVoid(write(preview, "branch", [branchChange(preview, seen, source)]))
+        if (preview.spec.followed && seen.deployment === undefined) yield* deploy(preview, environment)
       }),
       remove: Effect.fnUntraced(function* (preview) {
         const left = (yield* bound(preview)).filter(living)
@@ -237,7 +296,7 @@ export const layer = register(
   })
 )
 
-const nothing: PreviewStatus = { environmentId: null, address: null, branchId: null }
+const nothing: PreviewStatus = { environmentId: null, address: null, branchId: null, deploymentId: null }
 
 const approvalNeeded = {
   reason: "ApprovalNeeded",

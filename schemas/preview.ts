@@ -28,7 +28,9 @@ export const PreviewSpec = Schema.Struct({
   approvedCommit: withDefault(Schema.NullOr(Commit), null),
   /** Absent: as the project's `databaseBranch` says; null: none. */
   database: Schema.optionalKey(Schema.NullOr(PreviewDatabase)),
-  expiresAt: withDefault(Schema.NullOr(Schema.String), null)
+  expiresAt: withDefault(Schema.NullOr(Schema.String), null),
+  /** The forge says what it is at, and its commits are deployed by themselves. */
+  followed: withDefault(Schema.Boolean, false)
 }).annotate({ identifier: "PreviewSpec" })
 export type PreviewSpec = typeof PreviewSpec.Type
 
@@ -43,7 +45,9 @@ export const PreviewStatus = Schema.Struct({
   environmentId: Schema.NullOr(Schema.String),
   address: Schema.NullOr(Schema.String),
   /** Of the copy that it has. */
-  branchId: Schema.NullOr(Schema.String)
+  branchId: Schema.NullOr(Schema.String),
+  /** Of its commit; only where commits are deployed by themselves. */
+  deploymentId: Schema.NullOr(Schema.String)
 }).annotate({ identifier: "PreviewStatus" })
 export type PreviewStatus = typeof PreviewStatus.Type
 
@@ -56,13 +60,14 @@ export const Preview = defineKind({
   status: PreviewStatus,
   fields: Object.keys(PreviewSpec.fields),
   immutable: ["pullRequest", "fork"],
-  internal: ["approvedCommit"],
+  internal: ["approvedCommit", "followed"],
   generated: [],
   references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {
     ApprovalNeeded: progress("It is of a fork: it has no secrets and no data until its commit is approved"),
+    SourceUnavailable: warning("Its commit cannot be found in the repository"),
     SourceMissing: warning("The database that it should have a copy of is not there"),
     PreviewDataForbidden: warning("The project does not allow copies of production data in previews"),
     EnvironmentTaken: warning("An environment that somebody made has the name that the preview's would have")

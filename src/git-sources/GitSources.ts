@@ -40,8 +40,8 @@ export class GitSources extends Context.Service<
     readonly remove: (ref: Fenced) => Change
     /** Has the source looked at now. */
     readonly ask: (ref: Ref) => Effect.Effect<void, StoreUnavailable>
-    /** Has all sources of the organization that are kept from this repository looked at now. */
-    readonly changed: (orgId: string, url: string) => Effect.Effect<void, StoreUnavailable>
+    /** Has all sources of the organization that are kept from this repository looked at now; `repo` is owner and name. */
+    readonly changed: (orgId: string, repo: string) => Effect.Effect<void, StoreUnavailable>
   }
 >()("svc/git-sources/GitSources") {
   static readonly layer = Layer.effect(
@@ -97,13 +97,14 @@ export class GitSources extends Context.Service<
               select pg_notify('svc_work', '') from woken`)
           ),
         // Index: resource_by_place.
-        changed: (orgId, url) =>
+        changed: (orgId, repo) =>
           Effect.asVoid(
             repeatable(sql`
               with asked as (
                 update git_source s set asked = s.asked + 1 from resource r
                 where s.org_id = ${orgId}::uuid and r.org_id = s.org_id and r.uid = s.uid
-                  and r.kind = ${GitSource.name} and r.spec->>'url' = ${url}::text
+                  and r.kind = ${GitSource.name}
+                  and lower(r.spec->>'url') ~ ${repositoryPattern(repo)}::text
                   and r.deletion_requested_at is null
                 returning s.org_id, s.uid
               ), woken as (
@@ -119,3 +120,7 @@ export class GitSources extends Context.Service<
 }
 
 const decode = Schema.decodeUnknownOption(GitSourceStatus)
+
+/** Addresses of the repository at whatever forge: a look more than is needed costs little. */
+const repositoryPattern = (repo: string): string =>
+  `^https://[^/]+/${repo.toLowerCase().replaceAll(/[^a-z0-9/-]/g, (char) => `\\${char}`)}([.]git)?/?$`

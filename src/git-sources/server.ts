@@ -4,6 +4,7 @@ import { Authority } from "#src/access/Authority.ts"
 import { layerRegions } from "#src/catalog/regions.ts"
 import type { Server } from "#src/feature.ts"
 import { GitFetch } from "#src/git/GitFetch.ts"
+import { forges } from "#src/git/server.ts"
 import * as manifest from "#src/manifest/services.ts"
 import type { GitSources as Operations } from "./api.ts"
 import { GitSources } from "./GitSources.ts"
@@ -16,7 +17,7 @@ export const server: Server<typeof Operations> = {
     Layer.provide([
       GitSources.layer,
       Authority.layer,
-      ManifestRepository.layer.pipe(Layer.provide(GitFetch.layer)),
+      ManifestRepository.layer.pipe(Layer.provide([GitFetch.layer, forges])),
       manifest.layer.pipe(Layer.provide(layerRegions))
     ])
   )

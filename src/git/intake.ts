@@ -13,6 +13,8 @@ import * as Option from "effect/Option"
 import { looksLikeUid } from "#schemas/names.ts"
 import { tooLarge } from "#src/api/failure.ts"
 import { fromStore, internalResponse, notFound, problem, toResponse } from "#src/api/problem.ts"
+import { GitSources } from "#src/git-sources/GitSources.ts"
+import { PullRequestLooks } from "#src/previews/PullRequestLooks.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { eventOf, isProven } from "./forge-events.ts"
 import { GitBranches } from "./GitBranches.ts"
@@ -29,6 +31,8 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const connections = yield* GitConnections
     const branches = yield* GitBranches
+    const sources = yield* GitSources
+    const pulls = yield* PullRequestLooks
 
     const receive = Effect.gen(function* () {
       const request = yield* HttpServerRequest.HttpServerRequest
@@ -43,7 +47,13 @@ export const layer = Layer.unwrap(
       )
       const { kind, secrets, orgId, id } = connection
       if (!isProven(kind, secrets.webhookSecret, request.headers, body)) return yield* unproven
-      const told = yield* branches.tell(orgId, id, eventOf(kind, request.headers, body.toString()))
+      const event = eventOf(kind, request.headers, body.toString())
+      // Of what is known already too: it has others look once more, and they may not have heard of it the first time.
+      if (event.repo !== null && event.repo.split("/")[0] === connection.owner) {
+        if (event.event === "push") yield* sources.changed(orgId, event.repo)
+        if (event.event === "pull_request") yield* pulls.told(orgId, event.repo)
+      }
+      const told = yield* branches.tell(orgId, id, event)
       if (told === "gone") return yield* unknown
       return HttpServerResponse.jsonUnsafe({ received: true }, { headers: { "cache-control": "no-store" } })
     }).pipe(

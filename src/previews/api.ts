@@ -28,6 +28,10 @@ export const PreviewView = Schema.Struct({
     description: "Where the edge serves it; null for moments at first"
   }),
   branchId: Schema.NullOr(Id).annotate({ description: "Its copy of a database; null: it has none" }),
+  deploymentId: Schema.NullOr(Id).annotate({
+    description:
+      "Of its commit, where a git connection follows the repository; null: deploy to its environment yourself"
+  }),
   problem: Schema.NullOr(Schema.String).annotate({
     description: "Why it is not ready, or has not what it should have; null: nothing is wrong"
   }),

@@ -5,5 +5,6 @@ import { Previews } from "./api.ts"
 export const previews = defineFeature({
   groups: [Previews],
   server: async () => (await import("./server.ts")).server,
+  tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => ({ commands: [(await import("./commands.ts")).previews] })
 })

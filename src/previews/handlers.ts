@@ -104,7 +104,7 @@ export const layer = HttpApiBuilder.group(
 
 const previewView = (record: ResourceRecord) => {
   const { spec, status } = decode(record)
-  const { database: _, pullRequest, ...shown } = spec
+  const { database: _, followed: __, pullRequest, ...shown } = spec
   const isClosing = record.deletionRequestedAt !== null
   const ready = record.conditions.find(({ type }) => type === "Ready")
   return {
@@ -122,6 +122,7 @@ const previewView = (record: ResourceRecord) => {
     environment: previewSlug(pullRequest),
     address: status?.address ?? null,
     branchId: status?.branchId ?? null,
+    deploymentId: status?.deploymentId ?? null,
     problem: ready === undefined || ready.reason === "Converged" ? null : ready.message,
     createdAt: record.createdAt.toISOString(),
     updatedAt: record.updatedAt.toISOString()

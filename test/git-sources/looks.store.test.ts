@@ -14,6 +14,8 @@ import { project, type Source, type SourceWorld, sourceLayer, sourceServices, so
 
 const decode = Schema.decodeUnknownSync(GitSourceStatus)
 
+const repoOf = ({ slug }: Source) => `Acme/${slug}`
+
 let fence = 0n
 /** Looks as the engine does until there is nothing to do at the moment, and answers what is to be seen then. */
 const settled = (world: SourceWorld, source: Source) =>
@@ -82,13 +84,13 @@ it.effect("who asks has it looked at now; being told of a change of the reposito
     yield* sources(({ ask }) => ask(source))
     assert.isAbove((yield* settled(world, source)).steps, 0)
     // Told twice, or of a change that was seen already: a look more, and nothing else.
-    yield* sources(({ changed }) => changed(source.orgId, source.spec.url))
-    yield* sources(({ changed }) => changed(source.orgId, source.spec.url))
+    yield* sources(({ changed }) => changed(source.orgId, repoOf(source)))
+    yield* sources(({ changed }) => changed(source.orgId, repoOf(source)))
     assert.strictEqual((yield* settled(world, source)).steps, 1)
     assert.strictEqual((yield* settled(world, source)).steps, 0)
     // Not of another organization, nor of another repository.
-    yield* sources(({ changed }) => changed(other.orgId, source.spec.url))
-    yield* sources(({ changed }) => changed(source.orgId, other.spec.url))
+    yield* sources(({ changed }) => changed(other.orgId, repoOf(source)))
+    yield* sources(({ changed }) => changed(source.orgId, repoOf(other)))
     assert.strictEqual((yield* settled(world, other)).steps, 0)
     assert.strictEqual((yield* settled(world, source)).steps, 0)
   }).pipe(Effect.scoped)

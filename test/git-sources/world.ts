@@ -69,7 +69,11 @@ export const sourceWorld = Effect.gen(function* () {
     yield* Effect.orDie(
       db.engine`insert into member (org_id, id, user_id, role) values (${orgId}, ${uuid()}, ${user}, ${role})`
     )
-    const spec = decode({ url: `https://git.example.test/${slug}.git`, principal: `user:${user}`, ...values })
+    const spec = decode({
+      url: `https://git.example.test/acme/${slug}.git`,
+      principal: `user:${user}`,
+      ...values
+    })
     const source: Source = {
       ...{ orgId, uid, kind: "GitSource", projectId: null, environment: null, name: "platform" },
       ...{ parentUid: null, spec, generation: 1, status: null, facts: {}, deleting: false, fence: 1n, slug }

@@ -18,7 +18,7 @@ const services = Layer.mock(EnvironmentServices, {
     Effect.succeedSome({
       environmentUid: uuid(),
       services: [],
-      variables: Redacted.make({ SVC_ENVIRONMENT: "preview-5" }),
+      variables: Redacted.make({ SVC_ENVIRONMENT: "preview-5", DATABASE_URL: "postgres://of the copy" }),
       files: {}
     })
 })
@@ -57,6 +57,7 @@ it.effect("a preview has those of `preview` and its own, and a fork's commit non
       ],
       actor
     )
+    const data = { DATABASE_URL: "postgres://of the copy" }
     const given = Effect.gen(function* () {
       const place = { orgId, projectId, environment: "preview-5", spec: { port: 8080 } }
       const { env } = yield* (yield* AppVariables).of(place)
@@ -66,11 +67,11 @@ it.effect("a preview has those of `preview` and its own, and a fork's commit non
     const change = (spec: typeof preview) => resources.write(orgId, [{ action: "update", uid, spec }], actor)
     assert.deepStrictEqual(yield* given, {})
     yield* change({ ...preview, approvedCommit: first })
-    assert.deepStrictEqual(yield* given, { SECRET: "of preview", SHARED: "yes" })
+    assert.deepStrictEqual(yield* given, { ...data, SECRET: "of preview", SHARED: "yes" })
     yield* change({ ...preview, commit: second, approvedCommit: first })
     assert.deepStrictEqual(yield* given, {})
     yield* change({ ...preview, fork: false })
     yield* resources.write(orgId, [variables("preview-5", { SECRET: "of its own" })], actor)
-    assert.deepStrictEqual(yield* given, { SECRET: "of its own", SHARED: "yes" })
+    assert.deepStrictEqual(yield* given, { ...data, SECRET: "of its own", SHARED: "yes" })
   }).pipe(Effect.provide(world))
 )

@@ -9,7 +9,7 @@ type SourceResource = Resource<GitSourceSpec>
 
 /** The slug of a source's organization is in the address of its repository. */
 const slugOf = ({ spec }: SourceResource): Pick<Source, "slug"> => ({
-  slug: /test\/(.+)\.git$/.exec(spec.url)?.[1] ?? ""
+  slug: /acme\/(.+)\.git$/.exec(spec.url)?.[1] ?? ""
 })
 
 reconcilerSuite<SourceWorld, GitSourceSpec, unknown>({

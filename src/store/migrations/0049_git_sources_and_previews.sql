@@ -33,3 +33,24 @@ as $$
   order by p.deletion_requested_at nulls first
   limit 1
 $$;
+
+-- Repositories of projects, whose pull requests have previews. Looked at when a forge tells of one, and now and then in
+-- case that was lost.
+create table pull_request_look (
+  org_id uuid not null,
+  project_uid uuid not null,
+  -- Owner and name, in lower case.
+  repo text not null,
+  due_at timestamptz not null default now(),
+  lease_token bigint,
+  -- When somebody last told of a pull request, and when the lease began.
+  told_at timestamptz,
+  claimed_at timestamptz,
+  failures integer not null default 0,
+  error text,
+  primary key (org_id, project_uid),
+  foreign key (org_id, project_uid) references resource (org_id, uid) on delete cascade
+) with (fillfactor = 70);
+create index pull_request_look_due on pull_request_look (due_at);
+create index pull_request_look_repo on pull_request_look (org_id, repo);
+select svc_tenant_table('pull_request_look', false);
