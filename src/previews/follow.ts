@@ -23,12 +23,15 @@ import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { channel, leaseSeconds, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
+import { makeTell } from "./tell.ts"
 
 const atOnce = 8
 /** Between looks at which projects have a repository. */
 const syncEvery = "15 seconds"
 /** Open previews of one project that are made by themselves. */
 const mostPreviews = 50
+/** Until what is under way is looked at again. */
+const pendingSeconds = 30
 
 const actor: Actor = {
   principal: "system",
@@ -43,9 +46,18 @@ const decode = Schema.decodeUnknownOption(Preview.spec)
 const complete = Schema.decodeUnknownSync(Preview.spec)
 const isTitle = Schema.is(lineOf(300))
 
+/** What a look came to. */
+export interface Looked {
+  /** Undefined: nothing is left to do. */
+  readonly error: string | undefined
+  /** Something is under way that the pull request is told of when it ends. */
+  readonly isPending: boolean
+}
+
 export const makeFollow = Effect.gen(function* () {
   const forge = yield* Forge
   const resources = yield* Resources
+  const tell = yield* makeTell
 
   /** Undefined: nothing is to be changed. */
   const changeFor = (
@@ -94,7 +106,7 @@ export const makeFollow = Effect.gen(function* () {
 
   const follow = Effect.fnUntraced(function* ({ orgId, projectId, repo }: PullRequestLook) {
     const found = yield* forge.forRepo(orgId, repo)
-    if (Option.isNone(found)) return
+    if (Option.isNone(found)) return false
     const { client } = found.value
     const open = yield* client.pullRequests(repo)
     const living = (yield* resources.listKind(orgId, Preview.name, projectId)).filter(
@@ -122,11 +134,22 @@ export const makeFollow = Effect.gen(function* () {
     const failed = written.find(Result.isFailure)
     if (failed !== undefined)
       return yield* Effect.fail({ message: "A preview was changed by somebody else meanwhile" })
+    const now = yield* resources.listKind(orgId, Preview.name, projectId)
+    const pending = yield* Effect.forEach(
+      now.filter(({ name, deletionRequestedAt }) => names.has(name) && deletionRequestedAt === null),
+      (record) => tell(client, repo, record),
+      { concurrency: 2 }
+    )
+    return pending.includes(true)
   })
 
-  /** Answers why it came to nothing; undefined: it did not. */
-  return (look: PullRequestLook): Effect.Effect<string | undefined> =>
-    follow(look).pipe(Effect.match({ onSuccess: () => undefined, onFailure: ({ message }) => message }))
+  return (look: PullRequestLook): Effect.Effect<Looked> =>
+    follow(look).pipe(
+      Effect.match({
+        onSuccess: (isPending) => ({ error: undefined, isPending }),
+        onFailure: ({ message }) => ({ error: message, isPending: false })
+      })
+    )
 })
 
 const notAnswered = "The forge does not say whether a pull request is open"
@@ -136,7 +159,7 @@ export const followLoop = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const { pollSeconds } = yield* settings
   const run = yield* makeFollow
-  const loop: LeasedLoop<PullRequestLook, string | undefined> = {
+  const loop: LeasedLoop<PullRequestLook, Looked> = {
     name: "pull_requests",
     does: "look at pull requests",
     idOf: ({ orgId, projectId }) => `${orgId}/${projectId}`,
@@ -145,10 +168,11 @@ export const followLoop = Effect.gen(function* () {
     leaseMs: leaseSeconds * 1_000,
     claim: looks.claim,
     run,
-    settle: Effect.fnUntraced(function* (look, error) {
+    settle: Effect.fnUntraced(function* (look, { error, isPending }) {
       // Up to an hour between tries of what fails.
       const often = error === undefined ? 1 : Math.min(12, 2 ** Math.min(look.failures, 4))
-      yield* looks.settle(look, error, pollSeconds * often * (0.8 + 0.4 * (yield* Random.next)))
+      const seconds = isPending ? Math.min(pendingSeconds, pollSeconds) : pollSeconds * often
+      yield* looks.settle(look, error, seconds * (0.8 + 0.4 * (yield* Random.next)))
     }),
     release: looks.giveBack,
     nextIn: looks.nextIn,

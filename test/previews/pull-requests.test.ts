@@ -43,7 +43,43 @@ const connected = Effect.fnUntraced(function* (owner: string) {
       base: { ref: "main", sha: base, repo: { full_name: `${owner}/shop` } }
     }
   }
+  const comments = new Map<number, { readonly number: number; body: string }>()
+  const statuses: Array<{ readonly commit: string; readonly context: string; readonly state: string }> = []
   server.instead = (request, response) => {
+    const answer = (status: number, body: unknown) =>
+      void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body))
+    if (request.url === "/api/v1/user") {
+      answer(200, { login: "svc-bot" })
+      return true
+    }
+    const said =
+      /^\/api\/v1\/repos\/[^/]+\/shop\/(?:issues\/(?:comments\/(\d+)|(\d+)\/comments)|statuses\/(\w+))/.exec(
+        request.url ?? ""
+      )
+    if (said !== null) {
+      const [, id, of, commit] = said
+      if (request.method === "GET") {
+        const all = [...comments].filter(([, { number }]) => number === Number(of))
+        answer(
+          200,
+          all.map(([key, { body }]) => ({ id: key, body, user: { login: "svc-bot" } }))
+        )
+        return true
+      }
+      let text = ""
+      request.on("data", (chunk) => {
+        text += chunk
+      })
+      request.on("end", () => {
+        const given = JSON.parse(text)
+        const known = comments.get(Number(id))
+        if (commit !== undefined) statuses.push({ commit, ...given })
+        else if (known !== undefined) known.body = given.body
+        else comments.set(comments.size + 1, { number: Number(of), body: given.body })
+        answer(201, {})
+      })
+      return true
+    }
     const asked = /^\/api\/v1\/repos\/[^/]+\/shop\/pulls(?:\/(\d+))?(\?.*)?$/.exec(request.url ?? "")
     if (asked === null) return false
     const [, number, query = ""] = asked
@@ -86,7 +122,7 @@ const connected = Effect.fnUntraced(function* (owner: string) {
     Effect.map(call("GET", `${path}/deployments?environment=${environment}`), ({ body }) =>
       body.map(({ source }: { source: { commit: string } }) => source.commit)
     )
-  return { repo, pulls, tell, previews, deployed, path, owner }
+  return { repo, pulls, tell, previews, deployed, path, owner, comments, statuses }
 })
 
 layer(worldOf(3_600), { excludeTestServices: true })("pull requests that are told of", (it) => {
@@ -156,12 +192,24 @@ layer(worldOf(2), { excludeTestServices: true })("pull requests that nobody told
   it.effect("are found all the same, open and closed; one that the forge does not know stays as it is", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
-      const { repo, pulls, previews, path, owner } = yield* connected("silent")
+      const { repo, pulls, previews, path, owner, comments, statuses } = yield* connected("silent")
       const sha = yield* repo.commit({ ...app, a: "1" }, { branch: "change" })
       pulls.set(7, { state: "open", merged: false, sha, from: owner })
       const byHand = yield* call("POST", `${path}/previews`, { body: { pullRequest: 99, commit: sha } })
       assert.strictEqual(byHand.status, 201)
       yield* eventually("both are there", previews, (all) => all.length === 2)
+      // One comment, written anew as things go on.
+      yield* eventually(
+        "the pull request is told",
+        Effect.sync(() => [...comments.values()]),
+        ([one]) => one?.body.includes("https://") === true && !one.body.includes("not begun")
+      )
+      assert.deepStrictEqual(
+        [...comments.values()].map(({ number }) => number),
+        [7]
+      )
+      const [status] = statuses
+      assert.deepInclude(status, { commit: sha, context: "svc/preview", state: "pending" })
       pulls.set(7, { state: "closed", merged: false, sha, from: owner })
       yield* eventually("it is gone", previews, (all) => all.length === 1)
       assert.strictEqual((yield* previews)[0].pullRequest, 99)
