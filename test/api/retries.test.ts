@@ -44,10 +44,6 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
     body: { name: "platform", url: "https://git.example.test/platform.git", suspended: true }
   }),
   "environments.create": () => ({ path: `${shop}/environments`, body: { slug: "staging" } }),
-  "previews.create": () => ({
-    path: `${shop}/previews`,
-    body: { pullRequest: 7, commit: "a".repeat(40), fork: true }
-  }),
   "caches.create": () => ({
     path: `${shop}/caches`,
     body: { name: "fast", sku: "cache-n1", region: "local" }
@@ -175,6 +171,8 @@ const others = new Set([
   ...["alerts.silence", "alerts.acknowledge"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
   ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen", "gitSources.sync"],
+  // One for each pull request; its environment is made by itself, and counts as a row: test/conformance/every-kind.test.ts.
+  "previews.create",
   // The same twice.
   "previews.approve",
   // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
