@@ -4,12 +4,10 @@ import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
 import { section } from "./manifest-mapping.ts"
-import { EnvironmentSlug } from "./names.ts"
+import { EnvironmentSlug, isPreview } from "./names.ts"
 
 /** The one name that the resource has in its project. */
 export const accessPolicyName = "access"
-/** The environment that `previewMode` is about. */
-const previewEnvironment = "preview"
 const mostEnvironments = 1_000
 
 export const AccessMode = Schema.Literals([
@@ -29,7 +27,11 @@ export const PreviewMode = Schema.Literals([...AccessMode.literals, "inherit"])
 
 export const AccessPolicySpec = Schema.Struct({
   mode: withDefault(AccessMode, "public", "Who may see an environment of which nothing else is said"),
-  previewMode: withDefault(PreviewMode, "inherit", "Who may see `preview`; `inherit`: the same as `mode`"),
+  previewMode: withDefault(
+    PreviewMode,
+    "inherit",
+    "Who may see `preview` and previews of pull requests; `inherit`: the same as `mode`"
+  ),
   environments: withDefault(
     Schema.Record(EnvironmentSlug, AccessMode).check(Schema.isMaxProperties(mostEnvironments)),
     {},
@@ -44,7 +46,7 @@ export const accessModeOf = (policy: AccessPolicySpec | undefined, environment: 
   if (policy === undefined) return "public"
   const { mode, previewMode, environments } = policy
   if (Object.hasOwn(environments, environment)) return environments[environment] ?? mode
-  return environment === previewEnvironment && previewMode !== "inherit" ? previewMode : mode
+  return isPreview(environment) && previewMode !== "inherit" ? previewMode : mode
 }
 
 export const AccessPolicyStatus = Schema.Struct({

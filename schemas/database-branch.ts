@@ -39,6 +39,8 @@ export const DatabaseBranchSpec = Schema.Struct({
   sku: withDefault(DatabaseSku, defaultDatabaseSku),
   /** From when the days count: when the branch was made, or when they were last set. */
   expiresFrom: Schema.optionalKey(Schema.String),
+  /** The preview that it was made for. */
+  previewId: Schema.optionalKey(Schema.String),
   /** Rises with every rotation; the password itself is sealed under the secret field `password`. */
   credentialVersion: withDefault(Schema.Int, 1),
   /** It is promoted as soon as it is ready. */
@@ -56,6 +58,7 @@ const internal = [
   "region",
   "sku",
   "expiresFrom",
+  "previewId",
   "credentialVersion",
   "promoteWhenReady",
   "promotionRefused",

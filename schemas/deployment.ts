@@ -18,7 +18,18 @@ export const UploadSource = Schema.Struct({
   digest: Schema.String,
   plan: BuildPlan
 }).annotate({ identifier: "UploadSource" })
-export const DeploymentSource = Schema.Union([ImageSource, UploadSource]).annotate({
+/** A commit of a repository. How it is built is found out when its files are there. */
+export const CommitSource = Schema.Struct({
+  kind: Schema.Literal("git"),
+  url: Schema.String,
+  /** As it was asked for. */
+  ref: Schema.String,
+  commit: Schema.String,
+  /** Id of the connection that opens the repository; absent: everybody may read it. */
+  connection: Schema.optionalKey(Schema.String)
+}).annotate({ identifier: "CommitSource" })
+export type CommitSource = typeof CommitSource.Type
+export const DeploymentSource = Schema.Union([ImageSource, UploadSource, CommitSource]).annotate({
   identifier: "DeploymentSource"
 })
 
@@ -52,6 +63,7 @@ export const DeploymentErrorCode = Schema.Literals([
   "build_failed",
   "build_timed_out",
   "build_unavailable",
+  "source_unavailable",
   "never_healthy",
   "timed_out"
 ])
@@ -83,7 +95,7 @@ export const Deployment = defineKind({
   reasons: {
     DeploymentQueued: progress("It waits for its turn"),
     ImagePulling: progress("Its image is fetched from the registry"),
-    Building: progress("Its image is built from the uploaded source"),
+    Building: progress("Its image is built from its source"),
     InstancesStarting: progress("Its instances are started and have to get healthy"),
     EngineUnreachable: warning("The container engine does not answer"),
     DeploymentFailed: warning("It has failed; what answered before goes on answering"),

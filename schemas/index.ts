@@ -15,8 +15,10 @@ import { Domain } from "./domain.ts"
 import { EnvVariables } from "./env-variables.ts"
 import { Environment } from "./environment.ts"
 import { Execution } from "./execution.ts"
+import { GitSource } from "./git-source.ts"
 import type { Kind } from "./kind.ts"
 import { Maintenance } from "./maintenance.ts"
+import { Preview } from "./preview.ts"
 import { Project } from "./project.ts"
 import { Queue } from "./queue.ts"
 
@@ -39,7 +41,9 @@ export const kinds = [
   Maintenance,
   Alert,
   App,
-  Deployment
+  Deployment,
+  GitSource,
+  Preview
 ] as const
 
 const byName: ReadonlyMap<string, Kind> = new Map(kinds.map((kind): [string, Kind] => [kind.name, kind]))

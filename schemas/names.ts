@@ -63,3 +63,13 @@ export const reservedSlugs: ReadonlySet<string> = new Set([
 /** Environments every project has; they are never declared and never deleted by themselves. */
 export const implicitEnvironments = ["production", "preview"] as const
 export const defaultEnvironment = "production"
+/** The environment that all previews of a project share their variables and settings from. */
+export const sharedPreview = "preview"
+
+const ofPullRequest = /^preview-[1-9][0-9]{0,8}$/
+/** Slug of the environment that belongs to the preview of one pull request. */
+export const previewSlug = (pullRequest: number): string => `${sharedPreview}-${pullRequest}`
+/** Whether the environment belongs to the preview of a pull request: it comes and goes with that, and by no other way. */
+export const isPullRequestPreview = (slug: string): boolean => ofPullRequest.test(slug)
+/** Whether what is said of previews holds for it. */
+export const isPreview = (slug: string): boolean => slug === sharedPreview || isPullRequestPreview(slug)

@@ -19,6 +19,8 @@ import { edge } from "./edge/feature.ts"
 import { env } from "./env/feature.ts"
 import { executions } from "./executions/feature.ts"
 import type { Server } from "./feature.ts"
+import { git } from "./git/feature.ts"
+import { gitSources } from "./git-sources/feature.ts"
 import { identity } from "./identity/feature.ts"
 import { mail } from "./mail/feature.ts"
 import { maintenance } from "./maintenance/feature.ts"
@@ -27,6 +29,7 @@ import { mcp } from "./mcp/feature.ts"
 import { metrics } from "./metrics/feature.ts"
 import { organizations } from "./organizations/feature.ts"
 import { payments } from "./payments/feature.ts"
+import { previews } from "./previews/feature.ts"
 import { projects } from "./projects/feature.ts"
 import { queues } from "./queues/feature.ts"
 import { resources } from "./resources/feature.ts"
@@ -40,6 +43,7 @@ import { webhooks } from "./webhooks/feature.ts"
 export const features = [
   identity,
   manifest,
+  gitSources,
   resources,
   projects,
   budgets,
@@ -51,7 +55,9 @@ export const features = [
   crons,
   executions,
   deployments,
+  git,
   apps,
+  previews,
   backups,
   databases,
   branches,

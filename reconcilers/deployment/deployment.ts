@@ -11,6 +11,7 @@ import { App, AppSpec, appName } from "#schemas/app.ts"
 import { Deployment, type DeploymentSpec, type DeploymentStatus } from "#schemas/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { DeploymentBuilds } from "#src/deployments/DeploymentBuilds.ts"
 import { DeploymentPulls } from "#src/deployments/DeploymentPulls.ts"
 import { type DeploymentRow, Deployments } from "#src/deployments/Deployments.ts"
@@ -54,6 +55,7 @@ export const layer = register(
     const deployments = yield* Deployments
     const pulls = yield* DeploymentPulls
     const builds = yield* DeploymentBuilds
+    const commits = yield* CommitSources
     const apps = yield* Apps
     const appLogs = yield* AppLogs
     const resources = yield* Resources
@@ -185,7 +187,7 @@ export const layer = register(
     const end = Effect.fnUntraced(function* (resource: DeploymentResource, { state, errorCode, error }: End) {
       const { orgId, uid, fence, projectId } = resource
       yield* pulls.stop(uid)
-      if (resource.spec.source.kind === "upload") yield* builds.discard(uid)
+      if (resource.spec.source.kind !== "image") yield* builds.discard(uid)
       const printed = errorCode === "never_healthy" ? yield* lastWords(resource) : []
       yield* write(
         "end",
@@ -203,7 +205,7 @@ export const layer = register(
       if (step.do === "begin" || row === undefined) return yield* write("begin", deployments.begin(ref))
       yield* write("claim", deployments.claim(ref))
       const { source } = spec
-      const image = source.kind === "image" ? source.image : "the uploaded source"
+      const image = inWords(source)
       switch (step.do) {
         case "wait":
         case "nothing":
@@ -234,8 +236,7 @@ export const layer = register(
               orgId,
               projectId: resource.projectId ?? "",
               uid,
-              digest: source.digest,
-              plan: source.plan
+              source: source.kind === "git" ? commits.bring(orgId, source) : Effect.succeed(source)
             })
           )
         case "built":
@@ -284,7 +285,7 @@ export const layer = register(
       remove: Effect.fnUntraced(function* (resource) {
         const { orgId, uid, fence, spec } = resource
         yield* pulls.stop(uid)
-        if (spec.source.kind === "upload") yield* builds.discard(uid)
+        if (spec.source.kind !== "image") yield* builds.discard(uid)
         const found = yield* retryable(deployments.find(resource))
         if (Option.isNone(found)) return
         yield* write("forget", deployments.forget({ orgId, uid, fence }))
@@ -292,6 +293,17 @@ export const layer = register(
     }
   })
 )
+
+const inWords = (source: DeploymentSpec["source"]): string => {
+  switch (source.kind) {
+    case "image":
+      return source.image
+    case "upload":
+      return "the uploaded source"
+    case "git":
+      return `the commit ${source.commit} (${source.ref}) of ${source.url}`
+  }
+}
 
 const reasons: Readonly<Record<string, string>> = {
   queued: "DeploymentQueued",

@@ -256,7 +256,8 @@ const recordNames: Readonly<Record<AccessTable, string>> = {
   invitation: "invitation",
   api_key: "API key",
   agent_grant: "grant",
-  webhook: "webhook"
+  webhook: "webhook",
+  git_connection: "connection"
 }
 
 /** The id of what the path is about, for the audit log. */

@@ -5,7 +5,10 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { DeploymentSpec } from "#schemas/deployment.ts"
 import { EnvVariablesSpec, envVariablesName, variableField } from "#schemas/env-variables.ts"
+import { isPullRequestPreview, sharedPreview } from "#schemas/names.ts"
+import { isTrusted, Preview } from "#schemas/preview.ts"
 import type { HostError } from "#src/infra/host/Host.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -16,10 +19,16 @@ export interface AppPlace {
   readonly orgId: string
   readonly projectId: string | null
   readonly environment: string | null
-  readonly spec: { readonly port: number }
+  readonly spec: {
+    readonly port: number
+    /** That is to answer. */
+    readonly deployment?: string
+  }
 }
 
 const decode = Schema.decodeUnknownEffect(EnvVariablesSpec)
+const decodeDeployment = Schema.decodeUnknownOption(DeploymentSpec)
+const decodePreview = Schema.decodeUnknownOption(Preview.spec)
 const prefix = variableField("")
 
 export class AppVariables extends Context.Service<
@@ -39,21 +48,50 @@ export class AppVariables extends Context.Service<
       const resources = yield* Resources
       const secrets = yield* Secrets
       const environments = yield* EnvironmentServices
+
+      /** What users set in the environment. */
+      const variablesOf = Effect.fnUntraced(function* (
+        orgId: string,
+        projectId: string | null,
+        environment: string | null
+      ) {
+        const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
+        const own: Record<string, string> = {}
+        if (Option.isNone(found)) return own
+        const { variables } = yield* Effect.mapError(
+          decode(found.value.spec),
+          (cause) => new StoreUnavailable({ message: "The variables cannot be read", cause })
+        )
+        const values = yield* secrets.readAll({ orgId, uid: found.value.uid }, prefix)
+        for (const [field, value] of values) {
+          const key = field.slice(prefix.length)
+          if (key in variables) own[key] = Redacted.value(value)
+        }
+        return own
+      })
+
+      /**
+       * Whether what is to answer in the preview of a pull request may have secrets. Of a fork that is the approved commit
+       * alone; what somebody deployed there from elsewhere goes by the commit that the preview is at.
+       */
+      const isTrustedIn = Effect.fnUntraced(function* ({ orgId, projectId, environment, spec }: AppPlace) {
+        const found = yield* resources.find(orgId, Preview.name, projectId, null, environment ?? "")
+        const preview = Option.getOrUndefined(Option.flatMap(found, (record) => decodePreview(record.spec)))
+        if (preview === undefined || !isTrusted(preview)) return false
+        if (!preview.fork || spec.deployment === undefined) return true
+        const deployment = yield* resources.get(orgId, spec.deployment)
+        const source = Option.getOrUndefined(
+          Option.flatMap(deployment, (record) => decodeDeployment(record.spec))
+        )?.source
+        return source?.kind !== "git" || source.commit === preview.approvedCommit
+      })
+
       return AppVariables.of({
         of: Effect.fn("AppVariables.of")(function* ({ orgId, projectId, environment, spec }) {
-          const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
-          const own: Record<string, string> = {}
-          if (Option.isSome(found)) {
-            const { variables } = yield* Effect.mapError(
-              decode(found.value.spec),
-              (cause) => new StoreUnavailable({ message: "The variables cannot be read", cause })
-            )
-            const values = yield* secrets.readAll({ orgId, uid: found.value.uid }, prefix)
-            for (const [field, value] of values) {
-              const key = field.slice(prefix.length)
-              if (key in variables) own[key] = Redacted.value(value)
-            }
-          }
+          const isShared = environment !== null && isPullRequestPreview(environment)
+          const trusted = !isShared || (yield* isTrustedIn({ orgId, projectId, environment, spec }))
+          const shared = isShared && trusted ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
+          const own = trusted ? { ...shared, ...(yield* variablesOf(orgId, projectId, environment)) } : {}
           const provision =
             projectId === null || environment === null
               ? Option.none()
@@ -61,6 +99,12 @@ export class AppVariables extends Context.Service<
           if (Option.isNone(provision))
             return yield* new StoreUnavailable({ message: "The environment of the app is not there" })
           const { variables, services, files } = provision.value
+          if (!trusted)
+            return {
+              env: Redacted.make({ SVC_ENVIRONMENT: environment ?? "", PORT: String(spec.port) }),
+              services: [],
+              files: {}
+            }
           const env = { ...Redacted.value(variables), ...own, PORT: String(spec.port) }
           return { env: Redacted.make(env), services, files }
         })

@@ -3,6 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { isPreview } from "#schemas/names.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
@@ -59,4 +60,4 @@ export class Sources extends Context.Service<
 export const forbiddenInPreview = (
   into: string | null,
   source: Pick<BranchOrigin, "environment" | "previewData">
-): boolean => into === "preview" && source.environment === "production" && !source.previewData
+): boolean => into !== null && isPreview(into) && source.environment === "production" && !source.previewData

@@ -12,6 +12,8 @@ import {
   DatabaseBranchSpec,
   DatabaseBranchStatus
 } from "#schemas/database-branch.ts"
+import { looksLikeUid, previewSlug, sharedPreview } from "#schemas/names.ts"
+import { isTrusted, Preview } from "#schemas/preview.ts"
 import { Project } from "#schemas/project.ts"
 import { answer } from "#src/api/answer.ts"
 import { caCertificateUrl, passwordField, passwordOf, rotate } from "#src/api/credentials.ts"
@@ -39,6 +41,7 @@ const decodeSpec = (spec: unknown) => Effect.orDie(Schema.decodeUnknownEffect(Da
 const decodeStatus = Schema.decodeUnknownEffect(DatabaseBranchStatus)
 const decodeDatabase = Schema.decodeUnknownEffect(DatabaseSpec)
 const decodeProject = Schema.decodeUnknownEffect(Project.spec)
+const decodePreview = Schema.decodeUnknownEffect(Preview.spec)
 const isSku = Schema.is(DatabaseSku)
 
 /** The branch in the path, if it is one of the database there. */
@@ -67,6 +70,35 @@ export const layer = HttpApiBuilder.group(
         return Option.isSome(found) ? found.value : yield* notFound("branch")
       })
 
+    /** Whether a branch in this environment can be made for the preview. */
+    const intoPreview = Effect.fnUntraced(function* (
+      projectId: string | null,
+      previewId: string,
+      environment: string
+    ) {
+      const { orgId } = yield* RequestScope
+      const found = looksLikeUid(previewId)
+        ? yield* Effect.mapError(resources.get(orgId, previewId), fromStore)
+        : Option.none()
+      const preview = Option.getOrUndefined(found)
+      if (preview?.kind !== Preview.name || preview.projectId !== projectId)
+        return yield* notFound("preview in this project")
+      if (preview.deletionRequestedAt !== null)
+        return yield* problem(409, "being_deleted", "The preview is being closed")
+      const spec = yield* Effect.orDie(decodePreview(preview.spec))
+      if (!isTrusted(spec))
+        return yield* problem(
+          422,
+          "preview_not_approved",
+          "The preview is of a fork, and its commit is not approved: it gets no data"
+        )
+      const own = previewSlug(spec.pullRequest)
+      if (environment !== own && environment !== sharedPreview)
+        return yield* invalid([
+          { pointer: "/environment", message: `must be ${own} or ${sharedPreview} for this preview` }
+        ])
+    })
+
     /** Nothing of it exists yet, so all that is named is looked up before anything is written. */
     const checked = Effect.fnUntraced(function* (
       database: ResourceRecord,
@@ -87,8 +119,7 @@ export const layer = HttpApiBuilder.group(
       if (environmentUid === null) return yield* notFound("environment in this project")
       if (!regions.includes(region)) return yield* notFound("region")
       if (!isSku(sku)) return yield* notFound("database size (sku)")
-      // Previews come with deployments, which there are none of yet.
-      if (typeof previewId === "string") return yield* notFound("preview")
+      if (typeof previewId === "string") yield* intoPreview(database.projectId, previewId, environment)
       if (database.deletionRequestedAt !== null)
         return yield* problem(409, "being_deleted", "The database is being deleted")
       const project = yield* Effect.mapError(resources.get(orgId, database.projectId ?? ""), fromStore)
@@ -176,7 +207,7 @@ export const layer = HttpApiBuilder.group(
                       pointInTime: new Date(payload.source.pointInTime).toISOString()
                     }
             yield* reachable(database, source)
-            const { name, environment, expiresInDays, deleteOnPreviewClose } = payload
+            const { name, environment, expiresInDays, deleteOnPreviewClose, previewId } = payload
             const { projectId, project } = database
             return {
               name,
@@ -188,7 +219,8 @@ export const layer = HttpApiBuilder.group(
                 region,
                 sku,
                 ...(expiresInDays === undefined ? {} : { expiresInDays }),
-                ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose })
+                ...(deleteOnPreviewClose === undefined ? {} : { deleteOnPreviewClose }),
+                ...(typeof previewId === "string" ? { previewId } : {})
               },
               secrets: { [passwordField]: passwordOf(reservation) },
               place: { projectId, project, environment, parentUid: environmentUid },

@@ -2,7 +2,7 @@
 import * as Schema from "effect/Schema"
 
 export class BuildFailed extends Schema.TaggedError<BuildFailed>()("BuildFailed", {
-  errorCode: Schema.Literals(["build_failed", "build_timed_out", "build_unavailable"]),
+  errorCode: Schema.Literals(["build_failed", "build_timed_out", "build_unavailable", "source_unavailable"]),
   message: Schema.String
 }) {}
 

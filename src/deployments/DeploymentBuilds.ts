@@ -23,6 +23,11 @@ export type Build =
   | { readonly _tag: "Built"; readonly image: PulledImage }
   | { readonly _tag: "Failed"; readonly errorCode: BuildFailed["errorCode"]; readonly message: string }
 
+export interface PendingBuild extends Pick<BuildRequest, "orgId" | "projectId" | "uid"> {
+  /** What is built, brought to this host first where it is elsewhere. */
+  readonly source: Effect.Effect<Pick<BuildRequest, "digest" | "plan">, BuildFailed>
+}
+
 /** How often a build is begun anew that broke off, as when the engine ended. */
 const mostBreaks = 10
 const brokenOff = {
@@ -36,7 +41,7 @@ export class DeploymentBuilds extends Context.Service<
   {
     /** Undefined: nobody builds it in this process. */
     readonly look: (uid: string) => Build | undefined
-    readonly start: (request: BuildRequest) => Effect.Effect<void>
+    readonly start: (request: PendingBuild) => Effect.Effect<void>
     /** Ends it, if it is built in this process, and forgets what it came to. */
     readonly stop: (uid: string) => Effect.Effect<void>
     /** The same, and removes the containers of a process that was killed; what cannot be removed now is swept later. */
@@ -82,9 +87,9 @@ export class DeploymentBuilds extends Context.Service<
         return { print, say }
       }
 
-      const build = Effect.fnUntraced(function* (request: BuildRequest) {
-        const { orgId, uid } = request
+      const build = Effect.fnUntraced(function* ({ orgId, projectId, uid, source }: PendingBuild) {
         const printer = printerOf({ orgId, uid })
+        const request = { orgId, projectId, uid, ...(yield* source) }
         const { steps } = request.plan
         yield* printer.say(
           steps.length === 0 ? "No steps are needed" : `Steps: ${steps.map(({ name }) => name).join(", ")}`
@@ -97,7 +102,7 @@ export class DeploymentBuilds extends Context.Service<
       })
 
       /** Undefined: whoever asked asks again. */
-      const outcome = (request: BuildRequest): Effect.Effect<Build | undefined> =>
+      const outcome = (request: PendingBuild): Effect.Effect<Build | undefined> =>
         build(request).pipe(
           Effect.catchTags({
             BuildFailed: ({ errorCode, message }) =>

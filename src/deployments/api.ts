@@ -4,6 +4,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { BuildPlan } from "#schemas/build-plan.ts"
 import { Deployment, DeploymentErrorCode, DeploymentSource, DeploymentState } from "#schemas/deployment.ts"
+import { GitSource } from "#schemas/project.ts"
 import {
   environmentQuery,
   Id,
@@ -55,6 +56,18 @@ export const UploadView = Schema.Struct({
   plan: Schema.NullOr(BuildPlan).annotate({ description: "How a deployment of it is built" })
 }).annotate({ identifier: "Upload" })
 
+export const GitRequest = Schema.Struct({
+  repo: Schema.optionalKey(
+    GitSource.fields.repo.annotate({ description: "Owner and name; left out: the project's `git.repo`" })
+  ),
+  ref: Schema.optionalKey(
+    Schema.NonEmptyString.check(Schema.isMaxLength(255)).annotate({
+      description: "Branch, tag or commit; left out: the project's `git.ref`, or the default branch"
+    })
+  )
+}).annotate({ identifier: "GitRequest" })
+export type GitRequest = typeof GitRequest.Type
+
 export const DeploymentRequest = Schema.Struct({
   image: Schema.optionalKey(
     Schema.String.check(Schema.isMaxLength(512)).annotate({
@@ -66,6 +79,9 @@ export const DeploymentRequest = Schema.Struct({
   ),
   upload: Schema.optionalKey(
     Digest.annotate({ description: "In place of an image: digest of source that was uploaded" })
+  ),
+  git: Schema.optionalKey(
+    GitRequest.annotate({ description: "In place of an image: a commit of a repository, which is built" })
   ),
   command: Schema.optionalKey(
     Schema.NonEmptyArray(part)

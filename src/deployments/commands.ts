@@ -89,6 +89,12 @@ export const deploy = commandIn(inEnvironment)(
       ),
       Flag.optional
     ),
+    git: Flag.String("git").pipe(
+      Flag.withDescription(
+        "Branch, tag or commit of the project's repository, in place of a folder; HEAD: the default branch"
+      ),
+      Flag.optional
+    ),
     plan: Flag.Boolean("plan").pipe(
       Flag.withDescription("Show how the folder would be built, and do nothing"),
       Flag.withDefault(false)
@@ -115,9 +121,18 @@ export const deploy = commandIn(inEnvironment)(
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
       const image = Option.getOrUndefined(flags.image)
+      const ref = Option.getOrUndefined(flags.git)
       const [folder = ".", ...more] = image === undefined ? flags.rest : []
-      if (more.length > 0 || (flags.plan && image !== undefined))
-        return yield* failure("Name one folder, or an image with --image", exitCodes.usage)
+      const elsewhere = image !== undefined || ref !== undefined
+      if (
+        more.length > 0 ||
+        (flags.plan && elsewhere) ||
+        (ref !== undefined && (image !== undefined || flags.rest.length > 0))
+      )
+        return yield* failure(
+          "Name one folder, or an image with --image, or a commit with --git",
+          exitCodes.usage
+        )
       const [program, ...rest] = image === undefined ? [] : flags.rest
       const username = Option.getOrUndefined(flags.username)
       const registry = Option.getOrUndefined(flags.registry)
@@ -127,16 +142,16 @@ export const deploy = commandIn(inEnvironment)(
           `Say --registry as well, and give the password with --password-stdin or in ${passwordVariable}`,
           exitCodes.usage
         )
-      const looked = image === undefined ? yield* lookAt(folder) : undefined
+      const looked = elsewhere ? undefined : yield* lookAt(folder)
       if (looked !== undefined && flags.plan) return yield* asJson ? json(looked.plan) : showPlan(looked.plan)
       const made = yield* call(
         client.asMember.deployments.create({
           ...(yield* at),
           headers: {},
           payload: {
-            ...(looked === undefined
-              ? { image: image ?? "" }
-              : { upload: yield* upload(where.project, looked) }),
+            ...(image === undefined ? {} : { image }),
+            ...(ref === undefined ? {} : { git: { ref } }),
+            ...(looked === undefined ? {} : { upload: yield* upload(where.project, looked) }),
             ...(program === undefined ? {} : { command: [program, ...rest] as const }),
             ...(Option.isSome(flags.message) ? { message: flags.message.value } : {}),
             ...(Option.isSome(flags.region) ? { region: flags.region.value } : {}),
@@ -165,6 +180,7 @@ export const deploy = commandIn(inEnvironment)(
   Command.withDescription("Bring a new version of the app to an environment, and wait until it answers"),
   Command.withExamples([
     { command: "svc deploy shop .", description: "This folder, built by the control plane" },
+    { command: "svc deploy shop --git main", description: "The newest commit of a branch" },
     { command: "svc deploy shop --image ghcr.io/you/shop@sha256:...", description: "From a registry" }
   ])
 )
@@ -244,11 +260,22 @@ const { command, ls } = resourceCommands({
   one: ({ params }, deployment) => ({ params: { ...params, deploymentId: deployment.id } })
 })
 
+const inShort = (source: DeploymentView["source"]): string => {
+  switch (source.kind) {
+    case "image":
+      return source.image
+    case "upload":
+      return `upload ${source.digest.slice(0, 12)}`
+    case "git":
+      return `${source.ref} ${source.commit.slice(0, 12)}`
+  }
+}
+
 const list = ls({
   columns: {
     ID: (deployment) => deployment.id,
     STATE: ({ state, active }) => (active ? `${state}, answers` : state),
-    SOURCE: ({ source }) => (source.kind === "image" ? source.image : `upload ${source.digest.slice(0, 12)}`),
+    SOURCE: ({ source }) => inShort(source),
     MESSAGE: ({ message }) => message ?? "",
     CREATED: ({ createdAt }) => createdAt
   }

@@ -1,14 +1,13 @@
 /** Handlers of `deployments.*`. */
-import { randomUUIDv7 } from "node:crypto"
 import { IncomingMessage } from "node:http"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
-import { App, AppSpec, appName } from "#schemas/app.ts"
-import { Deployment, DeploymentSpec } from "#schemas/deployment.ts"
+import { AppSpec } from "#schemas/app.ts"
+import { DeploymentSpec } from "#schemas/deployment.ts"
+import { ProjectSpec } from "#schemas/project.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
@@ -26,14 +25,14 @@ import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
 import { settings } from "#src/executions/settings.ts"
 import { reservedAt } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { DeploymentList, type DeploymentRequest, DeploymentView, UploadView } from "./api.ts"
+import { DeploymentList, type DeploymentRequest, DeploymentView, type GitRequest, UploadView } from "./api.ts"
+import { CommitSources } from "./CommitSources.ts"
 import { type DeploymentRecord, Deployments } from "./Deployments.ts"
+import { ensureApp, findApp, makeDeployment } from "./make-deployment.ts"
 
 const storedSpec = Schema.decodeUnknownSync(DeploymentSpec)
 const decodeApp = Schema.decodeUnknownEffect(AppSpec)
-
-/** Of several who make or choose at once, all find the same app. */
-const again = Schedule.exponential("5 millis").pipe(Schedule.jittered)
+const decodeProject = Schema.decodeUnknownEffect(ProjectSpec)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -43,6 +42,7 @@ export const layer = HttpApiBuilder.group(
     const deployments = yield* Deployments
     const regions = yield* Regions
     const uploads = yield* Uploads
+    const commits = yield* CommitSources
     const { registries } = yield* settings
     const { buildImage } = yield* buildSettings
     const showLog = yield* makeLogHandler
@@ -53,16 +53,15 @@ export const layer = HttpApiBuilder.group(
     })
 
     const faultsOf = (request: DeploymentRequest) => {
-      const { region, upload, imagePullCredentials: credentials } = request
+      const { region, upload, git, imagePullCredentials: credentials } = request
+      const sources = [request.image, upload, git].filter((source) => source !== undefined)
       const image = request.image === undefined ? undefined : parseImage(request.image)
       const registry = credentials === undefined ? undefined : registryOf(credentials.registry)
       const pointer = "/imagePullCredentials/registry"
       return [
-        ...((request.image === undefined) === (upload === undefined)
-          ? [{ pointer: "", message: "must have one of image and upload" }]
-          : []),
-        ...(upload !== undefined && credentials !== undefined
-          ? [{ pointer: "/imagePullCredentials", message: "are for an image, not for an upload" }]
+        ...(sources.length === 1 ? [] : [{ pointer: "", message: "must have one of image, upload and git" }]),
+        ...(request.image === undefined && credentials !== undefined
+          ? [{ pointer: "/imagePullCredentials", message: "are for an image, not for source that is built" }]
           : []),
         ...(request.image !== undefined && image === undefined
           ? [{ pointer: "/image", message: "must be the name of an image, such as name@sha256:..." }]
@@ -83,8 +82,36 @@ export const layer = HttpApiBuilder.group(
       ]
     }
 
+    /** Of the project's repository, unless another is named. */
+    const commitOf = Effect.fnUntraced(function* ({ repo, ref }: GitRequest) {
+      if (buildImage === undefined) return yield* nothingBuilt
+      const { orgId } = yield* RequestScope
+      const { projectId } = yield* targetEnvironment
+      const project = yield* Effect.mapError(resources.get(orgId, projectId), fromStore)
+      const known = Option.isSome(project)
+        ? (yield* Effect.orDie(decodeProject(project.value.spec))).git
+        : undefined
+      const named = repo ?? known?.repo
+      if (named === undefined)
+        return yield* invalid([
+          { pointer: "/git/repo", message: "must name a repository: the project has none (git.repo)" }
+        ])
+      // What the project says of its own repository is nothing of another one.
+      const wanted = ref ?? (named === known?.repo ? known.ref : undefined)
+      return yield* Effect.mapError(commits.resolve(orgId, { repo: named, ref: wanted }), (error) =>
+        error._tag === "StoreUnavailable"
+          ? fromStore(error)
+          : error.code === "unavailable"
+            ? problem(409, "git_unavailable", error.message)
+            : invalid([
+                { pointer: error.code === "ref_not_found" ? "/git/ref" : "/git", message: error.message }
+              ])
+      )
+    })
+
     /** What it is made of, as it is kept. */
-    const sourceOf = Effect.fnUntraced(function* ({ image, upload }: DeploymentRequest) {
+    const sourceOf = Effect.fnUntraced(function* ({ image, upload, git }: DeploymentRequest) {
+      if (git !== undefined) return yield* commitOf(git)
       if (upload === undefined) return { kind: "image" as const, image: image ?? "" }
       if (buildImage === undefined) return yield* nothingBuilt
       const { orgId } = yield* RequestScope
@@ -101,41 +128,6 @@ export const layer = HttpApiBuilder.group(
       readonly projectId: string
       readonly environment: string
     }
-    const findApp = ({ orgId, projectId, environment }: Place) =>
-      Effect.map(
-        resources.find(orgId, App.name, projectId, environment, appName),
-        Option.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      )
-
-    /** The app of the environment, made if this is its first deployment. It stays where it is. */
-    const ensureApp = Effect.fnUntraced(function* (region: string | undefined) {
-      const { orgId, caller } = yield* RequestScope
-      const { projectId, environment, environmentUid } = yield* targetEnvironment
-      const place = { orgId, projectId, environment }
-      const make = Effect.gen(function* () {
-        const found = yield* findApp(place)
-        if (Option.isSome(found)) return yield* Effect.orDie(decodeApp(found.value.spec))
-        const spec = yield* Effect.orDie(decodeApp({ region: region ?? regions[0] }))
-        const change = {
-          action: "create",
-          uid: randomUUIDv7(),
-          kind: App.name,
-          projectId,
-          environment,
-          name: appName,
-          parentUid: environmentUid,
-          spec,
-          managedBy: "api"
-        } as const
-        yield* resources.write(orgId, [change], caller.actor)
-        return spec
-      })
-      return yield* make.pipe(
-        Effect.retry({ times: 10, schedule: again, while: ({ _tag }) => _tag === "NameTaken" }),
-        stored
-      )
-    })
-
     const nothingBuilt = problem(
       409,
       "builds_not_configured",
@@ -152,7 +144,7 @@ export const layer = HttpApiBuilder.group(
     const chosenBefore = Effect.fnUntraced(function* (place: Place) {
       const { reservation } = yield* RequestScope
       if (!reservation.again) return undefined
-      const app = yield* Effect.mapError(findApp(place), fromStore)
+      const app = yield* Effect.mapError(findApp(resources, place), fromStore)
       if (Option.isNone(app)) return undefined
       const { deployment, chosenAt = "" } = yield* Effect.orDie(decodeApp(app.value.spec))
       return chosenAt >= reservedAt(reservation).toISOString() ? deployment : undefined
@@ -161,7 +153,7 @@ export const layer = HttpApiBuilder.group(
     /** The app runs this deployment from now on. Nothing is fetched; its instances are started anew. */
     const choose = Effect.fnUntraced(function* (place: Place, uid: string) {
       const chosenAt = (yield* Effect.mapError(deployments.now, fromStore)).toISOString()
-      const app = yield* Effect.mapError(findApp(place), fromStore)
+      const app = yield* Effect.mapError(findApp(resources, place), fromStore)
       if (Option.isNone(app)) return yield* notFound("app in this environment")
       if ((yield* chosenBefore(place)) !== undefined) return
       yield* amend(
@@ -195,7 +187,8 @@ export const layer = HttpApiBuilder.group(
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
             const source = yield* sourceOf(payload)
-            const app = yield* ensureApp(payload.region)
+            const place = { orgId, projectId, environment, environmentUid }
+            const app = yield* stored(ensureApp(resources, place, payload.region ?? regions[0], caller.actor))
             if (payload.region !== undefined && payload.region !== app.region)
               return yield* invalid([
                 { pointer: "/region", message: `must be where the app is, which is ${app.region}` }
@@ -208,23 +201,13 @@ export const layer = HttpApiBuilder.group(
               ...(message === undefined ? {} : { message }),
               cancelRequested: false
             }
-            const change = {
-              action: "create",
-              uid,
-              kind: Deployment.name,
-              projectId,
-              environment,
-              name: uid,
-              parentUid: environmentUid,
-              spec,
-              managedBy: "api",
-              ...(imagePullCredentials === undefined
+            const secrets =
+              imagePullCredentials === undefined
                 ? {}
-                : {
-                    secrets: { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) }
-                  })
-            } as const
-            yield* stored(resources.write(orgId, [change], { ...caller.actor, outcome: 202 }))
+                : { imagePullCredentials: Redacted.make(JSON.stringify(imagePullCredentials)) }
+            yield* stored(
+              makeDeployment(resources, place, { uid, spec, secrets }, { ...caller.actor, outcome: 202 })
+            )
             return yield* read(orgId, uid)
           })
         ),

@@ -9,9 +9,13 @@ import { PackageCaches } from "#src/builds/PackageCaches.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import type { Server } from "#src/feature.ts"
+import { Forge } from "#src/git/Forge.ts"
+import { GitConnections } from "#src/git/GitConnections.ts"
+import { GitFetch } from "#src/git/GitFetch.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import type { Deployments as Operations } from "./api.ts"
+import { CommitSources } from "./CommitSources.ts"
 import { DeploymentBuilds } from "./DeploymentBuilds.ts"
 import { DeploymentPulls } from "./DeploymentPulls.ts"
 import { Deployments } from "./Deployments.ts"
@@ -35,8 +39,17 @@ const making = Layer.mergeAll(DeploymentPulls.layer, DeploymentBuilds.layer).pip
   Layer.provideMerge(Layer.mergeAll(Deployments.layer, building))
 )
 
+export const commits = CommitSources.layer.pipe(
+  Layer.provide([
+    GitFetch.layer,
+    Forge.layer.pipe(Layer.provide(GitConnections.layer)),
+    GitConnections.layer,
+    Uploads.layer
+  ])
+)
+
 export const server: Server<typeof Operations> = {
-  handlers: handlers.layer.pipe(Layer.provide([Deployments.layer, Uploads.layer])),
-  reconcilers: deployment.layer.pipe(Layer.provide([making, Apps.layer, AppLogs.layer])),
+  handlers: handlers.layer.pipe(Layer.provide([Deployments.layer, Uploads.layer, commits])),
+  reconcilers: deployment.layer.pipe(Layer.provide([making, commits, Apps.layer, AppLogs.layer])),
   loops: tidy.layer.pipe(Layer.provide(making))
 }

@@ -4,7 +4,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Domain, DomainSpec } from "#schemas/domain.ts"
-import { defaultEnvironment } from "#schemas/names.ts"
+import { defaultEnvironment, isPreview } from "#schemas/names.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
@@ -148,11 +148,11 @@ export const layer = HttpApiBuilder.group(
             const refusal = refusalOf(hostname)
             const faults = [
               ...(refusal === undefined ? [] : [{ pointer: "/hostname", message: refusal }]),
-              ...(environment === "preview"
+              ...(isPreview(environment)
                 ? [
                     {
                       pointer: "/environment",
-                      message: "must be another one: preview takes no custom domains"
+                      message: "must be another one: previews take no custom domains"
                     }
                   ]
                 : [])

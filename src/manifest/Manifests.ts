@@ -27,7 +27,7 @@ import { Reader, type ReaderBusy } from "./Reader.ts"
 import type { Source } from "./reading.ts"
 import { baseOf, movedSince } from "./state.ts"
 import { toChanges } from "./to-changes.ts"
-import { type AppliedView, type PlanView, view } from "./view.ts"
+import { type AppliedView, type Comparison, comparison, type PlanView, view } from "./view.ts"
 
 /** The text is not in the language that it says it is in. */
 export class MalformedSource extends Data.TaggedError("MalformedSource")<{ readonly message: string }> {}
@@ -75,6 +75,13 @@ export class Manifests extends Context.Service<
     readonly get: (orgId: string, orgSlug: string) => Effect.Effect<Manifest, StoreUnavailable>
     /** Reads a request's text up to the manifest in it, which may still have faults. */
     readonly open: (source: Source) => Effect.Effect<Opened, MalformedSource | InvalidManifest | ReaderBusy>
+    /** What a plan would be. Nothing is stored. */
+    readonly compare: (
+      orgId: string,
+      orgSlug: string,
+      opened: Opened,
+      request: PlanRequest
+    ) => Effect.Effect<Comparison, InvalidManifest | StoreUnavailable>
     /** Makes a plan, stores it under `id`, and changes nothing else. */
     readonly plan: (
       id: string,
@@ -233,6 +240,10 @@ export class Manifests extends Context.Service<
         get: (orgId, orgSlug) =>
           Effect.map(current(orgId), (state) => exportManifest(orgSlug, state.current)),
         open,
+        compare: Effect.fn("Manifests.compare")(function* (orgId, orgSlug, opened, request) {
+          const made = yield* make(orgId, orgSlug, opened, request)
+          return comparison(orgSlug, made.plan, made.records)
+        }),
         plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, format }

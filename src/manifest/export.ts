@@ -19,7 +19,7 @@ export const exportManifest = (organization: string, all: ReadonlyArray<Current>
   const projects = state.living
     .filter(({ kind }) => kind === "Project")
     .sort(byPlace)
-    .map(({ name }) => exportProject(state.inProject(name)))
+    .map(({ name }) => exportProject(state.lastingIn(name)))
   return { version: 1, organization, projects }
 }
 

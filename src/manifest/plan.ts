@@ -95,7 +95,7 @@ function* planProject(draft: Draft, project: ManifestProject, at: Path): Generat
   }
   blockForbiddenCopy(draft, project, at)
   const place = placeOf(draft, project, at)
-  const there = Map.groupBy(draft.state.inProject(project.slug), ({ kind }) => kind)
+  const there = Map.groupBy(draft.state.lastingIn(project.slug), ({ kind }) => kind)
   for (const { kind, mapping } of mapped) {
     const entries = mapping.entries(project)
     if (entries === undefined) continue

@@ -1,4 +1,5 @@
 /** The resources of an organization as a plan looks at them. */
+import { isPullRequestPreview } from "#schemas/names.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Current } from "./change.ts"
 
@@ -7,6 +8,8 @@ export interface State {
   readonly byAddress: ReadonlyMap<string, Current>
   /** What is in a project, the project itself included. */
   readonly inProject: (slug: string) => ReadonlyArray<Current>
+  /** What of it a manifest can tell of: previews of pull requests, and what is in them, come and go by themselves. */
+  readonly lastingIn: (slug: string) => ReadonlyArray<Current>
   /** What goes with a resource when it is deleted, without itself. */
   readonly insideOf: (one: Current) => ReadonlyArray<Current>
 }
@@ -20,6 +23,11 @@ export const stateOf = (all: ReadonlyArray<Current>): State => {
     living,
     byAddress: new Map(living.map((one): [string, Current] => [addressOf(one), one])),
     inProject,
+    lastingIn: (slug) =>
+      inProject(slug).filter(
+        ({ kind, environment, name }) =>
+          !isPullRequestPreview(kind === "Environment" ? name : (environment ?? ""))
+      ),
     insideOf: (one) => {
       if (one.kind === "Project") return inProject(one.name).filter(({ uid }) => uid !== one.uid)
       return one.kind === "Environment" ? (byEnvironment.get(`${one.project}/${one.name}`) ?? []) : []

@@ -2,12 +2,10 @@
 import { addressOf, type ResourceRecord } from "#src/store/records.ts"
 import type { Blocker, Plan, PlannedChange, Warning } from "./change.ts"
 
-export interface PlanView {
-  readonly planId: string
+/** What a plan comes to, whether or not it is kept. */
+export interface Comparison {
   readonly organization: string
   readonly baseRevision: string
-  readonly createdAt: string
-  readonly expiresAt: string
   readonly summary: Readonly<Record<"create" | "update" | "replace" | "delete" | "noop" | "drift", number>>
   readonly changes: ReadonlyArray<PlannedChange>
   readonly drift: ReadonlyArray<{
@@ -17,6 +15,12 @@ export interface PlanView {
   }>
   readonly blockers: ReadonlyArray<Blocker>
   readonly warnings: ReadonlyArray<Warning>
+}
+
+export interface PlanView extends Comparison {
+  readonly planId: string
+  readonly createdAt: string
+  readonly expiresAt: string
 }
 
 export interface AppliedView {
@@ -34,7 +38,18 @@ export const view = (
   stored: { readonly id: string; readonly createdAt: Date; readonly expiresAt: Date },
   plan: Plan,
   records: ReadonlyArray<ResourceRecord>
-): PlanView => {
+): PlanView => ({
+  planId: stored.id,
+  createdAt: stored.createdAt.toISOString(),
+  expiresAt: stored.expiresAt.toISOString(),
+  ...comparison(organization, plan, records)
+})
+
+export const comparison = (
+  organization: string,
+  plan: Plan,
+  records: ReadonlyArray<ResourceRecord>
+): Comparison => {
   const drift = records
     .filter(
       ({ conditions, deletionRequestedAt }) =>
@@ -49,14 +64,11 @@ export const view = (
   const count = (action: PlannedChange["action"]) =>
     plan.changes.filter((change) => change.action === action).length
   return {
-    planId: stored.id,
     organization,
     baseRevision: records.reduce(
       (most, { revision }) => (BigInt(revision) > BigInt(most) ? revision : most),
       "0"
     ),
-    createdAt: stored.createdAt.toISOString(),
-    expiresAt: stored.expiresAt.toISOString(),
     summary: {
       create: count("create"),
       update: count("update"),

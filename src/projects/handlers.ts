@@ -7,7 +7,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { Budget as BudgetKind, BudgetSpec, budgetName } from "#schemas/budget.ts"
 import { Environment, EnvironmentSpec } from "#schemas/environment.ts"
-import { implicitEnvironments } from "#schemas/names.ts"
+import { implicitEnvironments, isPullRequestPreview } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
 import { answer } from "#src/api/answer.ts"
 import { Cursors } from "#src/api/cursor.ts"
@@ -15,7 +15,7 @@ import { Api } from "#src/api/definition/api.ts"
 import { defaultPageSize } from "#src/api/definition/fields.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
-import { fromStore, notFound, problem, slugTaken } from "#src/api/problem.ts"
+import { fromStore, invalid, notFound, problem, slugTaken } from "#src/api/problem.ts"
 import { projectSingleton } from "#src/api/project-singleton.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetProject } from "#src/api/target.ts"
@@ -160,7 +160,18 @@ export const layerEnvironments = HttpApiBuilder.group(
     return handlers.handleAll(
       handlersOf(Api.groups.environments)({
         list: environments.list,
-        create: environments.create(({ payload: { slug } }) => Effect.succeed({ name: slug, spec: {} })),
+        create: environments.create(({ payload: { slug } }) =>
+          isPullRequestPreview(slug)
+            ? Effect.fail(
+                invalid([
+                  {
+                    pointer: "/slug",
+                    message: "is the name of a pull request's preview, which comes and goes by itself"
+                  }
+                ])
+              )
+            : Effect.succeed({ name: slug, spec: {} })
+        ),
         update: environments.update(
           ({ payload: { origin } }) =>
             Effect.succeed(({ origin: _, ...rest }) =>
@@ -235,15 +246,23 @@ export const layerEnvironments = HttpApiBuilder.group(
           })
         }),
         delete: environments.delete((record) =>
-          isImplicit(record)
+          record.parentUid !== record.projectId
             ? Effect.fail(
                 problem(
                   409,
-                  "implicit_environment",
-                  `Every project has "${record.name}"; delete what is in it instead`
+                  "preview_environment",
+                  `"${record.name}" belongs to the preview of a pull request; close the preview instead`
                 )
               )
-            : Effect.void
+            : isImplicit(record)
+              ? Effect.fail(
+                  problem(
+                    409,
+                    "implicit_environment",
+                    `Every project has "${record.name}"; delete what is in it instead`
+                  )
+                )
+              : Effect.void
         )
       })
     )

@@ -50,7 +50,7 @@ export const addressOf = (
     .join("/")
 
 /** Tables of what an organization has besides resources, whose rows paths name by id. */
-export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant" | "webhook"
+export type AccessTable = "member" | "invitation" | "api_key" | "agent_grant" | "webhook" | "git_connection"
 
 /** Who asked for a change, for the history of the resource and the audit log. */
 export interface Actor {

@@ -39,6 +39,10 @@ interface Attempt {
 const making: Readonly<Record<string, (ids: (operation: string) => string) => Attempt>> = {
   "projects.create": () => ({ path: `${org}/projects`, body: { name: "Shop", slug: "shop" } }),
   "access.invite": () => ({ path: `${shop}/access/invitations`, body: { email: "ada@example.test" } }),
+  "gitSources.create": () => ({
+    path: `${org}/git-sources`,
+    body: { name: "platform", url: "https://git.example.test/platform.git", suspended: true }
+  }),
   "environments.create": () => ({ path: `${shop}/environments`, body: { slug: "staging" } }),
   "caches.create": () => ({
     path: `${shop}/caches`,
@@ -166,7 +170,11 @@ const others = new Set([
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
   ...["alerts.silence", "alerts.acknowledge"],
   ...["queues.redrive", "queues.purge", "backupDestinations.test", "customerPayments.retryEvent"],
-  ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen"],
+  ...["maintenance.run", "maintenance.dismiss", "maintenance.reopen", "gitSources.sync"],
+  // One for each pull request; its environment is made by itself, and counts as a row: test/conformance/every-kind.test.ts.
+  "previews.create",
+  // The same twice.
+  "previews.approve",
   // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
   ...["deployments.rollback", "deployments.promote"],
   // A branch, like `databaseBranches.create`.

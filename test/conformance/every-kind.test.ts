@@ -46,6 +46,8 @@ interface Given {
 const given: Readonly<Record<string, Given>> = {
   Cron: { create: () => ({ schedule: "0 0 1 1 *", target: { kind: "http", path: "/jobs" } }) },
   Deployment: { create: () => ({ image: "alpine:3" }) },
+  GitSource: { create: () => ({ url: "https://git.example.test/platform.git", suspended: true }) },
+  Preview: { create: () => ({ pullRequest: 7, commit: "a".repeat(40) }) },
   Execution: { create: () => ({ image: "alpine:3", command: ["true"], region: "local" }) },
   BackupDestination: {
     create: ({ endpoint, bucket, credentials }) => ({ endpoint, bucket, credentials })

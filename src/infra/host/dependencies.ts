@@ -76,6 +76,12 @@ export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
       hint: "apt-get install -y --no-install-recommends bind9-dnsutils"
     },
     {
+      name: "git",
+      found: versionOf(find("git")),
+      neededBy: "deployments from repositories",
+      hint: "apt-get install -y --no-install-recommends git"
+    },
+    {
       name: "podman",
       found: versionOf(find("podman") ?? find("docker")),
       neededBy: "Execution",

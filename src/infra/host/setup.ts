@@ -31,7 +31,8 @@ const privileged = ():
 const packages: ReadonlyMap<string, string> = new Map([
   ["redis-server", "redis-server"],
   ["haproxy", "haproxy"],
-  ["nsupdate", "bind9-dnsutils"]
+  ["nsupdate", "bind9-dnsutils"],
+  ["git", "git"]
 ])
 
 const apt = ["-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends"]

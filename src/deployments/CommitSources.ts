@@ -1,0 +1,124 @@
+/**
+ * Commits as what deployments are made of: which commit a branch or a tag of a project's repository is, and bringing its files
+ * to where builds take them from.
+ */
+import { createReadStream } from "node:fs"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import type { CommitSource } from "#schemas/deployment.ts"
+import type { BuildRequest } from "#src/builds/Builder.ts"
+import { BuildFailed } from "#src/builds/build-error.ts"
+import { Uploads } from "#src/builds/Uploads.ts"
+import { cloneUrl, Forge } from "#src/git/Forge.ts"
+import type { ForgeError } from "#src/git/ForgeClient.ts"
+import { GitConnections } from "#src/git/GitConnections.ts"
+import { GitError, mayPass } from "#src/git/GitError.ts"
+import { GitFetch } from "#src/git/GitFetch.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+
+/** Where repositories are that no connection opens: those that everybody may read. */
+const publicForge = "https://github.com"
+
+const unavailable = (message: string) => new BuildFailed({ errorCode: "source_unavailable", message })
+/** A server that does not answer is asked again a few times before the deployment fails. */
+const again = {
+  times: 3,
+  schedule: Schedule.exponential("2 seconds").pipe(Schedule.jittered)
+}
+
+export class CommitSources extends Context.Service<
+  CommitSources,
+  {
+    /** The commit that a ref of `repo` (`owner/name`) is now. Without a ref: of the branch that counts there. */
+    readonly resolve: (
+      orgId: string,
+      of: { readonly repo: string; readonly ref: string | undefined }
+    ) => Effect.Effect<CommitSource, GitError | ForgeError | StoreUnavailable>
+    /** Its files, kept for the build, and the plan made of them. */
+    readonly bring: (
+      orgId: string,
+      source: CommitSource
+    ) => Effect.Effect<Pick<BuildRequest, "digest" | "plan">, BuildFailed>
+  }
+>()("svc/deployments/CommitSources") {
+  static readonly layer = Layer.effect(
+    CommitSources,
+    Effect.gen(function* () {
+      const git = yield* GitFetch
+      const forge = yield* Forge
+      const connections = yield* GitConnections
+      const uploads = yield* Uploads
+
+      const resolve = Effect.fn("CommitSources.resolve")(function* (
+        orgId: string,
+        { repo, ref }: { readonly repo: string; readonly ref: string | undefined }
+      ) {
+        const found = Option.getOrUndefined(yield* forge.forRepo(orgId, repo))
+        const url = cloneUrl(found?.connection.url ?? publicForge, repo)
+        const credential = found === undefined ? undefined : yield* found.client.credential
+        const at =
+          ref === undefined
+            ? yield* git.head({ url, credential })
+            : { branch: ref, commit: yield* git.resolve({ url, ref, credential }) }
+        const source: CommitSource = {
+          kind: "git",
+          url,
+          ref: at.branch,
+          commit: at.commit,
+          ...(found === undefined ? {} : { connection: found.connection.id })
+        }
+        return source
+      })
+
+      /** By the connection that it was resolved by: another one might be somebody else's server. */
+      const credentialOf = Effect.fnUntraced(function* (orgId: string, { connection: id }: CommitSource) {
+        if (id === undefined) return undefined
+        const found = yield* connections.open(orgId, { id })
+        if (Option.isNone(found))
+          return yield* new GitError({
+            code: "unauthorized",
+            message: "The connection that the commit was found by is there no more"
+          })
+        return yield* forge.client(found.value).credential
+      })
+
+      const fetched = Effect.fnUntraced(function* (orgId: string, source: CommitSource) {
+        const credential = yield* credentialOf(orgId, source)
+        return yield* git.fetch({ url: source.url, commit: source.commit, credential })
+      })
+
+      return CommitSources.of({
+        resolve,
+        bring: Effect.fn("CommitSources.bring")((orgId, source) =>
+          Effect.scoped(
+            Effect.gen(function* () {
+              const { archive } = yield* fetched(orgId, source).pipe(
+                Effect.retry({
+                  ...again,
+                  while: (error) =>
+                    error._tag === "GitError"
+                      ? mayPass(error)
+                      : error._tag === "StoreUnavailable" ||
+                        error.code === "limited" ||
+                        error.code === "unreachable"
+                }),
+                Effect.mapError(({ message }) => unavailable(message))
+              )
+              const kept = yield* Effect.mapError(
+                uploads.keep(orgId, createReadStream(archive)),
+                ({ _tag, message }) =>
+                  _tag === "UploadFailed"
+                    ? unavailable(message)
+                    : new BuildFailed({ errorCode: "build_failed", message })
+              )
+              return { digest: kept.digest, plan: kept.plan }
+            })
+          )
+        )
+      })
+    })
+  )
+}

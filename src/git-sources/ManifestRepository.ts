@@ -1,0 +1,102 @@
+/** What a git source reads of a repository: which commit its ref names, and one file of that commit. */
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { Forge } from "#src/git/Forge.ts"
+import { GitConnections } from "#src/git/GitConnections.ts"
+import { GitFetch } from "#src/git/GitFetch.ts"
+
+export interface RepositoryPlace {
+  readonly orgId: string
+  readonly url: string
+  /** Id of the git connection whose credential is used. */
+  readonly connection: string | null
+}
+
+/** The message is for users. */
+export class RepositoryError extends Data.TaggedError("RepositoryError")<{
+  readonly code: string
+  readonly message: string
+}> {}
+
+/** Bytes: what `manifest.apply` takes. */
+const longestManifest = 4 * 1024 * 1024
+/** Less than a reconcile may take. */
+const patience = "90 seconds"
+
+export class ManifestRepository extends Context.Service<
+  ManifestRepository,
+  {
+    readonly resolve: (place: RepositoryPlace, ref: string) => Effect.Effect<string, RepositoryError>
+    /** The text of a file. */
+    readonly read: (
+      place: RepositoryPlace,
+      commit: string,
+      path: string
+    ) => Effect.Effect<string, RepositoryError>
+  }
+>()("svc/git-sources/ManifestRepository") {
+  static readonly layer = Layer.effect(
+    ManifestRepository,
+    Effect.gen(function* () {
+      const git = yield* GitFetch
+      const connections = yield* GitConnections
+      const forge = yield* Forge
+      const failed = Effect.mapError(
+        ({ code, message }: { readonly code: string; readonly message: string }) =>
+          new RepositoryError({ code, message })
+      )
+      /** The repository with the credential of its connection, which goes to the connection's own forge alone. */
+      const opened = Effect.fnUntraced(function* ({ orgId, url, connection: id }: RepositoryPlace) {
+        if (id === null) return { url }
+        const found = yield* Effect.mapError(
+          connections.open(orgId, { id }),
+          ({ message }) => new RepositoryError({ code: "unreachable", message })
+        )
+        if (Option.isNone(found))
+          return yield* new RepositoryError({
+            code: "connection_missing",
+            message: "The git connection whose credential it is to use is not there"
+          })
+        if (new URL(found.value.url).origin !== new URL(url).origin)
+          return yield* new RepositoryError({
+            code: "connection_elsewhere",
+            message: `The git connection is to ${found.value.url}, and its credential goes nowhere else`
+          })
+        return { url, credential: yield* failed(forge.client(found.value).credential) }
+      })
+      return ManifestRepository.of({
+        resolve: Effect.fnUntraced(function* (place, ref) {
+          return yield* failed(git.resolve({ ...(yield* opened(place)), ref }))
+        }),
+        read: Effect.fnUntraced(function* (place, commit, path) {
+          const repository = yield* opened(place)
+          const found = yield* failed(
+            Effect.scoped(
+              Effect.flatMap(git.fetch({ ...repository, commit }), ({ file }) => file(path, longestManifest))
+            )
+          ).pipe(
+            Effect.timeoutOrElse({
+              duration: patience,
+              orElse: () =>
+                Effect.fail(
+                  new RepositoryError({
+                    code: "timed_out",
+                    message: `The commit ${commit} could not be fetched in ${patience}`
+                  })
+                )
+            })
+          )
+          if (Option.isNone(found))
+            return yield* new RepositoryError({
+              code: "manifest_missing",
+              message: `The commit ${commit} has no file ${path}`
+            })
+          return found.value.toString()
+        })
+      })
+    })
+  )
+}

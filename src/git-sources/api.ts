@@ -1,0 +1,79 @@
+/** Git sources: manifests that are kept from git repositories. */
+
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { GitSource, GitSourceInput, GitSourceStatus } from "#schemas/git-source.ts"
+import { Name } from "#schemas/names.ts"
+import { Id, idempotencyKey, Timestamp } from "#src/api/definition/fields.ts"
+import { group, operation } from "#src/api/definition/operation.ts"
+import { problems } from "#src/api/definition/problem.ts"
+import { inOrganization, resourceOperations } from "#src/api/definition/resource-group.ts"
+
+const { commit, lookedAt, planned, applied, drift, fault } = GitSourceStatus.fields
+
+export const GitSourceView = Schema.Struct({
+  id: Id,
+  name: Schema.String,
+  url: Schema.String.annotate({ format: "uri" }),
+  connection: Schema.NullOr(Id),
+  ref: Schema.String,
+  path: Schema.String,
+  intervalSeconds: Schema.Int,
+  prune: Schema.Boolean,
+  suspended: Schema.Boolean,
+  status: Schema.Literals(["pending", "synced", "held", "failed", "suspended"]).annotate({
+    description:
+      "It was not looked at yet; the organization is what the manifest says; the plan is left to people; the last look failed; nothing is looked at"
+  }),
+  commit,
+  lookedAt,
+  planned,
+  applied,
+  drift,
+  fault,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "GitSourceView" })
+
+const sources = resourceOperations({
+  group: "gitSources",
+  kind: GitSource,
+  parent: inOrganization,
+  segment: "git-sources",
+  param: "sourceId",
+  view: GitSourceView
+})
+const { one, params, target } = sources
+const { url, ...optional } = GitSourceInput.fields
+
+export const GitSources = group(
+  "gitSources",
+  "Git sources: the organization is kept what a manifest in a repository says."
+).add(
+  sources.list(),
+  sources.create({
+    payload: Schema.Struct({ name: Name, ...GitSourceInput.fields }),
+    success: GitSourceView,
+    sensitive: true,
+    summary:
+      "Create a git source; it applies the manifest with the rights of who creates it, and never more than an admin's"
+  }),
+  sources.get(),
+  sources.update({
+    payload: Schema.Struct({ url: Schema.optionalKey(url), ...optional }),
+    sensitive: true,
+    summary: "Change a git source, suspend or resume it; from then on it has the rights of who changed it"
+  }),
+  sources.delete({ summary: "Delete a git source; what it applied stays" }),
+  HttpApiEndpoint.post("sync", `${one}/sync`, {
+    params,
+    headers: idempotencyKey,
+    success: GitSourceView.pipe(HttpApiSchema.status(202)),
+    error: problems()
+  }).annotateMerge(
+    operation("gitSources.sync", "write", "admin", "Look at the repository now, and apply what is there", {
+      target
+    })
+  )
+)

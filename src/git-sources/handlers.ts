@@ -1,0 +1,97 @@
+/** Handlers of `gitSources.*`. */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { GitSource, type GitSourceFault } from "#schemas/git-source.ts"
+import { Api } from "#src/api/definition/api.ts"
+import { RequestScope } from "#src/api/definition/scope.ts"
+import { handlersOf } from "#src/api/handler.ts"
+import { fromStore, problem } from "#src/api/problem.ts"
+import { resourceHandlers } from "#src/api/resource-handlers.ts"
+import { targetRecord } from "#src/api/target.ts"
+import { decodeWith } from "#src/api/views.ts"
+import type { ResourceRecord } from "#src/store/records.ts"
+import { GitSourceView } from "./api.ts"
+import { GitSources } from "./GitSources.ts"
+import { nothingYet } from "./look.ts"
+
+const decode = decodeWith(GitSource)
+
+/** Who makes it or changes it. An agent must have been let to apply manifests. */
+const principal = Effect.gen(function* () {
+  const { caller } = yield* RequestScope
+  if (caller.grant !== undefined && !caller.grant.scopes.includes("manifest.apply"))
+    return yield* problem(
+      403,
+      "forbidden",
+      "A git source applies manifests: the grant must have the scope manifest.apply as well"
+    )
+  return caller.actor.principal
+})
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "gitSources",
+  Effect.fnUntraced(function* (handlers) {
+    const sources = yield* GitSources
+    const operations = yield* resourceHandlers(GitSource, {
+      view: GitSourceView,
+      viewer: () => Effect.succeed(sourceView)
+    })
+    return handlers.handleAll(
+      handlersOf(Api.groups.gitSources)({
+        list: operations.list,
+        create: operations.create(({ payload: { name, ...spec } }) =>
+          Effect.map(principal, (by) => ({ name, spec: { ...spec, principal: by } }))
+        ),
+        get: operations.get,
+        update: operations.update(({ payload }) =>
+          Effect.map(principal, (by) => (current) => ({ ...current, ...payload, principal: by }))
+        ),
+        delete: operations.delete(),
+        sync: Effect.fnUntraced(function* () {
+          const record = yield* targetRecord
+          const { spec } = decode(record)
+          if (spec.suspended)
+            return yield* problem(
+              409,
+              "suspended",
+              `The git source "${record.name}" is suspended; resume it first`
+            )
+          yield* Effect.mapError(sources.ask(record), fromStore)
+          return sourceView(record)
+        })
+      })
+    )
+  })
+)
+
+/** Faults of what is to be done, rather than of the way there. */
+const held: ReadonlySet<GitSourceFault["code"]> = new Set([
+  "plan_blocked",
+  "owner_needed",
+  "billing_inactive"
+])
+
+const sourceView = (record: ResourceRecord) => {
+  const { spec, status } = decode(record)
+  const { principal: _, ...settings } = spec
+  const { failures: __, ...seen } = status ?? nothingYet
+  const word = spec.suspended
+    ? ("suspended" as const)
+    : seen.lookedAt === null
+      ? ("pending" as const)
+      : seen.fault === null
+        ? ("synced" as const)
+        : held.has(seen.fault.code)
+          ? ("held" as const)
+          : ("failed" as const)
+  return {
+    id: record.uid,
+    name: record.name,
+    ...settings,
+    status: word,
+    ...seen,
+    createdAt: record.createdAt.toISOString(),
+    updatedAt: record.updatedAt.toISOString()
+  }
+}

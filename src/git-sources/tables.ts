@@ -1,0 +1,3 @@
+import type { TableRule } from "#src/store/table-rules.ts"
+
+export const tables: ReadonlyArray<TableRule> = [{ name: "git_source", onOrganizationDeletion: "cascade" }]

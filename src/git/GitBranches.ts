@@ -1,0 +1,172 @@
+/**
+ * The production branches of projects whose repositories a connection opens, and what was told of them: whose turn it is to
+ * be looked at, and which commit was seen last. A look ends with the lease that it began with, or counts for nothing, so
+ * that of two the later one decides.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { Room } from "#src/loops/leased.ts"
+import { storableText } from "#src/storable.ts"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import type { ForgeEvent } from "./forge-events.ts"
+
+export interface BranchLook {
+  readonly orgId: string
+  readonly projectId: string
+  readonly repo: string
+  /** Null: the branch that counts where none is named. */
+  readonly ref: string | null
+  /** Seen last. */
+  readonly commit: string | null
+  /** Of a deployment that was to be made of it and may not be there. */
+  readonly deployment: string | null
+  readonly failures: number
+  readonly lease: bigint
+}
+
+/** Longer than a look takes. */
+export const leaseSeconds = 180
+
+export class GitBranches extends Context.Service<
+  GitBranches,
+  {
+    /**
+     * Keeps what a forge told, once, and has the branches looked at that it is about. `gone`: there is no such connection any
+     * more.
+     */
+    readonly tell: (
+      orgId: string,
+      connectionId: string,
+      event: ForgeEvent
+    ) => Effect.Effect<"new" | "known" | "gone", StoreUnavailable>
+    /** Brings the list to what projects and connections say. */
+    readonly sync: Effect.Effect<void, StoreUnavailable>
+    readonly claim: (room: Room<BranchLook>) => Effect.Effect<ReadonlyArray<BranchLook>, StoreUnavailable>
+    /** This commit is the newest. Answers the id that its deployment is to have; undefined: the lease has ended. */
+    readonly seen: (look: BranchLook, commit: string) => Effect.Effect<string | undefined, StoreUnavailable>
+    /** It was looked at, and nothing is left to do. */
+    readonly settle: (
+      look: BranchLook,
+      result: {
+        /** Kept as seen though nothing is made of it. */
+        readonly commit?: string | undefined
+        readonly error: string | undefined
+        readonly nextInSeconds: number
+      }
+    ) => Effect.Effect<void, StoreUnavailable>
+    readonly giveBack: (looks: ReadonlyArray<BranchLook>) => Effect.Effect<void, StoreUnavailable>
+    /** Milliseconds until the first is due, or its lease ends. */
+    readonly nextIn: Effect.Effect<number | undefined, StoreUnavailable>
+  }
+>()("svc/git/GitBranches") {
+  static readonly layer = Layer.effect(
+    GitBranches,
+    Effect.gen(function* () {
+      const { engine: sql } = yield* Db
+      const held = ({ orgId, projectId, lease }: BranchLook) => sql`
+        org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and lease_token = ${lease}`
+
+      return GitBranches.of({
+        tell: Effect.fn("GitBranches.tell")(function* (orgId, connectionId, told) {
+          const { deliveryId, event, repo, branch, pullRequest } = told
+          const [row] = yield* repeatable(sql<{ readonly alive: boolean; readonly fresh: boolean }>`
+            with c as (
+              select org_id, id, owner from git_connection
+              where org_id = ${orgId}::uuid and id = ${connectionId}::uuid for key share
+            ), d as (
+              insert into git_delivery (org_id, connection_id, delivery_id, event, repo, branch, pull_request)
+              select org_id, id, ${deliveryId}::text, ${event}::text, ${repo}::text, ${branch}::text, ${pullRequest}::int
+              from c
+              on conflict do nothing returning 1
+            ), told as (
+              -- Index: git_branch_repo. While somebody looks, they look again afterwards.
+              update git_branch b set told_at = clock_timestamp(),
+                due_at = case when lease_token is null then least(due_at, now()) else due_at end
+              from c where ${event === "push"}::boolean and exists (select from d)
+                and b.org_id = c.org_id and b.repo = ${repo}::text and split_part(b.repo, '/', 1) = c.owner
+                and (b.branch = '' or b.branch = ${branch}::text)
+            )
+            select exists (select from c) as alive, exists (select from d) as fresh`)
+          if (row?.alive !== true) return "gone"
+          return row.fresh ? "new" : "known"
+        }),
+        sync: Effect.asVoid(
+          repeatable(sql`
+            with wanted as (
+              select r.org_id, r.uid, lower(r.spec->'git'->>'repo') as repo, coalesce(r.spec->'git'->>'ref', '') as branch
+              from git_connection c
+              join resource r on r.org_id = c.org_id and r.kind = 'Project' and r.deletion_requested_at is null
+                and split_part(lower(r.spec->'git'->>'repo'), '/', 1) = c.owner
+            ), gone as (
+              delete from git_branch b where not exists (
+                select from wanted w where w.org_id = b.org_id and w.uid = b.project_uid)
+            )
+            insert into git_branch as b (org_id, project_uid, repo, branch) select org_id, uid, repo, branch from wanted
+            on conflict (org_id, project_uid) do update set repo = excluded.repo, branch = excluded.branch,
+              commit_id = null, deployment_uid = null, lease_token = null, due_at = now(), failures = 0, error = null
+            where (b.repo, b.branch) <> (excluded.repo, excluded.branch)`)
+        ),
+        claim: (room) => repeatable(claim(sql, room)),
+        seen: Effect.fn("GitBranches.seen")(function* (look, commit) {
+          const uid = randomUUIDv7()
+          const rows = yield* repeatable(sql<{ readonly uid: string }>`
+            update git_branch set commit_id = ${commit}::text,
+              deployment_uid = case when commit_id = ${commit}::text then coalesce(deployment_uid, ${uid}::uuid)
+                else ${uid}::uuid end
+            where ${held(look)} returning deployment_uid as uid`)
+          return rows[0]?.uid
+        }),
+        settle: (look, { commit, error, nextInSeconds }) =>
+          Effect.asVoid(
+            repeatable(sql`
+              update git_branch set lease_token = null,
+                commit_id = coalesce(${commit ?? null}::text, commit_id),
+                -- What failed is done with the same id.
+                deployment_uid = case when ${error === undefined}::boolean then null else deployment_uid end,
+                failures = case when ${error === undefined}::boolean then 0 else failures + 1 end,
+                error = ${error === undefined ? null : storableText(error, 1_000)}::text,
+                due_at = case when told_at > claimed_at then now()
+                  else now() + make_interval(secs => ${nextInSeconds}::float8) end
+              where ${held(look)}`)
+          ),
+        giveBack: (looks) =>
+          Effect.forEach(
+            looks,
+            (look) =>
+              repeatable(sql`update git_branch set lease_token = null, due_at = now() where ${held(look)}`),
+            { discard: true }
+          ),
+        nextIn: Effect.map(
+          // Index: git_branch_due.
+          repeatable(sql<{ readonly next: number | null }>`
+            select extract(epoch from min(due_at) - now())::float8 * 1000 as next from git_branch`),
+          ([row]) => row?.next ?? undefined
+        )
+      })
+    })
+  )
+}
+
+const claim = (sql: Sql, { most, orgs }: Room<BranchLook>) => {
+  const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
+  return sql<BranchLook>`
+    with due as materialized (
+      -- Index: git_branch_due.
+      select org_id, project_uid, due_at from git_branch where due_at <= now()
+      order by due_at limit ${most * 4}::int for update skip locked
+    ), chosen as (
+      select org_id, project_uid from (
+        select d.*, row_number() over (partition by org_id order by due_at) as nth,
+          coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int) as room
+        from due d) d
+      where nth <= room order by due_at limit ${most}::int
+    )
+    update git_branch b set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
+      due_at = now() + make_interval(secs => ${leaseSeconds}::int)
+    from chosen c where b.org_id = c.org_id and b.project_uid = c.project_uid
+    returning b.org_id as "orgId", b.project_uid as "projectId", b.repo, nullif(b.branch, '') as ref,
+      b.commit_id as commit, b.deployment_uid as deployment, b.failures, b.lease_token as lease`
+}

@@ -1,0 +1,190 @@
+/**
+ * Previews follow the pull requests of their project's repository. A look asks the forge what is open now and makes the
+ * previews that: which events came, in which order, and how often does not matter, and one that was lost costs an interval.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import { isDeepStrictEqual } from "node:util"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { lineOf } from "#schemas/display-text.ts"
+import { previewSlug } from "#schemas/names.ts"
+import { Preview, type PreviewSpec } from "#schemas/preview.ts"
+import { Forge } from "#src/git/Forge.ts"
+import type { ForgeClient, PullRequest } from "#src/git/ForgeClient.ts"
+import { settings } from "#src/git/settings.ts"
+import { type LeasedLoop, leased } from "#src/loops/leased.ts"
+import { periodic } from "#src/loops/periodic.ts"
+import type { Change } from "#src/store/change.ts"
+import { Db, notifications } from "#src/store/Db.ts"
+import { Resources } from "#src/store/Resources.ts"
+import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import { channel, leaseSeconds, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
+import { makeTell } from "./tell.ts"
+
+const atOnce = 8
+/** Between looks at which projects have a repository. */
+const syncEvery = "15 seconds"
+/** Open previews of one project that are made by themselves. */
+const mostPreviews = 50
+/** Until what is under way is looked at again. */
+const pendingSeconds = 30
+
+const actor: Actor = {
+  principal: "system",
+  credential: "none",
+  operation: "previews.follow",
+  requestId: "previews.follow",
+  address: null,
+  outcome: 202
+}
+
+const decode = Schema.decodeUnknownOption(Preview.spec)
+const complete = Schema.decodeUnknownSync(Preview.spec)
+const isTitle = Schema.is(lineOf(300))
+
+/** What a look came to. */
+export interface Looked {
+  /** Undefined: nothing is left to do. */
+  readonly error: string | undefined
+  /** Something is under way that the pull request is told of when it ends. */
+  readonly isPending: boolean
+}
+
+export const makeFollow = Effect.gen(function* () {
+  const forge = yield* Forge
+  const resources = yield* Resources
+  const tell = yield* makeTell
+
+  /** Undefined: nothing is to be changed. */
+  const changeFor = (
+    projectId: string,
+    pull: PullRequest,
+    there: ResourceRecord | undefined
+  ): Change | undefined => {
+    const told = {
+      commit: pull.head.commit,
+      title: isTitle(pull.title) ? pull.title : null
+    }
+    if (there === undefined)
+      return {
+        ...{ action: "create", uid: randomUUIDv7(), kind: Preview.name, projectId, environment: null },
+        ...{ name: previewSlug(pull.number), parentUid: projectId, managedBy: "api" },
+        // The forge says when it is over.
+        spec: complete({
+          ...told,
+          pullRequest: pull.number,
+          fork: pull.isFork,
+          expiresAt: null,
+          followed: true
+        })
+      }
+    const before = Option.getOrUndefined(decode(there.spec))
+    if (before === undefined) return undefined
+    // Whoever made it may have said that it is none, and the forge knows better; never the other way round.
+    const after: PreviewSpec = { ...before, ...told, fork: before.fork || pull.isFork, followed: true }
+    return isDeepStrictEqual(before, after)
+      ? undefined
+      : { action: "update", uid: there.uid, spec: after, expectedGeneration: there.generation }
+  }
+
+  /** Whether the forge says that it is over; what it does not answer is not. */
+  const isOver = (client: ForgeClient, repo: string, { spec }: ResourceRecord) =>
+    Option.match(decode(spec), {
+      onNone: () => Effect.succeed(false),
+      onSome: ({ pullRequest }) =>
+        client.pullRequest(repo, pullRequest).pipe(
+          Effect.map(({ state }) => state !== "open"),
+          Effect.catch(({ code }) =>
+            code === "missing" ? Effect.succeed(false) : Effect.fail({ message: notAnswered })
+          )
+        )
+    })
+
+  const follow = Effect.fnUntraced(function* ({ orgId, projectId, repo }: PullRequestLook) {
+    const found = yield* forge.forRepo(orgId, repo)
+    if (Option.isNone(found)) return false
+    const { client } = found.value
+    const open = yield* client.pullRequests(repo)
+    const living = (yield* resources.listKind(orgId, Preview.name, projectId)).filter(
+      ({ deletionRequestedAt }) => deletionRequestedAt === null
+    )
+    const byName = new Map(living.map((record) => [record.name, record]))
+    const names = new Set(open.map(({ number }) => previewSlug(number)))
+    const over = yield* Effect.filter(
+      living.filter(({ name }) => !names.has(name)),
+      (record) => isOver(client, repo, record),
+      { concurrency: 4 }
+    )
+    let room = mostPreviews - (living.length - over.length)
+    const changes = open.flatMap((pull): ReadonlyArray<Change> => {
+      const there = byName.get(previewSlug(pull.number))
+      if (there === undefined && room-- <= 0) return []
+      const change = changeFor(projectId, pull, there)
+      return change === undefined ? [] : [change]
+    })
+    const ends = over.map(({ uid }): Change => ({ action: "delete", uid }))
+    // Each by itself: one that somebody else changed at this moment waits for the next look, and keeps no other from it.
+    const written = yield* Effect.forEach([...ends, ...changes], (change) =>
+      Effect.result(resources.write(orgId, [change], actor))
+    )
+    const failed = written.find(Result.isFailure)
+    if (failed !== undefined)
+      return yield* Effect.fail({ message: "A preview was changed by somebody else meanwhile" })
+    const now = yield* resources.listKind(orgId, Preview.name, projectId)
+    const pending = yield* Effect.forEach(
+      now.filter(({ name, deletionRequestedAt }) => names.has(name) && deletionRequestedAt === null),
+      (record) => tell(client, repo, record),
+      { concurrency: 2 }
+    )
+    return pending.includes(true)
+  })
+
+  return (look: PullRequestLook): Effect.Effect<Looked> =>
+    follow(look).pipe(
+      Effect.match({
+        onSuccess: (isPending) => ({ error: undefined, isPending }),
+        onFailure: ({ message }) => ({ error: message, isPending: false })
+      })
+    )
+})
+
+const notAnswered = "The forge does not say whether a pull request is open"
+
+export const followLoop = Effect.gen(function* () {
+  const looks = yield* PullRequestLooks
+  const { engine: sql } = yield* Db
+  const { pollSeconds } = yield* settings
+  const run = yield* makeFollow
+  const loop: LeasedLoop<PullRequestLook, Looked> = {
+    name: "pull_requests",
+    does: "look at pull requests",
+    idOf: ({ orgId, projectId }) => `${orgId}/${projectId}`,
+    orgOf: ({ orgId }) => orgId,
+    atOnce,
+    leaseMs: leaseSeconds * 1_000,
+    claim: looks.claim,
+    run,
+    settle: Effect.fnUntraced(function* (look, { error, isPending }) {
+      // Up to an hour between tries of what fails.
+      const often = error === undefined ? 1 : Math.min(12, 2 ** Math.min(look.failures, 4))
+      const seconds = isPending ? Math.min(pendingSeconds, pollSeconds) : pollSeconds * often
+      yield* looks.settle(look, error, seconds * (0.8 + 0.4 * (yield* Random.next)))
+    }),
+    release: looks.giveBack,
+    nextIn: looks.nextIn,
+    wake: notifications(sql, channel)
+  }
+  return loop
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const looks = yield* PullRequestLooks
+    yield* leased(yield* followLoop)
+    yield* periodic({ does: "see which projects have a repository", every: syncEvery }, looks.sync)
+  })
+)

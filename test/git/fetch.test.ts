@@ -1,0 +1,380 @@
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import { GitFetch } from "#src/git/GitFetch.ts"
+import { Host } from "#src/infra/host/Host.ts"
+import { processesNaming } from "#src/infra/host/processes-naming.ts"
+import { eventually } from "#test/setup/wait.ts"
+import { contentsOf, fetchingLayer } from "./fetching.ts"
+import { gitServer } from "./git-server.ts"
+
+const credential = (token: string) => ({ username: "x-access-token", token: Redacted.make(token) })
+const resolve = (url: string, ref: string) => Effect.flatMap(GitFetch, (git) => git.resolve({ url, ref }))
+const fetched = (url: string, commit: string) => Effect.flatMap(GitFetch, (git) => git.fetch({ url, commit }))
+const refusal = (url: string, commit = "a".repeat(40)) =>
+  Effect.map(Effect.flip(fetched(url, commit)), ({ code, message }) => ({ code, message }))
+
+layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
+  it.effect("is asked for its branches and tags, a branch before a tag, and for the branch that counts", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/refs")
+      const url = server.url("acme/refs", "git.example.test")
+      const first = yield* repo.commit({ "a.txt": "1" })
+      const second = yield* repo.commit({ "a.txt": "2" }, { branch: "release/v1" })
+      yield* repo.git(["tag", "-m", "annotated", "v1", first])
+      yield* repo.git(["tag", "release/v1", first])
+      yield* repo.git(["update-ref", "refs/pull/7/head", second])
+      assert.strictEqual(yield* resolve(url, "main"), first)
+      assert.strictEqual(yield* resolve(url, "release/v1"), second)
+      // The tag points to a tag object, which points to the commit.
+      assert.strictEqual(yield* resolve(url, "v1"), first)
+      assert.strictEqual(yield* resolve(url, "refs/pull/7/head"), second)
+      assert.strictEqual(yield* resolve(url, first), first)
+      const git = yield* GitFetch
+      assert.deepStrictEqual(yield* git.head({ url }), { branch: "main", commit: first })
+      assert.strictEqual((yield* Effect.flip(resolve(url, "nothing"))).code, "ref_not_found")
+      assert.strictEqual(
+        (yield* Effect.flip(resolve(server.url("acme/none"), "main"))).code,
+        "repository_not_found"
+      )
+      for (const ref of ["--upload-pack=touch /tmp/x", "a b", "mai*", "main~1", "a..b", "x.lock", "", "@"])
+        assert.strictEqual((yield* Effect.flip(resolve(url, ref))).code, "invalid", ref)
+    })
+  )
+
+  it.effect(
+    "gives the files of a commit as they are, whatever its attributes say, and nothing of its history",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        const repo = yield* server.create("acme/shop")
+        yield* repo.commit({ "old.txt": "of before" })
+        const commit = yield* repo.commit({
+          ".gitattributes":
+            "hidden.txt export-ignore\nsubst.txt export-subst\ncrlf.txt text eol=crlf\nutf.txt working-tree-encoding=UTF-16\nid.txt ident\n",
+          "hidden.txt": "here",
+          "subst.txt": "$Format:%H$",
+          "crlf.txt": "a\nb\n",
+          "utf.txt": "plain",
+          "id.txt": "$Id$",
+          "bin/run": { program: "#!/bin/sh\n" },
+          link: { link: "bin/run" },
+          "deep/.gitattributes": "* export-ignore\n",
+          "deep/kept.txt": "kept"
+        })
+        const url = server.url("acme/shop")
+        const { archive, file } = yield* fetched(url, commit)
+        const entries = yield* contentsOf(archive)
+        assert.deepStrictEqual(
+          ["hidden.txt", "subst.txt", "crlf.txt", "utf.txt", "id.txt", "deep/kept.txt", "old.txt"].map(
+            (name) => entries.get(name)
+          ),
+          [
+            "-rw-r--r-- here",
+            "-rw-r--r-- $Format:%H$",
+            "-rw-r--r-- a\nb",
+            "-rw-r--r-- plain",
+            "-rw-r--r-- $Id$",
+            "-rw-r--r-- kept",
+            undefined
+          ]
+        )
+        assert.match(entries.get("bin/run") ?? "", /^-rwxr-xr-x/)
+        assert.match(entries.get("link") ?? "", /^l/)
+        assert.strictEqual(Option.getOrThrow(yield* file("deep/kept.txt")).toString(), "kept")
+        for (const name of [
+          "link",
+          "nothing",
+          "deep",
+          "../etc/passwd",
+          "/etc/passwd",
+          "deep/../hidden.txt",
+          ":(top)hidden.txt"
+        ])
+          assert.isTrue(Option.isNone(yield* file(name)), name)
+        assert.strictEqual((yield* Effect.flip(file("hidden.txt", 3))).code, "too_large")
+        // The same files are the same archive, also of another commit.
+        yield* repo.commit({ "b.txt": "other" })
+        const again = yield* repo.commit(Object.fromEntries([["same.txt", "same"]]))
+        const twice = yield* repo.commit({ "same.txt": "same" })
+        assert.notStrictEqual(again, twice)
+        const [one, other] = [yield* fetched(url, again), yield* fetched(url, twice)]
+        assert.deepStrictEqual(fs.readFileSync(one.archive), fs.readFileSync(other.archive))
+      })
+  )
+
+  it.effect("is given the credential, which is in no argument, in no file and in no message", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/closed")
+      const commit = yield* repo.commit({ "a.txt": "secret source" })
+      server.tokens.set("acme/closed", "canary-token-1")
+      const url = server.url("acme/closed")
+      const git = yield* GitFetch
+      const none = yield* Effect.flip(git.fetch({ url, commit }))
+      const wrong = yield* Effect.flip(git.fetch({ url, commit, credential: credential("canary-token-2") }))
+      assert.deepStrictEqual([none.code, wrong.code], ["unauthorized", "unauthorized"])
+      assert.notInclude(JSON.stringify([none, wrong]), "canary")
+      const seen: Array<string> = []
+      const encoded = Buffer.from("x-access-token:canary-token-1").toString("base64")
+      server.instead = () => {
+        for (const pid of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name)))
+          try {
+            seen.push(fs.readFileSync(`/proc/${pid}/cmdline`, "utf8"))
+          } catch {}
+        return false
+      }
+      const got = yield* git.fetch({ url, commit, credential: credential("canary-token-1") })
+      assert.isTrue(seen.some((line) => line.includes(url)))
+      assert.isFalse(seen.some((line) => line.includes("canary-token-1") || line.includes(encoded)))
+      const files = fs.readdirSync(path.dirname(got.archive), { recursive: true, withFileTypes: true })
+      for (const entry of files.filter((one) => one.isFile())) {
+        const text = fs.readFileSync(path.join(entry.parentPath, entry.name), "latin1")
+        assert.isFalse(text.includes("canary") || text.includes(encoded), entry.name)
+      }
+    })
+  )
+
+  it.effect("is fetched over https from an address that was judged, and from nowhere else", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/there")
+      const commit = yield* repo.commit({ "a.txt": "1" })
+      const marker = path.join((yield* Host).dataDir, "touched")
+      for (const url of [
+        `ext::sh -c touch% ${marker}`,
+        `file://${repo.dir}`,
+        repo.dir,
+        "--upload-pack=touch",
+        "git://127.0.0.1/a.git",
+        "ssh://git@127.0.0.1/a.git",
+        "git@127.0.0.1:a.git",
+        `http://127.0.0.1:${server.port}/acme/there.git`,
+        `https://user:pass@127.0.0.1:${server.port}/acme/there.git`,
+        `https://127.0.0.1:${server.port}/acme/there.git?x=1`,
+        `https://127.0.0.1:${server.port}/a b.git`,
+        `https://127.0.0.1:${server.port}/\n.git`,
+        `https://127.0.0.1\\@example.com/a.git`,
+        `https://127.0.0.1:${server.port}/`
+      ])
+        assert.strictEqual((yield* refusal(url, commit)).code, "invalid", url)
+      for (const host of [
+        "169.254.169.254",
+        "metadata.example.test",
+        "private.example.test",
+        "10.0.0.1",
+        "[::ffff:10.0.0.1]"
+      ])
+        assert.strictEqual(
+          (yield* refusal(`https://${host}:${server.port}/acme/there.git`, commit)).code,
+          "address_refused",
+          host
+        )
+      assert.strictEqual((yield* refusal("https://unknown.example.test/a.git")).code, "unreachable")
+      // A certificate for another name.
+      assert.strictEqual(
+        (yield* refusal(`https://other.localhost:${server.port}/acme/there.git`, commit)).code,
+        "unreachable"
+      )
+      assert.isFalse(fs.existsSync(marker))
+      assert.lengthOf(server.requests, 0)
+    })
+  )
+
+  it.effect("is followed to no other address", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const elsewhere = yield* gitServer
+      const repo = yield* elsewhere.create("acme/target")
+      const commit = yield* repo.commit({ "a.txt": "1" })
+      server.instead = (request, response) => {
+        response.writeHead(302, { location: `https://127.0.0.1:${elsewhere.port}${request.url}` }).end()
+        return true
+      }
+      const { code, message } = yield* refusal(server.url("acme/target"), commit)
+      assert.deepStrictEqual([code, /redirects/.test(message)], ["unsupported", true])
+      assert.lengthOf(elsewhere.requests, 0)
+    })
+  )
+
+  it.effect("brings its submodules, each by the same rules and the credential only to its own server", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const [top, inner, innermost] = [
+        yield* server.create("acme/top"),
+        yield* server.create("acme/inner"),
+        yield* server.create("other/innermost")
+      ]
+      const deepest = yield* innermost.commit({ "deep.txt": "deepest" })
+      const middle = yield* inner.commit(
+        {
+          ".gitmodules": `[submodule "x"]\n\tpath = vendor/x\n\turl = ${server.url("other/innermost", "sub.example.test")}\n`,
+          "inner.txt": "inner"
+        },
+        { links: { "vendor/x": deepest } }
+      )
+      const commit = yield* top.commit(
+        { ".gitmodules": '[submodule "in"]\n\tpath = libs/in\n\turl = ../inner.git\n', "top.txt": "top" },
+        { links: { "libs/in": middle } }
+      )
+      server.tokens.set("acme/top", "token").set("acme/inner", "token")
+      const git = yield* GitFetch
+      const of = { url: server.url("acme/top", "git.example.test"), commit, credential: credential("token") }
+      const entries = yield* contentsOf((yield* git.fetch(of)).archive)
+      assert.deepStrictEqual(
+        ["top.txt", "libs/in/inner.txt", "libs/in/vendor/x/deep.txt"].map((name) => entries.get(name)),
+        ["-rw-r--r-- top", "-rw-r--r-- inner", "-rw-r--r-- deepest"]
+      )
+      const toOther = server.requests.filter(({ url }) => url.startsWith("/other/"))
+      assert.isTrue(toOther.length > 0 && toOther.every(({ password }) => password === undefined))
+
+      const pointing = (name: string, url: string) =>
+        Effect.flatMap(server.create(name), (repo) =>
+          repo.commit(
+            { ".gitmodules": `[submodule "s"]\n\tpath = s\n\turl = ${url}\n` },
+            { links: { s: deepest } }
+          )
+        )
+      for (const [i, url] of [
+        "ext::sh -c id",
+        "file:///etc",
+        "git@github.com:acme/x.git",
+        "https://169.254.169.254/x.git"
+      ].entries()) {
+        const { code, message } = yield* refusal(
+          server.url(`acme/bad${i}`),
+          yield* pointing(`acme/bad${i}`, url)
+        )
+        assert.strictEqual(code, i === 3 ? "address_refused" : "invalid", message)
+      }
+      // One that holds itself.
+      const circle = yield* server.create("acme/circle")
+      const loop = yield* circle.commit(
+        { ".gitmodules": '[submodule "s"]\n\tpath = s\n\turl = ./../circle.git\n' },
+        { links: { s: deepest } }
+      )
+      const { code } = yield* refusal(server.url("acme/circle"), loop)
+      assert.strictEqual(code, "ref_not_found")
+    })
+  )
+
+  it.effect("says so when it keeps files in Git LFS", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/lfs")
+      const pointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${"ab".repeat(32)}\nsize 12345\n`
+      const commit = yield* repo.commit({
+        ".gitattributes": "*.bin filter=lfs diff=lfs -text\n",
+        "a.bin": pointer
+      })
+      const { code, message } = yield* refusal(server.url("acme/lfs"), commit)
+      assert.deepStrictEqual([code, /Git LFS/.test(message)], ["unsupported", true])
+      // Rules for files that it does not have.
+      const without = yield* repo.commit({ ".gitattributes": "*.bin filter=lfs\n", "a.txt": "1" })
+      assert.isTrue(fs.existsSync((yield* fetched(server.url("acme/lfs"), without)).archive))
+    })
+  )
+
+  it.effect("leaves nothing behind: no folder, and no process when nobody waits any more", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/slow")
+      const commit = yield* repo.commit({ "a.txt": "1" })
+      const folder = path.join((yield* Host).dataDir, "git")
+      const left = () => fs.readdirSync(folder).filter((name) => name.startsWith("work-"))
+      const scope = yield* Scope.make()
+      const { archive } = yield* Scope.provide(fetched(server.url("acme/slow"), commit), scope)
+      assert.isTrue(fs.existsSync(archive))
+      yield* Scope.close(scope, Exit.void)
+      assert.isFalse(fs.existsSync(archive))
+      server.instead = () => true
+      const url = server.url("acme/slow")
+      const fiber = yield* Effect.forkChild(Effect.scoped(fetched(url, commit)))
+      yield* eventually(
+        "git waits for an answer",
+        Effect.map(processesNaming(url), (pids) => pids.length > 0 && server.requests.length > 0)
+      )
+      yield* Fiber.interrupt(fiber)
+      yield* eventually(
+        "its processes are gone",
+        Effect.map(processesNaming(url), (pids) => pids.length === 0)
+      )
+      assert.deepStrictEqual(left(), [])
+    })
+  )
+})
+
+layer(fetchingLayer({ fileBytes: 300_000, entries: 50, fetchMs: 20_000 }), { excludeTestServices: true })(
+  "bounds",
+  (it) => {
+    it.effect("hold of a pack, of what it unfolds to, of files and of submodules", () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        const sizes = async (length: number) => (await import("node:crypto")).randomBytes(length)
+        const pack = yield* server.create("acme/pack")
+        const large = yield* pack.commit({ "noise.bin": yield* Effect.promise(() => sizes(2_000_000)) })
+        assert.strictEqual((yield* refusal(server.url("acme/pack"), large)).code, "too_large")
+        const zeros = yield* server.create("acme/zeros")
+        const unfolding = yield* zeros.commit({ "zeros.bin": Buffer.alloc(2_000_000) })
+        assert.strictEqual((yield* refusal(server.url("acme/zeros"), unfolding)).code, "too_large")
+        const many = yield* server.create("acme/many")
+        const crowd = yield* many.commit(
+          Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`f${i}`, "x"]))
+        )
+        assert.strictEqual((yield* refusal(server.url("acme/many"), crowd)).code, "too_large")
+        // A few objects that unfold to ten to the tenth files.
+        const bomb = yield* server.create("acme/bomb")
+        let tree = yield* bomb.git(
+          ["mktree"],
+          `100644 blob ${yield* bomb.git(["hash-object", "-w", "--stdin"], "x")}\tf0\n`
+        )
+        for (let depth = 0; depth < 10; depth++)
+          tree = yield* bomb.git(
+            ["mktree"],
+            Array.from({ length: 10 }, (_, i) => `040000 tree ${tree}\td${i}\n`).join("")
+          )
+        const exploding = yield* bomb.git(["commit-tree", "-m", "bomb", tree])
+        yield* bomb.git(["update-ref", "refs/heads/main", exploding])
+        assert.strictEqual((yield* refusal(server.url("acme/bomb"), exploding)).code, "too_large")
+      })
+    )
+  }
+)
+
+layer(fetchingLayer({ askMs: 1_500, fetchMs: 1_500 }), { excludeTestServices: true })(
+  "a server that says nothing",
+  (it) => {
+    it.effect("is waited for a while", () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        server.instead = () => true
+        const url = server.url("acme/silent")
+        assert.strictEqual((yield* Effect.flip(resolve(url, "main"))).code, "timed_out")
+        assert.strictEqual((yield* refusal(url)).code, "timed_out")
+      })
+    )
+  }
+)
+
+layer(fetchingLayer({}, []), { excludeTestServices: true })(
+  "a machine that allows users nothing of its own",
+  (it) => {
+    it.effect("does not fetch from itself", () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        for (const host of ["127.0.0.1", "localhost", "git.example.test"]) {
+          const { code } = yield* refusal(server.url("acme/x", host))
+          assert.strictEqual(code, "address_refused", host)
+        }
+        assert.lengthOf(server.requests, 0)
+      })
+    )
+  }
+)
