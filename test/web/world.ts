@@ -21,6 +21,13 @@ ${more}`
 export const later = `  - { name: Later, slug: later, runtimeClass: always-on }
 `
 
+export const data = `  - name: Data
+    slug: data
+    runtimeClass: always-on
+    caches: [{ name: sessions, region: local }]
+    alerts: [{ name: Slow queries, severity: warning, scope: {}, condition: { signal: storage.capacity, durationSeconds: 60 } }]
+`
+
 /** What the page says is wrong with it. That it ends requests which nobody waits for any more is not. */
 const complaints = (page: Page): Array<string> => {
   const found: Array<string> = []
