@@ -6,6 +6,7 @@ import { roleOf } from "./api/roles.ts"
 import { useAnswer } from "./api/use-answer.ts"
 import { type Caller, CallerContext } from "./caller.ts"
 import { followOrganization } from "./live/resources.ts"
+import { keepDraft } from "./pages/draft.ts"
 import { Overview } from "./pages/overview.tsx"
 import { Link } from "./parts/link.tsx"
 import { Head } from "./parts/panel.tsx"
@@ -57,6 +58,7 @@ export const App = () => {
   useEffect(() => {
     if (slug === undefined && first !== undefined) go(pathTo(first.slug), { replace: true })
   }, [slug, first])
+  useEffect(() => () => keepDraft(""), [org?.slug])
   useEffect(() => followOrganization(org?.slug ?? "", caller?.userId ?? ""), [org?.slug, caller?.userId])
 
   if (caller === undefined || slug === undefined)

@@ -18,6 +18,7 @@ import { Head, Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
 import { ResourceLink } from "../parts/resource-link.tsx"
 import { At } from "../parts/time.tsx"
+import { keepDraft, readDraft } from "./draft.ts"
 import { firstManifest } from "./first-manifest.ts"
 import { Why } from "./overview.tsx"
 import { effectsOf, type Plan } from "./plan-groups.ts"
@@ -32,16 +33,9 @@ interface Goal {
   readonly generation: number
 }
 
-/**
- * What was typed, for as long as the tab lives: going to another page and back loses nothing. It may hold secrets, so it
- * is stored nowhere, and with another organization it is gone.
- */
-const drafts = new Map<string, string>()
-export const forgetDrafts = () => drafts.clear()
-
 export const PlanPage = () => {
   const { org } = useCaller()
-  const [text, setText] = useState(drafts.get(org.slug) ?? "")
+  const [text, setText] = useState(readDraft)
   const [prune, setPrune] = useState(false)
   const [plan, setPlan] = useState<Plan>()
   const [goals, setGoals] = useState<ReadonlyArray<Goal>>()
@@ -49,7 +43,7 @@ export const PlanPage = () => {
   const file = useRef<HTMLInputElement>(null)
   const params = { orgId: org.slug }
   const type = (next: string) => {
-    drafts.set(org.slug, next)
+    keepDraft(next)
     setText(next)
     setPlan(undefined)
     setGoals(undefined)
