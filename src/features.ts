@@ -12,6 +12,7 @@ import { budgets } from "./budgets/feature.ts"
 import { caches } from "./caches/feature.ts"
 import { catalog } from "./catalog/feature.ts"
 import { crons } from "./crons/feature.ts"
+import { dashboard } from "./dashboard/feature.ts"
 import { databases } from "./databases/feature.ts"
 import { deployments } from "./deployments/feature.ts"
 import { domains } from "./domains/feature.ts"
@@ -75,6 +76,7 @@ export const features = [
   mail,
   mcp,
   telemetry,
+  dashboard,
   system
 ] as const
 

@@ -20,6 +20,8 @@ export interface Bootstrap {
   readonly apiKey: Redacted.Redacted
   /** Owner's session, for what keys may not do. Presented as a bearer token or as the session cookie. */
   readonly session: Redacted.Redacted
+  /** Signs the owner in in a browser, once and within a day. */
+  readonly signInUrl: Redacted.Redacted
 }
 
 export class CredentialsNotKept extends Schema.TaggedError<CredentialsNotKept>()("CredentialsNotKept", {
@@ -44,22 +46,32 @@ export const newSessionToken = (): string => `svcs_${randomBytes(32).toString("h
 
 type Sql = Db["Service"]["engine"]
 
-/** An admin key of the organization and a session of the user, known to the store once the transaction commits. */
+/**
+ * An admin key of the organization, a session of the user and a link that makes another one in a browser, known to the
+ * store once the transaction commits.
+ */
 const issue = Effect.fnUntraced(function* (
   sql: Sql,
   org: { readonly id: string; readonly slug: string },
   user: string,
   name: string
 ) {
-  const [key, token] = [newApiKey(), newSessionToken()]
+  const { publicUrl } = yield* AppConfig
+  const [key, token, link] = [newApiKey(), newSessionToken(), randomBytes(32).toString("hex")]
   yield* sql`insert into api_key (org_id, id, name, key_prefix, digest, role, created_by)
     values (${org.id}, ${randomUUIDv7()}, ${name}, ${`${key.slice(0, 8)}...`}, ${digestOf(key)}, 'admin', ${user})`
   yield* sql`insert into session (id, digest, user_id, expires_at)
     values (${randomUUIDv7()}, ${digestOf(token)}, ${user}, now() + interval '30 days')`
+  // As if it had been mailed.
+  yield* sql`insert into mail_token (digest, purpose, email, details, expires_at)
+    select ${digestOf(link)}, 'sign_in', email, ${sql.json({ next: `${new URL(publicUrl).pathname.replace(/\/$/, "")}/app/` })}::jsonb,
+      now() + interval '1 day'
+    from account where id = ${user}`
   const made: Bootstrap = {
     organization: org.slug,
     apiKey: Redacted.make(key),
-    session: Redacted.make(token)
+    session: Redacted.make(token),
+    signInUrl: Redacted.make(`${publicUrl}/sign-in/link?token=${link}`)
   }
   const keep = yield* Keeper
   yield* keep(made)

@@ -11,6 +11,7 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import * as Layer from "effect/Layer"
+import { acceptedEncoding, type Encoding } from "./accepted-encoding.ts"
 import { Api } from "./definition/api.ts"
 
 interface Form {
@@ -50,25 +51,12 @@ const formsOf = async (page: Uint8Array) => {
       [constants.BROTLI_PARAM_SIZE_HINT]: html.length
     }
   })
-  const forms: Readonly<Record<"br" | "gzip" | "identity", Form>> = {
+  const forms: Readonly<Record<Encoding, Form>> = {
     br: { etag: `"${tag}-br"`, encoding: "br", body: compressed },
     gzip: { etag: `"${tag}-gz"`, encoding: "gzip", body: await zip(html) },
     identity: { etag: `"${tag}"`, encoding: undefined, body: html }
   }
   return { forms, policy: policyOf(html.toString("utf8")) }
-}
-
-/** The shortest form that the caller takes (RFC 9110, section 12.5.3; weights only matter when they are zero). */
-const accepted = (field: string | undefined): "br" | "gzip" | "identity" => {
-  const taken = new Set(
-    (field ?? "")
-      .toLowerCase()
-      .split(",")
-      .map((part) => part.split(";").map((piece) => piece.trim()))
-      .filter(([, weight]) => weight === undefined || !/^q=0(\.0*)?$/.test(weight))
-      .map(([name]) => name)
-  )
-  return taken.has("br") ? "br" : taken.has("gzip") || taken.has("*") ? "gzip" : "identity"
 }
 
 /** Compressing takes half a second; it is done when somebody asks first. */
@@ -82,7 +70,7 @@ const dressed = HttpRouter.middleware(
         if (body._tag !== "Uint8Array") return response
         const request = yield* HttpServerRequest.HttpServerRequest
         const { forms, policy } = yield* Effect.promise(() => (page ??= formsOf(body.body)))
-        const { etag, encoding, body: bytes } = forms[accepted(request.headers["accept-encoding"])]
+        const { etag, encoding, body: bytes } = forms[acceptedEncoding(request.headers["accept-encoding"])]
         return HttpServerResponse.uint8Array(bytes, {
           contentType: body.contentType,
           headers: {

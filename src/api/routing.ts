@@ -34,6 +34,8 @@ const mediaType = problem(
 /** What routes of ours have, besides those of operations. */
 const ownRoutes: ReadonlyArray<readonly [path: string, method: string]> = [
   ["/docs", "GET"],
+  ["/app", "GET"],
+  ["/app/*", "GET"],
   ["/mcp", "POST"],
   ["/v1/runtime/ai/:gatewayName/chat/completions", "POST"],
   ["/v1/runtime/ai/:gatewayName/models", "GET"],
@@ -56,7 +58,12 @@ const methodsByPath = (): ReadonlyArray<{
     for (const endpoint of Object.values(group.endpoints)) add(endpoint.path, endpoint.method)
   }
   return [...methods].map(([path, names]) => ({
-    pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/:[A-Za-z]+/g, "[^/]+")}/?$`),
+    pattern: new RegExp(
+      `^${path
+        .replaceAll(".", "\\.")
+        .replaceAll(/:[A-Za-z]+/g, "[^/]+")
+        .replace("*", ".*")}/?$`
+    ),
     methods: [...names, ...(names.has("GET") ? ["HEAD"] : []), "OPTIONS"].sort()
   }))
 }

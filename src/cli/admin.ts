@@ -61,7 +61,9 @@ export const credentials = (flags: { readonly org: string; readonly json: boolea
       if (flags.json)
         return yield* json({ apiUrl, organization: made.organization, file: yield* credentialsFile })
       yield* say(
-        `A new API key and a new owner's session for "${made.organization}" at ${apiUrl} are stored in ${yield* credentialsFile} (mode 0600)`
+        `A new API key and a new owner's session for "${made.organization}" at ${apiUrl} are stored in ${yield* credentialsFile} (mode 0600)`,
+        "This link signs the owner in in a browser, once and within a day:",
+        `  ${Redacted.value(made.signInUrl)}`
       )
     })
   )

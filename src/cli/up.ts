@@ -1,4 +1,5 @@
 /** `svc up`: the control plane in this process, and the first manifest on an empty store. */
+import { execFile } from "node:child_process"
 import * as fs from "node:fs/promises"
 import { flushCompileCache } from "node:module"
 import * as net from "node:net"
@@ -33,6 +34,8 @@ import { readyCondition } from "./watch.ts"
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.yaml", import.meta.url))
 
+const buildFile = fileURLToPath(new URL("../../web/build.ts", import.meta.url))
+
 export interface UpFlags {
   readonly file: string | undefined
   readonly apply: boolean
@@ -50,6 +53,7 @@ export const up = (flags: UpFlags) =>
     endedAs(oomScores.platform, "self")
     yield* say(`svc starts in ${config.dataDir}`)
     yield* Effect.promise(() => setUpHost((line) => void process.stderr.write(`${line}\n`)))
+    if (config.roles.has("api")) yield* builtDashboard
     const limits = yield* limitsOfServers
     if (limits.found === undefined)
       yield* say(
@@ -73,6 +77,19 @@ export const up = (flags: UpFlags) =>
       )
     })
   )
+
+/**
+ * Builds the dashboard where what it is made of has changed. In a process of its own: what the bundler takes of memory is
+ * given back. Without it everything else is served.
+ */
+const builtDashboard = Effect.callback<string>((resume) => {
+  const child = execFile(process.execPath, [buildFile], { timeout: 120_000 }, (error, stdout) =>
+    resume(
+      Effect.succeed(error === null ? stdout.trim() : `The dashboard could not be built: ${error.message}`)
+    )
+  )
+  return Effect.sync(() => child.kill())
+}).pipe(Effect.flatMap((line) => (line === "" ? Effect.void : say(line))))
 
 const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
 
@@ -106,7 +123,7 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
     return yield* Effect.never
   }
   yield* say(
-    `${paint("green", "The control plane serves at")} ${config.publicUrl}  (operations: ${config.publicUrl}/docs)`
+    `${paint("green", "The control plane serves at")} ${config.publicUrl}  (dashboard: ${config.publicUrl}/app/, operations: ${config.publicUrl}/docs)`
   )
   if (config.outboundAllow.length > 0) {
     const ranges = config.outboundAllow.join(", ")
@@ -118,7 +135,9 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
     yield* say(
       `First start: made the organization "${made.organization}", its owner and an API key, shown this once:`,
       `  ${Redacted.value(made.apiKey)}`,
-      `Key and owner's session are stored in ${yield* credentialsFile} (mode 0600); svc uses them from there.`
+      `Key and owner's session are stored in ${yield* credentialsFile} (mode 0600); svc uses them from there.`,
+      "This link signs the owner in in a browser, once and within a day:",
+      `  ${Redacted.value(made.signInUrl)}`
     )
   }
   yield* (

@@ -98,7 +98,7 @@ export const Resources = group(
       "resources.watch",
       "read",
       "member",
-      "Follow changes: everything there is, then each change (server-sent events)"
+      "Follow changes: everything there is, a comment that says so, then each change (server-sent events)"
     )
   ),
   HttpApiEndpoint.get("get", one, {

@@ -18,7 +18,7 @@ import { makeStreams } from "#src/api/streams.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { resourceDetail, resourceSummary } from "#src/api/views.ts"
 import { precondition } from "#src/api/writing.ts"
-import { Feed, isCursor } from "#src/store/Feed.ts"
+import { type Change, Feed, isCursor } from "#src/store/Feed.ts"
 import { Interventions, type PauseTarget } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { EventPage, ResourceDetail, ResourcePage } from "./api.ts"
@@ -29,6 +29,12 @@ const isInRange = (cursor: string): boolean => {
   const [transaction = "", revision = ""] = cursor.split("-")
   return BigInt(transaction) < 2n ** 64n && BigInt(revision) < 2n ** 63n
 }
+/** A comment, for clients that tell "nothing yet" from "nothing there": what comes later happened later. */
+const caughtUp = ": that is everything\n\n"
+
+const toMessage = ({ cursor, deleted, record }: Change): string =>
+  `id: ${cursor}\nevent: change\ndata: ${JSON.stringify({ deleted, resource: resourceSummary(record) })}\n\n`
+
 /** Proxies close what is silent for longer than a minute or so. */
 const heartbeat = "15 seconds"
 
@@ -41,6 +47,24 @@ export const layer = HttpApiBuilder.group(
     const interventions = yield* Interventions
     const cursors = yield* Cursors
     const streams = yield* makeStreams
+
+    /** The feed a page at a time. An empty one stands between what there was to begin with and what happens from then on. */
+    const pages = (orgId: string, after: string | undefined) =>
+      Stream.suspend(() => {
+        let cursor = after
+        const next = Effect.suspend(() => feed.page(orgId, cursor)).pipe(
+          Effect.tap((changes) =>
+            Effect.sync(() => {
+              cursor = changes.at(-1)?.cursor ?? cursor
+            })
+          )
+        )
+        const present = Stream.fromEffectRepeat(next).pipe(Stream.takeWhile((changes) => changes.length > 0))
+        // Without a cursor the feed would leave out what is deleted.
+        const later = Stream.suspend(() => Stream.chunks(feed.follow(orgId, cursor ?? "0-0")))
+        const marker: ReadonlyArray<Change> = []
+        return present.pipe(Stream.concat(Stream.make(marker)), Stream.concat(later))
+      })
 
     const projectId = Effect.fnUntraced(function* (orgId: string, project: string | undefined) {
       if (project === undefined) return undefined
@@ -128,15 +152,10 @@ export const layer = HttpApiBuilder.group(
           // A revoked key or a removed member loses the stream as it would lose any other request: nothing is told
           // after that. A store that does not answer just now decides nothing.
           const holds = Effect.orElseSucceed(stillHolds, () => true)
-          const changes = feed.follow(orgId, after).pipe(
-            Stream.chunks,
-            Stream.mapEffect((chunk) => Effect.map(holds, (held) => (held ? chunk : undefined))),
-            Stream.takeWhile((chunk) => chunk !== undefined),
-            Stream.flattenArray,
-            Stream.map(
-              ({ cursor, deleted, record }) =>
-                `id: ${cursor}\nevent: change\ndata: ${JSON.stringify({ deleted, resource: resourceSummary(record) })}\n\n`
-            )
+          const changes = pages(orgId, after).pipe(
+            Stream.mapEffect((page) => Effect.map(holds, (held) => (held ? page : undefined))),
+            Stream.takeWhile((page) => page !== undefined),
+            Stream.map((page) => (page.length === 0 ? caughtUp : page.map(toMessage).join("")))
           )
           const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(
             Stream.mapEffect(() => holds),

@@ -56,6 +56,8 @@ export class Plane extends Context.Service<
     readonly databaseUrl: string
     readonly apiKey: string
     readonly session: string
+    /** Signs the owner in in a browser, once. */
+    readonly signInUrl: string
     /** Calls with the admin key unless told otherwise; `null` sends no credential. */
     readonly call: (method: string, path: string, options?: RequestOptions) => Effect.Effect<Answer>
     /** Another organization with a session for each role and keys of both roles. */
@@ -134,6 +136,7 @@ export const testPlane = (
         databaseUrl: Redacted.value(url),
         apiKey,
         session: Redacted.value(made.session),
+        signInUrl: Redacted.value(made.signInUrl),
         call,
         sql: (text) => Effect.orDie(admin.unsafe<Record<string, unknown>>(text)),
         tenant: (billing = "active") =>

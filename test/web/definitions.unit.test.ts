@@ -1,0 +1,29 @@
+/** What the dashboard takes from the rest of the program. */
+import * as fs from "node:fs"
+import { assert, it } from "@effect/vitest"
+import { kinds } from "#schemas/index.ts"
+import { kindNames } from "../../web/src/shell/kind-names.ts"
+
+it("each kind of resource has a list of its own, but for those that contain others", () => {
+  const containers = ["Project", "Environment"]
+  assert.sameMembers(
+    kindNames.map(([kind]) => kind),
+    kinds.map(({ name }) => name).filter((name) => !containers.includes(name))
+  )
+})
+
+it("it imports definitions only, which load in a browser", () => {
+  const allowed =
+    /^#src\/container-logs\/log-page[.]ts$|^#schemas\/|^#src\/api\/definition\/|^#src\/[a-z-]+\/api(\/[a-z-]+)?[.]ts$|^[.]{1,2}\//
+  const packages = /^(react|react-dom\/client|@base-ui\/react\/[a-z-]+|effect\/[A-Za-z/-]+)$/
+  const faults = fs
+    .readdirSync("web/src", { recursive: true, encoding: "utf8" })
+    .filter((file) => /[.]tsx?$/.test(file))
+    .flatMap((file) =>
+      [...fs.readFileSync(`web/src/${file}`, "utf8").matchAll(/(?:\bfrom |^import |import\()"([^"\n]+)"/gm)]
+        .map(([, from = ""]) => from)
+        .filter((from) => !allowed.test(from) && !packages.test(from))
+        .map((from) => `${file}: ${from}`)
+    )
+  assert.deepStrictEqual(faults, [])
+})

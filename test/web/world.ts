@@ -1,0 +1,127 @@
+/** A browser on a control plane that has something to show, and a way to cut the two apart. */
+import * as fs from "node:fs"
+import * as net from "node:net"
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type { BrowserContextOptions, Page } from "playwright-core"
+import { parse } from "yaml"
+import { Plane } from "#test/setup/control-plane.ts"
+import { window } from "#test/setup/pages.ts"
+
+export const manifestOf = (org: string, more = "") => `version: 1
+organization: ${org}
+projects:
+  - name: Shop
+    slug: shop
+    runtimeClass: always-on
+    queues: [{ name: jobs, deadLetterQueue: dead }, { name: dead, deadLetterQueue: null }]
+    crons: [{ name: nightly, schedule: "0 3 * * *", environment: production, target: { kind: http, path: /run } }]
+    env: { TOKEN: secret }
+${more}`
+export const later = `  - { name: Later, slug: later, runtimeClass: always-on }
+`
+
+export const data = `  - name: Data
+    slug: data
+    runtimeClass: always-on
+    caches: [{ name: sessions, region: local }]
+    alerts: [{ name: Slow queries, severity: warning, scope: {}, condition: { signal: storage.capacity, durationSeconds: 60 } }]
+`
+
+/** What the page says is wrong with it. That it ends requests which nobody waits for any more is not. */
+const complaints = (page: Page): Array<string> => {
+  const found: Array<string> = []
+  page.on("console", (message) => {
+    if (message.type() === "error" && !message.text().includes("Failed to load resource"))
+      found.push(message.text())
+  })
+  page.on("pageerror", (error) => void found.push(error.message))
+  page.on("requestfailed", (request) => {
+    const why = request.failure()?.errorText ?? ""
+    if (!/ERR_(ABORTED|NETWORK_CHANGED)/.test(why)) found.push(`${request.url()} ${why}`)
+  })
+  return found
+}
+
+/** A page of somebody who is signed in by this session, at this path of the dashboard. `wrong` is what it complained about. */
+export const opened = Effect.fn(function* (
+  session: string,
+  path: string,
+  options: BrowserContextOptions & { readonly baseURL?: string } = {}
+) {
+  const { url } = yield* Plane
+  const context = yield* window(options)
+  context.setDefaultTimeout(60_000)
+  const origin = options.baseURL ?? url
+  return yield* Effect.promise(async () => {
+    await context.addCookies([{ name: "svc_session", value: session, url: origin }])
+    // Nothing is fetched from anywhere else.
+    const elsewhere: Array<string> = []
+    await context.route(
+      (target) => target.origin !== origin,
+      (route) => {
+        elsewhere.push(route.request().url())
+        return route.abort()
+      }
+    )
+    const page = await context.newPage()
+    const wrong = complaints(page)
+    await page.goto(`/app/${path}`)
+    return { context, page, wrong, elsewhere }
+  })
+})
+
+/** For people to look at; git ignores the folder. */
+export const screenshot = async (page: Page, name: string): Promise<void> => {
+  fs.mkdirSync("screenshots", { recursive: true })
+  await page.screenshot({ path: `screenshots/${name}.png` })
+}
+
+/** Applies {@link manifestOf} the organization. */
+export const applied = Effect.fn(function* (org: string, token?: string, more?: string) {
+  const { call } = yield* Plane
+  const answer = yield* call("POST", `/v1/orgs/${org}/manifest/apply`, {
+    body: { manifest: parse(manifestOf(org, more)) },
+    ...(token === undefined ? {} : { token })
+  })
+  assert.strictEqual(answer.status, 202, answer.text)
+})
+
+/** Listens on a port of its own and passes everything on, until it is told to act like a server that was killed. */
+export const cuttable = Effect.gen(function* () {
+  const { url } = yield* Plane
+  const open = new Set<net.Socket>()
+  let dead = false
+  const server = net.createServer((from) => {
+    if (dead) return void from.destroy()
+    const to = net.connect(Number(new URL(url).port), "127.0.0.1")
+    for (const [one, other] of [
+      [from, to],
+      [to, from]
+    ] as const) {
+      open.add(one)
+      one.pipe(other)
+      one.on("error", () => other.destroy())
+      one.on("close", () => {
+        open.delete(one)
+        other.destroy()
+      })
+    }
+  })
+  yield* Effect.acquireRelease(
+    Effect.promise(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))),
+    () => Effect.sync(() => server.close())
+  )
+  const address = server.address()
+  if (address === null || typeof address === "string") return yield* Effect.die("no port")
+  return {
+    origin: `http://127.0.0.1:${address.port}`,
+    kill: Effect.sync(() => {
+      dead = true
+      for (const socket of open) socket.destroy()
+    }),
+    revive: Effect.sync(() => {
+      dead = false
+    })
+  }
+})

@@ -1,0 +1,127 @@
+/** Which page an address shows, to whom. */
+import { lazy, type ReactNode, Suspense, useEffect, useMemo, useState } from "react"
+import { client } from "./api/client.ts"
+import { signIn } from "./api/place.ts"
+import { roleOf } from "./api/roles.ts"
+import { useAnswer } from "./api/use-answer.ts"
+import { type Caller, CallerContext } from "./caller.ts"
+import { followOrganization } from "./live/resources.ts"
+import { keepDraft } from "./pages/draft.ts"
+import { Overview } from "./pages/overview.tsx"
+import { Link } from "./parts/link.tsx"
+import { Head } from "./parts/panel.tsx"
+import { Loading, Problem } from "./parts/problem.tsx"
+import { go, pathTo, usePlace } from "./router.ts"
+import { ConnectionLine } from "./shell/connection-line.tsx"
+import { Nav } from "./shell/nav.tsx"
+import { Palette } from "./shell/palette.tsx"
+
+const ResourceTree = lazy(async () => ({ default: (await import("./pages/resources.tsx")).ResourceTree }))
+const ResourcePage = lazy(async () => ({ default: (await import("./pages/resource.tsx")).ResourcePage }))
+const PlanPage = lazy(async () => ({ default: (await import("./pages/plan.tsx")).PlanPage }))
+const AuditPage = lazy(async () => ({ default: (await import("./pages/audit.tsx")).AuditPage }))
+const MembersPage = lazy(async () => ({ default: (await import("./pages/members.tsx")).MembersPage }))
+
+const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
+  const [section, id, ...more] = parts
+  if (more.length > 0) return undefined
+  if (section === "resources" && id !== undefined) return <ResourcePage uid={id} />
+  if (id !== undefined) return undefined
+  if (section === undefined) return <Overview />
+  if (section === "resources") return <ResourceTree />
+  if (section === "plan") return <PlanPage />
+  if (section === "audit") return <AuditPage />
+  if (section === "members") return <MembersPage />
+  return undefined
+}
+
+export const App = () => {
+  const { parts } = usePlace()
+  const me = useAnswer("me", () => client.me.get())
+  const [slug, ...rest] = parts
+  const caller = useMemo((): Omit<Caller, "org"> | undefined => {
+    if (me.value === undefined) return undefined
+    const { userId, user, organizations } = me.value
+    return {
+      userId: userId ?? "",
+      email: user?.email ?? "",
+      organizations: organizations.map((one) => ({ ...one, role: roleOf(one.role) }))
+    }
+  }, [me.value])
+  const org = caller?.organizations.find((one) => one.slug === slug)
+  const first = caller?.organizations[0]
+  const signedOut = me.failure?.problem.status === 401
+
+  useEffect(() => {
+    if (signedOut) signIn()
+  }, [signedOut])
+  useEffect(() => {
+    if (slug === undefined && first !== undefined) go(pathTo(first.slug), { replace: true })
+  }, [slug, first])
+  useEffect(() => () => keepDraft(""), [org?.slug])
+  useEffect(() => followOrganization(org?.slug ?? "", caller?.userId ?? ""), [org?.slug, caller?.userId])
+
+  if (caller === undefined || slug === undefined)
+    return (
+      <main className="p-7">
+        {me.failure !== undefined && !signedOut ? (
+          <Problem failure={me.failure} again={me.again} />
+        ) : caller !== undefined && first === undefined ? (
+          <p>
+            You are a member of no organization. Ask for an invitation, or create one with svc orgs create.
+          </p>
+        ) : (
+          <Loading what="the dashboard" />
+        )}
+      </main>
+    )
+  if (org === undefined)
+    return (
+      <main className="p-7">
+        <Head title="No such organization" />
+        <p>There is no organization “{slug}”, or you are not a member of it. Yours:</p>
+        <ul className="mt-2 list-disc pl-5">
+          {caller.organizations.map((one) => (
+            <li key={one.slug}>
+              <Link to={pathTo(one.slug)} className="text-accent underline">
+                {one.name}
+              </Link>
+            </li>
+          ))}
+        </ul>
+      </main>
+    )
+  return <Within key={org.slug} caller={{ ...caller, org }} parts={rest} />
+}
+
+/** Everything within one organization: another one is drawn anew, with nothing of this. */
+const Within = ({ caller, parts }: { readonly caller: Caller; readonly parts: ReadonlyArray<string> }) => {
+  const [searching, setSearching] = useState(false)
+  const page = pageOf(parts)
+  return (
+    <CallerContext value={caller}>
+      <div className="min-h-screen md:grid md:grid-cols-[13.5rem_minmax(0,1fr)]">
+        <Nav palette={() => setSearching(true)} />
+        <div className="min-w-0">
+          <ConnectionLine />
+          <main className="mx-auto max-w-6xl px-4 pt-5 pb-16 sm:px-7">
+            <Suspense fallback={<Loading what="the page" />}>
+              {page ?? (
+                <>
+                  <Head title="No such page" />
+                  <p>
+                    This address shows nothing.{" "}
+                    <Link to={pathTo(caller.org.slug)} className="text-accent underline">
+                      Go to the overview
+                    </Link>
+                  </p>
+                </>
+              )}
+            </Suspense>
+          </main>
+        </div>
+        <Palette open={searching} setOpen={setSearching} />
+      </div>
+    </CallerContext>
+  )
+}

@@ -1,0 +1,110 @@
+/** Who did what, and who was refused what. */
+import { AuditLog } from "#src/organizations/api/audit.ts"
+import { client } from "../api/client.ts"
+import { useCaller } from "../caller.ts"
+import { inputClass } from "../parts/field.tsx"
+import { Gated } from "../parts/gated.tsx"
+import { Pages } from "../parts/pages.tsx"
+import { Empty, Head, Panel } from "../parts/panel.tsx"
+import { Principal, useNames } from "../parts/principal.tsx"
+import { At } from "../parts/time.tsx"
+import { go, pathTo, usePlace, withQuery } from "../router.ts"
+
+const filters = [
+  ["principal", "Who, such as user:…"],
+  ["operation", "Operation, such as env.set"],
+  ["resource", "Resource's id"]
+] as const
+
+export const AuditPage = () => {
+  const { org } = useCaller()
+  const { query } = usePlace()
+  const names = useNames()
+  const chosen = Object.fromEntries(
+    filters.flatMap(([name]) => (query.get(name) ? [[name, query.get(name) ?? ""]] : []))
+  )
+  return (
+    <>
+      <Head title="Audit log" />
+      <Gated by={AuditLog.endpoints.list} what="Reading it">
+        <form
+          className="mb-3 flex flex-wrap gap-2"
+          onSubmit={(event) => {
+            event.preventDefault()
+            const form = new FormData(event.currentTarget)
+            const given = filters.map(([name]) => [name, String(form.get(name) ?? "").trim()] as const)
+            go(withQuery(pathTo(org.slug, "audit"), Object.fromEntries(given)))
+          }}
+        >
+          {filters.map(([name, says]) => (
+            <input
+              key={`${name} ${chosen[name] ?? ""}`}
+              name={name}
+              aria-label={says}
+              placeholder={says}
+              defaultValue={chosen[name] ?? ""}
+              maxLength={128}
+              className={`${inputClass} max-w-56`}
+            />
+          ))}
+          <button type="submit" className="sr-only">
+            Filter
+          </button>
+        </form>
+        <Panel>
+          <Pages
+            place={`audit ${org.slug} ${JSON.stringify(chosen)}`}
+            what="the audit log"
+            ask={(cursor) =>
+              client.audit.list({
+                params: { orgId: org.slug },
+                query: { limit: 50, ...chosen, ...(cursor === undefined ? {} : { cursor }) }
+              })
+            }
+          >
+            {(items) =>
+              items.length === 0 ? (
+                <Empty>Nothing matches the filter.</Empty>
+              ) : (
+                <table className="w-full">
+                  <thead>
+                    <tr>
+                      <th>When</th>
+                      <th>Operation</th>
+                      <th>Who</th>
+                      <th>From</th>
+                      <th>Outcome</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {items.map(({ id, at, operation, principal, agent, address, outcome }) => (
+                      <tr key={id}>
+                        <td>
+                          <At at={at} />
+                        </td>
+                        <td className="font-mono text-[12.5px]">{operation}</td>
+                        <td className="wrap-anywhere">
+                          <Principal of={principal} names={names} />
+                          {agent !== null && (
+                            <span className="text-faint">
+                              {" "}
+                              by <span dir="auto">{agent.clientName}</span>
+                            </span>
+                          )}
+                        </td>
+                        <td className="text-soft">{address ?? "this server"}</td>
+                        <td className={outcome >= 400 ? "text-bad" : "text-soft"}>
+                          {outcome >= 400 ? `refused, ${outcome}` : outcome}
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              )
+            }
+          </Pages>
+        </Panel>
+      </Gated>
+    </>
+  )
+}
