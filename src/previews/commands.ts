@@ -108,7 +108,7 @@ const create = command(
   Command.withDescription("Open the preview of a pull request"),
   Command.withExamples([
     {
-      command: "svc previews create shop 12 --commit $SHA --fork && svc deploy shop . -e preview-12",
+      command: "svc previews create shop 12 --commit $SHA --fork",
       description: "As a workflow does it for a pull request that is opened"
     }
   ])

@@ -5,6 +5,8 @@
 export const kindNames: ReadonlyArray<readonly [kind: string, name: string]> = [
   ["App", "Apps"],
   ["Deployment", "Deployments"],
+  ["Preview", "Previews"],
+  ["GitSource", "Git sources"],
   ["Database", "Databases"],
   ["DatabaseBranch", "Branches"],
   ["Cache", "Caches"],
@@ -16,6 +18,7 @@ export const kindNames: ReadonlyArray<readonly [kind: string, name: string]> = [
   ["AccessPolicy", "Access policies"],
   ["AiGateway", "AI gateways"],
   ["CustomerPayments", "Payments"],
+  ["Budget", "Budgets"],
   ["Alert", "Alerts"],
   ["Maintenance", "Maintenance"],
   ["BackupDestination", "Backup destinations"]
