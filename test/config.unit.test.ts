@@ -59,6 +59,8 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_BUILD_IMAGE: "not set",
   SVC_UPLOAD_MB: "not set",
   SVC_UPLOADS_MB: "not set",
+  SVC_BUILD_CACHES_MB: "not set",
+  SVC_BUILD_FREE_MB: "not set",
   SVC_APPS_DOMAIN: "not set",
   SVC_EDGE_HOST: "not set",
   SVC_EDGE_HTTPS_PORT: "not set",

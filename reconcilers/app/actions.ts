@@ -97,7 +97,7 @@ export const makeActions = Effect.fnUntraced(function* ({
         const { instance } = step
         if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid))
         const plan = yield* planOf(resource, instance)
-        return yield* orEnded(resource, instance, crashOf(instance), engine.create(plan))
+        return yield* orEnded(resource, instance, crashOf(instance), Effect.asVoid(engine.create(plan)))
       }
       case "start": {
         const services = servicesOf(resource)

@@ -229,7 +229,15 @@ export const layer = register(
           return yield* externalCall(
             "deployments.build",
             "write"
-          )(builds.start({ orgId, uid, digest: source.digest, plan: source.plan }))
+          )(
+            builds.start({
+              orgId,
+              projectId: resource.projectId ?? "",
+              uid,
+              digest: source.digest,
+              plan: source.plan
+            })
+          )
         case "built":
           yield* write(
             "built",

@@ -7,27 +7,31 @@
 import { createHash } from "node:crypto"
 import * as fs from "node:fs/promises"
 import { buffer } from "node:stream/consumers"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import * as Schema from "effect/Schema"
 import { pack } from "tar-stream"
-import type { BuildPlan } from "#schemas/build-plan.ts"
+import type { BuildPlan, DockerfilePlan } from "#schemas/build-plan.ts"
+import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
-import { Installation } from "#src/infra/containers/Installation.ts"
+import { hostLock } from "#src/infra/host/host-lock.ts"
+import { makeTurns } from "#src/infra/host/turns.ts"
 import { buildUser } from "./archive.ts"
-import { type BuildLost, type BuildPrinter, keepPrinted } from "./keep-printed.ts"
+import { BuildContainers } from "./BuildContainers.ts"
+import { BuildFailed, type BuildLost } from "./build-error.ts"
+import { DockerfileBuilds } from "./dockerfile/DockerfileBuilds.ts"
+import type { BuildPrinter } from "./keep-printed.ts"
 import { BuildOptions } from "./options.ts"
+import { PackageCaches } from "./PackageCaches.ts"
 import { settings } from "./settings.ts"
 import { Uploads } from "./Uploads.ts"
 
 export interface BuildRequest {
   readonly orgId: string
+  readonly projectId: string
   /** Of the deployment that it is for. */
   readonly uid: string
   /** Of the uploaded source. */
@@ -35,26 +39,14 @@ export interface BuildRequest {
   readonly plan: BuildPlan
 }
 
-export class BuildFailed extends Schema.TaggedError<BuildFailed>()("BuildFailed", {
-  errorCode: Schema.Literals(["build_failed", "build_timed_out", "build_unavailable"]),
-  message: Schema.String
-}) {}
-
 export class Builder extends Context.Service<
   Builder,
   {
-    /** Answers the id of the image. It leaves no container, also when it is interrupted. */
+    /** Answers the id of the image, once its turn has come. It leaves no container, also when it is interrupted. */
     readonly build: (
       request: BuildRequest,
       printer: BuildPrinter
     ) => Effect.Effect<string, BuildFailed | BuildLost | ContainerError>
-    /** Removes what builds left that were killed. */
-    readonly clear: (uid: string) => Effect.Effect<void, ContainerError>
-    /** Deployments that there are containers of, with their organizations. */
-    readonly remains: Effect.Effect<
-      ReadonlyArray<{ readonly orgId: string; readonly uid: string }>,
-      ContainerError
-    >
   }
 >()("svc/builds/Builder") {
   static readonly layer = Layer.effect(
@@ -63,20 +55,14 @@ export class Builder extends Context.Service<
       const engine = yield* ContainerEngine
       const images = yield* Images
       const uploads = yield* Uploads
-      const installation = yield* Installation
+      const caches = yield* PackageCaches
+      const containers = yield* BuildContainers
+      const dockerfiles = yield* DockerfileBuilds
       const options = yield* BuildOptions
+      const { dataDir } = yield* AppConfig
       const { buildImage } = yield* settings
-
-      const namesOf = (uid: string) => {
-        const name = installation.nameOf(uid)
-        return { build: `${name}-build`, result: `${name}-image` }
-      }
-
-      const clear = Effect.fnUntraced(function* (uid: string) {
-        const { build, result } = namesOf(uid)
-        yield* engine.remove(build)
-        yield* engine.remove(result)
-      })
+      const turns = makeTurns(1)
+      const lock = `svc-build-${sha256(dataDir).slice(0, 16)}`
 
       const baseImage = Effect.gen(function* () {
         if (buildImage === undefined)
@@ -95,104 +81,96 @@ export class Builder extends Context.Service<
         return base
       })
 
-      /** A container of the base image with an empty folder for the app. */
-      const make = Effect.fnUntraced(function* (
-        { orgId }: BuildRequest,
-        name: string,
-        image: string,
-        how: {
-          readonly command: ReadonlyArray<string>
-          readonly env: Readonly<Record<string, string>>
-          readonly network: "isolated" | "none"
-        }
-      ) {
-        yield* engine.create({
-          name,
-          labels: { ...installation.labels, "svc.organization": orgId },
-          image,
-          command: how.command,
-          env: Redacted.make(how.env),
-          cpus: options.cpus,
-          // Below everything else: databases and apps go first.
-          cpuShares: 64,
-          memoryMb: options.memoryMb,
-          runtime: undefined,
-          network: { kind: how.network },
-          user: `${buildUser}:${buildUser}`,
-          workdir: appFolder,
-          oomScore: 800
-        })
-        yield* engine.putArchive({ name, folder: "/" }, yield* Effect.promise(() => skeleton))
+      /** The image of an earlier build of the same. */
+      const findBuilt = Effect.fnUntraced(function* (image: string, printer: BuildPrinter) {
+        const known = yield* engine.findImage(image)
+        if (Option.isNone(known)) return undefined
+        yield* printer.say("This source was built before; its image is used")
+        yield* images.keep(known.value, image)
+        return known.value
       })
 
-      const runSteps = Effect.fnUntraced(function* (name: string, printer: BuildPrinter) {
-        yield* engine.run(name, {})
-        let printedAt = yield* Clock.currentTimeMillis
-        const silence = Effect.gen(function* () {
-          for (;;) {
-            yield* Effect.sleep("500 millis")
-            if ((yield* Clock.currentTimeMillis) - printedAt > options.silentMs)
-              return yield* new BuildFailed({
-                errorCode: "build_timed_out",
-                message: `The build printed nothing for ${options.silentMs / 1_000} s`
-              })
-          }
-        })
-        const noted = {
-          ...printer,
-          print: (pieces: Parameters<BuildPrinter["print"]>[0]) =>
-            Effect.andThen(
-              Effect.map(Clock.currentTimeMillis, (now) => {
-                printedAt = now
-              }),
-              printer.print(pieces)
-            )
+      const runSteps = Effect.fnUntraced(function* (
+        { orgId, projectId, plan }: BuildRequest,
+        container: string,
+        locks: string,
+        printer: BuildPrinter
+      ) {
+        const usesCache = plan.steps.some(({ name }) => name === "install")
+        const cacheRef = { orgId, projectId, locks }
+        const cached = usesCache ? yield* caches.find(cacheRef) : undefined
+        const place = { name: container, folder: cacheFolder }
+        if (cached !== undefined) {
+          yield* printer.say("What an earlier build has fetched is used")
+          // Without it packages are fetched anew.
+          yield* Effect.ignore(engine.putFile(place, cached.file))
         }
-        const ended = yield* Effect.raceFirst(keepPrinted(engine, name, noted, options.logBytes), silence)
-        if (ended.outOfMemory)
-          return yield* new BuildFailed({
-            errorCode: "build_failed",
-            message: `The build needed more than ${options.memoryMb} MiB of memory`
-          })
-        if (ended.exitCode !== 0)
-          return yield* new BuildFailed({
-            errorCode: "build_failed",
-            message: `The build ended with the exit code ${ended.exitCode}`
-          })
+        yield* containers.run(container, printer)
+        if (usesCache && cached?.isExact !== true)
+          yield* Effect.ignore(
+            caches.put(cacheRef, (file) =>
+              engine.take(container, `${cacheFolder}/.`, file, options.cacheBytes)
+            )
+          )
       })
 
       const buildNew = Effect.fnUntraced(function* (
         request: BuildRequest,
         base: string,
         image: string,
-        printer: BuildPrinter
+        printer: BuildPrinter,
+        made: Set<string>
       ) {
-        const { uid, plan } = request
-        const { build, result } = namesOf(uid)
-        if (Option.isNone(yield* uploads.find(request)))
+        const { orgId, uid, plan } = request
+        const upload = yield* uploads.find(request)
+        if (Option.isNone(upload))
           return yield* new BuildFailed({
             errorCode: "build_unavailable",
-            message: "The uploaded source is not on this host any more; deploy it again"
+            message: "The source is not on this host any more; deploy it again"
+          })
+        const make = (part: "build" | "image", how: Pick<Made, "command" | "env" | "network" | "workdir">) =>
+          Effect.gen(function* () {
+            const id = yield* containers.make({ orgId, uid, part, image: base, ...how })
+            made.add(id)
+            yield* engine.putArchive({ name: id, folder: "/" }, yield* Effect.promise(() => skeletons[part]))
+            return id
           })
         const source = uploads.fileOf(request)
+        const finish = Effect.fnUntraced(function* (container: string, run?: ReadonlyArray<string>) {
+          yield* containers.hasRoom
+          const id = yield* engine.commit(container, image, run)
+          yield* images.keep(id, image)
+          return id
+        })
+        if (plan.kind === "dockerfile") {
+          const { container, command } = yield* dockerfiles.build({ orgId, uid, plan, source, made }, printer)
+          yield* printer.say("Making the image")
+          return yield* finish(container, command)
+        }
         const command = yield* commandOf(plan)
-        yield* make(request, result, base, { command: command.run, env: {}, network: "none" })
+        const result = yield* make("image", {
+          command: command.run,
+          env: {},
+          network: "none",
+          workdir: folderIn(plan.kind === "server" ? plan.root : ".")
+        })
         if (command.files !== undefined)
           yield* engine.putArchive({ name: result, folder: "/" }, command.files)
-        const output = plan.kind === "static" && plan.output !== "." ? `/${plan.output}` : ""
+        const output = plan.kind === "static" ? folderIn(plan.output) : appFolder
         const target = { name: result, folder: appFolder }
-        if (plan.steps.length === 0 && output === "") yield* engine.putFile(target, source)
+        if (plan.steps.length === 0 && output === appFolder) yield* engine.putFile(target, source)
         else {
-          yield* make(request, build, base, {
+          const build = yield* make("build", {
             command: ["/bin/sh", "-euc", scriptOf(plan)],
             env: buildVariables,
-            network: "isolated"
+            network: "isolated",
+            workdir: appFolder
           })
           yield* engine.putFile({ name: build, folder: appFolder }, source)
-          yield* runSteps(build, printer)
+          yield* runSteps(request, build, upload.value.locks, printer)
           yield* printer.say("Making the image")
           yield* Effect.catchIf(
-            engine.copy({ name: build, folder: `${appFolder}${output}` }, target, options.resultBytes),
+            engine.copy({ name: build, folder: output }, target, options.resultBytes),
             ({ reason }) => reason === "NotFound" || reason === "Failed",
             ({ reason, message }) =>
               new BuildFailed({
@@ -204,78 +182,86 @@ export class Builder extends Context.Service<
               })
           )
         }
-        const id = yield* engine.commit(result, image)
-        yield* images.keep(id, image)
-        return id
+        return yield* finish(result)
       })
 
       return Builder.of({
         build: Effect.fn("Builder.build")(function* (request, printer) {
+          const { orgId, uid } = request
           const base = yield* baseImage
           const image = imageNameOf(request, base)
-          const known = yield* engine.findImage(image)
-          if (Option.isSome(known)) {
-            yield* printer.say("This source was built before; its image is used")
-            yield* images.keep(known.value, image)
-            return known.value
-          }
-          const { uid } = request
-          // What a process left that was killed.
-          yield* clear(uid)
-          return yield* buildNew(request, base, image, printer).pipe(
-            Effect.timeoutOrElse({
+          const before = yield* findBuilt(image, printer)
+          if (before !== undefined) return before
+          const made = new Set<string>()
+          const inTurn = Effect.gen(function* () {
+            yield* hostLock(lock)
+            const meanwhile = yield* findBuilt(image, printer)
+            if (meanwhile !== undefined) return meanwhile
+            yield* containers.hasRoom
+            // What a process left that was killed.
+            yield* containers.clear(uid)
+            return yield* Effect.timeoutOrElse(buildNew(request, base, image, printer, made), {
               duration: Duration.millis(options.totalMs),
               orElse: () =>
                 new BuildFailed({
                   errorCode: "build_timed_out",
                   message: `The build took longer than ${options.totalMs / 1_000} s`
                 })
-            }),
-            Effect.ensuring(Effect.ignore(clear(uid)))
-          )
-        }),
-        clear,
-        remains: Effect.map(engine.list(installation.label), (all) =>
-          all.flatMap(({ name, labels }) => {
-            const uid = ownName.exec(name)?.[1]
-            const orgId = labels["svc.organization"]
-            return uid === undefined || orgId === undefined ? [] : [{ orgId, uid }]
+            })
           })
-        )
+          return yield* inTurn.pipe(
+            Effect.ensuring(Effect.ignore(Effect.suspend(() => containers.clear(uid, made)))),
+            Effect.scoped,
+            turns.take({ owner: orgId, first: false })
+          )
+        })
       })
     })
   )
 }
 
-const ownName = /^svc-([0-9a-f-]{36})-(?:build|image)$/
+type Made = Parameters<BuildContainers["Service"]["make"]>[0]
+
 const appFolder = "/app"
+const cacheFolder = "/tmp/cache"
 const serverFile = "srv/svc/serve-static.mjs"
+const folderIn = (folder: string) => (folder === "." ? appFolder : `${appFolder}/${folder}`)
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex")
 
 /** Of the steps alone: none of it is in the image. */
 const buildVariables = {
   HOME: "/tmp",
   CI: "1",
-  npm_config_cache: "/tmp/npm",
+  NEXT_TELEMETRY_DISABLED: "1",
+  ASTRO_TELEMETRY_DISABLED: "1",
+  npm_config_cache: `${cacheFolder}/npm`,
+  // pnpm and yarn keep theirs where these say (XDG Base Directory Specification).
+  XDG_DATA_HOME: `${cacheFolder}/data`,
+  XDG_CACHE_HOME: `${cacheFolder}/cache`,
+  npm_config_prefer_offline: "true",
   npm_config_update_notifier: "false",
+  YARN_GLOBAL_FOLDER: `${cacheFolder}/yarn-global`,
+  YARN_ENABLE_TELEMETRY: "0",
   YARN_NODE_LINKER: "node-modules"
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 const scriptOf = ({ steps }: BuildPlan) =>
-  steps.map(({ command }) => `printf '$ %s\\n' ${quoted(command)}\n${command}`).join("\n")
+  steps
+    .map(
+      ({ command, folder }) =>
+        `cd ${quoted(folderIn(folder))}\nprintf '$ %s\\n' ${quoted(command)}\n${command}`
+    )
+    .join("\n")
 
 /** Organizations share nothing: a name holds whose it is. */
-const imageNameOf = ({ orgId, digest, plan }: BuildRequest, base: string): string => {
-  const key = createHash("sha256")
-    .update(JSON.stringify([1, base, digest, plan]))
-    .digest("hex")
-  return `localhost/svc-build/${orgId}:${key.slice(0, 40)}`
-}
+const imageNameOf = ({ orgId, digest, plan }: BuildRequest, base: string): string =>
+  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([1, base, digest, plan])).slice(0, 40)}`
 
 const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly content?: Buffer }>) => {
   const writer = pack()
   for (const { name, content } of entries) {
-    const owner = name.startsWith("app") ? buildUser : 0
+    const owner = name.startsWith("srv") ? 0 : buildUser
     const header = { name, uid: owner, gid: owner, mtime: new Date(0) }
     if (content === undefined) writer.entry({ ...header, type: "directory", mode: 0o755 })
     else writer.entry({ ...header, mode: 0o644 }, content)
@@ -284,12 +270,19 @@ const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly cont
   return buffer(writer)
 }
 
-const skeleton = archiveOf([{ name: "app/" }])
+/** Folders that belong to the user of builds. */
+const skeletons = {
+  build: archiveOf([{ name: "app/" }, { name: `${cacheFolder.slice(1)}/` }]),
+  image: archiveOf([{ name: "app/" }])
+}
 
 /** What the image runs, and files that are for that. */
-const commandOf = Effect.fnUntraced(function* (plan: BuildPlan) {
+const commandOf = Effect.fnUntraced(function* (plan: Exclude<BuildPlan, DockerfilePlan>) {
   if (plan.kind === "server") {
-    const prepared = `export PATH="${appFolder}/node_modules/.bin:$PATH" NODE_ENV="\${NODE_ENV:-production}"`
+    const folders = [...new Set([folderIn(plan.root), appFolder])].map(
+      (folder) => `${folder}/node_modules/.bin`
+    )
+    const prepared = `export PATH=${quoted(folders.join(":"))}:"$PATH" NODE_ENV="\${NODE_ENV:-production}"`
     return { run: ["/bin/sh", "-c", `${prepared}\n${plan.start}`], files: undefined }
   }
   const content = yield* Effect.promise(() => fs.readFile(new URL("serve-static.mjs", import.meta.url)))

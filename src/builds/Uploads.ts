@@ -3,10 +3,11 @@
  * once its description is, which is written last. They go when no deployment waits for them.
  */
 import { randomUUID } from "node:crypto"
+import { createReadStream, createWriteStream } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
-import { PassThrough, type Readable } from "node:stream"
-import { finished } from "node:stream/promises"
+import { PassThrough, type Readable, Transform } from "node:stream"
+import { finished, pipeline } from "node:stream/promises"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -14,18 +15,23 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as Semaphore from "effect/Semaphore"
 import { BuildPlan } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
+import { makeTurns } from "#src/infra/host/turns.ts"
 import { ArchiveRefused, repack } from "./archive.ts"
-import { type PlanRefused, planOf } from "./plan.ts"
+import { digestOf } from "./facts.ts"
+import { planOf } from "./plan.ts"
+import type { PlanRefused } from "./plan-refused.ts"
 import { settings } from "./settings.ts"
 
 const mebibyte = 1024 * 1024
 /** Files and folders of one upload. */
 const mostEntries = 100_000
-/** Uploads that are taken at once in one process. */
-const atOnce = 4
+/** Uploads that are taken at once in one process, and of one organization. */
+const atOnce = 8
+const atOnceOfOne = 2
+/** Part of what uploads may take that one organization may. */
+const shareOfOne = 0.25
 /** How long an upload that no deployment waits for stays: whoever sent it is about to ask for one. */
 const idleMs = 900_000
 
@@ -35,15 +41,19 @@ export interface UploadRef {
   readonly digest: string
 }
 
-const Description = Schema.Struct({ entries: Schema.Int, plan: BuildPlan })
+const Description = Schema.Struct({
+  /** Of what was sent. */
+  bytes: Schema.Int,
+  entries: Schema.Int,
+  plan: BuildPlan,
+  /** Digest of the lock files, for which what packages were fetched is kept. */
+  locks: Schema.String
+})
 const Stored = Schema.fromJsonString(Description)
 const decode = Schema.decodeUnknownEffect(Stored)
 const encode = Schema.encodeSync(Stored)
 
-export interface Upload {
-  readonly entries: number
-  readonly plan: BuildPlan
-}
+export type Upload = typeof Description.Type
 
 export class UploadFailed extends Schema.TaggedError<UploadFailed>()("UploadFailed", {
   reason: Schema.Literals(["Full", "Disk", "Lost"]),
@@ -59,6 +69,26 @@ export class Uploads extends Context.Service<
       ref: UploadRef,
       source: Readable
     ) => Effect.Effect<Upload, ArchiveRefused | PlanRefused | UploadFailed>
+    /**
+     * Adds a part of the archive, of `size` bytes in all, where `offset` bytes of it are here. Answers how many are here
+     * then, and what it is once that is all of it; a part that begins elsewhere is not taken, which that tells as well.
+     */
+    readonly append: (
+      ref: UploadRef,
+      part: { readonly offset: number; readonly size: number },
+      source: Readable
+    ) => Effect.Effect<
+      { readonly received: number; readonly upload: Upload | undefined },
+      ArchiveRefused | PlanRefused | UploadFailed
+    >
+    /**
+     * The same for source that comes from elsewhere than a user's request. Its digest is of the archive that is kept, so
+     * that the same files in the same order are the same source.
+     */
+    readonly keep: (
+      orgId: string,
+      source: Readable
+    ) => Effect.Effect<Upload & UploadRef, ArchiveRefused | PlanRefused | UploadFailed>
     readonly find: (ref: UploadRef) => Effect.Effect<Option.Option<Upload>>
     /** Its archive: files and folders of `buildUser`, below `./`. */
     readonly fileOf: (ref: UploadRef) => string
@@ -72,9 +102,9 @@ export class Uploads extends Context.Service<
     Uploads,
     Effect.gen(function* () {
       const { dataDir } = yield* AppConfig
-      const { uploadMb, uploadsMb } = yield* settings
+      const { floorMb, uploadMb, uploadsMb } = yield* settings
       const root = path.join(dataDir, "uploads")
-      const turns = yield* Semaphore.make(atOnce)
+      const turns = makeTurns(atOnce, atOnceOfOne)
       const placeOf = ({ orgId, digest }: UploadRef) => path.join(root, orgId, digest)
       const fileOf = (ref: UploadRef) => `${placeOf(ref)}.tar`
       const disk = <A>(body: (signal: AbortSignal) => Promise<A>) =>
@@ -103,44 +133,114 @@ export class Uploads extends Context.Service<
         return stats.flat()
       })
 
-      const take = Effect.fnUntraced(function* (ref: UploadRef, source: Readable) {
-        const known = yield* find(ref)
-        if (Option.isSome(known)) {
-          const now = (yield* Clock.currentTimeMillis) / 1_000
-          yield* disk(() => fs.utimes(`${placeOf(ref)}.json`, now, now))
-          return known.value
-        }
-        const used = (yield* files).reduce((sum, { bytes }) => sum + bytes, 0)
-        if (used >= uploadsMb * mebibyte)
-          return yield* new UploadFailed({
-            reason: "Full",
-            message: "So much source waits for its build that no more is taken now; try again later"
-          })
-        const draft = `${placeOf(ref)}.${randomUUID()}.part`
+      const hasRoom = Effect.fnUntraced(function* (orgId: string) {
+        const all = yield* files
+        const bytesOf = (some: typeof all) => some.reduce((sum, { bytes }) => sum + bytes, 0)
+        const own = all.filter(({ name }) => refOf(name).orgId === orgId)
+        const most = uploadsMb * mebibyte
+        const { bavail, bsize } = yield* disk(() => fs.statfs(dataDir))
+        if (bytesOf(all) < most && bytesOf(own) < most * shareOfOne && bavail * bsize > floorMb * mebibyte)
+          return
+        return yield* new UploadFailed({
+          reason: "Full",
+          message: "So much source waits for its build that no more is taken now; try again later"
+        })
+      })
+
+      const known = Effect.fnUntraced(function* (ref: UploadRef) {
+        const found = yield* find(ref)
+        if (Option.isNone(found)) return undefined
+        const now = (yield* Clock.currentTimeMillis) / 1_000
+        yield* disk(() => fs.utimes(`${placeOf(ref)}.json`, now, now))
+        return found.value
+      })
+
+      /** `digest`: what is expected, in hexadecimal; undefined: whatever comes. */
+      const take = Effect.fnUntraced(function* (orgId: string, digest: string | undefined, source: Readable) {
+        const before = digest === undefined ? undefined : yield* known({ orgId, digest })
+        if (digest !== undefined && before !== undefined) return { orgId, digest, ...before }
+        yield* hasRoom(orgId)
+        const draft = path.join(root, orgId, `${randomUUID()}.part`)
         const bounds = { bytes: uploadMb * mebibyte, entries: mostEntries }
         const store = Effect.gen(function* () {
           yield* disk(() => fs.mkdir(path.dirname(draft), { recursive: true, mode: 0o700 }))
-          const { entries, facts } = yield* Effect.tryPromise({
-            try: (signal) => repack(source, ref.digest, draft, bounds, signal),
+          const packed = yield* Effect.tryPromise({
+            try: (signal) => repack(source, draft, bounds, signal),
             catch: (cause) =>
               cause instanceof ArchiveRefused
                 ? cause
                 : new UploadFailed({ reason: "Lost", message: "The source did not come to its end", cause })
           })
+          if (digest !== undefined && digest !== packed.sent)
+            return yield* new ArchiveRefused({
+              code: "digest_mismatch",
+              message: "What was sent does not have the digest that it is sent under"
+            })
+          const { bytes, entries, facts } = packed
           const planned = planOf(facts)
           if (Result.isFailure(planned)) return yield* planned.failure
-          const upload = { entries, plan: planned.success }
+          const locks = digestOf(Buffer.from(JSON.stringify([...facts.locks].toSorted())))
+          const upload = { bytes, entries, plan: planned.success, locks }
+          const ref = { orgId, digest: digest ?? packed.digest }
           yield* disk(async () => {
             await fs.rename(draft, fileOf(ref))
             await fs.writeFile(draft, encode(upload), { mode: 0o600 })
             await fs.rename(draft, `${placeOf(ref)}.json`)
           })
-          return upload
+          return { ...ref, ...upload }
         })
         return yield* Effect.ensuring(store, Effect.ignore(disk(() => fs.rm(draft, { force: true }))))
       })
 
+      const append = Effect.fnUntraced(function* (
+        ref: UploadRef,
+        { offset, size }: { readonly offset: number; readonly size: number },
+        source: Readable
+      ) {
+        const before = yield* known(ref)
+        if (before !== undefined) return { received: before.bytes, upload: before }
+        if (size > uploadMb * mebibyte)
+          return yield* new ArchiveRefused({
+            code: "archive_too_large",
+            message: `The source has more than ${uploadMb * mebibyte} bytes`
+          })
+        const file = `${placeOf(ref)}.sending`
+        const lengthOf = disk(() =>
+          fs.stat(file).then(
+            (stat) => stat.size,
+            () => 0
+          )
+        )
+        const there = yield* lengthOf
+        if (there === 0) yield* hasRoom(ref.orgId)
+        if (offset === there && there < size) {
+          yield* disk(() => fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 }))
+          yield* Effect.tryPromise({
+            try: (signal) =>
+              pipeline(source, atMost(size - there), createWriteStream(file, { flags: "a", mode: 0o600 }), {
+                signal
+              }),
+            catch: (cause) =>
+              new UploadFailed({ reason: "Lost", message: "The part did not come to its end", cause })
+          })
+        }
+        const received = yield* lengthOf
+        if (received < size) return { received, upload: undefined }
+        // Whatever it is found to be: what is wrong of it stays so.
+        const upload = yield* Effect.ensuring(
+          take(ref.orgId, ref.digest, createReadStream(file)),
+          Effect.ignore(disk(() => fs.rm(file, { force: true })))
+        )
+        return { received, upload }
+      })
+
       return Uploads.of({
+        append: (ref, part, source) =>
+          append(ref, part, source).pipe(
+            turns.take({ owner: ref.orgId, first: false }),
+            Effect.ensuring(Effect.sync(() => void source.resume())),
+            Effect.withSpan("Uploads.append")
+          ),
         store: (ref, source) =>
           Effect.suspend(() => {
             // What reads a source that it refuses ends it; whoever sends it hears the answer only if all is read.
@@ -152,8 +252,14 @@ export class Uploads extends Context.Service<
               source.resume()
               if (!source.readableEnded && !source.destroyed) await finished(source).catch(() => undefined)
             })
-            return turns.withPermit(take(ref, body)).pipe(Effect.ensuring(Effect.interruptible(rest)))
+            return take(ref.orgId, ref.digest, body).pipe(
+              turns.take({ owner: ref.orgId, first: false }),
+              Effect.ensuring(Effect.interruptible(rest))
+            )
           }).pipe(Effect.withSpan("Uploads.store")),
+        keep: Effect.fn("Uploads.keep")((orgId, source) =>
+          take(orgId, undefined, source).pipe(turns.take({ owner: orgId, first: false }))
+        ),
         find,
         fileOf,
         sweep: (wanted) =>
@@ -181,6 +287,18 @@ export class Uploads extends Context.Service<
       })
     })
   )
+}
+
+/** What comes after so many bytes is an error. */
+const atMost = (bytes: number) => {
+  let left = bytes
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      left -= chunk.length
+      if (left < 0) done(new Error("More came than was announced"))
+      else done(null, chunk)
+    }
+  })
 }
 
 const stemOf = (name: string) => name.split(".", 1)[0] ?? ""

@@ -10,7 +10,7 @@ import { type Readable, Transform } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import * as Schema from "effect/Schema"
 import { extract, type Headers, pack } from "tar-stream"
-import type { SourceFacts } from "./plan.ts"
+import { makeFacts, type SourceFacts } from "./facts.ts"
 
 /** Who source and what is built of it belong to in containers. */
 export const buildUser = 1000
@@ -32,23 +32,26 @@ export class ArchiveRefused extends Schema.TaggedError<ArchiveRefused>()("Archiv
 }) {}
 
 export interface Repacked {
+  /** Of what was read. */
+  readonly bytes: number
   readonly entries: number
+  /** SHA-256 of what was read and of what was written, in hexadecimal. */
+  readonly sent: string
+  readonly digest: string
   readonly facts: SourceFacts
 }
 
 const longestName = 1024
-const longestPackageJson = 1024 * 1024
 
 /** Reads the archive and writes the new one into the file. Rejects with `ArchiveRefused`, or with what the disk said. */
 export const repack = async (
   source: Readable,
-  /** SHA-256 of what is sent, in hexadecimal. */
-  digest: string,
   file: string,
   bounds: ArchiveBounds,
   signal: AbortSignal
 ): Promise<Repacked> => {
   const hash = createHash("sha256")
+  const written = createHash("sha256")
   let received = 0
   const measured = new Transform({
     transform(chunk: Buffer, _, done) {
@@ -59,11 +62,16 @@ export const repack = async (
       else done(null, chunk)
     }
   })
+  const counted = new Transform({
+    transform(chunk: Buffer, _, done) {
+      written.update(chunk)
+      done(null, chunk)
+    }
+  })
   const reader = extract()
   const writer = pack()
   const kinds = new Map<string, "file" | "folder" | "link">()
-  const names = new Set<string>()
-  let packageJson: string | undefined
+  const facts = makeFacts()
   let entries = 0
 
   writer.entry({ ...plain, name: "./", type: "directory", mode: 0o755 })
@@ -74,22 +82,25 @@ export const repack = async (
         throw refusal("archive_too_large", `The source has more than ${bounds.entries} files and folders`)
       const { name, entry } = admitted(header, kinds)
       if (name === "") return void content.resume()
-      names.add(name.split("/", 1)[0] ?? "")
+      facts.note(name)
       if (entry.type !== "file") {
         writer.entry(entry)
         return void content.resume()
       }
-      const isPackage = name === "package.json" && (header.size ?? 0) <= longestPackageJson
+      const interest = facts.interest(name, header.size ?? 0)
       const chunks: Array<Buffer> = []
+      const lock = createHash("sha256")
       const sink = writer.entry(entry)
       const kept = new Transform({
         transform(chunk: Buffer, _, done) {
-          if (isPackage) chunks.push(chunk)
+          if (interest === "text") chunks.push(chunk)
+          if (interest === "lock") lock.update(chunk)
           done(null, chunk)
         }
       })
       await pipeline(content, kept, sink, { signal })
-      if (isPackage) packageJson = Buffer.concat(chunks).toString("utf8")
+      if (interest === "text") facts.text(name, Buffer.concat(chunks))
+      if (interest === "lock") facts.lock(name, lock.digest("hex"))
     }
     take().then(
       () => next(),
@@ -103,7 +114,7 @@ export const repack = async (
     await Promise.all([
       // What comes after the end of the archive is no part of it, but of what the digest is of.
       pipeline(source, measured, reader, { signal }),
-      pipeline(writer, fs.createWriteStream(file, { mode: 0o600, flags: "wx" }), { signal })
+      pipeline(writer, counted, fs.createWriteStream(file, { mode: 0o600, flags: "wx" }), { signal })
     ])
   } catch (error) {
     if (error instanceof ArchiveRefused || signal.aborted) throw error
@@ -111,9 +122,13 @@ export const repack = async (
       throw refusal("archive_malformed", "What was sent is no tar archive, or a part of one")
     throw error
   }
-  if (hash.digest("hex") !== digest)
-    throw refusal("digest_mismatch", "What was sent does not have the digest that it is sent under")
-  return { entries, facts: { names, packageJson } }
+  return {
+    bytes: received,
+    entries,
+    sent: hash.digest("hex"),
+    digest: written.digest("hex"),
+    facts: facts.facts()
+  }
 }
 
 const refusal = (code: ArchiveRefused["code"], message: string) => new ArchiveRefused({ code, message })

@@ -2,7 +2,6 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
-import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import {
   type Container,
@@ -10,9 +9,7 @@ import {
   ContainerError,
   type LogPiece
 } from "#src/infra/containers/ContainerEngine.ts"
-
-/** Somebody else goes on with the build, or nobody wants it any more. */
-export class BuildLost extends Schema.TaggedError<BuildLost>()("BuildLost", {}) {}
+import type { BuildFailed, BuildLost } from "./build-error.ts"
 
 export interface BuildPrinter {
   readonly print: (pieces: ReadonlyArray<LogPiece>) => Effect.Effect<void, BuildLost>
@@ -25,12 +22,14 @@ const patience = { times: 60, schedule: Schedule.spaced("1 second").pipe(Schedul
 
 /**
  * Answers how it ended. What comes from the moment of its end on may have gaps as an engine follows it, so that is read
- * once more, from the byte after the last one kept. `logBytes`: what comes after so many is read and not kept.
+ * once more, from the byte after the last one kept. `logBytes`: what comes after so many is read and not kept. `note` is
+ * told how many bytes came, and may end it.
  */
 export const keepPrinted = Effect.fnUntraced(function* (
   engine: ContainerEngine["Service"],
   name: string,
   { print, say }: BuildPrinter,
+  note: (bytes: number) => Effect.Effect<void, BuildFailed>,
   logBytes: number
 ) {
   let kept = 0
@@ -51,9 +50,10 @@ export const keepPrinted = Effect.fnUntraced(function* (
       left -= piece.content.length
       return content.length === 0 ? [] : [{ ...piece, content }]
     })
-    kept = kept + pieces.reduce((sum, { content }) => sum + content.length, 0)
-    // Also with nothing to keep: it is a sign of life.
-    yield* print(fitting)
+    const bytes = pieces.reduce((sum, { content }) => sum + content.length, 0)
+    kept += bytes
+    yield* note(bytes)
+    if (fitting.length > 0) yield* print(fitting)
     if (room > 0 && left <= 0) yield* say("The log is full. What is printed after this is not kept.")
   })
 
@@ -84,7 +84,7 @@ export const keepPrinted = Effect.fnUntraced(function* (
     const before = yield* look
     const over = before.state === "exited"
     const done = yield* Effect.result(read(over))
-    if (done._tag === "Failure" && done.failure._tag === "BuildLost") return yield* done.failure
+    if (done._tag === "Failure" && done.failure._tag !== "ContainerError") return yield* done.failure
     if (over && done._tag === "Success") return before
     const { state } = yield* look
     if (state === "running" || done._tag === "Failure") yield* Effect.sleep("500 millis")

@@ -14,8 +14,15 @@ export interface BuildOptions {
   readonly resultBytes: number
   /** How long fetching the image that apps are built in may come no nearer. */
   readonly pullStallMs: number
-  /** Builds of this process at once. */
-  readonly atOnce: number
+  /** Bytes that one may print at all. */
+  readonly printedBytes: number
+  /** MiB that it may write to its file system, and how often that is measured. */
+  readonly diskMb: number
+  readonly measureMs: number
+  /** Files that have to be free on the disk for anything to be built. */
+  readonly freeFiles: number
+  /** Bytes of what package managers fetched that are kept for the next build. */
+  readonly cacheBytes: number
 }
 
 export const BuildOptions = Context.Reference<BuildOptions>("svc/builds/BuildOptions", {
@@ -27,6 +34,10 @@ export const BuildOptions = Context.Reference<BuildOptions>("svc/builds/BuildOpt
     logBytes: 4 * 1024 * 1024,
     resultBytes: 2 * 1024 * 1024 * 1024,
     pullStallMs: 120_000,
-    atOnce: 1
+    printedBytes: 64 * 1024 * 1024,
+    diskMb: 8_192,
+    measureMs: 2_000,
+    freeFiles: 100_000,
+    cacheBytes: 1024 * 1024 * 1024
   })
 })

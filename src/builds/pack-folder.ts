@@ -9,7 +9,7 @@ import { Transform } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import ignore, { type Ignore } from "ignore"
 import { type Pack, pack } from "tar-stream"
-import type { SourceFacts } from "./plan.ts"
+import { digestOf, makeFacts, type SourceFacts } from "./facts.ts"
 
 /** Of no use to anybody else: they are made anew where the source is built. */
 const never: ReadonlySet<string> = new Set([".git", "node_modules", ".DS_Store"])
@@ -69,12 +69,18 @@ const isIgnored = (all: ReadonlyArray<Rules>, name: string, isFolder: boolean): 
 }
 
 /** What its plan is made of. */
-export const factsOf = (root: string, files: ReadonlyArray<Found>): SourceFacts => ({
-  names: new Set(files.flatMap(({ name }) => (name.includes("/") ? [] : [name]))),
-  packageJson: files.some(({ name, kind }) => name === "package.json" && kind === "file")
-    ? fs.readFileSync(path.join(root, "package.json"), "utf8")
-    : undefined
-})
+export const factsOf = (root: string, files: ReadonlyArray<Found>): SourceFacts => {
+  const { facts, interest, lock, note, text } = makeFacts()
+  for (const { name, kind } of files) {
+    note(name)
+    if (kind !== "file") continue
+    const file = path.join(root, name)
+    const how = interest(name, fs.statSync(file).size)
+    if (how === "text") text(name, fs.readFileSync(file))
+    if (how === "lock") lock(name, digestOf(fs.readFileSync(file)))
+  }
+  return facts()
+}
 
 /** Writes the archive, and answers its SHA-256 in hexadecimal. */
 export const packFolder = async (

@@ -1,29 +1,15 @@
 /**
- * From what is in a folder to how it is built and run, without any instructions. Pure: whoever calls it reads the names
- * of the files at the top and the text of package.json, which both the command line and the server do.
+ * From what is in a folder to how it is built and run: by its files, and by what its `svc.yaml` says otherwise. Pure, so
+ * that the command line shows the plan that the server makes.
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
-
-export interface SourceFacts {
-  /** Names of files and folders at the top. */
-  readonly names: ReadonlySet<string>
-  /** Text of package.json; undefined: there is no such file. */
-  readonly packageJson: string | undefined
-}
-
-export class PlanRefused extends Schema.TaggedError<PlanRefused>()("PlanRefused", {
-  code: Schema.Literals([
-    "no_build_plan",
-    "bad_package_json",
-    "several_lockfiles",
-    "package_manager_unsupported",
-    "no_start_command",
-    "dockerfile_unsupported"
-  ]),
-  message: Schema.String
-}) {}
+import { type BuildSettings, settingsOf } from "./build-settings.ts"
+import { parseDockerfile } from "./dockerfile/parse.ts"
+import { folderOf, type SourceFacts, settingsFile } from "./facts.ts"
+import { installOf, lockfiles, managerOf, type PackageManager } from "./package-managers.ts"
+import { PlanRefused } from "./plan-refused.ts"
 
 type Planned = Result.Result<BuildPlan, PlanRefused>
 
@@ -38,18 +24,6 @@ const Package = Schema.fromJsonString(
 )
 type Package = typeof Package.Type
 const decode = Schema.decodeUnknownResult(Package)
-
-const managers = ["npm", "pnpm", "yarn"] as const
-type Manager = (typeof managers)[number]
-
-const lockfiles: ReadonlyArray<readonly [file: string, manager: string]> = [
-  ["package-lock.json", "npm"],
-  ["npm-shrinkwrap.json", "npm"],
-  ["pnpm-lock.yaml", "pnpm"],
-  ["yarn.lock", "yarn"],
-  ["bun.lock", "bun"],
-  ["bun.lockb", "bun"]
-]
 
 /** Frameworks whose build is a program, by a package that such an app depends on, and what starts it. */
 const serverFrameworks: ReadonlyArray<readonly [name: string, start: string]> = [
@@ -78,119 +52,181 @@ const servesDevelopment = /^(vite|astro|vitepress|eleventy|gatsby|react-scripts|
 const refuse = (code: PlanRefused["code"], message: string): Planned =>
   Result.fail(new PlanRefused({ code, message }))
 
-export const planOf = ({ names, packageJson }: SourceFacts): Planned => {
-  const hasDockerfile = names.has("Dockerfile") || names.has("Containerfile")
+/** Path of a folder within the source; empty: the source itself. */
+const cleanOf = (path: string): string =>
+  path
+    .split("/")
+    .filter((part) => part !== "" && part !== ".")
+    .join("/")
+const inside = (folder: string, name: string) => (folder === "" ? name : `${folder}/${name}`)
+const shownOf = (folder: string) => (folder === "" ? "." : folder)
+
+export const planOf = (facts: SourceFacts): Planned => {
+  const settings = settingsOf(facts.texts.get(settingsFile))
+  if (Result.isFailure(settings)) return Result.fail(settings.failure)
+  const given = settings.success
+  const root = cleanOf(given.root ?? "")
+  const names = facts.folders.get(root)
+  if (names === undefined) return refuse("no_build_plan", `There is no folder ${root}`)
+  const dockerfile = given.dockerfile ?? dockerfileNames.find((name) => names.has(name))
+  if (given.dockerfile !== undefined) return byDockerfile(facts, root, given.dockerfile)
+  const packageJson = facts.texts.get(inside(root, "package.json"))
   if (packageJson === undefined) {
-    if (names.has("index.html"))
-      return Result.succeed({ kind: "static", steps: [], warnings: [], output: ".", fallback: false })
-    return hasDockerfile
-      ? refuse(
-          "dockerfile_unsupported",
-          "Dockerfiles are not built here; build the image elsewhere and deploy it with --image"
+    const { install, build, start, output } = given
+    if (start !== undefined || output !== undefined)
+      return Result.succeed(
+        ended(
+          given,
+          root,
+          [...stepOf("install", install, root), ...stepOf("build", build, root)],
+          [],
+          start ?? ""
         )
-      : refuse("no_build_plan", "There is neither a package.json nor an index.html in this folder")
+      )
+    if (dockerfile !== undefined) return byDockerfile(facts, root, dockerfile)
+    if (names.has("index.html")) return Result.succeed(asItIs(root, []))
+    return refuse(
+      "no_build_plan",
+      "There is neither a package.json nor an index.html nor a Dockerfile in this folder"
+    )
   }
   const decoded = decode(packageJson)
   if (Result.isFailure(decoded))
     return refuse("bad_package_json", "package.json is not the JSON that npm describes")
   const project = decoded.success
-  const manager = managerOf(names, project)
+  const locked = lockFolder(facts, root)
+  const above = decodeAbove(facts, locked)
+  const manager = managerOf(
+    facts.folders.get(locked) ?? names,
+    project.packageManager ?? above?.packageManager
+  )
   if (Result.isFailure(manager)) return Result.fail(manager.failure)
-  return planOfPackage(names, project, manager.success, hasDockerfile)
+  return planOfPackage(
+    { names, root, locked, project, given, hasDockerfile: dockerfile !== undefined },
+    manager.success
+  )
 }
 
-interface Chosen {
-  readonly manager: Manager
-  /** What calls it: npm comes with Node, the others are fetched in the version that package.json names. */
-  readonly program: string
-  readonly isLocked: boolean
-  readonly isClassicYarn: boolean
+const byDockerfile = (facts: SourceFacts, root: string, named: string): Planned => {
+  const text = facts.texts.get(cleanOf(inside(root, named)))
+  if (text === undefined)
+    return refuse("no_build_plan", `There is no ${named}, or it is too long, or not named as Dockerfiles are`)
+  return Result.map(parseDockerfile(text), (stages) => ({
+    kind: "dockerfile",
+    steps: [],
+    warnings: [],
+    root: shownOf(root),
+    stages,
+    ignored: facts.texts.get(inside(root, ".dockerignore")) ?? ""
+  }))
 }
 
-const managerOf = (
-  names: ReadonlySet<string>,
-  { packageManager }: Package
-): Result.Result<Chosen, PlanRefused> => {
-  const locked = [...new Set(lockfiles.flatMap(([file, manager]) => (names.has(file) ? [manager] : [])))]
-  if (locked.length > 1)
-    return Result.fail(
-      new PlanRefused({
-        code: "several_lockfiles",
-        message: `There are lock files of ${locked.join(" and ")}; keep one of them`
-      })
-    )
-  const [named, version] = packageManager?.split("+", 1)[0]?.split("@") ?? []
-  const wanted = locked[0] ?? named ?? "npm"
-  const manager = managers.find((one) => one === wanted)
-  const exact = named === manager ? version : undefined
-  if (manager === undefined || (exact !== undefined && !/^\d+(\.\d+){0,2}(-[\w.]+)?$/.test(exact)))
-    return Result.fail(
-      new PlanRefused({
-        code: "package_manager_unsupported",
-        message: `The package manager ${wanted}${exact === undefined ? "" : `@${exact}`} is none of ${managers.join(", ")}`
-      })
-    )
-  const isClassicYarn = manager === "yarn" && (exact === undefined || exact.startsWith("1"))
-  const program =
-    manager === "npm"
-      ? "npm"
-      : manager === "pnpm"
-        ? `npx --yes pnpm@${exact ?? "10"}`
-        : isClassicYarn
-          ? `npx --yes yarn@${exact ?? "1"}`
-          : `npx --yes --package=@yarnpkg/cli-dist@${exact} yarn`
-  return Result.succeed({ manager, program, isLocked: locked.length > 0, isClassicYarn })
+const dockerfileNames = ["Dockerfile", "Containerfile"]
+
+/** The nearest folder upwards that has a lock file: packages are installed there for all that lies below it. */
+const lockFolder = ({ folders }: SourceFacts, root: string): string => {
+  for (let folder = root; ; folder = folderOf(folder)) {
+    const names = folders.get(folder)
+    if (lockfiles.some(([file]) => names?.has(file) === true)) return folder
+    if (folder === "") return root
+  }
 }
 
-const installOf = ({ manager, program, isLocked, isClassicYarn }: Chosen): string =>
-  manager === "npm"
-    ? `npm ${isLocked ? "ci" : "install"} --no-audit --no-fund`
-    : `${program} install${isLocked ? (manager === "yarn" && !isClassicYarn ? " --immutable" : " --frozen-lockfile") : ""}`
+const decodeAbove = ({ texts }: SourceFacts, folder: string): Package | undefined => {
+  const found = decode(texts.get(inside(folder, "package.json")))
+  return Result.isSuccess(found) ? found.success : undefined
+}
+
+type Step = BuildPlan["steps"][number]
+const stepOf = (name: Step["name"], command: string | undefined, folder: string): ReadonlyArray<Step> =>
+  command === undefined || command.trim() === "" ? [] : [{ name, command, folder: shownOf(folder) }]
+
+/** How it ends: as the settings say, or with this command. */
+const ended = (
+  { output, fallback }: BuildSettings,
+  root: string,
+  steps: ReadonlyArray<Step>,
+  warnings: ReadonlyArray<string>,
+  start: string
+): BuildPlan =>
+  output === undefined
+    ? { kind: "server", root: shownOf(root), steps, warnings, start }
+    : {
+        kind: "static",
+        steps,
+        warnings,
+        output: shownOf(cleanOf(inside(root, output))),
+        fallback: fallback ?? false
+      }
+
+const asItIs = (root: string, warnings: ReadonlyArray<string>): BuildPlan => ({
+  kind: "static",
+  steps: [],
+  warnings,
+  output: shownOf(root),
+  fallback: false
+})
+
+interface Found {
+  readonly names: ReadonlySet<string>
+  readonly root: string
+  /** Folder of the lock file. */
+  readonly locked: string
+  readonly project: Package
+  readonly given: BuildSettings
+  readonly hasDockerfile: boolean
+}
 
 const planOfPackage = (
-  names: ReadonlySet<string>,
-  { scripts = {}, dependencies = {}, devDependencies = {}, main }: Package,
-  chosen: Chosen,
-  hasDockerfile: boolean
+  { names, root, locked, project, given, hasDockerfile }: Found,
+  chosen: PackageManager
 ): Planned => {
+  const { scripts = {}, dependencies = {}, devDependencies = {}, main } = project
   const packages = { ...dependencies, ...devDependencies }
-  const needsInstall = Object.keys(packages).length > 0
-  const hasBuild = scripts["build"] !== undefined
+  const needsInstall = Object.keys(packages).length > 0 || locked !== root
+  const build = given.build ?? (scripts["build"] === undefined ? "" : `${chosen.program} run build`)
+  const hasBuild = build.trim() !== ""
   const warnings = [
     ...(needsInstall && !chosen.isLocked
       ? ["There is no lock file: each build may get other versions of what it depends on"]
       : []),
-    ...(hasDockerfile ? ["The Dockerfile is not used"] : [])
+    ...(hasDockerfile ? ["The Dockerfile is not used; `dockerfile` in svc.yaml has it used"] : [])
   ]
   const steps = [
-    ...(needsInstall ? [{ name: "install" as const, command: installOf(chosen) }] : []),
-    ...(hasBuild ? [{ name: "build" as const, command: `${chosen.program} run build` }] : [])
+    ...stepOf("install", given.install ?? (needsInstall ? installOf(chosen) : undefined), locked),
+    ...stepOf("build", build, root)
   ]
+  // Only npm takes away what was for the build without asking its registry again.
+  const isPruned =
+    chosen.name === "npm" &&
+    hasBuild &&
+    locked === root &&
+    Object.keys(devDependencies).length > 0 &&
+    needsInstall
+  const prune =
+    isPruned && given.install === undefined
+      ? stepOf("prune", "npm prune --omit=dev --no-audit --no-fund", root)
+      : []
+  if (given.output !== undefined) return Result.succeed(ended(given, root, steps, warnings, ""))
   const server = serverFrameworks.find(([name]) => packages[name] !== undefined)
   const files = staticFrameworks.find(([name]) => packages[name] !== undefined)
   const script = scripts["start"]
   const starts = script !== undefined && (server !== undefined || !servesDevelopment.test(script.trim()))
-  const start = starts
-    ? startOf(script, scripts, chosen)
-    : server !== undefined
-      ? `exec ${server[1]}`
-      : files === undefined || !hasBuild
-        ? startOfFile(names, main)
-        : undefined
-  if (start !== undefined) {
-    // Only npm takes away what was for the build without asking its registry again.
-    const prune =
-      chosen.manager === "npm" && hasBuild && Object.keys(devDependencies).length > 0
-        ? [{ name: "prune" as const, command: "npm prune --omit=dev --no-audit --no-fund" }]
-        : []
-    return Result.succeed({ kind: "server", steps: [...steps, ...prune], warnings, start })
-  }
+  const start =
+    given.start ??
+    (starts
+      ? startOf(script, scripts, chosen)
+      : server !== undefined
+        ? `exec ${server[1]}`
+        : files === undefined || !hasBuild
+          ? startOfFile(names, main)
+          : undefined)
+  if (start !== undefined) return Result.succeed(ended(given, root, [...steps, ...prune], warnings, start))
   if (files !== undefined && hasBuild) {
     const [, output, fallback] = files
-    return Result.succeed({ kind: "static", steps, warnings, output, fallback })
+    return Result.succeed(ended({ fallback, ...given, output }, root, steps, warnings, ""))
   }
-  if (names.has("index.html") && !hasBuild)
-    return Result.succeed({ kind: "static", steps: [], warnings, output: ".", fallback: false })
+  if (names.has("index.html") && !hasBuild) return Result.succeed(asItIs(root, warnings))
   return refuse(
     "no_start_command",
     "package.json has no script named start, names no main file that is there, and no known framework"
@@ -200,7 +236,11 @@ const planOfPackage = (
 /** One simple command takes the place of the shell, so that SIGTERM reaches it. */
 const isSimple = (script: string) => !/[;&|<>()`\n]|^\s*[A-Za-z_]\w*=/.test(script)
 
-const startOf = (script: string, scripts: Readonly<Record<string, string>>, { program }: Chosen): string =>
+const startOf = (
+  script: string,
+  scripts: Readonly<Record<string, string>>,
+  { program }: PackageManager
+): string =>
   scripts["prestart"] !== undefined || scripts["poststart"] !== undefined
     ? `exec ${program} run start`
     : isSimple(script)

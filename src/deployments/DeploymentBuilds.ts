@@ -8,12 +8,12 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
-import { Builder, type BuildFailed, type BuildRequest } from "#src/builds/Builder.ts"
-import { BuildLost, type BuildPrinter } from "#src/builds/keep-printed.ts"
-import { BuildOptions } from "#src/builds/options.ts"
+import { BuildContainers } from "#src/builds/BuildContainers.ts"
+import { Builder, type BuildRequest } from "#src/builds/Builder.ts"
+import { type BuildFailed, BuildLost } from "#src/builds/build-error.ts"
+import type { BuildPrinter } from "#src/builds/keep-printed.ts"
 import { inBackground } from "#src/engine/in-background.ts"
 import { ContainerEngine, type PulledImage } from "#src/infra/containers/ContainerEngine.ts"
-import { makeTurns } from "#src/infra/host/turns.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type DeploymentRef, Deployments } from "./Deployments.ts"
 
@@ -22,6 +22,14 @@ export type Build =
   | { readonly _tag: "Building" }
   | { readonly _tag: "Built"; readonly image: PulledImage }
   | { readonly _tag: "Failed"; readonly errorCode: BuildFailed["errorCode"]; readonly message: string }
+
+/** How often a build is begun anew that broke off, as when the engine ended. */
+const mostBreaks = 10
+const brokenOff = {
+  _tag: "Failed",
+  errorCode: "build_unavailable",
+  message: "The build broke off again and again"
+} as const
 
 export class DeploymentBuilds extends Context.Service<
   DeploymentBuilds,
@@ -46,10 +54,11 @@ export class DeploymentBuilds extends Context.Service<
       const deployments = yield* Deployments
       const builder = yield* Builder
       const engine = yield* ContainerEngine
-      const options = yield* BuildOptions
+      const containers = yield* BuildContainers
       const states = new Map<string, { readonly ref: DeploymentRef; readonly build: Build }>()
+      /** How often a build broke off in a row, by its deployment. */
+      const breaks = new Map<string, number>()
       const fibers = yield* FiberMap.make<string>()
-      const turns = makeTurns(options.atOnce)
 
       const printerOf = (ref: DeploymentRef): BuildPrinter => {
         let position: number | undefined
@@ -111,6 +120,7 @@ export class DeploymentBuilds extends Context.Service<
       const stop = Effect.fnUntraced(function* (uid: string) {
         yield* FiberMap.remove(fibers, uid)
         states.delete(uid)
+        breaks.delete(uid)
       })
 
       return DeploymentBuilds.of({
@@ -124,11 +134,15 @@ export class DeploymentBuilds extends Context.Service<
             fibers,
             uid,
             outcome(request).pipe(
-              turns.take({ owner: orgId, first: false }),
               Effect.flatMap((state) =>
                 Effect.sync(() => {
-                  if (state === undefined) states.delete(uid)
-                  else states.set(uid, { ref, build: state })
+                  const count = (breaks.get(uid) ?? 0) + 1
+                  if (state !== undefined) states.set(uid, { ref, build: state })
+                  else if (count > mostBreaks) states.set(uid, { ref, build: brokenOff })
+                  else {
+                    breaks.set(uid, count)
+                    states.delete(uid)
+                  }
                 })
               ),
               inBackground
@@ -136,18 +150,18 @@ export class DeploymentBuilds extends Context.Service<
           )
         }),
         stop,
-        discard: (uid) => Effect.andThen(stop(uid), Effect.ignore(builder.clear(uid))),
+        discard: (uid) => Effect.andThen(stop(uid), Effect.ignore(containers.clear(uid))),
         sweep: Effect.gen(function* () {
           const refs = [...states.values()].map(({ ref }) => ref)
           const left =
             (yield* engine.state)._tag === "Ready"
-              ? yield* Effect.orElseSucceed(builder.remains, () => [])
+              ? yield* Effect.orElseSucceed(containers.remains, () => [])
               : []
           const wanted = yield* deployments.building([...refs, ...left])
           const idle = refs.filter(({ uid }) => !wanted.has(uid))
           yield* Effect.forEach(idle, ({ uid }) => stop(uid), { discard: true })
           const stray = new Set(left.flatMap(({ uid }) => (wanted.has(uid) ? [] : [uid])))
-          yield* Effect.forEach(stray, (uid) => Effect.ignore(builder.clear(uid)), { discard: true })
+          yield* Effect.forEach(stray, (uid) => Effect.ignore(containers.clear(uid)), { discard: true })
           return idle.length + stray.size
         })
       })

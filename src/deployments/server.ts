@@ -2,7 +2,10 @@ import * as Layer from "effect/Layer"
 import * as deployment from "#reconcilers/deployment/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { BuildContainers } from "#src/builds/BuildContainers.ts"
 import { Builder } from "#src/builds/Builder.ts"
+import { DockerfileBuilds } from "#src/builds/dockerfile/DockerfileBuilds.ts"
+import { PackageCaches } from "#src/builds/PackageCaches.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import type { Server } from "#src/feature.ts"
@@ -17,7 +20,16 @@ import * as tidy from "./tidy.ts"
 
 const images = Images.layer.pipe(Layer.provideMerge(ContainerEngine.layer))
 const building = Builder.layer.pipe(
-  Layer.provideMerge(Layer.mergeAll(images, Uploads.layer, Installation.layer))
+  Layer.provideMerge(
+    Layer.mergeAll(
+      DockerfileBuilds.layer.pipe(
+        Layer.provideMerge(BuildContainers.layer),
+        Layer.provideMerge(Layer.mergeAll(images, Installation.layer))
+      ),
+      Uploads.layer,
+      PackageCaches.layer
+    )
+  )
 )
 const making = Layer.mergeAll(DeploymentPulls.layer, DeploymentBuilds.layer).pipe(
   Layer.provideMerge(Layer.mergeAll(Deployments.layer, building))

@@ -1,6 +1,7 @@
 /** Images of deployments: those that can be chosen stay, the others go. So does what builds leave. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { PackageCaches } from "#src/builds/PackageCaches.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
@@ -49,6 +50,12 @@ export const layer = Layer.mergeAll(
     periodic(
       { does: "end builds that no deployment waits for", every: "1 minute" },
       Effect.flatMap(DeploymentBuilds, ({ sweep }) => sweep)
+    )
+  ),
+  Layer.effectDiscard(
+    periodic(
+      { does: "remove what builds have fetched long ago", every: "1 hour" },
+      Effect.flatMap(PackageCaches, ({ prune }) => prune)
     )
   ),
   Layer.effectDiscard(

@@ -1,14 +1,35 @@
 /** From the files of a folder to how it is built and run. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
+import { digestOf, makeFacts } from "#src/builds/facts.ts"
 import { planOf } from "#src/builds/plan.ts"
 
-const plan = (files: ReadonlyArray<string>, project?: object | string) =>
+const factsOf = (files: Readonly<Record<string, string>>) => {
+  const { facts, interest, lock, note, text } = makeFacts()
+  for (const [name, content] of Object.entries(files)) {
+    note(name)
+    const how = interest(name, content.length)
+    if (how === "text") text(name, Buffer.from(content))
+    if (how === "lock") lock(name, digestOf(Buffer.from(content)))
+  }
+  return facts()
+}
+
+const plan = (
+  files: ReadonlyArray<string>,
+  project?: object | string,
+  more: Readonly<Record<string, string>> = {}
+) =>
   Result.match(
-    planOf({
-      names: new Set(project === undefined ? files : [...files, "package.json"]),
-      packageJson: project === undefined || typeof project === "string" ? project : JSON.stringify(project)
-    }),
+    planOf(
+      factsOf({
+        ...Object.fromEntries(files.map((name) => [name, ""])),
+        ...(project === undefined
+          ? {}
+          : { "package.json": typeof project === "string" ? project : JSON.stringify(project) }),
+        ...more
+      })
+    ),
     {
       onSuccess: (one) => one,
       onFailure: ({ code }) => code
@@ -90,9 +111,56 @@ describe("the plan of a build", () => {
     assert.strictEqual(startOf(plan([], of("vite", scripts))), "exec node server.js")
   })
 
+  it("does what svc.yaml says in place of what it would find out", () => {
+    const by = (settings: string, project: object = { ...library, scripts }) =>
+      plan(["package-lock.json", "index.html"], project, { "svc.yaml": settings })
+    const told = by("organization: main\nbuild: { install: '', build: make it, start: ./it }")
+    assert.deepStrictEqual([commands(told), startOf(told)], [["make it"], "./it"])
+    const pages = by("build: { output: ./public/, fallback: true }")
+    assert.deepStrictEqual(outputOf(pages), ["public", true])
+    assert.deepStrictEqual(outputOf(plan(["a.txt"], undefined, { "svc.yaml": "build: { output: . }" })), [
+      ".",
+      false
+    ])
+    assert.strictEqual(startOf(by("organization: main")), "exec node server.js")
+    assert.strictEqual(startOf(by("")), "exec node server.js")
+    for (const bad of [
+      "build: { root: ../x }",
+      "build: { root: /x }",
+      "build: { start: 1 }",
+      "a: [",
+      "build: { start: x, output: y }"
+    ])
+      assert.strictEqual(by(bad), "bad_settings", bad)
+  })
+
+  it("builds one app of several, and installs where the lock file is", () => {
+    const found = plan(
+      [],
+      { workspaces: ["apps/*"], packageManager: "pnpm@9.1.0" },
+      {
+        "svc.yaml": "build: { root: apps/web }",
+        "pnpm-lock.yaml": "",
+        "apps/web/package.json": JSON.stringify({ scripts: { ...scripts, build: "x" } }),
+        "apps/web/server.js": ""
+      }
+    )
+    assert.deepStrictEqual(found, {
+      kind: "server",
+      root: "apps/web",
+      steps: [
+        { name: "install", command: "npx --yes pnpm@9.1.0 install --frozen-lockfile", folder: "." },
+        { name: "build", command: "npx --yes pnpm@9.1.0 run build", folder: "apps/web" }
+      ],
+      warnings: [],
+      start: "exec node server.js"
+    })
+    assert.strictEqual(plan([], { scripts }, { "svc.yaml": "build: { root: none }" }), "no_build_plan")
+  })
+
   it("refuses by a code what it cannot build", () => {
     assert.strictEqual(plan(["main.py"]), "no_build_plan")
-    assert.strictEqual(plan(["Dockerfile"]), "dockerfile_unsupported")
+    assert.strictEqual(plan([], undefined, { Dockerfile: "FROM scratch" }), "dockerfile_unsupported")
     assert.strictEqual(plan([], "{"), "bad_package_json")
     assert.strictEqual(plan([], "[]"), "bad_package_json")
     assert.strictEqual(plan([], { scripts: { start: 1 } }), "bad_package_json")
@@ -100,6 +168,18 @@ describe("the plan of a build", () => {
     assert.strictEqual(plan(["bun.lock"], { scripts }), "package_manager_unsupported")
     assert.strictEqual(plan([], { scripts, packageManager: "pnpm@9; curl x" }), "package_manager_unsupported")
     assert.strictEqual(plan([], {}), "no_start_command")
+  })
+
+  it("builds by a Dockerfile where there is nothing else, or where svc.yaml names it", () => {
+    const kindOf = (more: Readonly<Record<string, string>>, project?: object) => {
+      const found = plan([], project, more)
+      return typeof found === "string" ? found : found.kind
+    }
+    assert.strictEqual(kindOf({ Dockerfile: "FROM a" }), "dockerfile")
+    assert.strictEqual(kindOf({ Dockerfile: "FROM a" }, { scripts }), "server")
+    const named = { "svc.yaml": "build: { dockerfile: deploy/web.Dockerfile }" }
+    assert.strictEqual(kindOf({ ...named, "deploy/web.Dockerfile": "FROM a" }, { scripts }), "dockerfile")
+    assert.strictEqual(kindOf(named, { scripts }), "no_build_plan")
   })
 
   it("says that a Dockerfile beside a package.json is not used", () => {

@@ -1,6 +1,7 @@
 /** Files of containers: into one, from one into another, and all of one as an image. */
 import * as fs from "node:fs"
 import { Readable, Transform } from "node:stream"
+import { pipeline } from "node:stream/promises"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Call } from "./calls.ts"
@@ -28,6 +29,16 @@ export const makeArchives = (call: Call) => {
     putFile: (place: ContainerPlace, file: string) => put(place, () => fs.createReadStream(file)),
     /** What the tar archive holds. */
     putArchive: (place: ContainerPlace, archive: Buffer) => put(place, () => Readable.from([archive])),
+    /** Writes a file, or a folder with all that is in it, into a tar file; fails if that is more than `mostBytes`. */
+    take: (name: string, path: string, file: string, mostBytes: number) =>
+      call(
+        "Copying files out of the container",
+        async (docker, signal) => {
+          const source = await docker.getContainer(name).getArchive({ path, abortSignal: signal })
+          await pipeline(source, bounded(mostBytes), fs.createWriteStream(file, { mode: 0o600 }), { signal })
+        },
+        "10 minutes"
+      ),
     /** What is in a folder of one goes into a folder of the other, with owners and rights; fails if that is more than `mostBytes`. */
     copy: (from: ContainerPlace, to: ContainerPlace, mostBytes: number) =>
       call(
@@ -36,13 +47,7 @@ export const makeArchives = (call: Call) => {
           const source = await docker
             .getContainer(from.name)
             .getArchive({ path: `${from.folder}/.`, abortSignal })
-          let bytes = 0
-          const measured = new Transform({
-            transform(chunk: Buffer, _, done) {
-              bytes += chunk.length
-              done(bytes > mostBytes ? tooMuch(mostBytes) : null, chunk)
-            }
-          })
+          const measured = bounded(mostBytes)
           source.once("error", (error) => measured.destroy(error))
           source.pipe(measured)
           // The engine's answer to an archive that breaks off says less than why it does.
@@ -57,8 +62,8 @@ export const makeArchives = (call: Call) => {
         },
         "10 minutes"
       ),
-    /** All of it, under a name `repository:tag`. Answers the image's id. */
-    commit: (name: string, image: string) =>
+    /** All of it, under a name `repository:tag`, with another command if one is given. Answers the image's id. */
+    commit: (name: string, image: string, command?: ReadonlyArray<string>) =>
       call(
         "Making an image of the container",
         async (docker, abortSignal) => {
@@ -67,6 +72,7 @@ export const makeArchives = (call: Call) => {
             repo: image.slice(0, colon),
             tag: image.slice(colon + 1),
             pause: false,
+            ...(command === undefined ? {} : { changes: `ENTRYPOINT ${JSON.stringify(command)}` }),
             abortSignal
           })
           const { Id } = await docker.getImage(image).inspect()
@@ -84,6 +90,16 @@ export const makeArchives = (call: Call) => {
         )
       )
   }
+}
+
+const bounded = (mostBytes: number) => {
+  let bytes = 0
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      bytes += chunk.length
+      done(bytes > mostBytes ? tooMuch(mostBytes) : null, chunk)
+    }
+  })
 }
 
 const tooMuch = (bytes: number) =>

@@ -69,10 +69,10 @@ export const makeMaking = Effect.fnUntraced(function* (
     const { network, tmpMb } = plan
     if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
-    yield* call(
+    return yield* call(
       "Making the container",
-      (docker, abortSignal) =>
-        docker.createContainer({
+      async (docker, abortSignal) => {
+        const { id } = await docker.createContainer({
           name: plan.name,
           Image: plan.image,
           ...(plan.command === undefined ? {} : { Entrypoint: [...plan.command], Cmd: [] }),
@@ -107,15 +107,22 @@ export const makeMaking = Effect.fnUntraced(function* (
             NanoCpus: Math.round(plan.cpus * 1e9),
             CpuShares: plan.cpuShares,
             RestartPolicy: { Name: "no" },
-            Ulimits: ulimits(),
+            Ulimits: [...ulimits(), ...fileSize(plan.largestFileMb)],
             // More than is kept of it, so that the engine never drops what is still to be read.
             LogConfig: { Type: "json-file", Config: { "max-size": "100m" } },
             ...(plan.runtime === undefined ? {} : { Runtime: plan.runtime })
           },
           abortSignal
-        }),
+        })
+        return id
+      },
       "60 seconds"
-    ).pipe(ignoring("Conflict"))
+    ).pipe(
+      Effect.catchIf(
+        ({ reason }) => reason === "Conflict",
+        () => Effect.succeed(undefined)
+      )
+    )
   })
 
   const remove = Effect.fnUntraced(function* (name: string) {
@@ -145,6 +152,11 @@ const labelsOf = ({ network }: ContainerPlan) =>
  * less than Podman's service leaves itself; what a container may really have is bound by its group of processes.
  */
 const mostOfEach = 16_384
+
+const fileSize = (mebibytes: number | undefined) =>
+  mebibytes === undefined
+    ? []
+    : [{ Name: "fsize", Soft: mebibytes * 1024 * 1024, Hard: mebibytes * 1024 * 1024 }]
 
 const ulimits = () => {
   const text = os.platform() === "linux" ? fs.readFileSync("/proc/self/limits", "utf8") : ""

@@ -62,6 +62,8 @@ export interface ContainerPlan {
   readonly tmpMb?: number
   /** Files of this machine that it may read, by their places in the container. */
   readonly files?: Readonly<Record<string, string>>
+  /** MiB of the largest file that it may write. Undefined: what the file system allows. */
+  readonly largestFileMb?: number
   /** User, or user and group, as `1000:1000`. Undefined: those of the image. */
   readonly user?: string
   /** Folder that its command begins in. Undefined: that of the image. */
