@@ -56,7 +56,7 @@ export const server = (text: string, before = "") =>
 
 /**
  * A server that takes connections of all kinds: `/slow` answers after a second, a WebSocket gets back what it sends, and
- * after `/fail` the instance answers `/health` with 500. Each answer names the instance after the text.
+ * after `/fail` the instance answers `/health` with 500, and after `/leave` it takes no connection and ends a moment later. Each answer names the instance after the text.
  */
 export const listener = (text: string) =>
   sh(`
@@ -77,6 +77,7 @@ status='200 OK'
 case "$path" in
   /slow) busybox sleep 1 ;;
   /fail) : > /tmp/failing ;;
+  /leave) kill $PPID ;;
   /health) [ -e /tmp/failing ] && status='500 Internal Server Error' ;;
 esac
 body="$TEXT $HOSTNAME"
@@ -85,7 +86,8 @@ END
     export TEXT="${text}" HOSTNAME="$(busybox hostname)"
     trap 'kill $!; exit 0' TERM
     busybox nc -ll -p "$PORT" -e /bin/busybox sh /tmp/answer &
-    wait $!`)
+    wait $!
+    busybox sleep 1`)
 
 export const deploy = Effect.fnUntraced(function* (
   path: string,

@@ -20,13 +20,14 @@ const run = Effect.gen(function* () {
   const folder = yield* makeFolder
   const { id, agentKey } = yield* folder.identity
   const port = yield* agentPort
-  const { internalSocket, place } = folder
+  const { internalSocket, secondSocket, place } = folder
   const config = haproxyConfig({
     ...values,
     publicHttpsPort: values.publicHttpsPort ?? values.httpsPort,
     folder: place.dir,
     controlSocket: place.socket,
     internalSocket,
+    secondSocket,
     agentPort: port,
     agentKey,
     ticketKey: Redacted.value(yield* ticketKey)

@@ -160,6 +160,7 @@ export const startProxy = (
         appsDomain: "apps.localhost",
         controlSocket: path.join(dir, "control.sock"),
         internalSocket: path.join(dir, "internal.sock"),
+        secondSocket: path.join(dir, "second.sock"),
         agentPort,
         agentKey: "agent-key",
         ticketKey,
