@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { AppOptions } from "#src/apps/options.ts"
+import { newUser } from "#test/cli/svc.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { type Answer, Plane } from "#test/setup/control-plane.ts"
@@ -21,6 +22,14 @@ export const appPlane = (
       )
     })
   ).pipe(Layer.provideMerge(Containers.layer))
+
+/** Runs a command as somebody who is signed in. */
+export const operator = Effect.gen(function* () {
+  const { url, apiKey, session } = yield* Plane
+  const { svc, signIn } = yield* newUser
+  signIn({ apiUrl: url, organization: "main", apiKey, session })
+  return svc
+})
 
 /** A project with its production environment, which has an address by then. Answers the path and the host name. */
 export const makeShop = Effect.fnUntraced(function* (slug: string, runtimeClass = "always-on") {
