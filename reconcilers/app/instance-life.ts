@@ -9,13 +9,9 @@ export const life = (
   /** What is to run; undefined: nothing. */
   revision: string | undefined
 ): Step | undefined => {
-  const { instance, container, followed, connections } = one
+  const { instance, container, connections } = one
   const { state } = instance
-  if (state === "ended") {
-    if (container === undefined || instance.logComplete) return { do: "remove", instance }
-    if (now > (instance.endedAt?.getTime() ?? 0) + options.captureMs) return { do: "remove", instance }
-    return followed ? undefined : { do: "follow", instance }
-  }
+  if (state === "ended") return undefined
   const wasAsked = state === "stopping" || state === "draining"
   // Of a version that is to run no more nothing is started again.
   const isCrash = !wasAsked && instance.revision === revision
@@ -36,7 +32,6 @@ export const life = (
     const at = container.finishedAt ?? new Date(now)
     return ended(instance, { at, exitCode: container.exitCode, reason }, isCrash)
   }
-  if (container.state === "running" && !followed) return { do: "follow", instance }
   if (state === "stopping" && now >= (instance.stopAt?.getTime() ?? 0) + options.graceMs)
     return { do: "kill", instance }
   if (state === "draining") {
@@ -45,6 +40,18 @@ export const life = (
       return { do: "stop", instances: [instance], why: "Another version took its place", crash: false }
   }
   return state === "healthy" ? checked(one, spec.healthCheck.failures, isCrash) : undefined
+}
+
+/** What is done once nothing else is due: what it prints is kept, and what is left of one that has ended is removed. */
+export const keeping = (
+  { instance, container, followed }: SeenInstance,
+  { now, options }: Situation
+): Step | undefined => {
+  if (instance.state !== "ended")
+    return container?.state === "running" && !followed ? { do: "follow", instance } : undefined
+  const captureEnds = (instance.endedAt?.getTime() ?? 0) + options.captureMs
+  if (container === undefined || instance.logComplete || now > captureEnds) return { do: "remove", instance }
+  return followed ? undefined : { do: "follow", instance }
 }
 
 /** Each check counts once. One that fails at last has another take its place, later the more often that happens. */

@@ -10,13 +10,24 @@ import { isDeepStrictEqual } from "node:util"
 import type { AppSpec } from "#schemas/app.ts"
 import type { AppRow, Instance } from "#src/apps/app-state.ts"
 import type { Target } from "#src/edge/target.ts"
-import { life, starting } from "./instance-life.ts"
+import { keeping, life, starting } from "./instance-life.ts"
 import { mostInstances, scaling } from "./scaling.ts"
 import type { Revision, SeenInstance, Situation, Step } from "./situation.ts"
 
 const quick = 300
 
 export const decide = (situation: Situation): Step => {
+  const step = next(situation)
+  if (step.do !== "wait" && step.do !== "rest") return step
+  // An engine that fails at one of these, such as at removing a container, keeps the app from nothing else.
+  for (const one of situation.seen) {
+    const due = keeping(one, situation)
+    if (due !== undefined) return due
+  }
+  return step
+}
+
+const next = (situation: Situation): Step => {
   const { state, seen, site, options } = situation
   if (state === undefined) return { do: "begin" }
   for (const one of seen) {

@@ -52,6 +52,8 @@ export interface EdgeConfig {
   /** Unix sockets: absolute paths. */
   readonly controlSocket: string
   readonly internalSocket: string
+  /** Where requests come in again whose instance took no connection. */
+  readonly secondSocket: string
   readonly agentPort: number
   /** Of who takes the log of requests. */
   readonly logPort: number
@@ -202,6 +204,8 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       ...lookup,
       ...logRules,
       "http-request set-log-level silent if internal",
+      // What `second` is told of a request, besides the request.
+      "unique-id-format %[var(txn.two)]",
       ...strictness,
       // The certificate was for the name in the handshake; other names are not served on it (RFC 9110, section 15.5.20).
       "http-request return status 421 if !internal !{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }",
@@ -293,11 +297,23 @@ export const haproxyConfig = (config: EdgeConfig): string => {
             ]),
         "http-request set-header Host %[var(txn.site),field(5,|)] if { var(txn.site),field(5,|) -m len gt 0 }",
         "http-reuse safe",
+        ...(name === instancesBackend ? orElse(config.secondSocket) : []),
         name !== "tls_origins"
-          ? "server any 0.0.0.0:0"
+          ? `server any 0.0.0.0:0${name === instancesBackend ? " weight 0" : ""}`
           : `server any 0.0.0.0:0 ssl verify required ca-file ${quoted(config.originAuthorities)} sni var(txn.site),field(4,|)`
       ])
     ),
+    section("frontend second", [
+      `bind ${quoted(`unix@${config.secondSocket}`)} mode 600 accept-proxy name second`,
+      // It passed another one already.
+      "no log",
+      "http-request set-var(txn.two) fc_pp_unique_id",
+      `http-request track-sc1 var(txn.two) table ${instancesBackend}`,
+      "http-request set-dst var(txn.two),field(1,:)",
+      "http-request set-dst-port var(txn.two),field(2,:)",
+      "default_backend second"
+    ]),
+    section("backend second", ["retries 0", "http-reuse never", "server any 0.0.0.0:0"]),
     section("backend agent", [
       // A restart of the agent is a delay, not an error. Over TCP only: a Unix socket that nobody listens on is given up.
       "retries 10",
@@ -338,6 +354,21 @@ const leastBusy: ReadonlyArray<string> = [
   ),
   `http-request set-var(txn.one_load) var(txn.one),table_conn_cur(${instancesBackend})`,
   `http-request set-var(txn.two_load) var(txn.two),table_conn_cur(${instancesBackend})`,
-  "http-request set-var(txn.one) var(txn.two) if { var(txn.two_load),sub(txn.one_load) -m int lt 0 }",
+  "acl busier var(txn.two_load),sub(txn.one_load) -m int lt 0",
+  "http-request set-var(txn.other) var(txn.one) if busier",
+  "http-request set-var(txn.one) var(txn.two) if busier",
+  "http-request set-var(txn.two) var(txn.other) if { var(txn.other) -m found }",
   "http-request track-sc1 var(txn.one)"
+]
+
+/**
+ * An instance that has just ended takes no connection, and the edge hears of it a moment later. Nothing of the request was
+ * sent by then, so whatever it is, it goes to the other one of the two: once, by a frontend that is told its address in
+ * the header of the PROXY protocol. A server without weight gets what is meant for it and nothing else, so that the one
+ * that is left is that of a second try.
+ */
+const orElse = (secondSocket: string): ReadonlyArray<string> => [
+  "option redispatch 1",
+  "use-server any if TRUE",
+  `server second ${quoted(`unix@${secondSocket}`)} send-proxy-v2 proxy-v2-options unique-id`
 ]

@@ -13,6 +13,7 @@ import {
   containersOf,
   deploy,
   makeShop,
+  operator,
   over,
   readApp,
   readDeployment,
@@ -25,42 +26,32 @@ const patience = 300_000
 
 layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (it) => {
   it.effect(
-    "answer over https at the address of their environment once an image was deployed",
-    () =>
-      Effect.gen(function* () {
-        const { call } = yield* Plane
-        const { path, host } = yield* makeShop("first")
-        const id = yield* deploy(path, server("one"))
-        const done = yield* ready(path, id)
-        assert.isTrue(done.active)
-        assert.match(done.imageDigest, /^sha256:[0-9a-f]{64}$/)
-        assert.strictEqual(yield* answerOf(host), "200 one")
-        const app = yield* eventually("it is ready", readApp(path), ({ status }) => status === "ready")
-        assert.deepStrictEqual([app.deploymentId, app.power], [id, "awake"])
-        const [instance, ...others] = yield* readInstances(path)
-        assert.deepStrictEqual([instance.state, instance.deploymentId, others], ["healthy", id, []])
-        const { body } = yield* eventually(
-          "its log is kept",
-          call("GET", `${path}/app/logs`),
-          ({ body }) => body.items.length > 0
-        )
-        assert.strictEqual(body.items[0].text, "serving one on 8080\n")
-        const log = yield* call("GET", `${path}/deployments/${id}/logs`)
-        const lines = log.body.items.map(({ text }: { text: string }) => text)
-        assert.lengthOf(lines, 3, log.text)
-        assert.lengthOf(yield* containersOf(`svc.app=${app.id}`), 1)
-      }),
-    patience
-  )
-
-  it.effect(
-    "are replaced, rolled back and promoted without a lost request; nothing is fetched again",
+    "are deployed, replaced, rolled back and promoted by commands without a lost request; nothing is fetched again",
     () =>
       Effect.gen(function* () {
         const { call, sql } = yield* Plane
+        const { openImage } = yield* Containers
+        const svc = yield* operator
+        const ok = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
+          const done = yield* svc(args)
+          assert.strictEqual(done.code, 0, `${args.join(" ")}: ${done.stderr}`)
+          return done
+        })
         const { path, host } = yield* makeShop("rolls")
-        const first = yield* deploy(path, server("one"))
-        yield* ready(path, first)
+        const made = yield* ok("deploy", "rolls", "--image", openImage, "-m", "First", "--", ...server("one"))
+        // What happens is told meanwhile, and then where it answers.
+        assert.match(made.stderr, /Fetching/)
+        assert.include(made.stderr, `https://${host}`)
+        const first = /^Deployment (\S+)$/m.exec(made.stderr)?.[1] ?? ""
+        const done = yield* readDeployment(path, first)
+        assert.isTrue(done.active)
+        assert.match(done.imageDigest, /^sha256:[0-9a-f]{64}$/)
+        const begun = yield* eventually("it is ready", readApp(path), ({ status }) => status === "ready")
+        assert.deepStrictEqual([begun.deploymentId, begun.power], [first, "awake"])
+        const [only, ...others] = yield* readInstances(path)
+        assert.deepStrictEqual([only.state, only.deploymentId, others], ["healthy", first, []])
+        const log = yield* call("GET", `${path}/deployments/${first}/logs`)
+        assert.lengthOf(log.body.items, 3, log.text)
         const answers = yield* Ref.make<ReadonlyArray<string>>([])
         const asking = yield* Effect.forkScoped(
           Effect.forever(
@@ -69,17 +60,19 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         )
         const answered = (text: string) =>
           eventually(`it answers ${text}`, Ref.get(answers), (all) => all.at(-1) === `200 ${text}`)
-        const second = yield* deploy(path, server("two"))
-        yield* ready(path, second)
+        const again = yield* ok("deploy", "rolls", "--image", openImage, "--json", "--", ...server("two"))
+        const { id: second, state } = JSON.parse(again.stdout)
+        assert.strictEqual(state, "ready")
         yield* answered("two")
-        const back = yield* call("POST", `${path}/app/rollback`)
-        assert.deepStrictEqual([back.status, back.body.id], [202, first], back.text)
+        assert.include((yield* ok("rollback", "rolls")).stderr, `${first} ready, answers`)
         yield* answered("one")
         yield* eventually("it is told", readApp(path), ({ deploymentId }) => deploymentId === first)
-        const none = yield* call("POST", `${path}/app/rollback`)
-        assert.deepStrictEqual([none.status, none.body.code], [409, "nothing_before"])
-        const forward = yield* call("POST", `${path}/deployments/${second}/promote`)
-        assert.strictEqual(forward.status, 202, forward.text)
+        const none = yield* svc(["rollback", "rolls"])
+        assert.notStrictEqual(none.code, 0)
+        assert.match(none.stderr, /before/)
+        // Without a terminal nothing that matters is done without being sure.
+        assert.strictEqual((yield* svc(["promote", "rolls", second])).code, 2)
+        assert.include((yield* ok("promote", "rolls", second, "--yes")).stderr, `${second} ready, answers`)
         yield* answered("two")
         // The one before is ended and removed: its last words are kept.
         yield* eventually("one instance is left", readInstances(path), (all) =>
@@ -101,8 +94,17 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         )
         assert.deepStrictEqual(fetched, [{ n: 2 }])
         const instances = yield* readInstances(path)
-        const log = yield* call("GET", `${path}/app/logs?instance=${instances.at(-1)?.id}`)
-        assert.include(log.text, "told to end")
+        const shown = yield* ok("ps", "rolls")
+        assert.match(shown.stdout, new RegExp(`${instances[0]?.id} +healthy +${second}`))
+        assert.match(shown.stdout, /Another version took its place/)
+        yield* eventually(
+          "its log is kept",
+          ok("logs", "rolls"),
+          ({ stdout }) => stdout === "serving two on 8080\n"
+        )
+        const last = yield* ok("logs", "rolls", "--instance", instances.at(-1)?.id)
+        assert.include(last.stdout, "told to end")
+        assert.strictEqual((yield* svc(["logs", "rolls", "--instance", first])).code, 5)
       }),
     patience
   )

@@ -1,4 +1,4 @@
-/** Control planes killed while an app is started and replaced, and what the next one makes of it. */
+/** Control planes and container engines killed while an app is started and replaced, and what comes of it. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
@@ -9,7 +9,7 @@ import { server } from "./world.ts"
 const path = "/v1/orgs/main/projects/shop"
 
 it.live(
-  "a control plane that is killed again and again brings the newest version up once, and leaves nothing behind",
+  "killed again and again, together with its engine, a control plane brings the newest version up once and leaves nothing",
   () =>
     Effect.gen(function* () {
       const engine = yield* containerEngine
@@ -28,29 +28,46 @@ it.live(
           region: "local"
         })
         const read = async (id: string) => (await plane.call("GET", `${path}/deployments/${id}`)).body
-        for (const [version, pauses] of [
-          ["one", [300, 900]],
-          ["two", [600, 1_500]]
-        ] as const) {
+        const deploy = async (version: string) => {
           const made = await plane.call("POST", `${path}/deployments`, {
             image: engine.openImage,
             command: server(version)
           })
           assert.strictEqual(made.status, 202, JSON.stringify(made.body))
-          // Wherever it is by then: each kill meets another step.
-          for (const pause of pauses) {
-            await sleep(pause)
-            await plane.crash()
-            await plane.start()
-          }
-          await until(`${version} is ready`, async () => (await read(made.body.id)).state === "ready", 180)
+          return String(made.body.id)
         }
+        const isReady = (id: string) =>
+          until(
+            "it is ready",
+            async () => {
+              const { state, error } = await read(id)
+              // What is seen last says how far it came.
+              if (state !== "ready") throw new Error(`${state}: ${error}`)
+              return true
+            },
+            100
+          )
+        const one = await deploy("one")
+        // Wherever it is by then: each kill meets another step.
+        for (const pause of [300, 900]) {
+          await sleep(pause)
+          await plane.crash()
+          await plane.start()
+        }
+        await isReady(one)
+        const two = await deploy("two")
+        await sleep(600)
+        await engine.kill()
+        await plane.crash()
+        await engine.restart()
+        await plane.start()
+        await isReady(two)
         const names = () =>
           engine
             .podman("ps", "-a", "--filter", "label=svc.app", "--format", "{{.Names}}")
             .split("\n")
             .filter((name) => name !== "")
-        await until("one container is left", async () => names().length === 1, 120)
+        await until("one container is left", async () => names().length === 1, 90)
         const instances = (await plane.call("GET", `${path}/app/instances`)).body
         const healthy = instances.filter(({ state }: { state: string }) => state === "healthy")
         assert.lengthOf(healthy, 1)

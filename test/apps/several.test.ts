@@ -138,7 +138,7 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
   )
 
   it.effect(
-    "are followed by another where one answers its health check no more, which takes no requests meanwhile",
+    "are followed by another where one answers its health check no more or ends, and no request is lost by that",
     () =>
       Effect.gen(function* () {
         const { call } = yield* Plane
@@ -162,6 +162,27 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         assert.strictEqual(ids.filter((id) => id === first || id === second).length, 1)
         assert.strictEqual((yield* request(host, "/health")).status, 200)
         assert.strictEqual((yield* readApp(path)).status, "ready")
+
+        const answers = yield* Ref.make<ReadonlyArray<string>>([])
+        const asking = yield* Effect.forkScoped(
+          Effect.forever(
+            Effect.flatMap(answerOf(host), (text) => Ref.update(answers, (all) => [...all, text]))
+          )
+        )
+        yield* request(host, "/leave", { method: "POST", body: "now" })
+        yield* eventually(
+          "another one has come",
+          readInstances(path),
+          (all) =>
+            all.length === 4 &&
+            all.filter(({ state }) => state === "healthy").length === 2 &&
+            all.every(({ state }) => state === "healthy" || state === "ended")
+        )
+        yield* Fiber.interrupt(asking)
+        assert.deepStrictEqual(
+          (yield* Ref.get(answers)).filter((text) => !text.startsWith("200 one ")),
+          []
+        )
       }),
     patience
   )
@@ -179,9 +200,13 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         assert.strictEqual((yield* call("PATCH", `${path}/app`, { body })).status, 200)
         yield* Effect.scoped(
           Effect.gen(function* () {
+            // Requests that came before the edge knew of its bounds are not counted.
+            const { id } = yield* readApp(path)
+            const counted = sql(`select 1 from edge_load where requests > 0
+              and environment_uid = (select environment_uid from app where uid = '${id}')`)
             yield* eventually(
               "the edge counts its requests",
-              Effect.andThen(request(host, "/slow"), sql("select 1 from edge_load where requests > 0")),
+              Effect.andThen(request(host, "/slow"), counted),
               (rows) => rows.length > 0
             )
             yield* Effect.all(Array.from({ length: 5 }, () => webSocket(host)))

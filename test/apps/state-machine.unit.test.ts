@@ -362,7 +362,12 @@ describe("an app", () => {
     does({ ...common, seen: [seen(over(1), { container: exited }), up] }, "rest")
     does({ ...common, seen: [seen(over(1, { logComplete: true }), { container: exited }), up] }, "remove")
     does({ ...common, seen: [seen(over(31), { container: exited }), up] }, "remove")
-    does({ ...common, seen: [seen(over(1), { container: undefined }), up] }, "remove")
+    const stuck = seen(over(1), { container: undefined })
+    does({ ...common, seen: [stuck, up] }, "remove")
+    // Nothing waits for that: neither a new version, nor an instance that is to take its place.
+    does({ ...common, target: rev("newer"), seen: [stuck, up] }, "add")
+    does({ ...common, at: { appUid: "app" }, seen: [stuck] }, "add")
+    does({ ...common, target: rev("newer"), seen: [seen(up.instance, { followed: false })] }, "add")
   })
 
   it("goes to sleep by steps when nobody uses it: requests are held, then it is paused, then stopped", () => {

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { AppOptions } from "#src/apps/options.ts"
+import { newUser } from "#test/cli/svc.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { type Answer, Plane } from "#test/setup/control-plane.ts"
@@ -21,6 +22,14 @@ export const appPlane = (
       )
     })
   ).pipe(Layer.provideMerge(Containers.layer))
+
+/** Runs a command as somebody who is signed in. */
+export const operator = Effect.gen(function* () {
+  const { url, apiKey, session } = yield* Plane
+  const { svc, signIn } = yield* newUser
+  signIn({ apiUrl: url, organization: "main", apiKey, session })
+  return svc
+})
 
 /** A project with its production environment, which has an address by then. Answers the path and the host name. */
 export const makeShop = Effect.fnUntraced(function* (slug: string, runtimeClass = "always-on") {
@@ -56,7 +65,7 @@ export const server = (text: string, before = "") =>
 
 /**
  * A server that takes connections of all kinds: `/slow` answers after a second, a WebSocket gets back what it sends, and
- * after `/fail` the instance answers `/health` with 500. Each answer names the instance after the text.
+ * after `/fail` the instance answers `/health` with 500, and after `/leave` it takes no connection and ends a moment later. Each answer names the instance after the text.
  */
 export const listener = (text: string) =>
   sh(`
@@ -77,6 +86,7 @@ status='200 OK'
 case "$path" in
   /slow) busybox sleep 1 ;;
   /fail) : > /tmp/failing ;;
+  /leave) kill $PPID ;;
   /health) [ -e /tmp/failing ] && status='500 Internal Server Error' ;;
 esac
 body="$TEXT $HOSTNAME"
@@ -85,7 +95,8 @@ END
     export TEXT="${text}" HOSTNAME="$(busybox hostname)"
     trap 'kill $!; exit 0' TERM
     busybox nc -ll -p "$PORT" -e /bin/busybox sh /tmp/answer &
-    wait $!`)
+    wait $!
+    busybox sleep 1`)
 
 export const deploy = Effect.fnUntraced(function* (
   path: string,

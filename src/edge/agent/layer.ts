@@ -22,12 +22,14 @@ const run = Effect.gen(function* () {
   const port = yield* agentPort
   const requestsPort = yield* logPort
   const { internalSocket, place } = folder
+  const { internalSocket, secondSocket, place } = folder
   const config = haproxyConfig({
     ...values,
     publicHttpsPort: values.publicHttpsPort ?? values.httpsPort,
     folder: place.dir,
     controlSocket: place.socket,
     internalSocket,
+    secondSocket,
     agentPort: port,
     logPort: requestsPort,
     agentKey,

@@ -189,6 +189,7 @@ export const startProxy = (
         appsDomain: "apps.localhost",
         controlSocket: path.join(dir, "control.sock"),
         internalSocket: path.join(dir, "internal.sock"),
+        secondSocket: path.join(dir, "second.sock"),
         agentPort,
         logPort,
         agentKey: "agent-key",
