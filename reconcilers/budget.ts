@@ -17,16 +17,22 @@ export const layer = register(
   { driftInterval: "15 minutes", concurrency: 32 },
   Effect.gen(function* () {
     const budgets = yield* Budgets
-    const placeOf = ({ orgId, projectId }: Pick<Resource<BudgetSpec>, "orgId" | "projectId">) => ({
+    const placeOf = ({
       orgId,
-      projectId: projectId ?? ""
+      projectId,
+      uid
+    }: Pick<Resource<BudgetSpec>, "orgId" | "projectId" | "uid">) => ({
+      orgId,
+      projectId: projectId ?? "",
+      uid
     })
     return {
       observe: Effect.fnUntraced(function* (resource) {
         const { orgId, projectId } = placeOf(resource)
         const look = externalCall("budget.look", "read")(budgets.get(orgId, projectId))
-        const { revision, monthlyCap, alertPercent, hardStop } = yield* retryable(look)
-        if (revision === "0") return absent
+        const { uid, revision, monthlyCap, alertPercent, hardStop } = yield* retryable(look)
+        // Another resource of the project may be in force: what takes the place of this one.
+        if (uid !== resource.uid) return absent
         const matches =
           Number(revision) > resource.generation ||
           (Number(revision) === resource.generation &&

@@ -45,11 +45,15 @@ export interface Budget extends BudgetSettings {
   readonly reserved: number
   /** Generation of the resource that is in force; 0: nobody has set one. */
   readonly revision: string
+  /** The resource that is in force. */
+  readonly uid: string | null
 }
 
 export interface Enforced extends BudgetSettings {
   readonly orgId: string
   readonly projectId: string
+  /** Of the resource. It takes the place of another one, which is on its way out. */
+  readonly uid: string
   /** Of the resource. What a later one says is not taken back. */
   readonly generation: number
   /** Of a reconcile. */
@@ -72,9 +76,9 @@ export class Budgets extends Context.Service<
     readonly get: (orgId: string, projectId: string) => Effect.Effect<Budget, StoreUnavailable>
     /** From here on it is in force. False: a later one is, or a later reconcile was here. */
     readonly enforce: (budget: Enforced) => Effect.Effect<boolean, StoreUnavailable>
-    /** Takes away what is in force. False: a later reconcile was here. */
+    /** Takes away what is in force of this resource. False: a later reconcile was here. */
     readonly forget: (
-      budget: Required<Pick<Enforced, "orgId" | "projectId" | "fence">>
+      budget: Required<Pick<Enforced, "orgId" | "projectId" | "uid" | "fence">>
     ) => Effect.Effect<boolean, StoreUnavailable>
   }
 >()("svc/budgets/Budgets") {
@@ -89,7 +93,8 @@ export class Budgets extends Context.Service<
             case when b.org_id is null then ${defaults.alertPercent}::int else b.alert_percent end as "alertPercent",
             coalesce(b.hard_stop, ${defaults.hardStop}::boolean) as "hardStop",
             to_char(t.month, 'YYYY-MM') as month, coalesce(m.spent, 0)::float8 as spent,
-            coalesce(m.reserved, 0)::float8 as reserved, coalesce(b.generation, 0)::text as revision
+            coalesce(m.reserved, 0)::float8 as reserved, coalesce(b.generation, 0)::text as revision,
+            b.uid
           from (select ${thisMonth(api)} as month where ${inOrg(api, orgId)}) t
           left join project_budget b on b.org_id = ${orgId}::uuid and b.project_uid = ${projectId}::uuid
           left join budget_month m
@@ -115,14 +120,15 @@ export class Budgets extends Context.Service<
         enforce: Effect.fn("Budgets.enforce")(function* (budget) {
           return (yield* repeatable(enforce(api, budget))).length > 0
         }),
-        forget: Effect.fn("Budgets.forget")(function* ({ orgId, projectId, fence }) {
+        forget: Effect.fn("Budgets.forget")(function* ({ orgId, projectId, uid, fence }) {
           const [row] = yield* repeatable(engine<{ readonly newer: boolean }>`
             with gone as (
               delete from project_budget
-              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and fence <= ${fence}
+              where org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and uid = ${uid}::uuid
+                and fence <= ${fence}
             )
             select exists (select from project_budget where org_id = ${orgId}::uuid
-              and project_uid = ${projectId}::uuid and fence > ${fence}) as newer`)
+              and project_uid = ${projectId}::uuid and uid = ${uid}::uuid and fence > ${fence}) as newer`)
           return row?.newer === false
         })
       })
@@ -181,19 +187,21 @@ const settle = (sql: Sql, charge: Charge) => {
 
 /** A cap that is lower than what was spent is one that was reached. */
 const enforce = (sql: Sql, budget: Enforced) => {
-  const { orgId, projectId, monthlyCap, alertPercent, hardStop, generation, fence = null } = budget
+  const { orgId, projectId, uid, monthlyCap, alertPercent, hardStop, generation, fence = null } = budget
   const gate = inOrg(sql, orgId)
   const told = announcement(sql, orgId, projectId)
   return sql`
     with budget as (
-      insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop, generation, fence)
+      insert into project_budget as b (org_id, project_uid, monthly_cap, alert_percent, hard_stop, uid, generation,
+        fence)
       select ${orgId}::uuid, ${projectId}::uuid, ${monthlyCap}::bigint, ${alertPercent}::int, ${hardStop}::boolean,
-        ${generation}::int, coalesce(${fence}::bigint, 0)
+        ${uid}::uuid, ${generation}::int, coalesce(${fence}::bigint, 0)
       where ${gate}
       on conflict (org_id, project_uid) do update set monthly_cap = excluded.monthly_cap,
-        alert_percent = excluded.alert_percent, hard_stop = excluded.hard_stop, generation = excluded.generation,
-        fence = greatest(b.fence, excluded.fence)
-        where b.generation <= excluded.generation and (${fence}::bigint is null or b.fence <= excluded.fence)
+        alert_percent = excluded.alert_percent, hard_stop = excluded.hard_stop, uid = excluded.uid,
+        generation = excluded.generation, fence = greatest(b.fence, excluded.fence)
+        where (b.uid is distinct from excluded.uid or b.generation <= excluded.generation)
+          and (${fence}::bigint is null or b.fence <= excluded.fence)
       returning project_uid as id, monthly_cap, alert_percent, hard_stop
     ), counted as (
       update budget_month m set ${marks(told, sql`m.spent`, sql)}

@@ -120,9 +120,9 @@ export const layerProjects = HttpApiBuilder.group(
           const { orgId } = yield* RequestScope
           const { projectId } = yield* targetProject
           const spec = yield* Effect.orDie(completeBudget(payload))
-          const { generation } = yield* theResource.set(spec, ofGeneration)
+          const { uid, generation } = yield* theResource.set(spec, ofGeneration)
           // At once, and not when the engine comes to it: what is begun after the answer goes by it.
-          const enforce = budgets.enforce({ orgId, projectId, ...settingsOf(spec), generation })
+          const enforce = budgets.enforce({ orgId, projectId, uid, ...settingsOf(spec), generation })
           yield* Effect.mapError(enforce, fromStore)
           const budget = yield* theBudget
           return answer(BudgetView, budgetView(budget), budget)

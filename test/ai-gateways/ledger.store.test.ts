@@ -120,8 +120,10 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("the ledger", 
           yield* budgets.reserve(charge)
           yield* budgets.settle(charge)
         })
+      const uid = uuid()
       const set = (hardStop: boolean) =>
         budgets.enforce({
+          uid,
           orgId,
           projectId,
           monthlyCap: 1_000_000,

@@ -8,6 +8,20 @@ import { actor, uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { full, place, round, specOf, stack } from "./world.ts"
 
+type Place = Effect.Success<typeof place>
+
+/** An alert that has just begun to fire about a database. */
+const firing = Effect.gen(function* () {
+  const here = yield* place
+  const uid = yield* here.resource("Database", "main")
+  const alert = yield* here.alert()
+  yield* here.measure(uid, { "storage.capacity": 90 })
+  yield* round()
+  return { here, uid, alert }
+})
+/** Three more evaluations, which is long enough for what is over to be told. */
+const longAfter = Effect.repeat(round(60), { times: 2 })
+
 layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => {
   it.effect("an alert fires when its condition has held for long enough, and tells of it once", () =>
     Effect.gen(function* () {
@@ -65,11 +79,7 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
 
   it.effect("an alert resolves when its condition has not held for a while, and tells of that once", () =>
     Effect.gen(function* () {
-      const here = yield* place
-      const uid = yield* here.resource("Cache", "sessions")
-      const alert = yield* here.alert()
-      yield* here.measure(uid, { "storage.capacity": 90 })
-      yield* round()
+      const { here, uid, alert } = yield* firing
       yield* here.measure(uid, { "storage.capacity": 50 })
       const states = []
       for (const passed of [15, 30, 29, 1, 15]) {
@@ -313,16 +323,16 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         yield* here.measure(well, { "storage.capacity": 1 })
         yield* round()
         yield* here.measure(main, { "storage.capacity": 90 }, 3_600)
-        for (const _ of [1, 2, 3]) yield* round(60)
+        yield* longAfter
         const lost = yield* here.standing(alert)
         assert.strictEqual(lost.state, "firing")
         assert.isNotNull(lost.incident?.dataLostAt)
         // The whole table is lost in a crash of the server, and the other resource is measured first.
         yield* here.sql`delete from metric_now where uid = ${main}`
-        for (const _ of [1, 2, 3]) yield* round(60)
+        yield* longAfter
         assert.strictEqual(yield* here.state(alert), "firing")
         yield* here.measure(main, { "storage.capacity": 10 })
-        for (const _ of [1, 2, 3]) yield* round(60)
+        yield* longAfter
         assert.strictEqual(yield* here.state(alert), "ok")
         assert.deepStrictEqual(yield* here.changes(alert), ["firing", "data_lost", "data_back", "resolved"])
         assert.deepStrictEqual(yield* here.told, ["alert.firing", "alert.resolved"])
@@ -343,7 +353,7 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         yield* round()
         assert.strictEqual((yield* here.standing(alert)).incident?.resource?.id, main)
         yield* here.measure(main, { "cpu.percent": 1 })
-        for (const _ of [1, 2, 3]) yield* round(60)
+        yield* longAfter
         assert.strictEqual(yield* here.state(alert), "ok")
       })
     )
@@ -362,44 +372,45 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
           yield* here.measure(cache, { "storage.capacity": 99 })
           yield* round()
           yield* here.measure(cache, { "storage.capacity": 1 })
-          for (const _ of [1, 2, 3]) yield* round(60)
+          yield* longAfter
           const { state, incident } = yield* here.standing(alert)
           assert.deepStrictEqual([state, incident?.resource?.id], ["firing", main])
         })
     )
 
-    it.effect("an execution that has ended keeps no alert firing that was about it", () =>
-      Effect.gen(function* () {
-        const here = yield* place
-        const run = yield* here.resource("Execution", "import")
-        const alert = yield* here.alert({
-          condition: { signal: "cpu.percent", threshold: 90, durationSeconds: 0 }
+    const gone = [
+      {
+        what: "execution ends",
+        kind: "Execution",
+        end: (here: Place, uid: string) => here.sql`
+          update resource set status = ${here.sql.json({ finishedAt: new Date().toISOString() })}::jsonb
+          where uid = ${uid}`
+      },
+      {
+        what: "resource is deleted",
+        kind: "Database",
+        end: (here: Place, uid: string) =>
+          here.resources.write(here.orgId, [{ action: "delete", uid }], actor)
+      }
+    ]
+    for (const { what, kind, end } of gone)
+      it.effect(`an alert resolves, and says why, when the ${what} that it fired about`, () =>
+        Effect.gen(function* () {
+          const here = yield* place
+          const uid = yield* here.resource(kind, "main")
+          const alert = yield* here.alert({
+            condition: { signal: "cpu.percent", threshold: 90, durationSeconds: 0 }
+          })
+          yield* here.measure(uid, { "cpu.percent": 97 })
+          yield* round()
+          assert.strictEqual(yield* here.state(alert), "firing")
+          yield* end(here, uid)
+          yield* longAfter
+          assert.strictEqual(yield* here.state(alert), "no_data")
+          const last = (yield* here.history(alert)).findLast(({ change }) => change === "resolved")
+          assert.strictEqual(last?.reason, "resource_gone")
         })
-        yield* here.measure(run, { "cpu.percent": 97 })
-        yield* round()
-        assert.strictEqual(yield* here.state(alert), "firing")
-        yield* here.sql`update resource set status = ${here.sql.json({ finishedAt: new Date().toISOString() })}::jsonb
-          where uid = ${run}`
-        for (const _ of [1, 2, 3]) yield* round(60)
-        assert.strictEqual(yield* here.state(alert), "no_data")
-        assert.strictEqual((yield* here.history(alert))[1]?.reason, "resource_gone")
-      })
-    )
-
-    it.effect("an alert resolves, and says why, when the resource is deleted that it fired about", () =>
-      Effect.gen(function* () {
-        const here = yield* place
-        const uid = yield* here.resource("Database", "main")
-        const alert = yield* here.alert()
-        yield* here.measure(uid, { "storage.capacity": 90 })
-        yield* round()
-        yield* here.resources.write(here.orgId, [{ action: "delete", uid }], actor)
-        for (const _ of [1, 2, 3]) yield* round(60)
-        assert.strictEqual(yield* here.state(alert), "no_data")
-        const last = (yield* here.history(alert)).findLast(({ change }) => change === "resolved")
-        assert.strictEqual(last?.reason, "resource_gone")
-      })
-    )
+      )
   })
 
   describe("clocks", () => {
@@ -558,11 +569,7 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
   describe("rules that change", () => {
     it.effect("one that is switched off while it fires resolves at once", () =>
       Effect.gen(function* () {
-        const here = yield* place
-        const uid = yield* here.resource("Database", "main")
-        const alert = yield* here.alert()
-        yield* here.measure(uid, { "storage.capacity": 90 })
-        yield* round()
+        const { here, alert } = yield* firing
         yield* here.put(alert, specOf({ enabled: false }))
         yield* round()
         assert.strictEqual(yield* here.state(alert), "ok")
@@ -583,18 +590,14 @@ layer(stack, { excludeTestServices: true })("the evaluation of alerts", (it) => 
         yield* here.measure(cache, { "storage.capacity": 10 })
         yield* round()
         yield* here.put(alert, specOf({ ...full, scope: { environment: "preview" } }))
-        for (const _ of [1, 2, 3]) yield* round(60)
+        yield* longAfter
         assert.strictEqual(yield* here.state(alert), "ok")
       })
     )
 
     it.effect("one that is deleted while it fires tells that it is over, and leaves nothing", () =>
       Effect.gen(function* () {
-        const here = yield* place
-        const uid = yield* here.resource("Database", "main")
-        const alert = yield* here.alert()
-        yield* here.measure(uid, { "storage.capacity": 90 })
-        yield* round()
+        const { here, alert } = yield* firing
         assert.isTrue(yield* here.rules.remove({ orgId: here.orgId, uid: alert, fence: 2n }))
         assert.isTrue(yield* here.rules.remove({ orgId: here.orgId, uid: alert, fence: 3n }))
         const [fired, over, ...more] = yield* here.events

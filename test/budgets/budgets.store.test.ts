@@ -21,6 +21,9 @@ const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
 const open = { monthlyCap: null, alertPercent: 80, hardStop: false } as const
 const capped = (monthlyCap: number) => ({ monthlyCap, alertPercent: 80, hardStop: true })
 
+/** The resource that is in force. */
+const resource = uuid()
+
 const newProject = Effect.fnUntraced(function* () {
   const { id: orgId } = yield* makeOrganization()
   const place = yield* makeProject(orgId, `p-${uuid().slice(-12)}`)
@@ -63,7 +66,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(1_000_000), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(1_000_000), generation: 1 })
       const charge = (microUsd: number) => ({ orgId, projectId, uid: uuid(), microUsd })
       const tooMuch = yield* Effect.flip(budgets.reserve(charge(1_000_001)))
       assert.strictEqual(tooMuch._tag, "BudgetExhausted")
@@ -76,7 +79,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       // What was reserved and not spent is free again.
       yield* budgets.reserve(charge(599_999))
       assert.strictEqual((yield* Effect.flip(budgets.reserve(charge(1))))._tag, "BudgetExhausted")
-      yield* budgets.enforce({ orgId, projectId, ...capped(1_000_000), hardStop: false, generation: 1 })
+      yield* budgets.enforce({
+        uid: resource,
+        orgId,
+        projectId,
+        ...capped(1_000_000),
+        hardStop: false,
+        generation: 1
+      })
       yield* budgets.reserve(charge(5_000_000))
     })
   )
@@ -85,7 +95,13 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const [one, other] = [yield* newProject(), yield* newProject()]
-      yield* budgets.enforce({ orgId: one.orgId, projectId: one.projectId, ...capped(10), generation: 1 })
+      yield* budgets.enforce({
+        uid: resource,
+        orgId: one.orgId,
+        projectId: one.projectId,
+        ...capped(10),
+        generation: 1
+      })
       const uid = uuid()
       yield* budgets.reserve({ ...other, uid, microUsd: 100 })
       yield* budgets.reserve({ ...one, uid, microUsd: 10 })
@@ -101,7 +117,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 60 }
       const eight = Array.from({ length: 8 }, (_, i) => i)
       yield* Effect.forEach(eight, () => budgets.reserve(charge), { concurrency: "unbounded" })
@@ -122,7 +138,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(1_000), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(1_000), generation: 1 })
       const granted = yield* Effect.forEach(
         Array.from({ length: 120 }, () => ({ orgId, projectId, uid: uuid(), microUsd: 25 })),
         (charge) => Effect.map(Effect.result(budgets.reserve(charge)), (one) => one._tag === "Success"),
@@ -146,7 +162,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const random = new Seeded(seed)
       const cap = random.int(0, 100)
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(cap), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(cap), generation: 1 })
       const uids = Array.from({ length: 6 }, uuid)
       const held = new Map<number, number>()
       const spent = new Map<number, number>()
@@ -177,7 +193,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 100 }
       yield* budgets.reserve(charge)
       yield* budgets.settle({ ...charge, microUsd: 170 })
@@ -192,7 +208,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const { engine: sql } = yield* Db
       const { orgId, projectId } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(100), generation: 1 })
       const charge = { orgId, projectId, uid: uuid(), microUsd: 90 }
       yield* budgets.reserve(charge)
       for (const table of ["budget_entry", "budget_month"]) {
@@ -220,7 +236,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const budgets = yield* Budgets
       const resources = yield* Resources
       const { orgId, projectId, place } = yield* newProject()
-      yield* budgets.enforce({ orgId, projectId, ...capped(100), generation: 1 })
+      yield* budgets.enforce({ uid: resource, orgId, projectId, ...capped(100), generation: 1 })
       const there = cacheChange(place, "one")
       yield* resources.write(orgId, [there], actor)
       const lost = { orgId, projectId, uid: uuid(), microUsd: 30 }
@@ -246,6 +262,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const { orgId, projectId } = yield* newProject()
       const told = yield* listening(orgId)
       yield* budgets.enforce({
+        uid: resource,
         orgId,
         projectId,
         monthlyCap: 1_000_000,
@@ -303,6 +320,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       yield* budgets.settle({ orgId, projectId, uid: uuid(), microUsd: 70 })
       assert.lengthOf(yield* told, 0)
       yield* budgets.enforce({
+        uid: resource,
         orgId,
         projectId,
         monthlyCap: 50,
@@ -321,11 +339,12 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
     Effect.gen(function* () {
       const budgets = yield* Budgets
       const { orgId, projectId } = yield* newProject()
-      const enforce = (cap: number, generation: number, fence?: bigint) =>
+      const enforce = (cap: number, generation: number, fence?: bigint, uid = resource) =>
         budgets.enforce({
-          ...{ orgId, projectId, ...capped(cap), generation },
+          ...{ orgId, projectId, uid, ...capped(cap), generation },
           ...(fence === undefined ? {} : { fence })
         })
+      const forget = (fence: bigint, uid = resource) => budgets.forget({ orgId, projectId, uid, fence })
       assert.isTrue(yield* enforce(1, 1))
       assert.isTrue(yield* enforce(3, 3))
       assert.isFalse(yield* enforce(2, 2))
@@ -333,9 +352,15 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       assert.isTrue(yield* enforce(3, 3, 5n))
       assert.isFalse(yield* enforce(4, 4, 4n))
       assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: 3, revision: "3" })
-      assert.isFalse(yield* budgets.forget({ orgId, projectId, fence: 4n }))
-      assert.isTrue(yield* budgets.forget({ orgId, projectId, fence: 5n }))
-      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: null, revision: "0" })
+      assert.isFalse(yield* forget(4n))
+      // Deleted, and made anew before that has ended: the new one begins with its first generation.
+      const next = uuid()
+      assert.isTrue(yield* enforce(7, 1, undefined, next))
+      assert.isFalse(yield* enforce(3, 3, 4n))
+      assert.isTrue(yield* forget(9n))
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: 7, revision: "1", uid: next })
+      assert.isTrue(yield* forget(10n, next))
+      assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: null, revision: "0", uid: null })
     })
   )
 

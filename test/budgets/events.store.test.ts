@@ -25,6 +25,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets and w
       const there = yield* receiver()
       const { secret } = yield* subscribe(orgId, there.url(), ["budget.alert", "budget.exceeded"])
       yield* budgets.enforce({
+        uid: uuid(),
         orgId,
         projectId,
         monthlyCap: 10_000_000,

@@ -230,6 +230,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       yield* resources.write(orgId, [{ ...cacheChange(place, "c"), uid }], actor)
       yield* lived(orgId, uid, 100, null)
       yield* budgets.enforce({
+        uid: uuid(),
         orgId,
         projectId,
         monthlyCap: 10 * cacheHour,

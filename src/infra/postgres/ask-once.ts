@@ -3,6 +3,9 @@
  * for questions that are put to every server many times an hour: a library's client, made for one statement and thrown
  * away, takes twice the processor time. A connection that is kept would cost the server one of its few sessions and
  * some megabytes. (PostgreSQL documentation, "Frontend/Backend Protocol", version 3.0.)
+ *
+ * The question is sent with the start-up message, since the server knows the user by the socket and asks for no password:
+ * the process wakes up once for the answer and not for the greeting as well.
  */
 import * as net from "node:net"
 import * as path from "node:path"
@@ -28,7 +31,7 @@ export const askOnce = (
     }
     let rest: Buffer = Buffer.alloc(0)
     let answer: string | undefined
-    let asked = false
+    let greeted = false
     socket.on("error", (cause) =>
       fail(`The database server cannot be reached: ${cause.message}`, codeOf(cause) ?? "unknown", cause)
     )
@@ -48,17 +51,19 @@ export const askOnce = (
           return fail(`The database server refused: ${errorField(body, "M")}`, errorField(body, "C"))
         if (kind === "D") answer = firstColumn(body)
         if (kind !== "Z") continue
-        if (!asked) {
-          asked = true
-          socket.write(message("Q", `${statement}\0`))
+        // Ready for the question, and then for another one, which is not put.
+        if (!greeted) {
+          greeted = true
           continue
         }
         socket.removeAllListeners("close")
-        socket.end(message("X", ""), () => socket.destroy())
+        socket.destroy()
         return resume(Effect.succeed(answer))
       }
     })
-    socket.write(startup(statementTimeoutMs))
+    socket.write(
+      Buffer.concat([startup(statementTimeoutMs), message("Q", `${statement}\0`), message("X", "")])
+    )
     return Effect.sync(() => {
       socket.destroy()
     })

@@ -31,9 +31,10 @@ insert into telemetry_step (org_id, name, subject, at)
   where d.ready_at is not null group by d.org_id
   on conflict do nothing;
 
--- A project's budget is a resource of the kind Budget; this table holds what is in force of it: which generation, and the
--- fence of the last reconcile that saw to it.
-alter table project_budget add column generation integer not null default 0, add column fence bigint not null default 0;
+-- A project's budget is a resource of the kind Budget; this table holds what is in force of it: which resource and
+-- generation, and the fence of the last reconcile that saw to it.
+alter table project_budget add column uid uuid, add column generation integer not null default 0,
+  add column fence bigint not null default 0;
 
 -- Processes of the former release set budgets here alone, and count `revision`: the resource follows.
 create function budget_of_former_release() returns trigger
@@ -42,22 +43,23 @@ as $$
 declare
   wanted jsonb := jsonb_build_object('monthlyCapUsd', trim_scale(new.monthly_cap::numeric / 1000000),
     'alertThresholdPercent', new.alert_percent, 'hardStop', new.hard_stop);
-  made uuid;
+  of_resource uuid;
   current integer;
 begin
   update resource set spec = wanted, generation = generation + 1, references_generation = generation + 1,
       revision = nextval('resource_revision'), txid = pg_current_xact_id(), updated_at = now()
     where org_id = new.org_id and kind = 'Budget' and project_id = new.project_uid and environment is null
       and name = 'budget' and deletion_requested_at is null
-    returning generation into current;
+    returning uid, generation into of_resource, current;
   if not found then
     insert into resource (org_id, uid, kind, project_id, name, parent_uid, spec, managed_by, references_generation)
       values (new.org_id, gen_random_uuid(), 'Budget', new.project_uid, 'budget', new.project_uid, wanted, 'api', 1)
-      returning uid into made;
-    insert into work (org_id, uid, kind) values (new.org_id, made, 'Budget');
+      returning uid into of_resource;
+    insert into work (org_id, uid, kind) values (new.org_id, of_resource, 'Budget');
     current := 1;
   end if;
-  update project_budget set generation = current where org_id = new.org_id and project_uid = new.project_uid;
+  update project_budget set uid = of_resource, generation = current
+    where org_id = new.org_id and project_uid = new.project_uid;
   return null;
 end
 $$;
