@@ -21,7 +21,6 @@ const run = Effect.gen(function* () {
   const { id, agentKey } = yield* folder.identity
   const port = yield* agentPort
   const requestsPort = yield* logPort
-  const { internalSocket, place } = folder
   const { internalSocket, secondSocket, place } = folder
   const config = haproxyConfig({
     ...values,
