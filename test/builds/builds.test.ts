@@ -185,6 +185,10 @@ CMD ["node", "server.js"]
         assert.match((yield* over(path, bad)).error, /line 2: RUN ended with the exit code 7/)
         const others = yield* deploySource(path, file("Dockerfile", "FROM localhost/svc-build/x:1\nCMD x\n"))
         assert.match((yield* over(path, others)).error, /names no registry/)
+        for (const host of ["169.254.169.254", "10.0.0.5:8080"]) {
+          const inner = yield* deploySource(path, file("Dockerfile", `FROM ${host}/a/b:1\nCMD x\n`))
+          assert.match((yield* over(path, inner)).error, /requests do not go there/)
+        }
         yield* nothingIsLeft
       }),
     patience
