@@ -70,6 +70,8 @@ export interface Ending {
 /** False: a later reconcile was here, or it is in another state; nothing was done. */
 type Change = Effect.Effect<boolean, StoreUnavailable>
 
+const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
 export class Deployments extends Context.Service<
   Deployments,
   {
@@ -243,12 +245,15 @@ export class Deployments extends Context.Service<
           return new Set(rows.map(({ uid }) => uid))
         }),
         wantingUploads: Effect.fn("Deployments.wantingUploads")(function* (refs) {
-          const given = refs.map(({ orgId, digest }) => ({ orgId, digest }))
+          // Other names than of uploads may stand in the folder.
+          const given = refs
+            .filter(({ orgId }) => isUuid.test(orgId))
+            .map(({ orgId, digest }) => ({ orgId, digest }))
           // Index: deployment_listing, for each organization.
           const rows = yield* repeatable(sql<{ readonly key: string }>`
             select distinct g."orgId" || '/' || g.digest as key
-            from jsonb_to_recordset(${sql.json(given)}::jsonb) as g("orgId" text, digest text)
-            join resource r on r.org_id::text = g."orgId" and r.kind = 'Deployment' and r.deleted_at is null
+            from jsonb_to_recordset(${sql.json(given)}::jsonb) as g("orgId" uuid, digest text)
+            join resource r on r.org_id = g."orgId" and r.kind = 'Deployment' and r.deleted_at is null
               and r.spec->'source'->>'digest' = g.digest
             left join deployment d on d.org_id = r.org_id and d.uid = r.uid
             where d.finished_at is null and d.image_id is null`)

@@ -1,12 +1,15 @@
 /** From a folder to an app that answers: real builds with real Node and npm, in real containers. */
-import { assert, layer } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { answerOf, makeShop, over, readDeployment, ready } from "#test/apps/world.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { TestEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { digestOf, type Entry, file, link, tar } from "./archives.ts"
+import { buildOfKilledEngine, buildOfKilledPlane, greedyBuilds, hostileBuild } from "./hostile.ts"
+import { frameworkBuilds, packageManagers } from "./packages.ts"
 import {
   baseImage,
   buildContainers,
@@ -50,17 +53,7 @@ const server = (word: string) => ({
 const entriesOf = (files: Readonly<Record<string, string>>) =>
   Object.entries(files).map(([name, content]) => file(name, content))
 
-/** `silentMs`: so short that a silent build is found out, so long that no other one is silent for it. */
-const plane = buildPlane({
-  memoryMb: 512,
-  silentMs: 15_000,
-  logBytes: 64 * 1024,
-  printedBytes: 1024 * 1024,
-  diskMb: 48,
-  measureMs: 300
-})
-
-layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
+layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
   it.effect(
     "svc deploy builds a folder, and the app answers; the same source is built once",
     () =>
@@ -192,13 +185,17 @@ CMD ["node", "server.js"]
         assert.match((yield* over(path, bad)).error, /line 2: RUN ended with the exit code 7/)
         const others = yield* deploySource(path, file("Dockerfile", "FROM localhost/svc-build/x:1\nCMD x\n"))
         assert.match((yield* over(path, others)).error, /names no registry/)
+        for (const host of ["169.254.169.254", "10.0.0.5:8080"]) {
+          const inner = yield* deploySource(path, file("Dockerfile", `FROM ${host}/a/b:1\nCMD x\n`))
+          assert.match((yield* over(path, inner)).error, /requests do not go there/)
+        }
         yield* nothingIsLeft
       }),
     patience
   )
 
   it.effect(
-    "that fail or are silent say so, and what answered before goes on",
+    "that fail say so, and what answered before goes on",
     () =>
       Effect.gen(function* () {
         const { path, host } = yield* makeShop("fails")
@@ -210,26 +207,6 @@ CMD ["node", "server.js"]
         const failed = yield* over(path, bad)
         assert.deepStrictEqual([failed.state, failed.errorCode], ["failed", "build_failed"])
         assert.include(yield* logOf(path, bad), "no such thing")
-        const silent = yield* over(path, yield* broken("sleep 600"))
-        assert.deepStrictEqual([silent.state, silent.errorCode], ["failed", "build_timed_out"])
-        const greedy = yield* over(
-          path,
-          yield* broken(`node -e 'const a = []; for (;;) a.push(Buffer.alloc(1e7, 1))'`)
-        )
-        assert.deepStrictEqual([greedy.state, greedy.errorCode], ["failed", "build_failed"])
-        const files = `i=0; while true; do head -c 8000000 /dev/zero > f$i; i=$((i+1)); sleep 0.1; done`
-        assert.match((yield* over(path, yield* broken(files))).error, /wrote more than 48 MiB/)
-        const one = yield* over(path, yield* broken("head -c 99000000 /dev/zero > one && echo all of it"))
-        assert.strictEqual(one.state, "failed")
-        const loud = yield* broken("while true; do echo 0123456789012345678901234567890123456789; done")
-        assert.match((yield* over(path, loud)).error, /printed more than/)
-        assert.isBelow((yield* logOf(path, loud)).length, 80_000)
-        const many = `node -e 'const { spawn } = require("child_process"); let failed = 0, left = 600
-          for (let i = 0; i < 600; i++) { const one = spawn("sleep", ["1"]); const end = () => { if (--left === 0) { console.log("refused " + failed); process.exit(4) } }
-            one.once("error", () => { failed++; end() }).once("exit", end) }'`
-        const forks = yield* broken(many)
-        yield* over(path, forks)
-        assert.match(yield* logOf(path, forks), /refused [1-9]/)
         assert.strictEqual(yield* answerOf(host), "200 good")
         yield* nothingIsLeft
       }),
@@ -316,3 +293,48 @@ CMD ["node", "server.js"]
     patience
   )
 })
+
+const roundMs = 1_200_000
+
+campaign(
+  it.live,
+  "hostile-builds",
+  "a build reaches nothing of this machine and nobody's metadata, and finds no secrets",
+  { rounds: 0, roundMs },
+  hostileBuild
+)
+campaign(
+  it.live,
+  "greedy-builds",
+  "a build that is silent, or takes more than its share of anything, ends, and others go on",
+  { rounds: 0, roundMs },
+  greedyBuilds
+)
+campaign(
+  it.live,
+  "killed-engine-builds",
+  "a build goes on when the engine is killed, and is built once",
+  { rounds: 0, roundMs },
+  buildOfKilledEngine
+)
+campaign(
+  it.live,
+  "killed-builds",
+  "a control plane that is killed while it builds brings the app up, and leaves nothing behind",
+  { rounds: 0, roundMs },
+  buildOfKilledPlane
+)
+campaign(
+  it.live,
+  "package-managers",
+  "packages are installed by the lock file of each package manager, and fetched once",
+  { rounds: 0, roundMs },
+  packageManagers
+)
+campaign(
+  it.live,
+  "frameworks",
+  "frameworks are built and answer without any instructions",
+  { rounds: 0, roundMs },
+  frameworkBuilds
+)

@@ -123,6 +123,27 @@ COPY a b ./to
     assert.deepStrictEqual([result.entrypoint, result.cmd], [["x"], []])
   })
 
+  it("is refused when stages, variables or the whole of it are too much", () => {
+    const many = Array.from({ length: 17 }, (_, index) => `FROM a AS s${index}`).join("\n")
+    assert.match(refusal(many), /more than 16 stages/)
+    const long = `FROM a AS s0\nRUN ${"x".repeat(200_000)}\n`
+    assert.match(refusal(`${long}FROM s0 AS s1\nFROM s1 AS s2\n`), /too long with all of its stages/)
+    const pairs = Array.from({ length: 1_001 }, (_, index) => `A${index}=1`).join(" ")
+    assert.match(refusal(`FROM a\nENV ${pairs}\n`), /more than 1000 variables/)
+    const doubling = Array.from({ length: 20 }, () => "ENV A=$A$A").join("\n")
+    const [stage] = stages(`FROM a\nENV A=0123456789\n${doubling}\n`)
+    assert.throws(
+      () => resolve(stage ?? { from: "", instructions: [] }, image),
+      /variables make a text of more/
+    )
+  })
+
+  it("has no here-document, wherever it begins", () => {
+    for (const line of ["RUN <<EOF", "RUN cat <<EOF > a", "RUN cat <<-'END'", 'COPY <<"E" /a'])
+      assert.match(refusal(`FROM a\n${line}\n`), /line 2: \w+ with a here-document/)
+    assert.lengthOf(stages(`FROM a\nRUN echo $((1<<2)) && cat <<< text\n`), 1)
+  })
+
   it("expands what shells would of names", () => {
     const values = new Map([["A", "1"]])
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what a Dockerfile holds
@@ -131,6 +152,34 @@ COPY a b ./to
 })
 
 describe("copying", () => {
+  it("keeps hard links to what is copied with them, and says of others that they are not", async () => {
+    const [source, target] = [path.join(place, "c"), path.join(place, "d")]
+    const entries = (linkname: string): ReadonlyArray<Entry> => [
+      file("lib/a.js", "1"),
+      { name: "lib/b.js", type: "link", linkname },
+      file("other", "2")
+    ]
+    const copying = { sources: ["lib"], target: "/app", isFolder: false, uid: 7, gid: 8, ignored: "" }
+    const copied = async (linkname: string) => {
+      fs.writeFileSync(source, await tar(...entries(linkname)))
+      await copyArchive(source, target, (name) => name, copying, new AbortController().signal)
+      const seen: Array<ReadonlyArray<unknown>> = []
+      const reader = extract()
+      reader.on("entry", ({ name, type, linkname }, content, next) => {
+        seen.push([name, type, linkname ?? null])
+        content.resume().once("end", next)
+      })
+      await pipeline(fs.createReadStream(target), reader)
+      return seen
+    }
+    assert.deepStrictEqual(await copied("lib/a.js"), [
+      ["app/a.js", "file", null],
+      ["app/b.js", "link", "app/a.js"]
+    ])
+    for (const linkname of ["other", "../../etc/passwd", "/etc/passwd"])
+      assert.match(await copied(linkname).then(String, String), /a hard link to .* is not copied/)
+  })
+
   it("puts files and the content of folders where COPY does", () => {
     const of = (
       sources: ReadonlyArray<string>,

@@ -1,12 +1,16 @@
+import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { AppConfig } from "#src/config.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { hostLock } from "#src/infra/host/host-lock.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { sweep } from "#test/setup/processes.ts"
 
@@ -66,4 +70,23 @@ it.live("a server that was begun is known by its own command line from then on",
       }
     }).pipe(Effect.provide(Host.layer.pipe(Layer.provide(AppConfig.layerWith({ dataDir })))))
   }).pipe(Effect.scoped)
+)
+
+it.live("a lock of the host has one holder, and is free again when its holder or who waits for it ends", () =>
+  Effect.gen(function* () {
+    const name = `svc-test-${randomUUID()}`
+    const held = (body: Effect.Effect<unknown>) => Effect.scoped(Effect.andThen(hostLock(name), body))
+    const first = yield* Deferred.make<void>()
+    const got = yield* Deferred.make<void>()
+    const holder = yield* Effect.forkChild(
+      held(Effect.andThen(Deferred.succeed(got, undefined), Deferred.await(first)))
+    )
+    yield* Deferred.await(got)
+    const late = yield* Effect.option(Effect.timeout(held(Effect.void), "1 second"))
+    assert.isTrue(Option.isNone(late))
+    const waiting = yield* Effect.forkChild(held(Effect.void))
+    yield* Deferred.succeed(first, undefined)
+    yield* Fiber.join(waiting)
+    yield* Fiber.join(holder)
+  })
 )

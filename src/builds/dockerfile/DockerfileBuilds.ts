@@ -13,16 +13,19 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { pack } from "tar-stream"
 import type { DockerfilePlan } from "#schemas/build-plan.ts"
+import { rangesOf } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
-import { parseImage } from "#src/executions/image.ts"
+import { hostOf, parseImage } from "#src/executions/image.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
+import { judgedAddresses } from "#src/outbound/lookup.ts"
 import { BuildContainers } from "../BuildContainers.ts"
 import { BuildFailed, type BuildLost } from "../build-error.ts"
 import type { BuildPrinter } from "../keep-printed.ts"
 import { BuildOptions } from "../options.ts"
 import { settings } from "../settings.ts"
-import { copyArchive } from "./copy.ts"
+import { copyArchive, NotCopied } from "./copy.ts"
+import { TooLong } from "./expand.ts"
 import { type Operation, resolve } from "./resolve.ts"
 
 interface DockerfileRequest {
@@ -56,15 +59,19 @@ export class DockerfileBuilds extends Context.Service<
       const containers = yield* BuildContainers
       const options = yield* BuildOptions
       const { buildImage } = yield* settings
-      const { dataDir } = yield* AppConfig
+      const { dataDir, outboundAllow } = yield* AppConfig
+      const allowed = rangesOf(outboundAllow)
       const drafts = path.join(dataDir, "uploads")
 
       const failed = (message: string) => new BuildFailed({ errorCode: "build_failed", message })
       const at = (line: number, message: string) => failed(`Dockerfile, line ${line}: ${message}`)
 
+      /** Ends once the disk is full. */
+      const fullDisk = Effect.forever(Effect.andThen(Effect.sleep(options.measureMs), containers.hasRoom))
+
       /**
        * Fetched anew, as who may have no credentials: what is on this host may be others'. The operator's own image is
-       * everybody's.
+       * everybody's. A user names the host and the engine connects to it from this machine, so its addresses are judged.
        */
       const imageOf = Effect.fnUntraced(function* (name: string) {
         if (name === buildImage) {
@@ -74,10 +81,21 @@ export class DockerfileBuilds extends Context.Service<
         const reference = parseImage(name)
         if (reference === undefined || reference.registry.split(":")[0] === "localhost")
           return yield* failed(`The image ${name} cannot be fetched: it names no registry`)
-        const { id } = yield* Effect.mapError(
-          images.pull({ reference: reference.canonical, credentials: undefined }, options.pullStallMs),
-          ({ message }) => failed(message)
+        yield* Effect.mapError(judgedAddresses(hostOf(reference), allowed), ({ message }) =>
+          failed(`The image ${name} cannot be fetched: ${message}`)
         )
+        yield* containers.hasRoom
+        const { id } = yield* images
+          .pull({ reference: reference.canonical, credentials: undefined }, options.pullStallMs)
+          .pipe(
+            Effect.mapError(({ message }) => failed(message)),
+            Effect.raceFirst(fullDisk)
+          )
+        const { volumes } = yield* engine.imageDefaults(id)
+        if (volumes.length > 0)
+          return yield* failed(
+            `The image ${name} has volumes (${volumes.join(", ").slice(0, 200)}): it is not built on`
+          )
         return id
       })
 
@@ -94,6 +112,8 @@ export class DockerfileBuilds extends Context.Service<
         const { orgId, uid, plan, source, made } = request
         const stages = new Map<number, string>()
         let count = 0
+        /** Bytes that stages which are done take. */
+        let used = 0
 
         const makeContainer = Effect.fnUntraced(function* (
           image: string,
@@ -160,7 +180,8 @@ export class DockerfileBuilds extends Context.Service<
             Effect.tryPromise({
               try: (signal) =>
                 copyArchive(file, target, nameOf, { ...operation, ...owner, sources: some, ignored }, signal),
-              catch: () => at(line, "the files cannot be copied")
+              catch: (error) =>
+                at(line, error instanceof NotCopied ? error.message : "the files cannot be copied")
             })
           const put = Effect.suspend(() => engine.putFile({ name: container, folder: "/" }, target))
           if (from === null) {
@@ -211,7 +232,15 @@ export class DockerfileBuilds extends Context.Service<
           const stage = plan.stages[index]
           if (stage === undefined) return yield* failed("The Dockerfile has no such stage")
           const image = yield* imageOf(stage.from)
-          const { operations, result } = resolve(stage, yield* engine.imageDefaults(image))
+          const defaults = yield* engine.imageDefaults(image)
+          const { operations, result } = yield* Effect.try({
+            try: () => resolve(stage, defaults),
+            catch: (error) =>
+              failed(error instanceof TooLong ? error.message : "The Dockerfile cannot be read")
+          })
+          // One after the other: of a build, one container runs at a time.
+          for (const one of operations)
+            if (one.do === "copy" && one.from !== null && "stage" in one.from) yield* stageOf(one.from.stage)
           const runs = operations.some((one) => one.do === "run")
           const container = yield* makeContainer(image, {
             command: keepUp,
@@ -253,6 +282,11 @@ export class DockerfileBuilds extends Context.Service<
               if (code !== 0) return yield* at(line, `RUN ended with the exit code ${code}`)
             }
           }
+          // What it left running would share the machine with the stages after it.
+          yield* engine.signal(container, "SIGKILL")
+          used += yield* engine.written(container)
+          if (used > options.diskMb * 1024 * 1024)
+            return yield* failed(`The stages of the build wrote more than ${options.diskMb} MiB`)
           return { container, result, runs }
         })
 
@@ -265,7 +299,6 @@ export class DockerfileBuilds extends Context.Service<
           !runs || result.workdir === "/"
             ? command
             : ["/bin/sh", "-c", 'cd "$0" && exec "$@"', result.workdir, ...command]
-        yield* engine.signal(container, "SIGKILL")
         return { container, command: start }
       })
 

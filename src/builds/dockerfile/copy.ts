@@ -57,6 +57,9 @@ export const placeOf = (
   return undefined
 }
 
+/** Something of it cannot be what it was at its new place. */
+export class NotCopied extends Error {}
+
 /**
  * Reads a tar file and writes another one. `nameOf` says how entries of the first one are called; undefined: they do not
  * count. Answers how many were meant.
@@ -72,6 +75,15 @@ export const copyArchive = async (
   const writer = pack()
   const rules = ignore().add(copying.ignored)
   let count = 0
+  /** Where the file went that a hard link is another name of. */
+  const placeOfFirst = (linkname: string) => {
+    const name = nameOf(linkname.replace(/^(\.\/)+|^\/+/g, ""))
+    const place = name === undefined ? undefined : placeOf(copying, name, false)
+    if (place === undefined || place === "" || !written.has(place))
+      throw new NotCopied(`a hard link to ${linkname.slice(0, 200)} is not copied without that file`)
+    return place
+  }
+  const written = new Set<string>()
   reader.on("entry", (header, content, next) => {
     const take = async () => {
       const name = nameOf(header.name.replace(/^(\.\/)+|\/+$/g, ""))
@@ -89,10 +101,12 @@ export const copyArchive = async (
         ? { ...common, name: `${place}/`, type: "directory" }
         : { ...common, name: place, type: type ?? "file", size, ...(linkname == null ? {} : { linkname }) }
       if (type !== "file" && type !== "contiguous-file" && type != null) {
-        // Others than folders and symbolic links mean something at their old place only.
         if (isDirectory || type === "symlink") writer.entry(entry)
+        else if (type === "link") writer.entry({ ...entry, linkname: placeOfFirst(linkname ?? "") })
+        else throw new NotCopied(`${name} is a ${type}, which is not copied`)
         return void content.resume()
       }
+      written.add(place)
       await pipeline(content, writer.entry({ ...entry, type: "file" }), { signal })
     }
     take().then(

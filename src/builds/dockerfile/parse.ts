@@ -12,7 +12,7 @@ import * as Result from "effect/Result"
 import type { DockerfileStage } from "#schemas/build-plan.ts"
 import { parseImage } from "#src/executions/image.ts"
 import { PlanRefused } from "../plan-refused.ts"
-import { expand } from "./expand.ts"
+import { expand, TooLong } from "./expand.ts"
 
 type Done = DockerfileStage["instructions"][number]
 
@@ -22,6 +22,11 @@ const refuse = (line: number, why: string): never => {
 }
 
 const mostInstructions = 200
+/** Each is a container. */
+const mostStages = 16
+const mostVariables = 1_000
+/** Letters of all stages, in which stages on top of others hold what these do. */
+const longestPlan = 512 * 1024
 
 /** What says nothing about how the image is built, or what the platform decides. */
 const ignored: ReadonlySet<string> = new Set(["EXPOSE", "LABEL", "MAINTAINER"])
@@ -36,7 +41,7 @@ export const parseDockerfile = (text: string): Result.Result<ReadonlyArray<Docke
   try {
     return Result.succeed(stagesOf(text))
   } catch (error) {
-    if (!(error instanceof Refused)) throw error
+    if (!(error instanceof Refused || error instanceof TooLong)) throw error
     return Result.fail(
       new PlanRefused({ code: "dockerfile_unsupported", message: `Dockerfile, ${error.message}` })
     )
@@ -65,7 +70,15 @@ const stagesOf = (text: string): ReadonlyArray<DockerfileStage> => {
   }
   if (open === undefined) return refuse(1, "has no FROM")
   stages.push(open)
-  return stages.map(({ from, instructions }) => ({ from, instructions }))
+  if (stages.length > mostStages) refuse(1, `has more than ${mostStages} stages`)
+  const plan = stages.map(({ from, instructions }) => ({ from, instructions }))
+  if (JSON.stringify(plan).length > longestPlan) refuse(1, "is too long with all of its stages")
+  const variables = plan.flatMap(({ instructions }) =>
+    instructions.map((one) => (one.do === "env" || one.do === "arg" ? one.values.length : 0))
+  )
+  if (variables.reduce((sum, count) => sum + count, 0) > mostVariables)
+    refuse(1, `has more than ${mostVariables} variables`)
+  return plan
 }
 
 const wordsOf = (instruction: Instruction) => instruction.getArguments().map((one) => one.getValue())
@@ -108,12 +121,16 @@ const imageOf = (text: string, line: number, what: string): string => {
   return text
 }
 
+/** Also behind a command, but neither a here-string nor a number that is shifted. */
+const hereDocument = /(?<!<)<<(?!<)-?\s*["'\\]?[A-Za-z_]/
+
 const commandOf = (instruction: Instruction, line: number): ReadonlyArray<string> => {
   const text = textOf(instruction)
-  if (/^<<-?\s*["'\w]/.test(text))
-    refuse(line, `${instruction.getKeyword()} with a here-document is not done here`)
   if (text === "") refuse(line, `${instruction.getKeyword()} says nothing`)
-  return listOf(text) ?? ["/bin/sh", "-c", text]
+  const list = listOf(text)
+  if (list === undefined && hereDocument.test(text))
+    refuse(line, `${instruction.getKeyword()} with a here-document is not done here`)
+  return list ?? ["/bin/sh", "-c", text]
 }
 
 /** The JSON form: a list of texts. */

@@ -4,6 +4,9 @@ import type { DockerfileStage } from "#schemas/build-plan.ts"
 import type { ImageDefaults } from "#src/infra/containers/image-defaults.ts"
 import { expand } from "./expand.ts"
 
+/** What containers are started with. */
+type Start = Omit<ImageDefaults, "volumes">
+
 type CopyInstruction = Extract<DockerfileStage["instructions"][number], { readonly do: "copy" }>
 
 export type Operation =
@@ -33,10 +36,11 @@ export type Operation =
 export interface Resolved {
   readonly operations: ReadonlyArray<Operation>
   /** What containers of the result are started with. */
-  readonly result: ImageDefaults
+  readonly result: Start
 }
 
-export const resolve = ({ instructions }: DockerfileStage, image: ImageDefaults): Resolved => {
+/** Throws `TooLong`. */
+export const resolve = ({ instructions }: DockerfileStage, image: Start): Resolved => {
   const env = new Map(Object.entries(image.env))
   const args = new Map<string, string>()
   const set = new Set<string>()

@@ -3,7 +3,7 @@ import type { Readable } from "node:stream"
 import type Docker from "dockerode"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
-import { type ContainerError, containerError } from "./error.ts"
+import { ContainerError, containerError } from "./error.ts"
 import { frames, type LogPiece } from "./logs.ts"
 
 export interface Program {
@@ -54,7 +54,18 @@ export const execute = <E>(
       Stream.mapEffect(print),
       Stream.runDrain
     )
-    const { ExitCode } = yield* Effect.tryPromise({ try: () => exec.inspect(), catch: failed }).pipe(bounded)
-    return ExitCode ?? -1
+    // Its output also ends when the engine does; it has ended once it has an exit code.
+    for (let look = 0; look < 25; look++) {
+      const { ExitCode, Running } = yield* Effect.tryPromise({
+        try: () => exec.inspect(),
+        catch: failed
+      }).pipe(bounded)
+      if (!Running && ExitCode !== null) return ExitCode
+      yield* Effect.sleep("200 millis")
+    }
+    return yield* new ContainerError({
+      reason: "Unreachable",
+      message: "Running a program in the container: what it came to is not known"
+    })
   }).pipe(Effect.scoped)
 }

@@ -10,7 +10,8 @@ const Inspected = Schema.Struct({
     Entrypoint: Texts,
     Cmd: Texts,
     User: Schema.optionalKey(Schema.String),
-    WorkingDir: Schema.optionalKey(Schema.String)
+    WorkingDir: Schema.optionalKey(Schema.String),
+    Volumes: Schema.optionalKey(Schema.NullOr(Schema.Record(Schema.String, Schema.Unknown)))
   })
 })
 const decode = Schema.decodeUnknownSync(Inspected)
@@ -21,12 +22,14 @@ export interface ImageDefaults {
   readonly workdir: string
   readonly entrypoint: ReadonlyArray<string>
   readonly cmd: ReadonlyArray<string>
+  /** Folders of which each container gets one of its own that is no part of its file system. */
+  readonly volumes: ReadonlyArray<string>
 }
 
 export const defaultsOf = (call: Call, id: string): Act<ImageDefaults> =>
   Effect.map(
     call("Looking at an image", (docker) => docker.getImage(id).inspect().then(decode)),
-    ({ Config: { Env, Entrypoint, Cmd, User, WorkingDir } }) => ({
+    ({ Config: { Env, Entrypoint, Cmd, User, WorkingDir, Volumes } }) => ({
       env: Object.fromEntries(
         (Env ?? []).map((pair) => {
           const at = pair.indexOf("=")
@@ -36,6 +39,7 @@ export const defaultsOf = (call: Call, id: string): Act<ImageDefaults> =>
       user: User ?? "",
       workdir: WorkingDir ?? "",
       entrypoint: Entrypoint ?? [],
-      cmd: Cmd ?? []
+      cmd: Cmd ?? [],
+      volumes: Object.keys(Volumes ?? {})
     })
   )

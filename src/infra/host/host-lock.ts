@@ -5,10 +5,11 @@
  */
 import * as net from "node:net"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
+import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 
-const spaced = Schedule.spaced("500 millis").pipe(Schedule.jittered)
+/** Milliseconds between two attempts, at least and at most. */
+const pauseMs = [400, 600] as const
 
 const tryBind = (name: string) =>
   Effect.callback<net.Server | undefined>((resume) => {
@@ -18,17 +19,19 @@ const tryBind = (name: string) =>
       server.unref()
       resume(Effect.succeed(server))
     })
-    return Effect.sync(() => server.close())
   })
 
-/** Waits until nobody else holds the name, and holds it until the scope ends. */
+/** Waits until nobody else holds the name, and holds it until the scope ends. Only between attempts is it interrupted. */
 export const hostLock = (name: string): Effect.Effect<void, never, Scope.Scope> =>
   process.platform === "linux"
-    ? Effect.asVoid(
-        Effect.acquireRelease(
-          Effect.repeat(tryBind(name), { schedule: spaced, until: (server) => server !== undefined }),
-          (server) => Effect.sync(() => server?.close()),
-          { interruptible: true }
-        )
+    ? Effect.uninterruptibleMask((restore) =>
+        Effect.gen(function* () {
+          for (;;) {
+            const server = yield* tryBind(name)
+            if (server !== undefined)
+              return yield* Effect.addFinalizer(() => Effect.sync(() => server.close()))
+            yield* restore(Effect.flatMap(Random.nextBetween(...pauseMs), (ms) => Effect.sleep(ms)))
+          }
+        })
       )
     : Effect.void

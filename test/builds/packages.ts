@@ -1,9 +1,9 @@
 /** Builds that fetch packages from their registry: package managers by their lock files, and frameworks. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import { answerOf, makeShop, over } from "#test/apps/world.ts"
-import { campaign } from "#test/campaigns/campaign.ts"
+import type { Round } from "#test/campaigns/campaign.ts"
 import { file } from "./archives.ts"
 import { buildPlane, deploySource, logOf, nothingIsLeft } from "./world.ts"
 
@@ -151,8 +151,6 @@ serve({ fetch: app.fetch, port: Number(process.env.PORT) })`
   }
 }
 
-const patience = 1_200_000
-
 const build = Effect.fnUntraced(function* (path: string, files: Readonly<Record<string, string>>) {
   const id = yield* deploySource(path, ...Object.entries(files).map(([name, content]) => file(name, content)))
   const done = yield* over(path, id)
@@ -161,43 +159,29 @@ const build = Effect.fnUntraced(function* (path: string, files: Readonly<Record<
   return log
 })
 
-layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("packages", (it) => {
-  campaign(
-    it.effect,
-    "package-managers",
-    "packages are installed by the lock file of each package manager, and fetched once",
-    { rounds: 0, roundMs: patience },
-    ({ seed }) =>
-      Effect.gen(function* () {
-        const all = { npm: undefined, pnpm: undefined, yarn: undefined, berry: "yarn@4.9.2" } as const
-        for (const name of ["npm", "pnpm", "yarn", "berry"] as const) {
-          const { path, host } = yield* makeShop(`${name}-${seed}`)
-          const files = { ...numberServer(all[name]), ...locks[name] }
-          const first = yield* build(path, files)
-          assert.strictEqual(yield* answerOf(host), "200 true", name)
-          assert.notInclude(first, "has fetched")
-          const second = yield* build(path, { ...files, "other.txt": "1" })
-          assert.include(second, "What an earlier build has fetched is used")
-          yield* nothingIsLeft
-        }
-      })
-  )
+export const packageManagers = ({ seed }: Round) =>
+  Effect.gen(function* () {
+    const all = { npm: undefined, pnpm: undefined, yarn: undefined, berry: "yarn@4.9.2" } as const
+    for (const name of ["npm", "pnpm", "yarn", "berry"] as const) {
+      const { path, host } = yield* makeShop(`${name}-${seed}`)
+      const files = { ...numberServer(all[name]), ...locks[name] }
+      const first = yield* build(path, files)
+      assert.strictEqual(yield* answerOf(host), "200 true", name)
+      assert.notInclude(first, "has fetched")
+      const second = yield* build(path, { ...files, "other.txt": "1" })
+      assert.include(second, "What an earlier build has fetched is used")
+      yield* nothingIsLeft
+    }
+  }).pipe(Effect.provide(buildPlane()))
 
-  campaign(
-    it.effect,
-    "frameworks",
-    "frameworks are built and answer without any instructions",
-    { rounds: 0, roundMs: patience },
-    ({ seed }) =>
-      Effect.gen(function* () {
-        const bad: Array<string> = []
-        for (const [name, { files, answers }] of Object.entries(frameworks)) {
-          const { path, host } = yield* makeShop(`${name}-${seed}`)
-          const done = yield* Effect.exit(build(path, files))
-          const answer = done._tag === "Success" ? yield* answerOf(host) : Cause.pretty(done.cause)
-          if (!answers.test(answer)) bad.push(`${name}: ${answer}`)
-        }
-        assert.deepStrictEqual(bad, [])
-      })
-  )
-})
+export const frameworkBuilds = ({ seed }: Round) =>
+  Effect.gen(function* () {
+    const bad: Array<string> = []
+    for (const [name, { files, answers }] of Object.entries(frameworks)) {
+      const { path, host } = yield* makeShop(`${name}-${seed}`)
+      const done = yield* Effect.exit(build(path, files))
+      const answer = done._tag === "Success" ? yield* answerOf(host) : Cause.pretty(done.cause)
+      if (!answers.test(answer)) bad.push(`${name}: ${answer}`)
+    }
+    assert.deepStrictEqual(bad, [])
+  }).pipe(Effect.provide(buildPlane()))
