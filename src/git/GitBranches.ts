@@ -98,6 +98,8 @@ export class GitBranches extends Context.Service<
             with wanted as (
               select r.org_id, r.uid, lower(r.spec->'git'->>'repo') as repo, coalesce(r.spec->'git'->>'ref', '') as branch
               from git_connection c
+              -- Who does not pay makes no deployments, by requests or by pushes.
+              join organization o on o.id = c.org_id and o.billing_status = 'active'
               join resource r on r.org_id = c.org_id and r.kind = 'Project' and r.deletion_requested_at is null
                 and split_part(lower(r.spec->'git'->>'repo'), '/', 1) = c.owner
             ), gone as (

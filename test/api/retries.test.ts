@@ -164,7 +164,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
 
 /** Where a second try does what the first one did and leaves it as it is, and what other operations do the same way. */
 const others = new Set([
-  "domains.check",
+  ...["domains.check", "gitConnections.check"],
   // Reads, with a question in the body.
   "metrics.query",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],
