@@ -89,6 +89,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_AI_GATEWAY_CONCURRENCY: "not set",
   SVC_AI_KEY_CONCURRENCY: "not set",
   SVC_STRIPE_URL: "not set",
+  SVC_GIT_POLL_SECONDS: "not set",
   SVC_SPEED_BATCHES_PER_MINUTE: "not set",
   SVC_TELEMETRY_KEY: "not set",
   SVC_TELEMETRY_PER_MINUTE: "not set",

@@ -9,6 +9,7 @@ import { lineagePlace } from "#src/backups/repository/lineage-place.ts"
 import { certificatePlace } from "#src/edge/certificates/Certificates.ts"
 import { orderPlace } from "#src/edge/certificates/jobs.ts"
 import { tableRules } from "#src/features.ts"
+import { openConnection, sealConnection } from "#src/git/connection-secrets.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import { Plans } from "#src/manifest/Plans.ts"
 import { openWebhookSecrets, sealWebhookSecrets } from "#src/payments/webhook-secrets.ts"
@@ -111,6 +112,12 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into payment_connection (org_id, uid, key_id, sealed, webhook_secret, fence)
     values (${org.id}, ${payments}, ${signing.keyId}, ${signing.bytes}, '', 0)`
+  const connectionId = uuid()
+  const opening = { token: Redacted.make("the forge's"), privateKey: undefined }
+  const git = sealConnection(ring, org.id, connectionId, { ...opening, webhookSecret: Redacted.make("its") })
+  yield* sql`
+    insert into git_connection (org_id, id, name, kind, url, owner, key_id, sealed)
+    values (${org.id}, ${connectionId}, 'acme', 'gitea', 'https://example.com', 'acme', ${git.keyId}, ${git.bytes})`
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -143,7 +150,9 @@ const fill = Effect.fn(function* (caches: number) {
     const served = yield* now.open(certificatePlace(host), yield* sealedOf("edge_certificate"))
     const ordered = yield* now.open(orderPlace(host), yield* sealedOf("edge_certificate_order"))
     const connection = yield* openWebhookSecrets(now, org.id, payments, yield* sealedIn("payment_connection"))
+    const forge = yield* openConnection(now, org.id, connectionId, yield* sealedIn("git_connection"))
     return {
+      forge: forge.token === undefined ? undefined : Redacted.value(forge.token),
       certificate: Redacted.value(served),
       order: Redacted.value(ordered),
       payments: connection.current,
@@ -158,6 +167,7 @@ const fill = Effect.fn(function* (caches: number) {
     }
   })
   const expected = {
+    forge: "the forge's",
     certificate: "the certificate's",
     order: "the order's",
     payments: "the owner's",
@@ -229,8 +239,8 @@ layer(Layer.mergeAll(testDb(), tableRules), store)("rotating keys", (it) => {
           rotateKeys((resealed) => Effect.sync(() => void progress.push(resealed))),
           ringOf(fresh, old)
         )
-        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 461, unreadable: [], remaining: 0 })
-        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 461])
+        assert.deepStrictEqual(rotation, { keyId: "fresh", resealed: 462, unreadable: [], remaining: 0 })
+        assert.deepStrictEqual([progress.length > 3, progress.at(-1)], [true, 462])
         assert.deepStrictEqual(yield* keysInUse, ["fresh"])
         yield* Effect.provide(checkKeyRing, ringOf(fresh))
         assert.deepStrictEqual(yield* Effect.provide(read, ringOf(fresh)), expected)
