@@ -35,5 +35,48 @@ export const StaticPlan = Schema.Struct({
   fallback: Schema.Boolean
 }).annotate({ identifier: "StaticPlan" })
 
-export const BuildPlan = Schema.Union([ServerPlan, StaticPlan]).annotate({ identifier: "BuildPlan" })
+const line = { line: Schema.Int }
+const pairs = Schema.Array(Schema.Struct({ name: Schema.String, value: Schema.String }))
+const command = Schema.Array(Schema.String)
+
+/** What is done in a stage of a Dockerfile, with the line that says so. Variables are written as they stand there. */
+const Instruction = Schema.Union([
+  Schema.Struct({ do: Schema.Literals(["run", "cmd", "entrypoint"]), ...line, command }),
+  Schema.Struct({ do: Schema.Literals(["env", "arg"]), ...line, values: pairs }),
+  Schema.Struct({ do: Schema.Literal("workdir"), ...line, folder: Schema.String }),
+  Schema.Struct({ do: Schema.Literal("user"), ...line, user: Schema.String }),
+  Schema.Struct({
+    do: Schema.Literal("copy"),
+    ...line,
+    /** Null: the source itself. */
+    from: Schema.NullOr(
+      Schema.Union([Schema.Struct({ stage: Schema.Int }), Schema.Struct({ image: Schema.String })])
+    ),
+    sources: Schema.Array(Schema.String),
+    target: Schema.String,
+    owner: Schema.NullOr(Schema.String)
+  })
+])
+const DockerfileStage = Schema.Struct({
+  /** Name of the image that it begins with. */
+  from: Schema.String,
+  instructions: Schema.Array(Instruction)
+})
+export type DockerfileStage = typeof DockerfileStage.Type
+
+/** By a Dockerfile; the last stage becomes the image. */
+export const DockerfilePlan = Schema.Struct({
+  kind: Schema.Literal("dockerfile"),
+  ...parts,
+  /** Folder that files are copied from, relative to the source. */
+  root: Schema.String,
+  stages: Schema.Array(DockerfileStage),
+  /** Text of `.dockerignore`. */
+  ignored: Schema.String
+}).annotate({ identifier: "DockerfilePlan" })
+export type DockerfilePlan = typeof DockerfilePlan.Type
+
+export const BuildPlan = Schema.Union([ServerPlan, StaticPlan, DockerfilePlan]).annotate({
+  identifier: "BuildPlan"
+})
 export type BuildPlan = typeof BuildPlan.Type

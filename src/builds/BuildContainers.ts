@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
+import type { Program } from "#src/infra/containers/exec.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { buildUser } from "./archive.ts"
 import { BuildFailed, BuildLost } from "./build-error.ts"
@@ -22,12 +23,14 @@ export interface BuildContainer {
   readonly orgId: string
   /** Of the deployment. */
   readonly uid: string
-  readonly part: "build" | "image"
+  readonly part: "build" | "image" | `stage${number}`
   readonly image: string
   readonly command: ReadonlyArray<string>
   readonly env: Readonly<Record<string, string>>
   readonly network: "isolated" | "none"
   readonly workdir: string
+  /** Left out: the user of builds. */
+  readonly user?: string
 }
 
 export class BuildContainers extends Context.Service<
@@ -40,6 +43,12 @@ export class BuildContainers extends Context.Service<
       id: string,
       printer: BuildPrinter
     ) => Effect.Effect<void, BuildFailed | BuildLost | ContainerError>
+    /** Runs a program in one that runs, within the same bounds, and answers its exit code. */
+    readonly exec: (
+      id: string,
+      program: Program,
+      printer: BuildPrinter
+    ) => Effect.Effect<number, BuildFailed | BuildLost | ContainerError>
     /** Fails if there is too little disk to build anything. */
     readonly hasRoom: Effect.Effect<void, BuildFailed>
     /** Removes those of a deployment; with ids: only these of them. */
@@ -88,7 +97,12 @@ export class BuildContainers extends Context.Service<
         }
       })
 
-      const attend = Effect.fnUntraced(function* (id: string, printer: BuildPrinter) {
+      type Note = (bytes: number) => Effect.Effect<void, BuildFailed>
+      /** What prints, watched: for silence, for printing too much, and for taking too much disk. */
+      const attend = Effect.fnUntraced(function* <A, E>(
+        id: string,
+        printing: (note: Note) => Effect.Effect<A, E>
+      ) {
         let printedAt = yield* Clock.currentTimeMillis
         let printed = 0
         const silence = Effect.gen(function* () {
@@ -110,11 +124,7 @@ export class BuildContainers extends Context.Service<
               message: `The build printed more than ${options.printedBytes} bytes`
             })
         })
-        return yield* Effect.raceAllFirst([
-          keepPrinted(engine, id, printer, note, options.logBytes),
-          silence,
-          overuse(id)
-        ])
+        return yield* Effect.raceAllFirst([printing(note), silence, overuse(id)])
       })
 
       return BuildContainers.of({
@@ -130,7 +140,7 @@ export class BuildContainers extends Context.Service<
             memoryMb: options.memoryMb,
             runtime: undefined,
             network: { kind: network },
-            user: `${buildUser}:${buildUser}`,
+            user: rest.user ?? `${buildUser}:${buildUser}`,
             largestFileMb: options.diskMb,
             oomScore: 800
           })
@@ -138,7 +148,9 @@ export class BuildContainers extends Context.Service<
         }),
         run: Effect.fn("BuildContainers.run")(function* (id, printer) {
           yield* engine.run(id, {})
-          const { exitCode, outOfMemory } = yield* attend(id, printer)
+          const { exitCode, outOfMemory } = yield* attend(id, (note) =>
+            keepPrinted(engine, id, printer, note, options.logBytes)
+          )
           if (outOfMemory)
             return yield* new BuildFailed({
               errorCode: "build_failed",
@@ -150,10 +162,32 @@ export class BuildContainers extends Context.Service<
               message: `The build ended with the exit code ${exitCode}`
             })
         }),
+        exec: Effect.fn("BuildContainers.exec")(function* (id, program, { print, say }) {
+          let left = options.logBytes
+          return yield* attend(id, (note) =>
+            engine.exec(
+              id,
+              program,
+              Effect.fnUntraced(function* (pieces) {
+                const before = left
+                const bytes = pieces.reduce((sum, { content }) => sum + content.length, 0)
+                yield* note(bytes)
+                left -= bytes
+                if (left >= 0) return yield* print(pieces)
+                if (before >= 0) yield* say("The log is full. What is printed after this is not kept.")
+              })
+            )
+          )
+        }),
         hasRoom,
         clear: Effect.fn("BuildContainers.clear")(function* (uid, ids) {
-          for (const part of ["build", "image"] as const) {
-            const name = nameOf(uid, part)
+          const prefix = `${installation.nameOf(uid)}-`
+          const there = (yield* engine.list(installation.label)).flatMap(({ name }) =>
+            name.startsWith(prefix) && ownName.test(name) ? [name] : []
+          )
+          // Of the usual ones also the networks of containers that were never made.
+          const usual = ids === undefined ? (["build", "image", "stage0"] as const) : []
+          for (const name of new Set([...usual.map((part) => nameOf(uid, part)), ...there])) {
             if (ids !== undefined) {
               const found = yield* engine.inspect(name)
               if (Option.isSome(found) && !ids.has(found.value.id)) continue
@@ -174,4 +208,4 @@ export class BuildContainers extends Context.Service<
 }
 
 const mebibyte = 1024 * 1024
-const ownName = /^svc-([0-9a-f-]{36})-(?:build|image)$/
+const ownName = /^svc-([0-9a-f-]{36})-(?:build|image|stage\d+)$/

@@ -13,7 +13,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { pack } from "tar-stream"
-import type { BuildPlan } from "#schemas/build-plan.ts"
+import type { BuildPlan, DockerfilePlan } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
@@ -22,6 +22,7 @@ import { makeTurns } from "#src/infra/host/turns.ts"
 import { buildUser } from "./archive.ts"
 import { BuildContainers } from "./BuildContainers.ts"
 import { BuildFailed, type BuildLost } from "./build-error.ts"
+import { DockerfileBuilds } from "./dockerfile/DockerfileBuilds.ts"
 import type { BuildPrinter } from "./keep-printed.ts"
 import { BuildOptions } from "./options.ts"
 import { PackageCaches } from "./PackageCaches.ts"
@@ -56,6 +57,7 @@ export class Builder extends Context.Service<
       const uploads = yield* Uploads
       const caches = yield* PackageCaches
       const containers = yield* BuildContainers
+      const dockerfiles = yield* DockerfileBuilds
       const options = yield* BuildOptions
       const { dataDir } = yield* AppConfig
       const { buildImage } = yield* settings
@@ -105,7 +107,11 @@ export class Builder extends Context.Service<
         }
         yield* containers.run(container, printer)
         if (usesCache && cached?.isExact !== true)
-          yield* Effect.ignore(caches.put(cacheRef, (file) => engine.take(place, file, options.cacheBytes)))
+          yield* Effect.ignore(
+            caches.put(cacheRef, (file) =>
+              engine.take(container, `${cacheFolder}/.`, file, options.cacheBytes)
+            )
+          )
       })
 
       const buildNew = Effect.fnUntraced(function* (
@@ -130,6 +136,17 @@ export class Builder extends Context.Service<
             return id
           })
         const source = uploads.fileOf(request)
+        const finish = Effect.fnUntraced(function* (container: string, run?: ReadonlyArray<string>) {
+          yield* containers.hasRoom
+          const id = yield* engine.commit(container, image, run)
+          yield* images.keep(id, image)
+          return id
+        })
+        if (plan.kind === "dockerfile") {
+          const { container, command } = yield* dockerfiles.build({ orgId, uid, plan, source, made }, printer)
+          yield* printer.say("Making the image")
+          return yield* finish(container, command)
+        }
         const command = yield* commandOf(plan)
         const result = yield* make("image", {
           command: command.run,
@@ -165,10 +182,7 @@ export class Builder extends Context.Service<
               })
           )
         }
-        yield* containers.hasRoom
-        const id = yield* engine.commit(result, image)
-        yield* images.keep(id, image)
-        return id
+        return yield* finish(result)
       })
 
       return Builder.of({
@@ -221,10 +235,11 @@ const buildVariables = {
   NEXT_TELEMETRY_DISABLED: "1",
   ASTRO_TELEMETRY_DISABLED: "1",
   npm_config_cache: `${cacheFolder}/npm`,
-  npm_config_store_dir: `${cacheFolder}/pnpm`,
+  // pnpm and yarn keep theirs where these say (XDG Base Directory Specification).
+  XDG_DATA_HOME: `${cacheFolder}/data`,
+  XDG_CACHE_HOME: `${cacheFolder}/cache`,
   npm_config_prefer_offline: "true",
   npm_config_update_notifier: "false",
-  YARN_CACHE_FOLDER: `${cacheFolder}/yarn`,
   YARN_GLOBAL_FOLDER: `${cacheFolder}/yarn-global`,
   YARN_ENABLE_TELEMETRY: "0",
   YARN_NODE_LINKER: "node-modules"
@@ -262,7 +277,7 @@ const skeletons = {
 }
 
 /** What the image runs, and files that are for that. */
-const commandOf = Effect.fnUntraced(function* (plan: BuildPlan) {
+const commandOf = Effect.fnUntraced(function* (plan: Exclude<BuildPlan, DockerfilePlan>) {
   if (plan.kind === "server") {
     const folders = [...new Set([folderIn(plan.root), appFolder])].map(
       (folder) => `${folder}/node_modules/.bin`

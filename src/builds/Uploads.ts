@@ -3,10 +3,11 @@
  * once its description is, which is written last. They go when no deployment waits for them.
  */
 import { randomUUID } from "node:crypto"
+import { createReadStream, createWriteStream } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
-import { PassThrough, type Readable } from "node:stream"
-import { finished } from "node:stream/promises"
+import { PassThrough, type Readable, Transform } from "node:stream"
+import { finished, pipeline } from "node:stream/promises"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -41,6 +42,8 @@ export interface UploadRef {
 }
 
 const Description = Schema.Struct({
+  /** Of what was sent. */
+  bytes: Schema.Int,
   entries: Schema.Int,
   plan: BuildPlan,
   /** Digest of the lock files, for which what packages were fetched is kept. */
@@ -66,6 +69,18 @@ export class Uploads extends Context.Service<
       ref: UploadRef,
       source: Readable
     ) => Effect.Effect<Upload, ArchiveRefused | PlanRefused | UploadFailed>
+    /**
+     * Adds a part of the archive, of `size` bytes in all, where `offset` bytes of it are here. Answers how many are here
+     * then, and what it is once that is all of it; a part that begins elsewhere is not taken, which that tells as well.
+     */
+    readonly append: (
+      ref: UploadRef,
+      part: { readonly offset: number; readonly size: number },
+      source: Readable
+    ) => Effect.Effect<
+      { readonly received: number; readonly upload: Upload | undefined },
+      ArchiveRefused | PlanRefused | UploadFailed
+    >
     /**
      * The same for source that comes from elsewhere than a user's request. Its digest is of the archive that is kept, so
      * that the same files in the same order are the same source.
@@ -161,11 +176,11 @@ export class Uploads extends Context.Service<
               code: "digest_mismatch",
               message: "What was sent does not have the digest that it is sent under"
             })
-          const { entries, facts } = packed
+          const { bytes, entries, facts } = packed
           const planned = planOf(facts)
           if (Result.isFailure(planned)) return yield* planned.failure
           const locks = digestOf(Buffer.from(JSON.stringify([...facts.locks].toSorted())))
-          const upload = { entries, plan: planned.success, locks }
+          const upload = { bytes, entries, plan: planned.success, locks }
           const ref = { orgId, digest: digest ?? packed.digest }
           yield* disk(async () => {
             await fs.rename(draft, fileOf(ref))
@@ -177,7 +192,55 @@ export class Uploads extends Context.Service<
         return yield* Effect.ensuring(store, Effect.ignore(disk(() => fs.rm(draft, { force: true }))))
       })
 
+      const append = Effect.fnUntraced(function* (
+        ref: UploadRef,
+        { offset, size }: { readonly offset: number; readonly size: number },
+        source: Readable
+      ) {
+        const before = yield* known(ref)
+        if (before !== undefined) return { received: before.bytes, upload: before }
+        if (size > uploadMb * mebibyte)
+          return yield* new ArchiveRefused({
+            code: "archive_too_large",
+            message: `The source has more than ${uploadMb * mebibyte} bytes`
+          })
+        const file = `${placeOf(ref)}.sending`
+        const lengthOf = disk(() =>
+          fs.stat(file).then(
+            (stat) => stat.size,
+            () => 0
+          )
+        )
+        const there = yield* lengthOf
+        if (there === 0) yield* hasRoom(ref.orgId)
+        if (offset === there && there < size) {
+          yield* disk(() => fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 }))
+          yield* Effect.tryPromise({
+            try: (signal) =>
+              pipeline(source, atMost(size - there), createWriteStream(file, { flags: "a", mode: 0o600 }), {
+                signal
+              }),
+            catch: (cause) =>
+              new UploadFailed({ reason: "Lost", message: "The part did not come to its end", cause })
+          })
+        }
+        const received = yield* lengthOf
+        if (received < size) return { received, upload: undefined }
+        // Whatever it is found to be: what is wrong of it stays so.
+        const upload = yield* Effect.ensuring(
+          take(ref.orgId, ref.digest, createReadStream(file)),
+          Effect.ignore(disk(() => fs.rm(file, { force: true })))
+        )
+        return { received, upload }
+      })
+
       return Uploads.of({
+        append: (ref, part, source) =>
+          append(ref, part, source).pipe(
+            turns.take({ owner: ref.orgId, first: false }),
+            Effect.ensuring(Effect.sync(() => void source.resume())),
+            Effect.withSpan("Uploads.append")
+          ),
         store: (ref, source) =>
           Effect.suspend(() => {
             // What reads a source that it refuses ends it; whoever sends it hears the answer only if all is read.
@@ -224,6 +287,18 @@ export class Uploads extends Context.Service<
       })
     })
   )
+}
+
+/** What comes after so many bytes is an error. */
+const atMost = (bytes: number) => {
+  let left = bytes
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      left -= chunk.length
+      if (left < 0) done(new Error("More came than was announced"))
+      else done(null, chunk)
+    }
+  })
 }
 
 const stemOf = (name: string) => name.split(".", 1)[0] ?? ""

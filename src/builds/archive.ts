@@ -32,6 +32,8 @@ export class ArchiveRefused extends Schema.TaggedError<ArchiveRefused>()("Archiv
 }) {}
 
 export interface Repacked {
+  /** Of what was read. */
+  readonly bytes: number
   readonly entries: number
   /** SHA-256 of what was read and of what was written, in hexadecimal. */
   readonly sent: string
@@ -120,7 +122,13 @@ export const repack = async (
       throw refusal("archive_malformed", "What was sent is no tar archive, or a part of one")
     throw error
   }
-  return { entries, sent: hash.digest("hex"), digest: written.digest("hex"), facts: facts.facts() }
+  return {
+    bytes: received,
+    entries,
+    sent: hash.digest("hex"),
+    digest: written.digest("hex"),
+    facts: facts.facts()
+  }
 }
 
 const refusal = (code: ArchiveRefused["code"], message: string) => new ArchiveRefused({ code, message })

@@ -15,7 +15,13 @@ export interface SourceFacts {
 }
 
 export const settingsFile = "svc.yaml"
-const texts: ReadonlySet<string> = new Set(["package.json", settingsFile, "Dockerfile", "Containerfile"])
+const texts: ReadonlySet<string> = new Set([
+  "package.json",
+  settingsFile,
+  "Dockerfile",
+  "Containerfile",
+  ".dockerignore"
+])
 const locks: ReadonlySet<string> = new Set(lockfiles.map(([file]) => file))
 /** Bytes of one text, of all of them, and how many folders deep one may lie. */
 const longest = 256 * 1024

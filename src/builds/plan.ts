@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
 import { type BuildSettings, settingsOf } from "./build-settings.ts"
+import { parseDockerfile } from "./dockerfile/parse.ts"
 import { folderOf, type SourceFacts, settingsFile } from "./facts.ts"
 import { installOf, lockfiles, managerOf, type PackageManager } from "./package-managers.ts"
 import { PlanRefused } from "./plan-refused.ts"
@@ -67,7 +68,8 @@ export const planOf = (facts: SourceFacts): Planned => {
   const root = cleanOf(given.root ?? "")
   const names = facts.folders.get(root)
   if (names === undefined) return refuse("no_build_plan", `There is no folder ${root}`)
-  const dockerfile = dockerfileNames.find((name) => names.has(name))
+  const dockerfile = given.dockerfile ?? dockerfileNames.find((name) => names.has(name))
+  if (given.dockerfile !== undefined) return byDockerfile(facts, root, given.dockerfile)
   const packageJson = facts.texts.get(inside(root, "package.json"))
   if (packageJson === undefined) {
     const { install, build, start, output } = given
@@ -81,13 +83,12 @@ export const planOf = (facts: SourceFacts): Planned => {
           start ?? ""
         )
       )
+    if (dockerfile !== undefined) return byDockerfile(facts, root, dockerfile)
     if (names.has("index.html")) return Result.succeed(asItIs(root, []))
-    return dockerfile !== undefined
-      ? refuse(
-          "dockerfile_unsupported",
-          "Dockerfiles are not built here; build the image elsewhere and deploy it with --image"
-        )
-      : refuse("no_build_plan", "There is neither a package.json nor an index.html in this folder")
+    return refuse(
+      "no_build_plan",
+      "There is neither a package.json nor an index.html nor a Dockerfile in this folder"
+    )
   }
   const decoded = decode(packageJson)
   if (Result.isFailure(decoded))
@@ -104,6 +105,20 @@ export const planOf = (facts: SourceFacts): Planned => {
     { names, root, locked, project, given, hasDockerfile: dockerfile !== undefined },
     manager.success
   )
+}
+
+const byDockerfile = (facts: SourceFacts, root: string, named: string): Planned => {
+  const text = facts.texts.get(cleanOf(inside(root, named)))
+  if (text === undefined)
+    return refuse("no_build_plan", `There is no ${named}, or it is too long, or not named as Dockerfiles are`)
+  return Result.map(parseDockerfile(text), (stages) => ({
+    kind: "dockerfile",
+    steps: [],
+    warnings: [],
+    root: shownOf(root),
+    stages,
+    ignored: facts.texts.get(inside(root, ".dockerignore")) ?? ""
+  }))
 }
 
 const dockerfileNames = ["Dockerfile", "Containerfile"]
@@ -175,7 +190,7 @@ const planOfPackage = (
     ...(needsInstall && !chosen.isLocked
       ? ["There is no lock file: each build may get other versions of what it depends on"]
       : []),
-    ...(hasDockerfile ? ["The Dockerfile is not used"] : [])
+    ...(hasDockerfile ? ["The Dockerfile is not used; `dockerfile` in svc.yaml has it used"] : [])
   ]
   const steps = [
     ...stepOf("install", given.install ?? (needsInstall ? installOf(chosen) : undefined), locked),

@@ -45,10 +45,15 @@ const Digest = Schema.String.check(
   Schema.isPattern(/^[0-9a-f]{64}$/, { expected: "a SHA-256 digest in hexadecimal" })
 )
 
+const Bytes = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+
 export const UploadView = Schema.Struct({
   digest: Digest,
-  entries: Schema.Int.annotate({ description: "Files, folders and links" }),
-  plan: BuildPlan.annotate({ description: "How a deployment of it is built" })
+  received: Schema.Int.annotate({ description: "Bytes of it that are here" }),
+  entries: Schema.NullOr(Schema.Int).annotate({
+    description: "Files, folders and links; null: it is not here as a whole"
+  }),
+  plan: Schema.NullOr(BuildPlan).annotate({ description: "How a deployment of it is built" })
 }).annotate({ identifier: "Upload" })
 
 export const GitRequest = Schema.Struct({
@@ -128,6 +133,14 @@ export const Deployments = group("deployments", "Versions of the app of an envir
   }),
   HttpApiEndpoint.put("upload", "/v1/orgs/:orgId/projects/:projectId/uploads/:digest", {
     params: { ...projectParams, digest: Digest },
+    query: {
+      offset: Schema.optionalKey(
+        Bytes.annotate({ description: "Bytes of the archive that come before this part" })
+      ),
+      size: Schema.optionalKey(
+        Bytes.annotate({ description: "Bytes of the archive; left out: all of it is sent at once" })
+      )
+    },
     success: UploadView,
     error: problems(402, 413, 415)
   }).annotateMerge(

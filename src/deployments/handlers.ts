@@ -211,19 +211,29 @@ export const layer = HttpApiBuilder.group(
             return yield* read(orgId, uid)
           })
         ),
-        upload: Effect.fnUntraced(function* ({ params: { digest }, request }) {
+        upload: Effect.fnUntraced(function* ({ params: { digest }, query: { offset = 0, size }, request }) {
           const { orgId } = yield* RequestScope
           if (buildImage === undefined) return yield* nothingBuilt
           // What comes from within this process has no body of its own.
           const { source } = request
           if (!(source instanceof IncomingMessage))
             return yield* problem(415, "unsupported_media_type", "Send the source as application/x-tar")
-          const upload = yield* Effect.mapError(uploads.store({ orgId, digest }, source), (error) =>
+          const ref = { orgId, digest }
+          const stored =
+            size === undefined
+              ? Effect.map(uploads.store(ref, source), (upload) => ({ received: upload.bytes, upload }))
+              : uploads.append(ref, { offset, size }, source)
+          const { received, upload } = yield* Effect.mapError(stored, (error) =>
             error._tag === "UploadFailed"
               ? problem(503, error.reason === "Full" ? "uploads_full" : "upload_failed", error.message)
               : problem(error.code === "archive_too_large" ? 413 : 422, error.code, error.message)
           )
-          return answer(UploadView, { digest, entries: upload.entries, plan: upload.plan })
+          return answer(UploadView, {
+            digest,
+            received,
+            entries: upload?.entries ?? null,
+            plan: upload?.plan ?? null
+          })
         }),
         get: Effect.fnUntraced(function* () {
           const { orgId, uid } = yield* targetRecord

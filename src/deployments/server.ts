@@ -4,6 +4,7 @@ import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
 import { BuildContainers } from "#src/builds/BuildContainers.ts"
 import { Builder } from "#src/builds/Builder.ts"
+import { DockerfileBuilds } from "#src/builds/dockerfile/DockerfileBuilds.ts"
 import { PackageCaches } from "#src/builds/PackageCaches.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { Images } from "#src/executions/Images.ts"
@@ -25,7 +26,10 @@ const images = Images.layer.pipe(Layer.provideMerge(ContainerEngine.layer))
 const building = Builder.layer.pipe(
   Layer.provideMerge(
     Layer.mergeAll(
-      BuildContainers.layer.pipe(Layer.provideMerge(Layer.mergeAll(images, Installation.layer))),
+      DockerfileBuilds.layer.pipe(
+        Layer.provideMerge(BuildContainers.layer),
+        Layer.provideMerge(Layer.mergeAll(images, Installation.layer))
+      ),
       Uploads.layer,
       PackageCaches.layer
     )

@@ -4,6 +4,7 @@ import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
 import { factsOf, packFolder, sourceFiles } from "#src/builds/pack-folder.ts"
 import { planOf } from "#src/builds/plan.ts"
@@ -34,12 +35,21 @@ export const lookAt = Effect.fnUntraced(function* (named: string) {
 
 export const showPlan = Effect.fnUntraced(function* (plan: BuildPlan) {
   for (const { name, command } of plan.steps) yield* out(`${name}: ${command}`)
-  if (plan.kind === "server") yield* out(`start: ${plan.start}`)
+  if (plan.kind === "dockerfile") {
+    for (const { from, instructions } of plan.stages)
+      yield* out(`stage: from ${from}, ${instructions.length} instructions`)
+  } else if (plan.kind === "server") yield* out(`start: ${plan.start}`)
   else yield* out(`serve: ${plan.output}${plan.fallback ? ", index.html for all paths without a file" : ""}`)
   for (const warning of plan.warnings) yield* out(`Warning: ${warning}`)
 })
 
-/** Sends it, and answers the digest that a deployment names it by. */
+/** Bytes of one request: so few that a slow line brings them within the time that the API gives one. */
+const partBytes = 4 * 1024 * 1024
+const decodeAnswer = Schema.decodeUnknownEffect(
+  Schema.Struct({ received: Schema.Int, entries: Schema.NullOr(Schema.Int) })
+)
+
+/** Sends what of it is not there yet, part by part, and answers the digest that a deployment names it by. */
 export const upload = Effect.fnUntraced(function* (
   project: string,
   { folder, files }: Effect.Success<ReturnType<typeof lookAt>>
@@ -57,12 +67,30 @@ export const upload = Effect.fnUntraced(function* (
     try: (signal) => packFolder(folder, files, file, signal),
     catch: unreadable(folder)
   })
-  const body = yield* Effect.tryPromise({
+  const whole = yield* Effect.tryPromise({
     try: () => fs.openAsBlob(file, { type: "application/x-tar" }),
     catch: unreadable(file)
   })
-  yield* say(`Uploading ${files.length} files and folders, ${Math.ceil(body.size / 1024)} KiB`)
+  const { size } = whole
   const segments = ["v1", "orgs", org, "projects", project, "uploads", digest]
-  yield* send("PUT", `/${segments.map(encodeURIComponent).join("/")}`, body)
+  const address = `/${segments.map(encodeURIComponent).join("/")}`
+  const put = (from: number, to: number) =>
+    Effect.flatMap(
+      send("PUT", `${address}?offset=${from}&size=${size}`, whole.slice(from, to, "application/x-tar")),
+      (answer) => Effect.orDie(decodeAnswer(answer))
+    )
+  // Nothing of it is sent first: an earlier try may have brought all of it, or a part.
+  let answer = yield* put(0, 0)
+  if (answer.entries === null)
+    yield* say(
+      `Uploading ${files.length} files and folders, ${Math.ceil((size - answer.received) / 1024)} KiB`
+    )
+  let stuck = 0
+  while (answer.entries === null) {
+    const before = answer.received
+    answer = yield* put(before, Math.min(size, before + partBytes))
+    stuck = answer.entries === null && answer.received <= before ? stuck + 1 : 0
+    if (stuck > 5) return yield* failure("The control plane does not take the source")
+  }
   return digest
 }, Effect.scoped)

@@ -7,7 +7,16 @@ import { Plane } from "#test/setup/control-plane.ts"
 import { TestEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { digestOf, type Entry, file, link, tar } from "./archives.ts"
-import { buildContainers, buildPlane, deploySource, logOf, nothingIsLeft, send, userWith } from "./world.ts"
+import {
+  baseImage,
+  buildContainers,
+  buildPlane,
+  deploySource,
+  logOf,
+  nothingIsLeft,
+  send,
+  userWith
+} from "./world.ts"
 
 const patience = 300_000
 
@@ -42,7 +51,14 @@ const entriesOf = (files: Readonly<Record<string, string>>) =>
   Object.entries(files).map(([name, content]) => file(name, content))
 
 /** `silentMs`: so short that a silent build is found out, so long that no other one is silent for it. */
-const plane = buildPlane({ memoryMb: 512, silentMs: 20_000 })
+const plane = buildPlane({
+  memoryMb: 512,
+  silentMs: 15_000,
+  logBytes: 64 * 1024,
+  printedBytes: 1024 * 1024,
+  diskMb: 48,
+  measureMs: 300
+})
 
 layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
   it.effect(
@@ -77,7 +93,7 @@ layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it)
         const image = JSON.parse(podman("image", "inspect", imageDigest.replace("sha256:", "")))[0]
         const names = image.Config.Env.map((pair: string) => pair.split("=")[0])
         // The engine adds two of its own.
-        assert.deepStrictEqual(names.sort(), ["PATH", "TERM", "container"])
+        assert.deepStrictEqual(names.sort(), ["NODE_EXTRA_CA_CERTS", "PATH", "TERM", "container"])
         assert.strictEqual(image.Config.User, "1000:1000")
         yield* nothingIsLeft
       }),
@@ -120,6 +136,68 @@ layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it)
   )
 
   it.effect(
+    "by a Dockerfile, step by step as it says, end in what it says",
+    () =>
+      Effect.gen(function* () {
+        const { podman } = yield* Containers
+        const { path, host } = yield* makeShop("dockerfile")
+        const id = yield* deploySource(
+          path,
+          file(
+            "Dockerfile",
+            `ARG BASE=${baseImage}
+FROM \${BASE} AS base
+WORKDIR /srv/app
+FROM base AS build
+ARG WORD=argued
+COPY package.json ./
+RUN echo "$WORD \${NODE_ENV:-none} $(id -u)" > built.txt && echo begun
+ENV NODE_ENV=production
+FROM base
+ENV GREETING="hello there"
+COPY --from=build /srv/app/built.txt ./
+COPY --chown=node:node lib lib
+COPY server.js .
+RUN echo "$GREETING" > greeting.txt
+USER node
+EXPOSE 3000
+CMD ["node", "server.js"]
+`
+          ),
+          file(".dockerignore", "lib/secret.txt\n"),
+          file("package.json", "no JSON"),
+          file("svc.yaml", "build: { dockerfile: Dockerfile }"),
+          file("lib/a.txt", "a"),
+          file("lib/secret.txt", "s"),
+          file(
+            "server.js",
+            `const fs = require("fs"), read = (name) => fs.readFileSync(name, "utf8").trim()
+            const text = [read("built.txt"), read("greeting.txt"), process.env.GREETING, process.getuid(), process.cwd(),
+              fs.statSync("lib/a.txt").uid, fs.existsSync("lib/secret.txt"), process.env.WORD].join("|")
+            require("http").createServer((_, answer) => answer.end(text)).listen(process.env.PORT)`
+          )
+        )
+        const done = yield* over(path, id)
+        assert.strictEqual(done.state, "ready", `${done.error}\n${yield* logOf(path, id)}`)
+        assert.strictEqual(
+          yield* answerOf(host),
+          "200 argued none 0|hello there|hello there|1000|/srv/app|1000|false|"
+        )
+        const kept = podman("image", "inspect", done.imageDigest.replace("sha256:", ""))
+        assert.notInclude(kept, "argued")
+        const bad = yield* deploySource(
+          path,
+          file("Dockerfile", `FROM ${baseImage}\nRUN echo no such; exit 7\n`)
+        )
+        assert.match((yield* over(path, bad)).error, /line 2: RUN ended with the exit code 7/)
+        const others = yield* deploySource(path, file("Dockerfile", "FROM localhost/svc-build/x:1\nCMD x\n"))
+        assert.match((yield* over(path, others)).error, /names no registry/)
+        yield* nothingIsLeft
+      }),
+    patience
+  )
+
+  it.effect(
     "that fail or are silent say so, and what answered before goes on",
     () =>
       Effect.gen(function* () {
@@ -139,6 +217,19 @@ layer(plane, { excludeTestServices: true, timeout: "5 minutes" })("builds", (it)
           yield* broken(`node -e 'const a = []; for (;;) a.push(Buffer.alloc(1e7, 1))'`)
         )
         assert.deepStrictEqual([greedy.state, greedy.errorCode], ["failed", "build_failed"])
+        const files = `i=0; while true; do head -c 8000000 /dev/zero > f$i; i=$((i+1)); sleep 0.1; done`
+        assert.match((yield* over(path, yield* broken(files))).error, /wrote more than 48 MiB/)
+        const one = yield* over(path, yield* broken("head -c 99000000 /dev/zero > one && echo all of it"))
+        assert.strictEqual(one.state, "failed")
+        const loud = yield* broken("while true; do echo 0123456789012345678901234567890123456789; done")
+        assert.match((yield* over(path, loud)).error, /printed more than/)
+        assert.isBelow((yield* logOf(path, loud)).length, 80_000)
+        const many = `node -e 'const { spawn } = require("child_process"); let failed = 0, left = 600
+          for (let i = 0; i < 600; i++) { const one = spawn("sleep", ["1"]); const end = () => { if (--left === 0) { console.log("refused " + failed); process.exit(4) } }
+            one.once("error", () => { failed++; end() }).once("exit", end) }'`
+        const forks = yield* broken(many)
+        yield* over(path, forks)
+        assert.match(yield* logOf(path, forks), /refused [1-9]/)
         assert.strictEqual(yield* answerOf(host), "200 good")
         yield* nothingIsLeft
       }),

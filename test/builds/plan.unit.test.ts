@@ -160,7 +160,7 @@ describe("the plan of a build", () => {
 
   it("refuses by a code what it cannot build", () => {
     assert.strictEqual(plan(["main.py"]), "no_build_plan")
-    assert.strictEqual(plan(["Dockerfile"]), "dockerfile_unsupported")
+    assert.strictEqual(plan([], undefined, { Dockerfile: "FROM scratch" }), "dockerfile_unsupported")
     assert.strictEqual(plan([], "{"), "bad_package_json")
     assert.strictEqual(plan([], "[]"), "bad_package_json")
     assert.strictEqual(plan([], { scripts: { start: 1 } }), "bad_package_json")
@@ -168,6 +168,18 @@ describe("the plan of a build", () => {
     assert.strictEqual(plan(["bun.lock"], { scripts }), "package_manager_unsupported")
     assert.strictEqual(plan([], { scripts, packageManager: "pnpm@9; curl x" }), "package_manager_unsupported")
     assert.strictEqual(plan([], {}), "no_start_command")
+  })
+
+  it("builds by a Dockerfile where there is nothing else, or where svc.yaml names it", () => {
+    const kindOf = (more: Readonly<Record<string, string>>, project?: object) => {
+      const found = plan([], project, more)
+      return typeof found === "string" ? found : found.kind
+    }
+    assert.strictEqual(kindOf({ Dockerfile: "FROM a" }), "dockerfile")
+    assert.strictEqual(kindOf({ Dockerfile: "FROM a" }, { scripts }), "server")
+    const named = { "svc.yaml": "build: { dockerfile: deploy/web.Dockerfile }" }
+    assert.strictEqual(kindOf({ ...named, "deploy/web.Dockerfile": "FROM a" }, { scripts }), "dockerfile")
+    assert.strictEqual(kindOf(named, { scripts }), "no_build_plan")
   })
 
   it("says that a Dockerfile beside a package.json is not used", () => {

@@ -1,9 +1,10 @@
 /** Uploads in the data folder: how they come, stay and go. */
+import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { Readable } from "node:stream"
-import { assert, layer } from "@effect/vitest"
+import { afterAll, assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -12,10 +13,8 @@ import { AppConfig } from "#src/config.ts"
 import { digestOf, file, tar } from "./archives.ts"
 
 const dataDir = Effect.runSync(Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-uploads-"))))
-const world = Layer.mergeAll(
-  Uploads.layer,
-  Layer.effectDiscard(Effect.addFinalizer(() => Effect.sync(() => fs.rmSync(dataDir, { recursive: true }))))
-).pipe(Layer.provide(AppConfig.layerWith({ dataDir }, { SVC_UPLOADS_MB: "1" })))
+afterAll(() => fs.rmSync(dataDir, { recursive: true }))
+const world = Uploads.layer.pipe(Layer.provide(AppConfig.layerWith({ dataDir }, { SVC_UPLOADS_MB: "1" })))
 
 const page = (text: string) => Effect.promise(() => tar(file("index.html", text)))
 const store = Effect.fnUntraced(function* (orgId: string, content: Buffer) {
@@ -72,11 +71,91 @@ layer(world, { excludeTestServices: true })("uploads", (it) => {
     })
   )
 
+  it.effect("are kept by the digest of what is kept, whoever packed it", () =>
+    Effect.gen(function* () {
+      const uploads = yield* Uploads
+      const keep = Effect.fnUntraced(function* (name: string) {
+        const content = yield* Effect.promise(() => tar(file(name, "same")))
+        return yield* uploads.keep("git", Readable.from([content]))
+      })
+      const [one, two] = [yield* keep("index.html"), yield* keep("./index.html")]
+      assert.strictEqual(one.digest, two.digest)
+      assert.isTrue(Option.isSome(yield* uploads.find(one)))
+      assert.strictEqual(digestOf(fs.readFileSync(uploads.fileOf(one))), one.digest)
+    })
+  )
+
+  it.effect("come in parts, each once, and go on where an earlier try ended", () =>
+    Effect.gen(function* () {
+      const uploads = yield* Uploads
+      const content = yield* page("in parts".repeat(1_000))
+      const ref = { orgId: "parts", digest: digestOf(content) }
+      const size = content.length
+      const part = (offset: number, some: Buffer) =>
+        Effect.map(uploads.append(ref, { offset, size }, Readable.from([some])), ({ received, upload }) => [
+          received,
+          upload !== undefined
+        ])
+      assert.deepStrictEqual(yield* part(0, content.subarray(0, 2_000)), [2_000, false])
+      assert.deepStrictEqual(yield* part(0, content.subarray(0, 2_000)), [2_000, false])
+      assert.deepStrictEqual(yield* part(3_000, content.subarray(3_000)), [2_000, false])
+      assert.isTrue(Option.isNone(yield* uploads.find(ref)))
+      assert.deepStrictEqual(yield* part(2_000, content.subarray(2_000)), [size, true])
+      assert.deepStrictEqual(yield* part(0, Buffer.alloc(0)), [size, true])
+      assert.isTrue(Option.isSome(yield* uploads.find(ref)))
+    })
+  )
+
+  it.effect("are not put together of other parts than were announced", () =>
+    Effect.gen(function* () {
+      const uploads = yield* Uploads
+      const content = yield* page("announced")
+      const ref = { orgId: "wrong", digest: digestOf(Buffer.from("else")) }
+      const { length } = content
+      const append = (size: number) =>
+        Effect.result(uploads.append(ref, { offset: 0, size }, Readable.from([content])))
+      assert.strictEqual((yield* append(length - 1))._tag, "Failure")
+      yield* Effect.result(uploads.append(ref, { offset: 0, size: length }, Readable.from([])))
+      assert.strictEqual((yield* append(length))._tag, "Failure")
+      assert.isFalse(files().some((name) => name.includes(ref.digest)))
+      assert.strictEqual((yield* append(2 ** 40))._tag, "Failure")
+    })
+  )
+
   it.effect("are not taken while those that wait fill what there is for them", () =>
     Effect.gen(function* () {
       yield* store("one", yield* page("x".repeat(1024 * 1024)))
       const next = yield* store("one", yield* page("next"))
       assert.deepStrictEqual([next.tag, next.isRead], ["Failure", true])
+      const other = yield* store("two", yield* page("next"))
+      assert.strictEqual(other.tag, "Failure")
     })
   )
 })
+
+const shared = AppConfig.layerWith({ dataDir }, { SVC_UPLOADS_MB: "8" })
+layer(Uploads.layer.pipe(Layer.provide(shared)), { excludeTestServices: true })(
+  "uploads of several",
+  (it) => {
+    it.effect("leave room for other organizations", () =>
+      Effect.gen(function* () {
+        const word = randomUUID()
+        yield* store(`${word}-1`, yield* page(word.repeat(60_000)))
+        assert.strictEqual((yield* store(`${word}-1`, yield* page("more"))).tag, "Failure")
+        assert.strictEqual((yield* store(`${word}-2`, yield* page("more"))).tag, "Success")
+      })
+    )
+  }
+)
+
+const full = AppConfig.layerWith({ dataDir }, { SVC_BUILD_FREE_MB: "999999999" })
+layer(Uploads.layer.pipe(Layer.provide(full)), { excludeTestServices: true })(
+  "uploads to a full disk",
+  (it) => {
+    it.effect("are not taken", () =>
+      Effect.gen(function* () {
+        assert.strictEqual((yield* store("three", yield* page("x"))).tag, "Failure")
+      })
+    )
+  }
+)

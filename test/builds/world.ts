@@ -8,6 +8,7 @@ import { BuildOptions } from "#src/builds/options.ts"
 import { appPlane, containersOf } from "#test/apps/world.ts"
 import { newUser } from "#test/cli/svc.ts"
 import { Containers } from "#test/executions/world.ts"
+import type { Engine } from "#test/setup/containers.ts"
 import { type Answer, Plane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { digestOf, type Entry, tar } from "./archives.ts"
@@ -17,10 +18,11 @@ export const baseImage = "localhost/test/node:1"
 const commands =
   "sh ls cat cp mv rm mkdir chmod sleep env id printf echo test true false head tail grep sed find touch ln"
 
-const makeBase = Effect.gen(function* () {
-  const { folder, podman } = yield* Containers
-  const context = path.join(folder, "base")
-  const root = path.join(context, "root")
+const authorities = "etc/ssl/certs/ca-certificates.crt"
+
+/** In one archive, which the engine takes at once: it would copy file by file what it builds. */
+export const makeBase = ({ folder, podman }: Engine) => {
+  const root = path.join(folder, "base")
   for (const name of ["bin", "usr/bin", "usr/local/bin", "usr/local/lib/node_modules", "etc", "tmp", "lib64"])
     fs.mkdirSync(path.join(root, name), { recursive: true })
   const copy = (from: string, to: string) => {
@@ -33,25 +35,45 @@ const makeBase = Effect.gen(function* () {
   fs.symlinkSync("/bin/env", path.join(root, "usr/bin/env"))
   const libraries = spawnSync("ldd", [process.execPath], { encoding: "utf8" }).stdout
   for (const [file] of libraries.matchAll(/\/lib[^ ]*/g)) copy(file, file)
+  // What native parts of packages ask for.
+  const libc = /(\/lib\S*)\/libc\.so/.exec(libraries)?.[1] ?? ""
+  for (const name of ["librt.so.1", "libresolv.so.2", "libutil.so.1"]) {
+    const file = path.join(libc, name)
+    if (fs.existsSync(file)) copy(file, file)
+  }
   const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
   fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
     recursive: true
   })
-  fs.symlinkSync("../lib/node_modules/npm/bin/npm-cli.js", path.join(root, "usr/local/bin/npm"))
+  for (const name of ["npm", "npx"])
+    fs.symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, path.join(root, "usr/local/bin", name))
   fs.writeFileSync(path.join(root, "etc/passwd"), "root:x:0:0::/:/bin/sh\nnode:x:1000:1000::/tmp:/bin/sh\n")
+  fs.writeFileSync(path.join(root, "etc/group"), "root:x:0:\nnode:x:1000:\n")
   fs.chmodSync(path.join(root, "tmp"), 0o1777)
-  fs.writeFileSync(
-    path.join(context, "Dockerfile"),
-    'FROM scratch\nCOPY root/ /\nENV PATH=/usr/local/bin:/bin:/usr/bin\nCMD ["node"]\n'
+  // Who runs this may sit behind a proxy with an authority of its own.
+  copy("/etc/ssl/certs/ca-certificates.crt", authorities)
+  const archive = `${root}.tar`
+  spawnSync("tar", ["--owner=0", "--group=0", "--numeric-owner", "-C", root, "-cf", archive, "."])
+  podman(
+    "import",
+    "-q",
+    "-c",
+    "ENV PATH=/usr/local/bin:/bin:/usr/bin",
+    "-c",
+    `ENV NODE_EXTRA_CA_CERTS=/${authorities}`,
+    "-c",
+    'CMD ["node"]',
+    archive,
+    baseImage
   )
-  podman("build", "-q", "-t", baseImage, context)
-  fs.rmSync(context, { recursive: true })
-})
+  fs.rmSync(root, { recursive: true })
+  fs.rmSync(archive)
+}
 
 export const buildPlane = (values: Partial<BuildOptions> = {}) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      yield* makeBase
+      makeBase(yield* Containers)
       const defaults = yield* BuildOptions
       return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
         Layer.provide(Layer.succeed(BuildOptions, { ...defaults, ...values }))

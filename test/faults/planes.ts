@@ -126,12 +126,14 @@ export const makePlane = async (
         method,
         headers: {
           authorization: `Bearer ${token()}`,
-          "content-type": "application/json",
+          "content-type": Buffer.isBuffer(body) ? "application/x-tar" : "application/json",
           // One that was kept open may be closed by the server at the moment at which the next request is sent.
           connection: "close"
         },
         signal: AbortSignal.timeout(timeoutMs),
-        ...(body === undefined ? {} : { body: JSON.stringify(body) })
+        ...(body === undefined
+          ? {}
+          : { body: Buffer.isBuffer(body) ? new Uint8Array(body) : JSON.stringify(body) })
       })
       const text = await response.text()
       return {

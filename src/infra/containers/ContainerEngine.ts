@@ -19,6 +19,8 @@ import { type ContainerPlace, makeArchives } from "./archives.ts"
 import { type Act, ignoring, makeCalls } from "./calls.ts"
 import { makeMaking } from "./create.ts"
 import { ContainerError } from "./error.ts"
+import { execute, type Program } from "./exec.ts"
+import { defaultsOf, type ImageDefaults } from "./image-defaults.ts"
 import { makeImages } from "./images.ts"
 import { stateOf, toContainer, withKernel } from "./inspect.ts"
 import { type LogPiece, logPieces } from "./logs.ts"
@@ -72,15 +74,23 @@ export class ContainerEngine extends Context.Service<
     /** Unpacks a tar archive in a folder of the container, which need not run: a file's, or one in memory. */
     readonly putFile: (place: ContainerPlace, file: string) => Act
     readonly putArchive: (place: ContainerPlace, archive: Buffer) => Act
-    /** Writes what is in a folder of the container into a tar file; fails if that is more than `mostBytes`. */
-    readonly take: (place: ContainerPlace, file: string, mostBytes: number) => Act
+    /** Writes a file, or a folder with all that is in it, into a tar file; fails if that is more than `mostBytes`. */
+    readonly take: (name: string, path: string, file: string, mostBytes: number) => Act
+    /** What the image says of the containers that are made of it. */
+    readonly imageDefaults: (id: string) => Act<ImageDefaults>
+    /** Runs a program in a container that runs, and answers its exit code once it has ended. */
+    readonly exec: <E>(
+      name: string,
+      program: Program,
+      print: (pieces: ReadonlyArray<LogPiece>) => Effect.Effect<void, E>
+    ) => Effect.Effect<number, ContainerError | E>
     /** Copies what is in a folder of one container into one of another; fails if that is more than `mostBytes`. */
     readonly copy: (from: ContainerPlace, to: ContainerPlace, mostBytes: number) => Act
     /**
      * Makes an image of the container, named `repository:tag`, and answers its id. The image keeps the variables and the
-     * command that the container was made with.
+     * command that the container was made with, unless another one is given.
      */
-    readonly commit: (name: string, image: string) => Act<string>
+    readonly commit: (name: string, image: string, command?: ReadonlyArray<string>) => Act<string>
     /** Makes the container and its network. Answers its id; undefined: one of this name exists already. */
     readonly create: (plan: ContainerPlan) => Act<string | undefined>
     /** Bytes that it has written to its file system. The engine goes through all of its files for it. */
@@ -357,13 +367,17 @@ export class ContainerEngine extends Context.Service<
         putFile: (place, file) => externalCall("containers.putFile", "write")(archives.putFile(place, file)),
         putArchive: (place, archive) =>
           externalCall("containers.putArchive", "write")(archives.putArchive(place, archive)),
-        take: (place, file, mostBytes) =>
-          externalCall("containers.take", "read")(archives.take(place, file, mostBytes)),
+        take: (name, path, file, mostBytes) =>
+          externalCall("containers.take", "read")(archives.take(name, path, file, mostBytes)),
+        imageDefaults: (id) => externalCall("containers.imageDefaults", "read")(defaultsOf(call, id)),
+        exec: (name, program, print) =>
+          externalCall("containers.exec", "write")(execute(client, name, program, print)),
         written: (name) => externalCall("containers.written", "read")(storage.written(name)),
         disk: externalCall("containers.disk", "read")(storage.disk),
         copy: (from, to, mostBytes) =>
           externalCall("containers.copy", "write")(archives.copy(from, to, mostBytes)),
-        commit: (name, image) => externalCall("containers.commit", "write")(archives.commit(name, image)),
+        commit: (name, image, command) =>
+          externalCall("containers.commit", "write")(archives.commit(name, image, command)),
         create: (plan) => externalCall("containers.create", "write")(create(plan)),
         run: (name, options) => externalCall("containers.run", "write")(run(name, options)),
         lead: (wanted) => externalCall("containers.lead", "write")(lead(wanted)),

@@ -29,14 +29,12 @@ export const makeArchives = (call: Call) => {
     putFile: (place: ContainerPlace, file: string) => put(place, () => fs.createReadStream(file)),
     /** What the tar archive holds. */
     putArchive: (place: ContainerPlace, archive: Buffer) => put(place, () => Readable.from([archive])),
-    /** Writes what is in a folder of the container into a tar file; fails if that is more than `mostBytes`. */
-    take: ({ name, folder }: ContainerPlace, file: string, mostBytes: number) =>
+    /** Writes a file, or a folder with all that is in it, into a tar file; fails if that is more than `mostBytes`. */
+    take: (name: string, path: string, file: string, mostBytes: number) =>
       call(
         "Copying files out of the container",
         async (docker, signal) => {
-          const source = await docker
-            .getContainer(name)
-            .getArchive({ path: `${folder}/.`, abortSignal: signal })
+          const source = await docker.getContainer(name).getArchive({ path, abortSignal: signal })
           await pipeline(source, bounded(mostBytes), fs.createWriteStream(file, { mode: 0o600 }), { signal })
         },
         "10 minutes"
@@ -64,8 +62,8 @@ export const makeArchives = (call: Call) => {
         },
         "10 minutes"
       ),
-    /** All of it, under a name `repository:tag`. Answers the image's id. */
-    commit: (name: string, image: string) =>
+    /** All of it, under a name `repository:tag`, with another command if one is given. Answers the image's id. */
+    commit: (name: string, image: string, command?: ReadonlyArray<string>) =>
       call(
         "Making an image of the container",
         async (docker, abortSignal) => {
@@ -74,6 +72,7 @@ export const makeArchives = (call: Call) => {
             repo: image.slice(0, colon),
             tag: image.slice(colon + 1),
             pause: false,
+            ...(command === undefined ? {} : { changes: `ENTRYPOINT ${JSON.stringify(command)}` }),
             abortSignal
           })
           const { Id } = await docker.getImage(image).inspect()

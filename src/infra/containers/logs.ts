@@ -17,13 +17,15 @@ export interface LogPiece {
 
 const stamp = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) /
 
-const pieceOf = (kind: number, text: Buffer): LogPiece => {
+const pieceOf = (kind: number, text: Buffer, stamped: boolean): LogPiece => {
+  if (!stamped) return { stream: kind === 2 ? "stderr" : "stdout", at: new Date(), content: text }
   const [whole = "", time = ""] = stamp.exec(text.subarray(0, 64).toString("latin1")) ?? []
   const at = new Date(time === "" ? 0 : time)
   return { stream: kind === 2 ? "stderr" : "stdout", at, content: text.subarray(whole.length) }
 }
 
-async function* frames(source: Readable): AsyncGenerator<LogPiece> {
+/** `stamped`: each text begins with its time. */
+export async function* frames(source: Readable, stamped: boolean): AsyncGenerator<LogPiece> {
   let rest: Buffer = Buffer.alloc(0)
   let parts: Array<Buffer> = []
   let held = 0
@@ -40,7 +42,7 @@ async function* frames(source: Readable): AsyncGenerator<LogPiece> {
       const length = rest.readUInt32BE(at + 4)
       needed = 8 + length
       if (rest.length - at < needed) break
-      const piece = pieceOf(rest[at] ?? 1, rest.subarray(at + 8, at + needed))
+      const piece = pieceOf(rest[at] ?? 1, rest.subarray(at + 8, at + needed), stamped)
       if (piece.content.length > 0) yield piece
       at += needed
       needed = 8
@@ -88,7 +90,7 @@ export const logPieces = (
         ),
         (stream) => Effect.sync(() => void stream.destroy())
       )
-      return Stream.fromAsyncIterable(frames(source), failed)
+      return Stream.fromAsyncIterable(frames(source, true), failed)
     })
   )
 }
