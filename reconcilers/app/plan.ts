@@ -28,6 +28,9 @@ export const makePlans = Effect.gen(function* () {
   const fingerprint = yield* Fingerprint
 
   const variablesOf = (app: AppResource) => retryable(variables.of(app))
+  /** What an instance may have goes by what it is itself, and not by what is to answer by now. */
+  const variablesFor = (app: AppResource, { deployment }: Pick<Instance, "deployment">) =>
+    variablesOf({ ...app, spec: { ...app.spec, deployment } })
 
   /** A keyed fingerprint: it is stored, and made of secrets among other things. */
   const revisionOf = Effect.fnUntraced(function* (app: AppResource) {
@@ -48,7 +51,7 @@ export const makePlans = Effect.gen(function* () {
     if (imageId === undefined || imageId === null || Option.isNone(record))
       return yield* new Retryable({ message: "The image of the deployment is not known" })
     const { command } = yield* retryable(decodeSpec(record.value.spec))
-    const { env, files } = yield* variablesOf(app)
+    const { env, files } = yield* variablesFor(app, instance)
     return {
       name: installation.nameOf(instance.uid),
       labels: {
@@ -72,7 +75,8 @@ export const makePlans = Effect.gen(function* () {
     }
   })
 
-  const servicesOf = (app: AppResource) => Effect.map(variablesOf(app), ({ services }) => services)
+  const servicesOf = (app: AppResource, instance: Pick<Instance, "deployment">) =>
+    Effect.map(variablesFor(app, instance), ({ services }) => services)
 
   return { revisionOf, planOf, servicesOf }
 })

@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { AccessPolicy, AccessPolicySpec, accessModeOf, accessPolicyName } from "#schemas/access-policy.ts"
-import { looksLikeUid } from "#schemas/names.ts"
+import { looksLikeUid, sharedPreview } from "#schemas/names.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
@@ -27,11 +27,14 @@ const complete = Schema.decodeUnknownEffect(AccessPolicySpec)
 const policyView = (
   spec: AccessPolicySpec,
   record: ResourceRecord | undefined,
-  environments: ReadonlyArray<string>
+  environments: ReadonlyArray<ResourceRecord>
 ) => ({
   ...spec,
   effective: Object.fromEntries(
-    environments.map((name) => [name, accessModeOf(record === undefined ? undefined : spec, name)])
+    environments.map(({ name, parentUid, projectId }) => {
+      const isPreview = name === sharedPreview || parentUid !== projectId
+      return [name, accessModeOf(record === undefined ? undefined : spec, name, isPreview)]
+    })
   ),
   status: record === undefined ? null : serviceStatus(record),
   managedBy: record?.managedBy ?? null
@@ -77,11 +80,7 @@ export const layer = HttpApiBuilder.group(
       )
       const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
       const living = environments.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      const view = policyView(
-        spec,
-        record,
-        living.map(({ name }) => name)
-      )
+      const view = policyView(spec, record, living)
       return answer(AccessPolicyView, view, record)
     })
 
