@@ -73,6 +73,18 @@ export const makePreviewTrust = Effect.gen(function* () {
                 (deployment === undefined || isTrustedDeployment(row.preview, row.source)))
           }
       ),
+    /** Whose packages builds for an environment of the project use and leave: of a fork, approved or not, its own. */
+    packagesOf: (orgId: string, projectId: string, environmentUid: string | null) =>
+      Effect.map(
+        repeatable(sql<{ readonly uid: string; readonly preview: unknown }>`
+          select p.uid, p.spec as preview from resource e
+          join resource p on p.org_id = e.org_id and p.uid = e.parent_uid and p.kind = ${Preview.name}
+          where e.org_id = ${orgId}::uuid and e.uid = ${environmentUid}::uuid`),
+        ([row]) =>
+          row === undefined || Option.exists(decodePreview(row.preview), ({ fork }) => !fork)
+            ? projectId
+            : row.uid
+      ),
     /** Those of the environments that get nothing. Index: the primary key. */
     untrustedOf: (environments: ReadonlyArray<EnvironmentKey>) =>
       Effect.map(

@@ -24,7 +24,7 @@ export type Build =
   | { readonly _tag: "Built"; readonly image: PulledImage }
   | { readonly _tag: "Failed"; readonly errorCode: BuildFailed["errorCode"]; readonly message: string }
 
-export interface PendingBuild extends Pick<BuildRequest, "orgId" | "projectId" | "uid"> {
+export interface PendingBuild extends Pick<BuildRequest, "orgId" | "packagesOf" | "uid"> {
   /** What is built, brought to this host first where it is elsewhere. */
   readonly source: Effect.Effect<Pick<BuildRequest, "digest" | "plan">, BuildFailed>
 }
@@ -91,9 +91,9 @@ export class DeploymentBuilds extends Context.Service<
         return { print, say }
       }
 
-      const build = Effect.fnUntraced(function* ({ orgId, projectId, uid, source }: PendingBuild) {
+      const build = Effect.fnUntraced(function* ({ orgId, packagesOf, uid, source }: PendingBuild) {
         const printer = printerOf({ orgId, uid })
-        const request = { orgId, projectId, uid, ...(yield* source) }
+        const request = { orgId, packagesOf, uid, ...(yield* source) }
         sources.set(uid, keyOf(request))
         const { steps } = request.plan
         yield* printer.say(

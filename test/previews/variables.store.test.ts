@@ -9,6 +9,7 @@ import * as Redacted from "effect/Redacted"
 import { variableField } from "#schemas/env-variables.ts"
 import { AppVariables } from "#src/apps/AppVariables.ts"
 import { EnvironmentServices } from "#src/apps/EnvironmentServices.ts"
+import { makePreviewTrust } from "#src/apps/preview-trust.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/host/Host.ts"
@@ -93,6 +94,9 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
     const nothing = { hasToken: false, isReached: false, isCalled: false, variables: usual }
     const everything = { hasToken: true, isReached: true, isCalled: true }
     assert.deepStrictEqual(yield* ofPreview, nothing)
+    const trust = yield* makePreviewTrust
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, own), uid)
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, taken), projectId)
     const called = yield* (yield* Invocations).callable(orgId, own)
     assert.deepStrictEqual([called.origin, called.isWithheld], [undefined, true])
 
@@ -102,6 +106,7 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
     yield* change({ ...preview, commit: second, approvedCommit: first })
     assert.deepStrictEqual(yield* ofPreview, nothing)
     yield* change({ ...preview, fork: false })
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, own), projectId)
     yield* resources.write(orgId, [variables("preview-5", { SECRET: "of its own" })], actor)
     assert.deepStrictEqual(yield* ofPreview, {
       ...everything,
