@@ -4,7 +4,7 @@ import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
 import { section } from "./manifest-mapping.ts"
-import { EnvironmentSlug, isPreview } from "./names.ts"
+import { EnvironmentSlug, sharedPreview } from "./names.ts"
 
 /** The one name that the resource has in its project. */
 export const accessPolicyName = "access"
@@ -42,11 +42,16 @@ export type AccessPolicySpec = typeof AccessPolicySpec.Type
 export const AccessPolicyInput = inputOf(AccessPolicySpec)
 
 /** Who may see an environment. Without a policy everybody may. `svc_access_mode` says the same in SQL. */
-export const accessModeOf = (policy: AccessPolicySpec | undefined, environment: string): AccessMode => {
+export const accessModeOf = (
+  policy: AccessPolicySpec | undefined,
+  environment: string,
+  /** It belongs to the preview of a pull request. */
+  isPreview: boolean = environment === sharedPreview
+): AccessMode => {
   if (policy === undefined) return "public"
   const { mode, previewMode, environments } = policy
   if (Object.hasOwn(environments, environment)) return environments[environment] ?? mode
-  return isPreview(environment) && previewMode !== "inherit" ? previewMode : mode
+  return isPreview && previewMode !== "inherit" ? previewMode : mode
 }
 
 export const AccessPolicyStatus = Schema.Struct({

@@ -69,7 +69,8 @@ export const sharedPreview = "preview"
 const ofPullRequest = /^preview-[1-9][0-9]{0,8}$/
 /** Slug of the environment that belongs to the preview of one pull request. */
 export const previewSlug = (pullRequest: number): string => `${sharedPreview}-${pullRequest}`
-/** Whether the environment belongs to the preview of a pull request: it comes and goes with that, and by no other way. */
+/**
+ * Whether previews of pull requests have such names; nobody else can take one. Which environment is a preview's, where it
+ * stands says: users may have named theirs so before.
+ */
 export const isPullRequestPreview = (slug: string): boolean => ofPullRequest.test(slug)
-/** Whether what is said of previews holds for it. */
-export const isPreview = (slug: string): boolean => slug === sharedPreview || isPullRequestPreview(slug)

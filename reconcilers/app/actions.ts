@@ -100,7 +100,7 @@ export const makeActions = Effect.fnUntraced(function* ({
         return yield* orEnded(resource, instance, crashOf(instance), Effect.asVoid(engine.create(plan)))
       }
       case "start": {
-        const services = servicesOf(resource)
+        const services = servicesOf(resource, step.instance)
         return yield* orEnded(
           resource,
           step.instance,

@@ -41,6 +41,9 @@ export const makePlans = Effect.gen(function* () {
   const secrets = yield* Secrets
 
   const variablesOf = (app: AppResource) => retryable(variables.of(app))
+  /** What an instance may have goes by what it is itself, and not by what is to answer by now. */
+  const variablesFor = (app: AppResource, { deployment }: Pick<Instance, "deployment">) =>
+    variablesOf({ ...app, spec: { ...app.spec, deployment } })
 
   /** A keyed fingerprint: it is stored, and made of secrets among other things. */
   const revisionFor = (app: AppResource, env: Redacted.Redacted<Readonly<Record<string, string>>>) => {
@@ -82,7 +85,7 @@ export const makePlans = Effect.gen(function* () {
       return yield* new Retryable({ message: "The image of the deployment is not known" })
     const { command } = yield* retryable(decodeSpec(record.value.spec))
     const sealed = yield* retryable(secrets.read(keptOf(app, instance.revision)))
-    const now = yield* variablesOf(app)
+    const now = yield* variablesFor(app, instance)
     // Nothing was kept by the former release.
     const { cpus, memoryMb, env } = Option.isNone(sealed)
       ? { ...app.spec, env: Redacted.value(now.env) }
@@ -113,7 +116,8 @@ export const makePlans = Effect.gen(function* () {
     }
   })
 
-  const servicesOf = (app: AppResource) => Effect.map(variablesOf(app), ({ services }) => services)
+  const servicesOf = (app: AppResource, instance: Pick<Instance, "deployment">) =>
+    Effect.map(variablesFor(app, instance), ({ services }) => services)
 
   return { revisionOf, keepRevision, planOf, servicesOf }
 })

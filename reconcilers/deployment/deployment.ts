@@ -11,6 +11,7 @@ import { App, AppSpec, appName } from "#schemas/app.ts"
 import { Deployment, type DeploymentSpec, type DeploymentStatus } from "#schemas/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { makePreviewTrust } from "#src/apps/preview-trust.ts"
 import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { DeploymentBuilds } from "#src/deployments/DeploymentBuilds.ts"
 import { DeploymentPulls } from "#src/deployments/DeploymentPulls.ts"
@@ -56,6 +57,7 @@ export const layer = register(
     const pulls = yield* DeploymentPulls
     const builds = yield* DeploymentBuilds
     const commits = yield* CommitSources
+    const trust = yield* makePreviewTrust
     const apps = yield* Apps
     const appLogs = yield* AppLogs
     const resources = yield* Resources
@@ -234,7 +236,9 @@ export const layer = register(
           )(
             builds.start({
               orgId,
-              projectId: resource.projectId ?? "",
+              packagesOf: yield* retryable(
+                trust.packagesOf(orgId, resource.projectId ?? "", resource.parentUid)
+              ),
               uid,
               source: source.kind === "git" ? commits.bring(orgId, source) : Effect.succeed(source)
             })

@@ -5,10 +5,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { DeploymentSpec } from "#schemas/deployment.ts"
 import { EnvVariablesSpec, envVariablesName, variableField } from "#schemas/env-variables.ts"
-import { isPullRequestPreview, sharedPreview } from "#schemas/names.ts"
-import { isTrusted, Preview } from "#schemas/preview.ts"
+import { sharedPreview } from "#schemas/names.ts"
 import type { HostError } from "#src/infra/host/Host.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -27,8 +25,6 @@ export interface AppPlace {
 }
 
 const decode = Schema.decodeUnknownEffect(EnvVariablesSpec)
-const decodeDeployment = Schema.decodeUnknownOption(DeploymentSpec)
-const decodePreview = Schema.decodeUnknownOption(Preview.spec)
 const prefix = variableField("")
 
 export class AppVariables extends Context.Service<
@@ -70,42 +66,18 @@ export class AppVariables extends Context.Service<
         return own
       })
 
-      /**
-       * Whether what is to answer in the preview of a pull request may have secrets. Of a fork that is the approved commit
-       * alone; what somebody deployed there from elsewhere goes by the commit that the preview is at.
-       */
-      const isTrustedIn = Effect.fnUntraced(function* ({ orgId, projectId, environment, spec }: AppPlace) {
-        const found = yield* resources.find(orgId, Preview.name, projectId, null, environment ?? "")
-        const preview = Option.getOrUndefined(Option.flatMap(found, (record) => decodePreview(record.spec)))
-        if (preview === undefined || !isTrusted(preview)) return false
-        if (!preview.fork || spec.deployment === undefined) return true
-        const deployment = yield* resources.get(orgId, spec.deployment)
-        const source = Option.getOrUndefined(
-          Option.flatMap(deployment, (record) => decodeDeployment(record.spec))
-        )?.source
-        return source?.kind !== "git" || source.commit === preview.approvedCommit
-      })
-
       return AppVariables.of({
         of: Effect.fn("AppVariables.of")(function* ({ orgId, projectId, environment, spec }) {
-          const isShared = environment !== null && isPullRequestPreview(environment)
-          const trusted = !isShared || (yield* isTrustedIn({ orgId, projectId, environment, spec }))
-          const shared = isShared && trusted ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
-          const own = trusted ? { ...shared, ...(yield* variablesOf(orgId, projectId, environment)) } : {}
           const provision =
             projectId === null || environment === null
               ? Option.none()
-              : yield* environments.provide({ orgId, projectId, environment })
+              : yield* environments.provide({ orgId, projectId, environment, deployment: spec.deployment })
           if (Option.isNone(provision))
             return yield* new StoreUnavailable({ message: "The environment of the app is not there" })
-          const { variables, services, files } = provision.value
-          if (!trusted)
-            return {
-              env: Redacted.make({ SVC_ENVIRONMENT: environment ?? "", PORT: String(spec.port) }),
-              services: [],
-              files: {}
-            }
-          const env = { ...Redacted.value(variables), ...own, PORT: String(spec.port) }
+          const { variables, services, files, isPreview, isTrusted } = provision.value
+          const shared = isPreview && isTrusted ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
+          const own = isTrusted ? yield* variablesOf(orgId, projectId, environment) : {}
+          const env = { ...Redacted.value(variables), ...shared, ...own, PORT: String(spec.port) }
           return { env: Redacted.make(env), services, files }
         })
       })

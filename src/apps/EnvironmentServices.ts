@@ -20,15 +20,16 @@ import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import {
+  type EnvironmentKey,
+  type EnvironmentPlace,
+  makePreviewTrust,
+  type Standing
+} from "./preview-trust.ts"
 import { caFile, platformVariables, type Server, serverVariables } from "./variables.ts"
 
-export interface EnvironmentKey {
-  readonly orgId: string
-  readonly environmentUid: string
-}
-
-export interface Provision {
-  readonly environmentUid: string
+/** What runs in a preview that is not trusted gets its name and nothing else. */
+export interface Provision extends Standing {
   /** For `ContainerEngine.run`. */
   readonly services: ReadonlyArray<ReachableService>
   readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
@@ -55,12 +56,9 @@ export class EnvironmentServices extends Context.Service<
   EnvironmentServices,
   {
     /** None: there is no such environment. The variables are those of now. */
-    readonly provide: (place: {
-      readonly orgId: string
-      readonly projectId: string
-      /** Its name. */
-      readonly environment: string
-    }) => Effect.Effect<Option.Option<Provision>, StoreUnavailable | HostError>
+    readonly provide: (
+      place: EnvironmentPlace
+    ) => Effect.Effect<Option.Option<Provision>, StoreUnavailable | HostError>
     /** What containers of environments may reach of this machine now, by the environments' uids. */
     readonly reachable: (
       environments: ReadonlyArray<EnvironmentKey>
@@ -76,6 +74,7 @@ export class EnvironmentServices extends Context.Service<
       const tokens = yield* AppServiceTokens
       const host = yield* Host
       const { caPem } = yield* CertificateAuthority
+      const trust = yield* makePreviewTrust
 
       /** The API where it listens on this machine; undefined: it is elsewhere. */
       const api = (() => {
@@ -154,10 +153,19 @@ export class EnvironmentServices extends Context.Service<
       })
 
       return EnvironmentServices.of({
-        provide: Effect.fn("EnvironmentServices.provide")(function* ({ orgId, projectId, environment }) {
+        provide: Effect.fn("EnvironmentServices.provide")(function* (place) {
+          const { orgId, projectId, environment } = place
+          const standing = yield* trust.standingOf(place)
+          if (standing === undefined) return Option.none()
+          if (!standing.isTrusted) {
+            const variables = Redacted.make({ SVC_ENVIRONMENT: environment })
+            return Option.some({ ...standing, services: [], variables, files: {} })
+          }
           const found = yield* tokens.current(orgId, projectId, environment)
           if (Option.isNone(found)) return Option.none()
           const { environmentUid, token } = found.value
+          // It was made anew in between.
+          if (environmentUid !== standing.environmentUid) return Option.none()
           const rows = yield* serversOf([{ orgId, environmentUid }])
           const reserved = yield* reservations
           const reachable = yield* makeReachable(reserved)
@@ -174,7 +182,7 @@ export class EnvironmentServices extends Context.Service<
           )
           const ofServers = serverVariables(servers.flat())
           return Option.some({
-            environmentUid,
+            ...standing,
             services: reachable(rows),
             variables: Redacted.make({
               ...platformVariables({ name: environment, apiUrl, token: Redacted.value(token) }),
@@ -186,10 +194,18 @@ export class EnvironmentServices extends Context.Service<
         reachable: Effect.fn("EnvironmentServices.reachable")(function* (environments) {
           // Many containers are of one environment.
           const distinct = new Map(environments.map((one) => [one.environmentUid, one]))
-          const rows = yield* serversOf([...distinct.values()])
+          const [rows, untrusted] = yield* Effect.all(
+            [serversOf([...distinct.values()]), trust.untrustedOf([...distinct.values()])],
+            { concurrency: 2 }
+          )
           const reachable = yield* makeReachable(yield* reservations)
           const servers = Map.groupBy(rows, ({ environmentUid }) => environmentUid)
-          return new Map([...distinct.keys()].map((uid) => [uid, reachable(servers.get(uid) ?? [])]))
+          return new Map(
+            [...distinct.keys()].map((uid) => [
+              uid,
+              untrusted.has(uid) ? [] : reachable(servers.get(uid) ?? [])
+            ])
+          )
         })
       })
     })

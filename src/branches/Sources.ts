@@ -3,7 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { isPreview } from "#schemas/names.ts"
+import { sharedPreview } from "#schemas/names.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
@@ -22,6 +22,8 @@ export interface BranchOrigin {
   readonly lineage: string
   /** Whether previews of the project may hold production data. */
   readonly previewData: boolean
+  /** Environments of the project that belong to previews of pull requests. */
+  readonly previews: ReadonlyArray<string>
 }
 
 export class Sources extends Context.Service<
@@ -40,7 +42,9 @@ export class Sources extends Context.Service<
           const { orgId, projectId, sourceDatabaseId: id } = wanted
           const [row] = yield* repeatable(sql<BranchOrigin>`
             select d.uid, d.environment, coalesce(d.spec ->> 'lineage', d.uid::text) as lineage,
-              coalesce(p.spec ->> 'previewData' = 'allowed', false) as "previewData"
+              coalesce(p.spec ->> 'previewData' = 'allowed', false) as "previewData",
+              array(select e.name from resource e where e.org_id = d.org_id and e.kind = 'Environment'
+                and e.project_id = d.project_id and e.parent_uid <> e.project_id and e.deleted_at is null) as previews
             from resource d join resource p on p.org_id = d.org_id and p.uid = d.project_id
             where d.org_id = ${orgId}::uuid and d.kind = 'Database' and d.project_id = ${projectId}::uuid
               and ${
@@ -59,5 +63,9 @@ export class Sources extends Context.Service<
 /** Whether what a preview would hold is production data, and the project does not allow it. */
 export const forbiddenInPreview = (
   into: string | null,
-  source: Pick<BranchOrigin, "environment" | "previewData">
-): boolean => into !== null && isPreview(into) && source.environment === "production" && !source.previewData
+  { environment, previewData, previews }: Pick<BranchOrigin, "environment" | "previewData" | "previews">
+): boolean =>
+  into !== null &&
+  (into === sharedPreview || previews.includes(into)) &&
+  environment === "production" &&
+  !previewData

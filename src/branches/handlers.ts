@@ -132,7 +132,13 @@ export const layer = HttpApiBuilder.group(
         return yield* invalid([
           { pointer: "/region", message: `must be the region of its database, which is ${home}` }
         ])
-      const from = { environment: database.environment ?? "", previewData: previewData === "allowed" }
+      const into = yield* Effect.mapError(resources.get(orgId, environmentUid), fromStore)
+      const isOfPreview = Option.exists(into, ({ parentUid, projectId }) => parentUid !== projectId)
+      const from = {
+        environment: database.environment ?? "",
+        previewData: previewData === "allowed",
+        previews: isOfPreview ? [environment] : []
+      }
       if (forbiddenInPreview(environment, from)) {
         return yield* problem(
           422,

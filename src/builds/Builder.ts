@@ -31,7 +31,8 @@ import { Uploads } from "./Uploads.ts"
 
 export interface BuildRequest {
   readonly orgId: string
-  readonly projectId: string
+  /** Whose packages it uses and leaves, by the uid: its project's or, for the pull request of a fork, the preview's own. */
+  readonly packagesOf: string
   /** Of the deployment that it is for. */
   readonly uid: string
   /** Of the uploaded source. */
@@ -91,13 +92,13 @@ export class Builder extends Context.Service<
       })
 
       const runSteps = Effect.fnUntraced(function* (
-        { orgId, projectId, plan }: BuildRequest,
+        { orgId, packagesOf, plan }: BuildRequest,
         container: string,
         locks: string,
         printer: BuildPrinter
       ) {
         const usesCache = plan.steps.some(({ name }) => name === "install")
-        const cacheRef = { orgId, projectId, locks }
+        const cacheRef = { orgId, owner: packagesOf, locks }
         const cached = usesCache ? yield* caches.find(cacheRef) : undefined
         const place = { name: container, folder: cacheFolder }
         if (cached !== undefined) {

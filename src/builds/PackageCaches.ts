@@ -1,7 +1,8 @@
 /**
  * What package managers fetched, kept for the next build of the same project: archives in the data folder, by organization,
  * project and lock files. A project whose lock files changed begins with its newest one. They are bounded in bytes, the
- * longest unused go first, and nothing is shared between projects. To lose one costs time only.
+ * longest unused go first, and nothing is shared between projects. What code of a fork has left is used for its own pull
+ * request only: it can plant what later builds would run. To lose one costs time only.
  */
 import { randomUUID } from "node:crypto"
 import * as fs from "node:fs/promises"
@@ -21,7 +22,8 @@ const draftMs = 3_600_000
 
 export interface CacheRef {
   readonly orgId: string
-  readonly projectId: string
+  /** Uid of a project, or of the preview of a fork. */
+  readonly owner: string
   readonly locks: string
 }
 
@@ -47,7 +49,7 @@ export class PackageCaches extends Context.Service<
       const { dataDir } = yield* AppConfig
       const { cachesMb } = yield* settings
       const root = path.join(dataDir, "build-caches")
-      const folderOf = ({ orgId, projectId }: CacheRef) => path.join(root, orgId, projectId)
+      const folderOf = ({ orgId, owner }: CacheRef) => path.join(root, orgId, owner)
       const attempt = <A>(fallback: A, body: () => Promise<A>) =>
         Effect.promise(() => body().catch(() => fallback))
 

@@ -74,7 +74,9 @@ const call = Effect.fnUntraced(function* (
     .callable(claimed.orgId, claimed.environmentUid)
     .pipe(answered("tell where the app answers", wakeMs), Effect.result)
   if (place._tag === "Failure") return { ...refused(place.failure.message), again: true }
-  const { origin, isOwn, secrets } = place.success
+  const { origin, isWithheld, isOwn, secrets } = place.success
+  if (isWithheld)
+    return refused("The app is of a fork, and its commit is not approved: nothing is sent to it")
   if (origin === undefined) {
     return refused("The environment has no origin: say where its app answers (svc environments origin)")
   }

@@ -12,6 +12,7 @@ import { BuildContainers } from "#src/builds/BuildContainers.ts"
 import { Builder, type BuildRequest } from "#src/builds/Builder.ts"
 import { type BuildFailed, BuildLost } from "#src/builds/build-error.ts"
 import type { BuildPrinter } from "#src/builds/keep-printed.ts"
+import { keyOf } from "#src/builds/Uploads.ts"
 import { inBackground } from "#src/engine/in-background.ts"
 import { ContainerEngine, type PulledImage } from "#src/infra/containers/ContainerEngine.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
@@ -23,7 +24,7 @@ export type Build =
   | { readonly _tag: "Built"; readonly image: PulledImage }
   | { readonly _tag: "Failed"; readonly errorCode: BuildFailed["errorCode"]; readonly message: string }
 
-export interface PendingBuild extends Pick<BuildRequest, "orgId" | "projectId" | "uid"> {
+export interface PendingBuild extends Pick<BuildRequest, "orgId" | "packagesOf" | "uid"> {
   /** What is built, brought to this host first where it is elsewhere. */
   readonly source: Effect.Effect<Pick<BuildRequest, "digest" | "plan">, BuildFailed>
 }
@@ -46,6 +47,8 @@ export class DeploymentBuilds extends Context.Service<
     readonly stop: (uid: string) => Effect.Effect<void>
     /** The same, and removes the containers of a process that was killed; what cannot be removed now is swept later. */
     readonly discard: (uid: string) => Effect.Effect<void>
+    /** Source that is built in this process or waits for its turn, as `organization/digest`. */
+    readonly sources: () => ReadonlySet<string>
     /**
      * Ends what is of no use any more in this process, and removes containers of builds that nobody wants. Answers how many
      * of both.
@@ -61,6 +64,7 @@ export class DeploymentBuilds extends Context.Service<
       const engine = yield* ContainerEngine
       const containers = yield* BuildContainers
       const states = new Map<string, { readonly ref: DeploymentRef; readonly build: Build }>()
+      const sources = new Map<string, string>()
       /** How often a build broke off in a row, by its deployment. */
       const breaks = new Map<string, number>()
       const fibers = yield* FiberMap.make<string>()
@@ -87,9 +91,10 @@ export class DeploymentBuilds extends Context.Service<
         return { print, say }
       }
 
-      const build = Effect.fnUntraced(function* ({ orgId, projectId, uid, source }: PendingBuild) {
+      const build = Effect.fnUntraced(function* ({ orgId, packagesOf, uid, source }: PendingBuild) {
         const printer = printerOf({ orgId, uid })
-        const request = { orgId, projectId, uid, ...(yield* source) }
+        const request = { orgId, packagesOf, uid, ...(yield* source) }
+        sources.set(uid, keyOf(request))
         const { steps } = request.plan
         yield* printer.say(
           steps.length === 0 ? "No steps are needed" : `Steps: ${steps.map(({ name }) => name).join(", ")}`
@@ -104,6 +109,7 @@ export class DeploymentBuilds extends Context.Service<
       /** Undefined: whoever asked asks again. */
       const outcome = (request: PendingBuild): Effect.Effect<Build | undefined> =>
         build(request).pipe(
+          Effect.ensuring(Effect.sync(() => sources.delete(request.uid))),
           Effect.catchTags({
             BuildFailed: ({ errorCode, message }) =>
               Effect.succeed<Build>({ _tag: "Failed", errorCode, message }),
@@ -130,6 +136,7 @@ export class DeploymentBuilds extends Context.Service<
 
       return DeploymentBuilds.of({
         look: (uid) => states.get(uid)?.build,
+        sources: () => new Set(sources.values()),
         start: Effect.fnUntraced(function* (request) {
           const { orgId, uid } = request
           if (states.has(uid)) return

@@ -30,7 +30,11 @@ export const tidyImages = Effect.gen(function* () {
 /** Answers how many files went. */
 export const tidyUploads = Effect.gen(function* () {
   const { wantingUploads } = yield* Deployments
-  return yield* (yield* Uploads).sweep(wantingUploads)
+  const { sources } = yield* DeploymentBuilds
+  return yield* (yield* Uploads).sweep((refs) =>
+    // What was fetched for a build is named by no deployment.
+    Effect.map(wantingUploads(refs), (wanted) => new Set([...wanted, ...sources()]))
+  )
 })
 
 export const layer = Layer.mergeAll(

@@ -4,7 +4,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Domain, DomainSpec } from "#schemas/domain.ts"
-import { defaultEnvironment, isPreview } from "#schemas/names.ts"
+import { defaultEnvironment, sharedPreview } from "#schemas/names.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
@@ -32,6 +32,11 @@ const lookPatience = "10 seconds"
 /** How long an addition waits for the environment's address. */
 const addressPatience = "3 seconds"
 const decodeSpec = Schema.decodeUnknownOption(DomainSpec)
+
+const noPreview = {
+  pointer: "/environment",
+  message: "must be another one: previews take no custom domains"
+}
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -148,19 +153,15 @@ export const layer = HttpApiBuilder.group(
             const refusal = refusalOf(hostname)
             const faults = [
               ...(refusal === undefined ? [] : [{ pointer: "/hostname", message: refusal }]),
-              ...(isPreview(environment)
-                ? [
-                    {
-                      pointer: "/environment",
-                      message: "must be another one: previews take no custom domains"
-                    }
-                  ]
-                : [])
+              ...(environment === sharedPreview ? [noPreview] : [])
             ]
             if (faults.length > 0) return yield* invalid(faults)
             const place = yield* Effect.mapError(resources.place(orgId, projectId, environment), fromStore)
             const parentUid = Option.getOrUndefined(place)?.environmentUid ?? null
             if (parentUid === null) return yield* notFound("environment in this project")
+            const found = yield* Effect.mapError(resources.get(orgId, parentUid), fromStore)
+            if (Option.exists(found, (one) => one.parentUid !== one.projectId))
+              return yield* invalid([noPreview])
             yield* billing
             yield* edgeAnswers("Nothing was added")
             yield* contest(orgId, hostname)

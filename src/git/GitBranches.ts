@@ -98,6 +98,8 @@ export class GitBranches extends Context.Service<
             with wanted as (
               select r.org_id, r.uid, lower(r.spec->'git'->>'repo') as repo, coalesce(r.spec->'git'->>'ref', '') as branch
               from git_connection c
+              -- Who does not pay makes no deployments, by requests or by pushes.
+              join organization o on o.id = c.org_id and o.billing_status = 'active'
               join resource r on r.org_id = c.org_id and r.kind = 'Project' and r.deletion_requested_at is null
                 and split_part(lower(r.spec->'git'->>'repo'), '/', 1) = c.owner
             ), gone as (
@@ -152,16 +154,16 @@ export class GitBranches extends Context.Service<
 
 const claim = (sql: Sql, { most, orgs }: Room<BranchLook>) => {
   const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
+  const roomOf = sql`coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int)`
   return sql<BranchLook>`
     with due as materialized (
-      -- Index: git_branch_due.
-      select org_id, project_uid, due_at from git_branch where due_at <= now()
+      -- Index: git_branch_due. Organizations without room are left out before the first ones are taken.
+      select org_id, project_uid, due_at, ${roomOf} as room from git_branch
+      where due_at <= now() and ${roomOf} > 0
       order by due_at limit ${most * 4}::int for update skip locked
     ), chosen as (
       select org_id, project_uid from (
-        select d.*, row_number() over (partition by org_id order by due_at) as nth,
-          coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int) as room
-        from due d) d
+        select d.*, row_number() over (partition by org_id order by due_at) as nth from due d) d
       where nth <= room order by due_at limit ${most}::int
     )
     update git_branch b set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),

@@ -94,7 +94,7 @@ export const looksLoop = Effect.gen(function* () {
   const loop: LeasedLoop<BranchLook, Looked> = {
     name: "git",
     does: "look at branches",
-    idOf: ({ orgId, projectId }) => `${orgId}/${projectId}`,
+    idOf: ({ projectId }) => projectId,
     orgOf: ({ orgId }) => orgId,
     atOnce,
     // Longer than a look takes: it needs no renewal.

@@ -347,6 +347,7 @@ const toCurrent = (record: ResourceRecord): Current => ({
   project: record.project,
   environment: record.environment,
   name: record.name,
+  parentUid: record.parentUid,
   // What is too deep cannot be compared or written out: no manifest matches it, and none shows it.
   spec: isTooDeep(record.spec) ? null : record.spec,
   generation: record.generation,

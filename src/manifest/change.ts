@@ -14,6 +14,7 @@ export interface Current {
   readonly project: string | null
   readonly environment: string | null
   readonly name: string
+  readonly parentUid: string | null
   readonly spec: unknown
   readonly generation: number
   readonly protected: boolean

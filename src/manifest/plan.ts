@@ -12,6 +12,7 @@ import { findKind, kinds } from "#schemas/index.ts"
 import type { Kind } from "#schemas/kind.ts"
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
 import type { ManifestEntry, ManifestSection } from "#schemas/manifest-mapping.ts"
+import { isPullRequestPreview } from "#schemas/names.ts"
 import { regionFault } from "#schemas/placement.ts"
 import { storedSpec } from "#schemas/public-spec.ts"
 import { unavailableSections } from "#schemas/unavailable-sections.ts"
@@ -147,6 +148,13 @@ const planEntry = (
     return
   }
   const current = draft.state.byAddress.get(address)
+  // One that a user has had under such a name stays theirs.
+  const isTheirs = current !== undefined && current.parentUid === current.projectId
+  if (kind.name === "Environment" && isPullRequestPreview(name) && !isTheirs) {
+    const message = `"${name}" is the name of a pull request's preview, which comes and goes by itself`
+    draft.block(path, "preview_environment", message)
+    return
+  }
   const stored = current === undefined ? undefined : completeSpec(kind, current.spec)
   const before = asObject(stored === undefined ? {} : Result.getOrElse(stored, () => current?.spec))
   if (stored !== undefined && Result.isFailure(stored)) {

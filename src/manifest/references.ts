@@ -1,7 +1,7 @@
 /** What the parts of a manifest say of each other: no name twice, nothing that points nowhere, no circles. */
 import type { Manifest, ManifestProject } from "#schemas/manifest.ts"
 import { circleMessage, missingMessage } from "#schemas/missing-reference.ts"
-import { defaultEnvironment, implicitEnvironments, isPullRequestPreview } from "#schemas/names.ts"
+import { defaultEnvironment, implicitEnvironments } from "#schemas/names.ts"
 import { circularIn } from "#schemas/reference-graph.ts"
 import { type Path, type PathFault, toPointer } from "#src/api/source-location.ts"
 import { type Entry, entriesIn, namedBy } from "./entries.ts"
@@ -50,12 +50,6 @@ const projectFaults = (project: ManifestProject, at: Path): ReadonlyArray<PathFa
       .map((slug) => ({
         path: [...at, "environments", slug],
         message: `"${slug}" exists in every project and is not declared`
-      })),
-    ...Object.keys(project.environments ?? {})
-      .filter(isPullRequestPreview)
-      .map((slug) => ({
-        path: [...at, "environments", slug],
-        message: `"${slug}" is the name of a pull request's preview, which comes and goes by itself`
       })),
     ...[...sections.values()].flatMap((entries) =>
       repeated(

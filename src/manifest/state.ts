@@ -1,5 +1,4 @@
 /** The resources of an organization as a plan looks at them. */
-import { isPullRequestPreview } from "#schemas/names.ts"
 import { addressOf } from "#src/store/records.ts"
 import type { Current } from "./change.ts"
 
@@ -17,6 +16,12 @@ export interface State {
 export const stateOf = (all: ReadonlyArray<Current>): State => {
   const living = all.filter((one) => !one.deleting)
   const byProject = Map.groupBy(living, (one) => one.project)
+  // It stands below the preview, and others below their project: the name says nothing.
+  const ofPreviews = new Set(
+    living
+      .filter(({ kind, parentUid, projectId }) => kind === "Environment" && parentUid !== projectId)
+      .map(({ project, name }) => `${project}/${name}`)
+  )
   const byEnvironment = Map.groupBy(living, (one) => `${one.project}/${one.environment}`)
   const inProject = (slug: string) => byProject.get(slug) ?? []
   return {
@@ -26,7 +31,7 @@ export const stateOf = (all: ReadonlyArray<Current>): State => {
     lastingIn: (slug) =>
       inProject(slug).filter(
         ({ kind, environment, name }) =>
-          !isPullRequestPreview(kind === "Environment" ? name : (environment ?? ""))
+          !ofPreviews.has(`${slug}/${kind === "Environment" ? name : environment}`)
       ),
     insideOf: (one) => {
       if (one.kind === "Project") return inProject(one.name).filter(({ uid }) => uid !== one.uid)

@@ -6,7 +6,10 @@ import * as Cache from "effect/Cache"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { isTrusted, Preview } from "#schemas/preview.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { secretPlace } from "#src/store/Secrets.ts"
@@ -21,14 +24,19 @@ export const previousSigningField = "previousSigningSecret"
 export interface InvocationTarget {
   /** Undefined: nobody has said where the app answers, or the environment is gone. */
   readonly origin: string | undefined
+  /** It is the preview of a fork at a commit that nobody approved: nothing is sent there. */
+  readonly isWithheld: boolean
   /** It is an instance of an app that this platform runs, and no address that somebody named. */
   readonly isOwn: boolean
   /** The current one, and for a day after it was replaced the one before it. */
   readonly secrets: ReadonlyArray<Redacted.Redacted>
 }
 
+const decodePreview = Schema.decodeUnknownOption(Preview.spec)
+
 interface Row {
   readonly origin: string | null
+  readonly preview: unknown
   readonly field: string | null
   readonly key_id: string
   readonly sealed: Uint8Array
@@ -63,8 +71,9 @@ export class Invocations extends Context.Service<
 
       const read = (orgId: string, uid: string) =>
         repeatable(sql<Row>`
-          select r.spec->>'origin' as origin, s.field, s.key_id, s.sealed
+          select r.spec->>'origin' as origin, p.spec as preview, s.field, s.key_id, s.sealed
           from resource r
+          left join resource p on p.org_id = r.org_id and p.uid = r.parent_uid and p.kind = ${Preview.name}
           left join secret s on s.org_id = ${orgId}::uuid and s.uid = r.uid and (s.field = ${signingField}
             or s.field = ${previousSigningField} and s.updated_at > now() - interval '24 hours')
           where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.kind = 'Environment' and r.deleted_at is null
@@ -92,7 +101,9 @@ export class Invocations extends Context.Service<
               (error) => new StoreUnavailable({ message: error.message, cause: error })
             )
         )
-        const named: InvocationTarget = { origin: rows[0]?.origin ?? undefined, isOwn: false, secrets }
+        const { origin, preview = null } = rows[0] ?? {}
+        const isWithheld = preview !== null && !Option.exists(decodePreview(preview), isTrusted)
+        const named: InvocationTarget = { origin: origin ?? undefined, isWithheld, isOwn: false, secrets }
         return named
       })
 
@@ -109,6 +120,7 @@ export class Invocations extends Context.Service<
       const recentCallable = yield* briefly(
         Effect.fnUntraced(function* (orgId: string, uid: string) {
           const named = yield* target(orgId, uid)
+          if (named.isWithheld) return { ...named, origin: undefined }
           // What somebody named comes before an app of ours.
           if (named.origin !== undefined) return named
           const origin = yield* apps.find(orgId, uid)

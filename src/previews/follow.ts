@@ -30,6 +30,8 @@ const atOnce = 8
 const syncEvery = "15 seconds"
 /** Open previews of one project that are made by themselves. */
 const mostPreviews = 50
+/** Of them of forks: anybody can open such a pull request, and each is built. */
+export const mostForks = 5
 /** Until what is under way is looked at again. */
 const pendingSeconds = 30
 
@@ -119,10 +121,16 @@ export const makeFollow = Effect.gen(function* () {
       (record) => isOver(client, repo, record),
       { concurrency: 4 }
     )
-    let room = mostPreviews - (living.length - over.length)
+    const left = living.filter((record) => !over.includes(record))
+    const forks = left.filter(({ spec }) => Option.exists(decode(spec), ({ fork }) => fork)).length
+    const room = { all: mostPreviews - left.length, forks: mostForks - forks }
     const changes = open.flatMap((pull): ReadonlyArray<Change> => {
       const there = byName.get(previewSlug(pull.number))
-      if (there === undefined && room-- <= 0) return []
+      if (there === undefined) {
+        if (room.all <= 0 || (pull.isFork && room.forks <= 0)) return []
+        room.all -= 1
+        if (pull.isFork) room.forks -= 1
+      }
       const change = changeFor(projectId, pull, there)
       return change === undefined ? [] : [change]
     })

@@ -4,7 +4,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { AccessPolicy, AccessPolicySpec, accessModeOf, accessPolicyName } from "#schemas/access-policy.ts"
-import { looksLikeUid } from "#schemas/names.ts"
+import { looksLikeUid, sharedPreview } from "#schemas/names.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
@@ -25,11 +25,14 @@ const complete = Schema.decodeUnknownEffect(AccessPolicySpec)
 const policyView = (
   spec: AccessPolicySpec,
   record: ResourceRecord | undefined,
-  environments: ReadonlyArray<string>
+  environments: ReadonlyArray<ResourceRecord>
 ) => ({
   ...spec,
   effective: Object.fromEntries(
-    environments.map((name) => [name, accessModeOf(record === undefined ? undefined : spec, name)])
+    environments.map(({ name, parentUid, projectId }) => {
+      const isPreview = name === sharedPreview || parentUid !== projectId
+      return [name, accessModeOf(record === undefined ? undefined : spec, name, isPreview)]
+    })
   ),
   status: record === undefined ? null : serviceStatus(record),
   managedBy: record?.managedBy ?? null
@@ -62,11 +65,7 @@ export const layer = HttpApiBuilder.group(
       const [record, environments] = yield* Effect.all([current, list], { concurrency: 2 })
       const spec = yield* Effect.orDie(complete(record?.spec ?? {}))
       const living = environments.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
-      const view = policyView(
-        spec,
-        record,
-        living.map(({ name }) => name)
-      )
+      const view = policyView(spec, record, living)
       return answer(AccessPolicyView, view, record)
     })
 

@@ -156,6 +156,10 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
   "webhooks.redeliver": (ids) => ({
     path: `${org}/webhooks/${ids("webhooks.create")}/deliveries/${ids("webhooks.test")}/redeliver`
   }),
+  "gitConnections.create": () => ({
+    path: `${org}/git-connections`,
+    body: { name: "acme", kind: "github_token", owner: "acme", token: "ghp_0123456789" }
+  }),
   "apikeys.create": () => ({ path: `${org}/api-keys`, body: { name: "ci" }, person: true }),
   "orgs.create": () => ({ path: "/v1/orgs", body: { name: "Second", slug: "second" }, person: true }),
   "manifest.plan": () => ({ path: `${org}/manifest/plan`, body: manifest("planned") }),
@@ -164,7 +168,7 @@ const making: Readonly<Record<string, (ids: (operation: string) => string) => At
 
 /** Where a second try does what the first one did and leaves it as it is, and what other operations do the same way. */
 const others = new Set([
-  "domains.check",
+  ...["domains.check", "gitConnections.check"],
   // Reads, with a question in the body.
   "metrics.query",
   ...["resources.retry", "resources.pause", "resources.resume", "resources.pauseMany", "resources.abandon"],

@@ -14,7 +14,7 @@ const world = Layer.mergeAll(
   Layer.effectDiscard(Effect.addFinalizer(() => Effect.sync(() => fs.rmSync(dataDir, { recursive: true }))))
 ).pipe(Layer.provide(AppConfig.layerWith({ dataDir }, { SVC_BUILD_CACHES_MB: "1" })))
 
-const of = (projectId: string, locks: string) => ({ orgId: "org", projectId, locks })
+const of = (projectId: string, locks: string) => ({ orgId: "org", owner: projectId, locks })
 const put = Effect.fnUntraced(function* (projectId: string, locks: string, bytes = 10) {
   const { put } = yield* PackageCaches
   yield* put(of(projectId, locks), (file) => Effect.sync(() => fs.writeFileSync(file, Buffer.alloc(bytes))))

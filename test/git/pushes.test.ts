@@ -1,28 +1,19 @@
 /** From a push to a deployment: a real repository, and what its forge tells of it. */
 import { createHmac } from "node:crypto"
-import * as tls from "node:tls"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
-import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { trust } from "#test/setup/s3.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { gitServer } from "./git-server.ts"
+import { trustedAuthority } from "./trusted.ts"
 
 /** Nothing is built: no engine answers there. Deployments wait, and are overtaken. */
 const plane = testPlane(
   { containerSocket: "/nonexistent/engine.sock" },
   { SVC_BUILD_IMAGE: "localhost/none:1", SVC_GIT_POLL_SECONDS: "2" }
 )
-const authority = CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))
-const trusted = Effect.gen(function* () {
-  const before = tls.getCACertificates("default")
-  yield* Effect.addFinalizer(() => Effect.sync(() => tls.setDefaultCACertificates(before)))
-  trust((yield* CertificateAuthority).caPem)
-})
-const world = plane.pipe(Layer.provideMerge(Layer.effectDiscard(trusted)), Layer.provideMerge(authority))
+const world = plane.pipe(Layer.provideMerge(trustedAuthority))
 
 /** A repository behind a connection, and a project of it. */
 const connected = Effect.fnUntraced(function* (owner: string) {

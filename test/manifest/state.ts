@@ -102,6 +102,7 @@ export const applySteps = (current: ReadonlyArray<Current>, steps: Plan["steps"]
         project: step.kind === "Project" ? step.name : (projectOf.get(step.projectId ?? "") ?? null),
         environment: step.environment,
         name: step.name,
+        parentUid: step.parentUid,
         spec: step.spec,
         generation: 1,
         protected: false,

@@ -72,7 +72,10 @@ layer(testPlane({ containerSocket: "none" }), { excludeTestServices: true })("pr
       )
       const declared = { ...body, projects: [{ ...body.projects[0], environments: { "preview-14": {} } }] }
       const refused = yield* call("POST", "/v1/orgs/main/manifest/plan", { body: declared })
-      assert.strictEqual(refused.body.errors[0].pointer, "/projects/0/environments/preview-14")
+      assert.deepInclude(refused.body.blockers[0], {
+        pointer: "/projects/0/environments/preview-14",
+        code: "preview_environment"
+      })
 
       yield* call("POST", `${shop}/caches?environment=preview-12`, {
         body: { name: "fast", sku: "cache-n1" }

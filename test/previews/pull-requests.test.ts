@@ -5,6 +5,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { mostForks } from "#src/previews/follow.ts"
 import { gitServer } from "#test/git/git-server.ts"
 import { type Answer, Plane, testPlane } from "#test/setup/control-plane.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
@@ -213,6 +214,15 @@ layer(worldOf(2), { excludeTestServices: true })("pull requests that nobody told
       pulls.set(7, { state: "closed", merged: false, sha, from: owner })
       yield* eventually("it is gone", previews, (all) => all.length === 1)
       assert.strictEqual((yield* previews)[0].pullRequest, 99)
+
+      // More of strangers than there are places for, and one's own after them.
+      for (let number = 101; number <= 101 + mostForks; number++)
+        pulls.set(number, { state: "open", merged: false, sha, from: "stranger" })
+      pulls.set(8, { state: "open", merged: false, sha, from: owner })
+      const all = yield* eventually("its own is there", previews, (some) =>
+        some.some(({ pullRequest }: { pullRequest: number }) => pullRequest === 8)
+      )
+      assert.strictEqual(all.filter(({ fork }: { fork: boolean }) => fork).length, mostForks)
     })
   )
 })

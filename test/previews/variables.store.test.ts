@@ -1,4 +1,7 @@
-/** Which variables the app of a preview is given. */
+/** What is given to what runs in the preview of a pull request, and what is sent to it. */
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -6,30 +9,39 @@ import * as Redacted from "effect/Redacted"
 import { variableField } from "#schemas/env-variables.ts"
 import { AppVariables } from "#src/apps/AppVariables.ts"
 import { EnvironmentServices } from "#src/apps/EnvironmentServices.ts"
+import { makePreviewTrust } from "#src/apps/preview-trust.ts"
+import { AppConfig } from "#src/config.ts"
+import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { Host } from "#src/infra/host/Host.ts"
+import { Invocations } from "#src/outbound/Invocations.ts"
+import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import type { Change } from "#src/store/change.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { memorySecrets } from "#test/setup/memory-secrets.ts"
 
-const services = Layer.mock(EnvironmentServices, {
-  provide: () =>
-    Effect.succeedSome({
-      environmentUid: uuid(),
-      services: [],
-      variables: Redacted.make({ SVC_ENVIRONMENT: "preview-5", DATABASE_URL: "postgres://of the copy" }),
-      files: {}
-    })
-})
-const world = AppVariables.layer.pipe(
-  Layer.provide(services),
-  Layer.provideMerge(Layer.mergeAll(Resources.layer, Secrets.layer)),
+const config = Layer.unwrap(
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))),
+      (dataDir) => Effect.sync(() => fs.rmSync(dataDir, { recursive: true, force: true }))
+    ),
+    (dataDir) => AppConfig.layerWith({ dataDir })
+  )
+)
+const world = Layer.mergeAll(AppVariables.layer, Invocations.layer).pipe(
+  Layer.provideMerge(EnvironmentServices.layer),
+  Layer.provideMerge(Layer.mergeAll(Resources.layer, Secrets.layer, AppServiceTokens.layer)),
+  Layer.provide([Host.layer, CertificateAuthority.layer.pipe(Layer.provide(memorySecrets().layer))]),
+  Layer.provide(config),
   Layer.provideMerge(KeyRing.layerEphemeral),
   Layer.provideMerge(testDb())
 )
 
-it.effect("a preview has those of `preview` and its own, and a fork's commit none that nobody approved", () =>
+it.effect("a fork's commit that nobody approved is given nothing, and nothing is sent to it", () =>
   Effect.gen(function* () {
     const resources = yield* Resources
     const { id: orgId } = yield* makeOrganization()
@@ -42,7 +54,11 @@ it.effect("a preview has those of `preview` and its own, and a fork's commit non
         Object.entries(values).map(([key, value]) => [variableField(key), Redacted.make(value)])
       )
     })
-    const uid = uuid()
+    const environment = (uid: string, name: string, parentUid: string): Change => ({
+      ...{ action: "create", uid, kind: "Environment", projectId, environment: null, name, parentUid },
+      ...{ spec: { origin: "https://app.example.test" }, managedBy: "api" }
+    })
+    const [uid, own, taken] = [uuid(), uuid(), uuid()]
     const [first, second] = ["1".repeat(40), "2".repeat(40)]
     const preview = { pullRequest: 5, commit: first, fork: true, approvedCommit: null as string | null }
     yield* resources.write(
@@ -53,25 +69,52 @@ it.effect("a preview has those of `preview` and its own, and a fork's commit non
         {
           ...{ action: "create", uid, kind: "Preview", projectId, environment: null, name: "preview-5" },
           ...{ parentUid: projectId, spec: preview, managedBy: "api" }
-        }
+        },
+        environment(own, "preview-5", uid),
+        // A user has had it since before there were previews.
+        environment(taken, "preview-6", projectId),
+        variables("preview-6", { SECRET: "of a user" })
       ],
       actor
     )
-    const data = { DATABASE_URL: "postgres://of the copy" }
-    const given = Effect.gen(function* () {
-      const place = { orgId, projectId, environment: "preview-5", spec: { port: 8080 } }
-      const { env } = yield* (yield* AppVariables).of(place)
-      const { PORT: _, SVC_ENVIRONMENT: __, ...own } = Redacted.value(env)
-      return own
+    const given = Effect.fnUntraced(function* (name: string, environmentUid: string) {
+      const place = { orgId, projectId, environment: name }
+      const { env, services } = yield* (yield* AppVariables).of({ ...place, spec: { port: 8080 } })
+      const { APP_SERVICE_TOKEN: token, SVC_API_URL: _, ...variables } = Redacted.value(env)
+      const environments = yield* EnvironmentServices
+      const reached = yield* environments.reachable([{ orgId, environmentUid }])
+      assert.deepStrictEqual(reached.get(environmentUid), services)
+      const { isWithheld } = yield* (yield* Invocations).target(orgId, environmentUid)
+      const all = { hasToken: token !== undefined, isReached: services.length > 0, isCalled: !isWithheld }
+      return { ...all, variables }
     })
+    const ofPreview = given("preview-5", own)
     const change = (spec: typeof preview) => resources.write(orgId, [{ action: "update", uid, spec }], actor)
-    assert.deepStrictEqual(yield* given, {})
+    const usual = { SVC_ENVIRONMENT: "preview-5", PORT: "8080" }
+    const nothing = { hasToken: false, isReached: false, isCalled: false, variables: usual }
+    const everything = { hasToken: true, isReached: true, isCalled: true }
+    assert.deepStrictEqual(yield* ofPreview, nothing)
+    const trust = yield* makePreviewTrust
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, own), uid)
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, taken), projectId)
+    const called = yield* (yield* Invocations).callable(orgId, own)
+    assert.deepStrictEqual([called.origin, called.isWithheld], [undefined, true])
+
     yield* change({ ...preview, approvedCommit: first })
-    assert.deepStrictEqual(yield* given, { ...data, SECRET: "of preview", SHARED: "yes" })
+    const shared = { SECRET: "of preview", SHARED: "yes" }
+    assert.deepStrictEqual(yield* ofPreview, { ...everything, variables: { ...usual, ...shared } })
     yield* change({ ...preview, commit: second, approvedCommit: first })
-    assert.deepStrictEqual(yield* given, {})
+    assert.deepStrictEqual(yield* ofPreview, nothing)
     yield* change({ ...preview, fork: false })
+    assert.strictEqual(yield* trust.packagesOf(orgId, projectId, own), projectId)
     yield* resources.write(orgId, [variables("preview-5", { SECRET: "of its own" })], actor)
-    assert.deepStrictEqual(yield* given, { ...data, SECRET: "of its own", SHARED: "yes" })
+    assert.deepStrictEqual(yield* ofPreview, {
+      ...everything,
+      variables: { ...usual, ...shared, SECRET: "of its own" }
+    })
+    assert.deepStrictEqual(yield* given("preview-6", taken), {
+      ...everything,
+      variables: { SVC_ENVIRONMENT: "preview-6", PORT: "8080", SECRET: "of a user" }
+    })
   }).pipe(Effect.provide(world))
 )

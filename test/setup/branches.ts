@@ -34,7 +34,13 @@ export const branchWorldIn = Effect.fnUntraced(function* (world: DatabaseWorld) 
   yield* asApplication(world, source, (sql) =>
     sql.unsafe("create table ledger (n int primary key); insert into ledger select generate_series(1, 1000)")
   ).pipe(Effect.orDie)
-  const origin = { uid: source.uid, environment: "production", lineage: source.uid, previewData: false }
+  const origin = {
+    uid: source.uid,
+    environment: "production",
+    lineage: source.uid,
+    previewData: false,
+    previews: []
+  }
   const made: BranchWorld = { ...world, source, origins: new Map([[source.uid, origin]]) }
   return made
 })

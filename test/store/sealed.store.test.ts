@@ -99,15 +99,6 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into edge_certificate_order (name, directory, order_url, key_id, sealed)
     values (${host}, 'https://ca.example.com/', 'https://ca.example.com/1', ${order.keyId}, ${order.bytes})`
-  const git = uuid()
-  const forge = sealConnection(ring, org.id, git, {
-    token: Redacted.make("the forge's"),
-    privateKey: undefined,
-    webhookSecret: Redacted.make("its webhook's")
-  })
-  yield* sql`
-    insert into git_connection (org_id, id, name, kind, url, owner, key_id, sealed)
-    values (${org.id}, ${git}, 'forge', 'gitea', 'https://git.example.com', 'o', ${forge.keyId}, ${forge.bytes})`
   const sealedOf = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -121,6 +112,12 @@ const fill = Effect.fn(function* (caches: number) {
   yield* sql`
     insert into payment_connection (org_id, uid, key_id, sealed, webhook_secret, fence)
     values (${org.id}, ${payments}, ${signing.keyId}, ${signing.bytes}, '', 0)`
+  const connectionId = uuid()
+  const opening = { token: Redacted.make("the forge's"), privateKey: undefined }
+  const git = sealConnection(ring, org.id, connectionId, { ...opening, webhookSecret: Redacted.make("its") })
+  yield* sql`
+    insert into git_connection (org_id, id, name, kind, url, owner, key_id, sealed)
+    values (${org.id}, ${connectionId}, 'acme', 'gitea', 'https://example.com', 'acme', ${git.keyId}, ${git.bytes})`
   const sealedIn = (table: string) =>
     Effect.map(
       sql.unsafe<{ readonly keyId: string; readonly bytes: Uint8Array }>(
@@ -153,9 +150,9 @@ const fill = Effect.fn(function* (caches: number) {
     const served = yield* now.open(certificatePlace(host), yield* sealedOf("edge_certificate"))
     const ordered = yield* now.open(orderPlace(host), yield* sealedOf("edge_certificate_order"))
     const connection = yield* openWebhookSecrets(now, org.id, payments, yield* sealedIn("payment_connection"))
-    const repositories = yield* openConnection(now, org.id, git, yield* sealedIn("git_connection"))
+    const forge = yield* openConnection(now, org.id, connectionId, yield* sealedIn("git_connection"))
     return {
-      git: repositories.token === undefined ? undefined : Redacted.value(repositories.token),
+      forge: forge.token === undefined ? undefined : Redacted.value(forge.token),
       certificate: Redacted.value(served),
       order: Redacted.value(ordered),
       payments: connection.current,
@@ -170,7 +167,7 @@ const fill = Effect.fn(function* (caches: number) {
     }
   })
   const expected = {
-    git: "the forge's",
+    forge: "the forge's",
     certificate: "the certificate's",
     order: "the order's",
     payments: "the owner's",

@@ -73,6 +73,7 @@ begin
 end
 $$;
 create trigger git_is_told after insert on git_delivery for each statement execute function git_is_told();
+create trigger git_is_connected after insert on git_branch for each statement execute function git_is_told();
 
 select svc_tenant_table(name) from unnest(array['git_connection', 'git_delivery', 'git_branch']) as name;
 

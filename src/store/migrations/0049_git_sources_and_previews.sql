@@ -17,13 +17,13 @@ create table git_source (
 
 select svc_tenant_table('git_source');
 
--- What is said of previews holds for those of pull requests as well: isPreview in schemas/names.ts.
+-- What is said of previews holds for those of pull requests as well: their environments stand below the previews.
 create or replace function svc_access_mode(of_org uuid, of_environment uuid) returns text
 language sql stable security definer set search_path = public, pg_temp
 as $$
   select coalesce(
     p.spec->'environments'->>e.name,
-    case when e.name ~ '^preview(-[1-9][0-9]{0,8})?$' then nullif(p.spec->>'previewMode', 'inherit') end,
+    case when e.name = 'preview' or e.parent_uid <> e.project_id then nullif(p.spec->>'previewMode', 'inherit') end,
     p.spec->>'mode',
     'public')
   from resource e
