@@ -11,7 +11,8 @@ if (major > 24 || (major === 24 && minor >= 7)) {
   // Compiling the program again each time would be nearly half of what a short command costs. The folder is as safe
   // as the program itself; where it cannot be written, nothing is kept.
   module.enableCompileCache?.(fileURLToPath(new URL("../../node_modules/.cache/svc", import.meta.url)))
-  await import("./main.ts")
+  const { freshBundle } = await import("./bundle/fresh.mjs")
+  await import(freshBundle() ?? "./main.ts")
 } else {
   // The Node that npm installed beside the program serves as well.
   const own = fileURLToPath(new URL("../../node_modules/.bin/node", import.meta.url))
