@@ -24,7 +24,7 @@ const final = new Set([401, 403, 404])
 
 const decode = Schema.decodeUnknownOption(Schema.fromJsonString(LogEntry))
 
-/** `path` is that of the operation, below the API's address. */
+/** `path` is that of the operation, below the API's address, with a query where it takes one. */
 export const useLog = (path: string): Log => {
   const [log, setLog] = useState(nothing)
   useEffect(() => {
@@ -47,7 +47,7 @@ export const useLog = (path: string): Log => {
     }
     /** How it ended; `broken`: it may go on. */
     const read = async (): Promise<"ended" | "broken" | "refused"> => {
-      const response = await fetch(`${apiUrl}${path}?follow=true`, {
+      const response = await fetch(`${apiUrl}${path}${path.includes("?") ? "&" : "?"}follow=true`, {
         headers: last === undefined ? {} : { "last-event-id": last },
         signal: ending.signal,
         cache: "no-store"
