@@ -172,44 +172,6 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       assert.deepStrictEqual(wrong, [])
     }))
 
-  test("shows how a deployment went, and asks before an app is rolled back", () =>
-    Effect.gen(function* () {
-      const { tenant, call } = yield* Plane
-      const one = yield* tenant()
-      const token = one.adminKey
-      yield* applied(one.slug, token)
-      const image = `127.0.0.1:1/none@sha256:${"0".repeat(64)}`
-      const asked = yield* call(
-        "POST",
-        `/v1/orgs/${one.slug}/projects/shop/deployments?environment=production`,
-        {
-          token,
-          body: { image, message: hostile }
-        }
-      )
-      assert.strictEqual(asked.status, 202, asked.text)
-      const app = yield* uidOf(one.slug, "app", token)
-      const { page, wrong } = yield* opened(one.owner, `${one.slug}/resources/${app}`)
-      yield* Effect.promise(async () => {
-        await page.getByRole("cell", { name: hostile }).waitFor()
-        await page.getByRole("button", { name: "Roll back" }).click()
-        await page.getByRole("alertdialog").getByText("The ready version before").waitFor()
-        await page.getByRole("button", { name: "Roll back now" }).click()
-        // There is none.
-        await page.getByRole("alertdialog").getByRole("alert").waitFor()
-        await page.getByRole("button", { name: "Cancel" }).click()
-        await screenshot(page, "app")
-        await page.getByRole("row", { name: image }).getByRole("link").click()
-        await page.getByRole("heading", { name: "Version" }).waitFor()
-        await page.getByText("takes the requests").waitFor()
-        await page.getByText(hostile).first().waitFor()
-        await screenshot(page, "deployment")
-        assert.deepStrictEqual(await inaccessible(page), [])
-        assert.strictEqual(await page.locator("img").count(), 0)
-      })
-      assert.deepStrictEqual(wrong, [])
-    }))
-
   test("goes by keyboard; back, forward, reload and deep links show what the address names", () =>
     Effect.gen(function* () {
       const { session } = yield* Plane
