@@ -45,7 +45,9 @@ export const readBuilt = async (base: string, folder = dist): Promise<Built | un
       return contentType === undefined ? [] : [readAsset(folder, name, contentType)]
     })
   )
-  const html = Buffer.from(page).toString("utf8").replace('<base href="/app/"', `<base href="${base}"`)
+  const html = Buffer.from(page)
+    .toString("utf8")
+    .replace('<base href="/app/"', () => `<base href="${base}"`)
   return {
     page: Buffer.from(html),
     pageTag: `"${createHash("sha256").update(html).digest("base64url").slice(0, 22)}"`,

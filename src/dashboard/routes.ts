@@ -50,7 +50,8 @@ const notBuilt = HttpServerResponse.text(
 const asset = (built: Built, name: string, acceptEncoding: string | undefined) => {
   const found = built.assets.get(name)
   // After an update an open page may ask for what the build before had; it loads itself again then.
-  if (found === undefined) return HttpServerResponse.empty({ status: 404 })
+  if (found === undefined)
+    return HttpServerResponse.empty({ status: 404, headers: { ...headers, "cache-control": "no-store" } })
   const accepted = acceptedEncoding(acceptEncoding)
   const compressed = found.forms[accepted]
   return HttpServerResponse.uint8Array(compressed ?? found.forms.identity, {

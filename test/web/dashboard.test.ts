@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import type { Page } from "playwright-core"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
@@ -10,6 +11,12 @@ import { applied, cuttable, data, later, manifestOf, opened, screenshot } from "
 await buildDashboard()
 
 const hostile = `<img src=x onerror="document.title='owned'">`
+
+const goByName = async (page: Page, name: string): Promise<void> => {
+  await page.keyboard.press("Control+k")
+  await page.keyboard.type(name)
+  await page.keyboard.press("Enter")
+}
 
 const uidOf = Effect.fn(function* (org: string, name: string, token?: string) {
   const { call } = yield* Plane
@@ -71,7 +78,10 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         await page.getByRole("alertdialog").getByRole("button", { name: "Pause" }).click()
         await page.getByText(hostile).first().waitFor()
         await other.getByText(hostile).first().waitFor()
+        // What it does is said first, also from a list.
         await other.getByRole("button", { name: "Resume: jobs" }).click()
+        await other.getByRole("alertdialog").getByText("whatever differs").waitFor()
+        await other.getByRole("alertdialog").getByRole("button", { name: "Resume" }).click()
         await page.getByRole("button", { name: "Pause" }).waitFor()
         for (const tab of [page, other]) {
           assert.strictEqual(await tab.locator("img").count(), 0)
@@ -80,6 +90,14 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         await page.getByRole("button", { name: "Publish" }).click()
         await page.getByText("One message is published.").waitFor()
         await screenshot(page, "queue")
+        await page.getByRole("button", { name: "Redrive" }).click()
+        await page.getByRole("alertdialog").getByText("delivered again").waitFor()
+        await page.getByRole("button", { name: "Cancel" }).click()
+        // Nothing of one resource's page is on the next one's.
+        await goByName(page, "dead")
+        await page.getByRole("heading", { name: "dead", level: 1 }).waitFor()
+        await page.getByText("were given up").waitFor()
+        assert.strictEqual(await page.getByText("One message is published.").count(), 0)
       })
       assert.deepStrictEqual(wrong, [])
     }))
@@ -119,6 +137,41 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       assert.deepStrictEqual(wrong, [])
     }))
 
+  test("hides variables, shows one at a time to whoever asks, and changes one", () =>
+    Effect.gen(function* () {
+      const { tenant, call } = yield* Plane
+      const one = yield* tenant()
+      yield* applied(one.slug, one.adminKey)
+      const token = one.adminKey
+      const env = `/v1/orgs/${one.slug}/projects/shop/env?environment=production`
+      const vars = [{ key: "OTHER", value: "not asked for" }]
+      yield* call("PUT", env, { token, body: { vars } })
+      const { page, wrong } = yield* opened(
+        one.owner,
+        `${one.slug}/resources/${yield* uidOf(one.slug, "variables", token)}`
+      )
+      yield* Effect.promise(async () => {
+        await page.getByRole("button", { name: "Show TOKEN" }).waitFor()
+        assert.notMatch(await page.content(), /secret|not asked for/)
+        await page.getByRole("button", { name: "Show TOKEN" }).click()
+        await page.getByRole("cell", { name: "secret", exact: true }).waitFor()
+        assert.notInclude(await page.content(), "not asked for")
+        await screenshot(page, "variables")
+        await page.getByRole("button", { name: "Change TOKEN" }).click()
+        await page.getByRole("alertdialog").getByText("Others stay as they are").waitFor()
+        await page.getByLabel("Value").fill("value-of-now")
+        await page.getByRole("button", { name: "Set it" }).click()
+        await page.getByRole("alertdialog").waitFor({ state: "detached" })
+        assert.notMatch(await page.content(), />secret<|value-of-now/)
+        assert.deepStrictEqual(await inaccessible(page), [])
+      })
+      const after = yield* call("GET", env, { token })
+      assert.sameDeepMembers(after.body, [...vars, { key: "TOKEN", value: "value-of-now" }])
+      const member = yield* opened(one.member, new URL(page.url()).pathname.replace("/app/", ""))
+      yield* Effect.promise(() => member.page.getByText("Reading it takes the role admin").first().waitFor())
+      assert.deepStrictEqual(wrong, [])
+    }))
+
   test("goes by keyboard; back, forward, reload and deep links show what the address names", () =>
     Effect.gen(function* () {
       const { session } = yield* Plane
@@ -127,9 +180,7 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       yield* Effect.promise(async () => {
         await page.getByRole("link", { name: "dead", exact: true }).waitFor()
         assert.strictEqual(await page.getByRole("link", { name: "jobs", exact: true }).count(), 0)
-        await page.keyboard.press("Control+k")
-        await page.keyboard.type("night")
-        await page.keyboard.press("Enter")
+        await goByName(page, "night")
         await page.getByRole("heading", { name: "nightly" }).waitFor()
         await page.getByText("It has not run yet.").waitFor()
         await page.goBack()
@@ -172,14 +223,41 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       yield* applied(one.slug, one.adminKey)
       yield* sql(`insert into member (org_id, id, user_id, role) select '${two.id}', gen_random_uuid(), user_id, 'admin'
         from member where org_id = '${one.id}' and role = 'owner'`)
-      const { page } = yield* opened(one.owner, one.slug)
+      const { context, page } = yield* opened(one.owner, one.slug)
+      const asked = Promise.withResolvers<void>()
+      const released = Promise.withResolvers<void>()
+      const answered = Promise.withResolvers<void>()
       yield* Effect.promise(async () => {
         await page.getByRole("link", { name: "shop", exact: true }).waitFor()
+        // Its manifest is asked for, and comes when another organization is shown.
+        await page.route(`**/v1/orgs/${one.slug}/manifest`, async (route) => {
+          asked.resolve()
+          await released.promise
+          await route.fulfill({ contentType: "application/yaml", body: "text: of another" })
+          answered.resolve()
+        })
+        await page.getByRole("link", { name: "Plan", exact: true }).click()
+        await page.getByRole("button", { name: "Start from what is there" }).click()
+        await asked.promise
         await page.getByRole("combobox", { name: "Organization" }).selectOption(two.slug)
         await page.getByText("There is nothing in this organization yet").waitFor()
         await page.keyboard.press("Control+k")
         await page.keyboard.type("nightly")
         await page.getByText("Nothing has that name.").waitFor()
+        await page.keyboard.press("Escape")
+        released.resolve()
+        await answered.promise
+        await page.getByRole("link", { name: "Plan", exact: true }).click()
+        assert.strictEqual(await page.getByLabel("Manifest", { exact: true }).inputValue(), "")
+      })
+      // Somebody else signs in in another tab, and comes back to this one.
+      yield* Effect.promise(async () => {
+        await page.getByRole("combobox", { name: "Organization" }).selectOption(one.slug)
+        await page.getByRole("link", { name: "shop", exact: true }).waitFor()
+        await context.addCookies([{ name: "svc_session", value: two.owner, url: new URL(page.url()).origin }])
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await page.getByRole("heading", { name: "No such organization" }).waitFor()
+        assert.notInclude(await page.content(), "shop")
       })
     }))
 
@@ -193,7 +271,14 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       const link = (name: string) => page.getByRole("link", { name, exact: true })
       yield* Effect.promise(() => link("shop").waitFor())
       yield* proxy.kill
-      yield* Effect.promise(() => page.getByText("The control plane cannot be reached").waitFor())
+      yield* Effect.promise(async () => {
+        await page.getByText("The control plane cannot be reached").waitFor()
+        // A page that was not loaded before says so, and what is there stays.
+        await page.getByRole("link", { name: "Members" }).click()
+        await page.getByRole("alert").getByText("This page failed").waitFor()
+        await page.getByRole("link", { name: "Overview" }).click()
+        await link("shop").waitFor()
+      })
       yield* applied(one.slug, one.adminKey, later)
       yield* proxy.revive
       yield* Effect.promise(async () => {
@@ -223,41 +308,48 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       })
     }))
 
-  test("passes the checks for accessibility on every page, light and dark, and fits every width", () =>
+  test("passes the checks for accessibility on every page, and fits every width", () =>
     Effect.gen(function* () {
       const { session } = yield* Plane
       yield* applied("main")
       const [queue, cron] = [yield* uidOf("main", "jobs"), yield* uidOf("main", "nightly")]
       const faults: Array<string> = []
-      for (const options of [
-        { colorScheme: "light", viewport: { width: 1280, height: 860 } },
-        { colorScheme: "dark", viewport: { width: 390, height: 844 } }
-      ] as const) {
-        const { page, wrong, elsewhere } = yield* opened(session, "main", options)
-        const at = `${options.colorScheme}-${options.viewport.width}`
-        for (const [path, name, heading] of [
-          ["main", "overview", "Overview"],
-          ["main/resources", "resources", "Resources"],
-          [`main/resources/${queue}`, "resource", "jobs"],
-          [`main/resources/${cron}`, "cron", "nightly"],
-          ["main/plan", "plan-form", "Plan a manifest"],
-          ["main/audit", "audit", "Audit log"],
-          ["main/members", "members", "Members"]
-        ] as const)
-          yield* Effect.promise(async () => {
-            await page.goto(`/app/${path}`)
-            await page.getByRole("heading", { name: heading, level: 1 }).waitFor()
-            await page
-              .getByText(/^Loading/)
-              .first()
-              .waitFor({ state: "detached" })
-            await screenshot(page, `${name}-${at}`)
-            for (const fault of await inaccessible(page)) faults.push(`${name} ${at}: ${fault}`)
-            const wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
-            if (wide === true) faults.push(`${name} ${at} does not fit`)
-          })
-        faults.push(...wrong, ...elsewhere)
+      const { page, wrong, elsewhere } = yield* opened(session, "main")
+      const look = async (name: string, dark: boolean, width: number) => {
+        await page.emulateMedia({ colorScheme: dark ? "dark" : "light" })
+        await page.setViewportSize({ width, height: 860 })
+        await screenshot(page, `${name}-${dark ? "dark" : "light"}-${width}`)
+        const wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        if (wide === true) faults.push(`${name} does not fit ${width}`)
       }
-      assert.deepStrictEqual(faults, [])
+      const check = async (name: string) => {
+        for (const fault of await inaccessible(page)) faults.push(`${name}: ${fault}`)
+      }
+      for (const [path, name, heading] of [
+        ["main", "overview", "Overview"],
+        ["main/resources", "resources", "Resources"],
+        [`main/resources/${cron}`, "cron", "nightly"],
+        ["main/plan", "plan-form", "Plan a manifest"],
+        ["main/audit", "audit", "Audit log"],
+        ["main/members", "members", "Members"],
+        [`main/resources/${queue}`, "resource", "jobs"]
+      ] as const)
+        yield* Effect.promise(async () => {
+          await page.goto(`/app/${path}`)
+          await page.getByRole("heading", { name: heading, level: 1 }).waitFor()
+          await page
+            .getByText(/^Loading/)
+            .first()
+            .waitFor({ state: "detached" })
+          await look(name, true, 390)
+          await look(name, true, 1920)
+          await look(name, false, 1280)
+          await check(name)
+        })
+      yield* Effect.promise(async () => {
+        await look("resource", true, 390)
+        await check("resource in the dark")
+      })
+      assert.deepStrictEqual([...faults, ...wrong, ...elsewhere], [])
     }))
 })

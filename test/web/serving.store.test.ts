@@ -94,3 +94,22 @@ it("below a path of a proxy the page's addresses begin there; without a build th
   assert.isUndefined(await readBuilt("/app/", empty))
   fs.rmSync(empty, { recursive: true })
 })
+
+it("the first screen is less than 250 kB as gzip, with all that it imports", () => {
+  const read = (name: string) => fs.readFileSync(path.join("web/dist", name), "utf8")
+  const seen = new Set<string>()
+  const add = (name: string) => {
+    if (seen.has(name)) return
+    seen.add(name)
+    if (!name.endsWith(".js")) return
+    for (const [, inner] of read(`assets/${name}`).matchAll(/(?:from|import)\s*"\.\/([^"]+\.js)"/g))
+      add(inner!)
+  }
+  for (const [, name] of read("index.html").matchAll(/assets\/([^"]+)/g)) add(name!)
+  const sizes = [...seen].map((name) => fs.statSync(path.join("web/dist/assets", `${name}.gz`)).size)
+  assert.isAbove(sizes.length, 1)
+  assert.isBelow(
+    sizes.reduce((sum, size) => sum + size, 0),
+    250_000
+  )
+})

@@ -71,8 +71,9 @@ export const opened = Effect.fn(function* (
   })
 })
 
-/** For people to look at; git ignores the folder. */
+/** For people to look at, where `SCREENSHOTS` is set; git ignores the folder. */
 export const screenshot = async (page: Page, name: string): Promise<void> => {
+  if (process.env["SCREENSHOTS"] === undefined) return
   fs.mkdirSync("screenshots", { recursive: true })
   await page.screenshot({ path: `screenshots/${name}.png` })
 }

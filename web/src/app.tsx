@@ -4,13 +4,15 @@ import { client } from "./api/client.ts"
 import { signIn } from "./api/place.ts"
 import { roleOf } from "./api/roles.ts"
 import { useAnswer } from "./api/use-answer.ts"
+import { Broken } from "./broken.tsx"
 import { type Caller, CallerContext } from "./caller.ts"
-import { followOrganization } from "./live/resources.ts"
-import { keepDraft } from "./pages/draft.ts"
+import { followOrganization, useLive } from "./live/resources.ts"
+import { beginDrafts } from "./pages/draft.ts"
 import { Overview } from "./pages/overview.tsx"
 import { Link } from "./parts/link.tsx"
 import { Head } from "./parts/panel.tsx"
 import { Loading, Problem } from "./parts/problem.tsx"
+import { useReturns } from "./returns.ts"
 import { go, pathTo, usePlace } from "./router.ts"
 import { ConnectionLine } from "./shell/connection-line.tsx"
 import { Nav } from "./shell/nav.tsx"
@@ -37,7 +39,8 @@ const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
 
 export const App = () => {
   const { parts } = usePlace()
-  const me = useAnswer("me", () => client.me.get())
+  // In another tab somebody else may have signed in meanwhile, or a role may have changed.
+  const me = useAnswer("me", () => client.me.get(), useReturns())
   const [slug, ...rest] = parts
   const caller = useMemo((): Omit<Caller, "org"> | undefined => {
     if (me.value === undefined) return undefined
@@ -50,7 +53,8 @@ export const App = () => {
   }, [me.value])
   const org = caller?.organizations.find((one) => one.slug === slug)
   const first = caller?.organizations[0]
-  const signedOut = me.failure?.problem.status === 401
+  // Who was signed in before keeps what was typed, and reads why nothing else is shown.
+  const signedOut = me.value === undefined && me.failure?.problem.status === 401
 
   useEffect(() => {
     if (signedOut) signIn()
@@ -58,7 +62,9 @@ export const App = () => {
   useEffect(() => {
     if (slug === undefined && first !== undefined) go(pathTo(first.slug), { replace: true })
   }, [slug, first])
-  useEffect(() => () => keepDraft(""), [org?.slug])
+  const reader = caller === undefined || org === undefined ? "" : `${caller.userId} ${org.slug}`
+  // Before anything of the organization is drawn.
+  beginDrafts(reader)
   useEffect(() => followOrganization(org?.slug ?? "", caller?.userId ?? ""), [org?.slug, caller?.userId])
 
   if (caller === undefined || slug === undefined)
@@ -91,10 +97,14 @@ export const App = () => {
         </ul>
       </main>
     )
-  return <Within key={org.slug} caller={{ ...caller, org }} parts={rest} />
+  return <Within key={reader} caller={{ ...caller, org }} parts={rest} />
 }
 
-/** Everything within one organization: another one is drawn anew, with nothing of this. */
+/** To whom the organization is closed, nothing of it is shown any more. */
+const WhileAllowed = ({ children }: { readonly children: ReactNode }) =>
+  useLive().connection.state === "refused" ? null : children
+
+/** Everything within one organization, for one person: another is drawn anew, with nothing of this. */
 const Within = ({ caller, parts }: { readonly caller: Caller; readonly parts: ReadonlyArray<string> }) => {
   const [searching, setSearching] = useState(false)
   const page = pageOf(parts)
@@ -105,19 +115,23 @@ const Within = ({ caller, parts }: { readonly caller: Caller; readonly parts: Re
         <div className="min-w-0">
           <ConnectionLine />
           <main className="mx-auto max-w-6xl px-4 pt-5 pb-16 sm:px-7">
-            <Suspense fallback={<Loading what="the page" />}>
-              {page ?? (
-                <>
-                  <Head title="No such page" />
-                  <p>
-                    This address shows nothing.{" "}
-                    <Link to={pathTo(caller.org.slug)} className="text-accent underline">
-                      Go to the overview
-                    </Link>
-                  </p>
-                </>
-              )}
-            </Suspense>
+            <WhileAllowed>
+              <Broken key={parts.join("/")}>
+                <Suspense fallback={<Loading what="the page" />}>
+                  {page ?? (
+                    <>
+                      <Head title="No such page" />
+                      <p>
+                        This address shows nothing.{" "}
+                        <Link to={pathTo(caller.org.slug)} className="text-accent underline">
+                          Go to the overview
+                        </Link>
+                      </p>
+                    </>
+                  )}
+                </Suspense>
+              </Broken>
+            </WhileAllowed>
           </main>
         </div>
         <Palette open={searching} setOpen={setSearching} />

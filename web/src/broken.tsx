@@ -1,4 +1,4 @@
-/** A fault of the dashboard itself: said, instead of a white page. */
+/** A page that could not be loaded, or a fault of the dashboard itself: said, instead of a white page. */
 import { Component, type ReactNode } from "react"
 import { Button } from "./parts/button.tsx"
 
@@ -12,13 +12,14 @@ export class Broken extends Component<{ readonly children: ReactNode }, { readon
   override render() {
     if (!this.state.broken) return this.props.children
     return (
-      <main className="p-7" role="alert">
-        <h1>The dashboard failed</h1>
+      <div className="p-7" role="alert">
+        <h1>This page failed</h1>
         <p className="my-3">
-          Nothing was changed by that. Load the page again; svc status shows the same data.
+          Nothing was changed by that. Load it again when the control plane can be reached; svc status shows
+          the same data.
         </p>
         <Button onClick={() => location.reload()}>Load again</Button>
-      </main>
+      </div>
     )
   }
 }

@@ -4,8 +4,18 @@ import { App } from "./app.tsx"
 import { Broken } from "./broken.tsx"
 import "./style.css"
 
-// After an update, what an open page has not loaded yet is not there any more under its name.
-addEventListener("vite:preloadError", () => location.reload())
+/** Once a minute at most: what is missing may be missing in the new build too. */
+const reloadAfterUpdate = async () => {
+  const before = Number(sessionStorage.getItem("reloaded-at") ?? 0)
+  if (Date.now() - before < 60_000) return
+  const { ok } = await fetch(document.baseURI, { cache: "no-store" })
+  if (!ok) return
+  sessionStorage.setItem("reloaded-at", String(Date.now()))
+  location.reload()
+}
+// After an update, what an open page has not loaded yet is not there any more under its name. While the control plane
+// cannot be reached the page stays, with what was typed into it.
+addEventListener("vite:preloadError", () => void reloadAfterUpdate().catch(() => {}))
 
 const root = document.getElementById("root")
 if (root === null) throw new Error("the page has no root")

@@ -30,7 +30,7 @@ export const failureOf = (problem: Problem): Failure => new Failure(problem)
 /** What to do about it, where the answer's own sentence does not say. */
 const advice: Readonly<Record<number, string>> = {
   0: "The control plane cannot be reached. Your input is kept; try again.",
-  401: "Your session has ended. Sign in again; your input is kept in this tab.",
+  401: "Your session has ended. Sign in again; what you typed stays here if you do so in another tab.",
   402: "Billing of the organization is not active, or its budget is used up: an owner can change that.",
   403: "Your role does not allow this. Ask an admin or an owner of the organization.",
   404: "It is not there any more, or you may not see it. Go back to the list.",

@@ -1,7 +1,11 @@
-/** An operation's answer in a component: asked for when `key` changes, and ended when nobody looks at it any more. */
+/**
+ * An operation's answer in a component: asked for when its place changes and when the
+ * control plane comes back, and ended when nobody looks at it any more.
+ */
 
 import type * as Effect from "effect/Effect"
 import { useCallback, useEffect, useRef, useState } from "react"
+import { useReconnects } from "../live/resources.ts"
 import { call } from "./call.ts"
 import { Failure, failureOf } from "./failure.ts"
 
@@ -32,6 +36,7 @@ export const useAnswer = <A>(
   const nothing: Held<A> = { place, value: undefined, failure: undefined, asking: true }
   const [held, setHeld] = useState<Held<A>>(nothing)
   const [repeats, setRepeats] = useState(0)
+  const reconnects = useReconnects()
   const latest = useRef(operation)
   latest.current = operation
 
@@ -49,7 +54,7 @@ export const useAnswer = <A>(
       }
     )
     return () => ending.abort()
-  }, [place, version, repeats])
+  }, [place, version, repeats, reconnects])
 
   const again = useCallback(() => setRepeats((times) => times + 1), [])
   const current = held.place === place ? held : nothing

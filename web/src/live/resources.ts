@@ -33,16 +33,23 @@ const listeners = new Set<() => void>()
 let live = nothing
 let stream: Stream | undefined
 let followed = ""
+let reconnects = 0
 
 const show = (next: Live) => {
+  if (live.connection.state === "stale" && next.connection.state === "live") reconnects++
   live = next
   for (const listener of listeners) listener()
 }
 
-/** Frames do not come while nobody sees the page. */
+/** Frames do not come while nobody sees the page, not even one that was asked for before it was hidden. */
 const nextFrame = (run: () => void) => {
-  if (document.hidden) setTimeout(run, 200)
-  else requestAnimationFrame(run)
+  const now = () => {
+    clearTimeout(timer)
+    cancelAnimationFrame(frame)
+    run()
+  }
+  const timer = setTimeout(now, 200)
+  const frame = requestAnimationFrame(now)
 }
 
 /** Makes `live` from messages, a frame's at a time. */
@@ -123,11 +130,12 @@ export const followOrganization = (org: string, reader: string): void => {
 
 export const retryConnection = (): void => stream?.retry()
 
-export const useLive = (): Live =>
-  useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener)
-      return () => listeners.delete(listener)
-    },
-    () => live
-  )
+const subscribe = (listener: () => void) => {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
+}
+
+export const useLive = (): Live => useSyncExternalStore(subscribe, () => live)
+
+/** How often the control plane came back: what was asked before may be old, or have failed. */
+export const useReconnects = (): number => useSyncExternalStore(subscribe, () => reconnects)

@@ -1,6 +1,5 @@
 /** What an operator does to a resource by hand. What each will do is said before it is done. */
 import * as DateTime from "effect/DateTime"
-import * as Effect from "effect/Effect"
 import { useState } from "react"
 import { Resources } from "#src/resources/api.ts"
 import { idempotent } from "../api/call.ts"
@@ -17,10 +16,13 @@ import { Problem } from "../parts/problem.tsx"
 
 type Props = { readonly resource: Resource }
 
+const resumeSays = "It is looked at at once, and whatever differs from what was asked for is changed then."
+
 /** The one thing that mends it, where there is one: for lists. */
 export const Mend = ({ resource }: Props) => {
   const { org } = useCaller()
   const { acting, failure, act } = useAct()
+  const [asked, setAsked] = useState(false)
   const params = { orgId: org.slug, uid: resource.uid }
   const standing = standingOf(resource)
   if (standing === "ready" || resource.deleting) return null
@@ -34,15 +36,25 @@ export const Mend = ({ resource }: Props) => {
         busy={acting}
         aria-label={`${paused ? "Resume" : "Look now"}: ${resource.name}`}
         onClick={() =>
-          void act(() =>
-            paused
-              ? Effect.asVoid(client.resources.resume({ params, headers: idempotent() }))
-              : Effect.asVoid(client.resources.retry({ params, headers: idempotent() }))
-          )
+          paused ? setAsked(true) : void act(() => client.resources.retry({ params, headers: idempotent() }))
         }
       >
-        {failure !== undefined ? "Try again" : paused ? "Resume" : "Look now"}
+        {failure !== undefined && !asked ? "Try again" : paused ? "Resume" : "Look now"}
       </Button>
+      <Confirm
+        open={asked}
+        title={`Resume ${resource.name}`}
+        says={resumeSays}
+        action="Resume"
+        busy={acting}
+        failure={failure}
+        close={() => setAsked(false)}
+        confirmed={() =>
+          void act(() => client.resources.resume({ params, headers: idempotent() })).then(
+            (answer) => answer !== undefined && setAsked(false)
+          )
+        }
+      />
     </span>
   )
 }
@@ -139,7 +151,7 @@ export const Actions = ({ resource }: Props) => {
         {...dialog}
         open={asked === "resume"}
         title={`Resume ${resource.name}`}
-        says="It is looked at at once, and whatever differs from what was asked for is changed then."
+        says={resumeSays}
         action="Resume"
         confirmed={() =>
           void act(() => client.resources.resume({ params, headers: idempotent() })).then(done)

@@ -44,7 +44,7 @@ export const AuditPage = () => {
               placeholder={says}
               defaultValue={chosen[name] ?? ""}
               maxLength={128}
-              className={`${inputClass} max-w-56`}
+              className={`${inputClass} sm:max-w-56`}
             />
           ))}
           <button type="submit" className="sr-only">

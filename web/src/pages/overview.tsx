@@ -153,6 +153,11 @@ export const Why = ({ resource }: { readonly resource: Resource }) => {
   )
 }
 
+/** Each asks for its budget. */
+const mostProjects = 24
+const rankOf = (resources: ReadonlyArray<Resource>) =>
+  Math.min(...resources.map((resource) => order.indexOf(standingOf(resource))))
+
 const Projects = ({ all }: { readonly all: ReadonlyArray<Resource> }) => {
   const { org } = useCaller()
   const projects = Map.groupBy(
@@ -161,32 +166,42 @@ const Projects = ({ all }: { readonly all: ReadonlyArray<Resource> }) => {
   )
   return (
     <ul className="grid gap-3.5 sm:grid-cols-2 xl:grid-cols-4">
-      {[...projects].map(([slug, resources]) => {
-        const standings = resources.map(standingOf)
-        const worst: Standing = order.find((standing) => standings.includes(standing)) ?? "ready"
-        const count = standings.filter((standing) => standing === worst).length
-        const environments = new Set(resources.flatMap(({ environment }) => environment ?? [])).size
-        return (
-          <li key={slug} className="rounded-lg border border-line bg-panel px-3.5 py-3">
-            <div className="flex items-baseline justify-between gap-3">
-              <Link
-                to={withQuery(pathTo(org.slug, "resources"), { project: slug })}
-                className="min-w-0 text-[15px] font-semibold wrap-anywhere hover:underline"
-              >
-                {slug}
-              </Link>
-              <span className="flex items-center gap-2 whitespace-nowrap text-soft">
-                <Mark standing={worst} />
-                {worst === "ready" ? `${count} ready` : `${count} of ${resources.length} ${worst}`}
-              </span>
-            </div>
-            <p className="mt-1 text-[13px] text-soft">
-              {environments} {environments === 1 ? "environment" : "environments"}
-            </p>
-            <Budget org={org} project={slug} />
-          </li>
-        )
-      })}
+      {[...projects]
+        .sort(([, a], [, b]) => rankOf(a) - rankOf(b))
+        .slice(0, mostProjects)
+        .map(([slug, resources]) => {
+          const standings = resources.map(standingOf)
+          const worst: Standing = order.find((standing) => standings.includes(standing)) ?? "ready"
+          const count = standings.filter((standing) => standing === worst).length
+          const environments = new Set(resources.flatMap(({ environment }) => environment ?? [])).size
+          return (
+            <li key={slug} className="rounded-lg border border-line bg-panel px-3.5 py-3">
+              <div className="flex items-baseline justify-between gap-3">
+                <Link
+                  to={withQuery(pathTo(org.slug, "resources"), { project: slug })}
+                  className="min-w-0 text-[15px] font-semibold wrap-anywhere hover:underline"
+                >
+                  {slug}
+                </Link>
+                <span className="flex items-center gap-2 whitespace-nowrap text-soft">
+                  <Mark standing={worst} />
+                  {worst === "ready" ? `${count} ready` : `${count} of ${resources.length} ${worst}`}
+                </span>
+              </div>
+              <p className="mt-1 text-[13px] text-soft">
+                {environments} {environments === 1 ? "environment" : "environments"}
+              </p>
+              <Budget org={org} project={slug} />
+            </li>
+          )
+        })}
+      {projects.size > mostProjects && (
+        <li className="self-center text-soft">
+          <Link to={pathTo(org.slug, "resources")} className="text-accent hover:underline">
+            All {projects.size} projects
+          </Link>
+        </li>
+      )}
     </ul>
   )
 }

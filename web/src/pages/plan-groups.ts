@@ -34,8 +34,16 @@ export const groupsOf = (plan: Plan): ReadonlyArray<Group> => {
 }
 
 /** So many things change when it is applied. */
-export const effectsOf = (plan: Plan): number =>
-  plan.changes.filter((change) => change.action !== "noop" && !isKept(change)).length
+export const effectsOf = (plan: Plan): number => effects(plan).length
+
+const effects = (plan: Plan) => plan.changes.filter((change) => change.action !== "noop" && !isKept(change))
+
+/** So many things are deleted, for good or to be made anew. */
+export const lostOf = (plan: Plan): number =>
+  effects(plan).filter(({ action }) => action === "delete" || action === "replace").length
+
+export const needsOwner = (plan: Plan): boolean =>
+  effects(plan).some(({ requires }) => requires.role === "owner")
 
 const shown = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
 

@@ -90,7 +90,6 @@ const ChangeView = ({ change, role }: { readonly change: Change; readonly role: 
         </b>
         <span className="ml-auto flex flex-wrap gap-1">
           {requires.role === "owner" && <Pill bad={role !== "owner"}>takes an owner</Pill>}
-          {requires.billing && <Pill>needs billing</Pill>}
           {risk !== "write" && risk !== "read" && <Pill bad>{risk}</Pill>}
         </span>
         {said.length > 0 && (

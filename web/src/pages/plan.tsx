@@ -11,6 +11,7 @@ import { useCaller } from "../caller.ts"
 import { useLive } from "../live/resources.ts"
 import { standingOf } from "../live/standing.ts"
 import { Button } from "../parts/button.tsx"
+import { Confirm } from "../parts/confirm.tsx"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { State } from "../parts/mark.tsx"
@@ -18,10 +19,10 @@ import { Head, Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
 import { ResourceLink } from "../parts/resource-link.tsx"
 import { At } from "../parts/time.tsx"
-import { keepDraft, readDraft } from "./draft.ts"
+import { draftKeeper, readDraft } from "./draft.ts"
 import { firstManifest } from "./first-manifest.ts"
 import { Why } from "./overview.tsx"
-import { effectsOf, type Plan } from "./plan-groups.ts"
+import { effectsOf, lostOf, needsOwner, type Plan } from "./plan-groups.ts"
 import { PlanReview } from "./plan-view.tsx"
 
 /** What the operation takes at most. */
@@ -36,7 +37,9 @@ interface Goal {
 export const PlanPage = () => {
   const { org } = useCaller()
   const [text, setText] = useState(readDraft)
+  const [keepDraft] = useState(draftKeeper)
   const [prune, setPrune] = useState(false)
+  const [asked, setAsked] = useState(false)
   const [plan, setPlan] = useState<Plan>()
   const [goals, setGoals] = useState<ReadonlyArray<Goal>>()
   const { acting, failure, act, setFailure } = useAct()
@@ -64,7 +67,11 @@ export const PlanPage = () => {
         headers: idempotent(),
         payload: JSON.stringify({ planId: plan?.planId })
       })
-    ).then((applied) => applied !== undefined && setGoals(applied.resources))
+    ).then((applied) => {
+      if (applied === undefined) return
+      setAsked(false)
+      setGoals(applied.resources)
+    })
   const present = () =>
     void act(() =>
       Effect.tryPromise({
@@ -85,15 +92,36 @@ export const PlanPage = () => {
             <Button onClick={() => setPlan(undefined)}>Edit</Button>
             {effects > 0 && plan.blockers.length === 0 && (
               <Gated by={Manifest.endpoints.apply} what="Applying">
-                <Button look="main" busy={acting} onClick={apply}>
-                  Apply exactly this
-                </Button>
+                {needsOwner(plan) && org.role !== "owner" ? (
+                  <span className="text-xs text-faint">Applying this takes the role owner</span>
+                ) : (
+                  <Button
+                    look="main"
+                    busy={acting}
+                    onClick={() => (lostOf(plan) > 0 ? setAsked(true) : apply())}
+                  >
+                    Apply exactly this
+                  </Button>
+                )}
               </Gated>
             )}
           </>
         )}
       </Head>
-      {failure !== undefined && <Problem failure={failure} />}
+      {failure !== undefined && !asked && <Problem failure={failure} />}
+      {plan !== undefined && (
+        <Confirm
+          open={asked}
+          title={lostOf(plan) === 1 ? "Delete one thing?" : `Delete ${lostOf(plan)} things?`}
+          says="What is deleted or replaced is gone with the data in it; backups are kept as long as they are. The plan names each of them."
+          action="Apply and delete"
+          look="danger"
+          busy={acting}
+          failure={failure}
+          close={() => setAsked(false)}
+          confirmed={apply}
+        />
+      )}
       {goals !== undefined ? (
         <Converging goals={goals} />
       ) : plan !== undefined ? (

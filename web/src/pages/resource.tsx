@@ -24,7 +24,8 @@ const Service = lazy(() => import("../panels/service.tsx"))
 export const ResourcePage = ({ uid }: { readonly uid: string }) => {
   const { byUid, complete } = useLive()
   const resource = byUid.get(uid)
-  if (resource !== undefined) return <Found resource={resource} />
+  // Nothing of one resource, such as a password that is shown or a name that was typed, is left on another's page.
+  if (resource !== undefined) return <Found key={uid} resource={resource} />
   if (!complete) return <Loading what="the resource" />
   return (
     <>

@@ -1,4 +1,5 @@
 /** An execution: how it went, what it printed, and its end before its time. */
+import { useState } from "react"
 import { Executions } from "#src/executions/api.ts"
 import { idempotent } from "../api/call.ts"
 import { services } from "../api/services.ts"
@@ -6,6 +7,7 @@ import { useAct, useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
+import { Confirm } from "../parts/confirm.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { Problem } from "../parts/problem.tsx"
 import { Ago, duration } from "../parts/time.tsx"
@@ -22,6 +24,7 @@ export const ExecutionPanel = ({ resource, project }: ServiceProps) => {
     resource.revision
   )
   const { acting, failure, act } = useAct()
+  const [asked, setAsked] = useState(false)
   const path = `/v1/orgs/${encodeURIComponent(org.slug)}/projects/${encodeURIComponent(project)}/executions/${resource.uid}/logs`
   return (
     <>
@@ -53,23 +56,31 @@ export const ExecutionPanel = ({ resource, project }: ServiceProps) => {
               </code>
               {finishedAt === null && (
                 <Gated by={Executions.endpoints.cancel} what="Cancelling">
-                  <Button
-                    busy={acting}
-                    onClick={() =>
-                      void act(() => services.executions.cancel({ params, headers: idempotent() })).then(
-                        answer.again
-                      )
-                    }
-                  >
-                    Cancel
-                  </Button>
+                  <Button onClick={() => setAsked(true)}>End it</Button>
                 </Gated>
               )}
             </div>
           </>
         )}
       </Answered>
-      {failure !== undefined && <Problem failure={failure} />}
+      <Confirm
+        open={asked}
+        title={`End ${resource.name}`}
+        says="Its container is told to end, and killed when it does not. What it has done until then stays done; it cannot go on."
+        action="End it"
+        look="danger"
+        busy={acting}
+        failure={failure}
+        close={() => setAsked(false)}
+        confirmed={() =>
+          void act(() => services.executions.cancel({ params, headers: idempotent() })).then((ended) => {
+            if (ended === undefined) return
+            setAsked(false)
+            answer.again()
+          })
+        }
+      />
+      {failure !== undefined && !asked && <Problem failure={failure} />}
       <h2>Log</h2>
       <LogView path={path} />
     </>

@@ -37,7 +37,9 @@ export const LogView = ({ path }: { readonly path: string }) => {
             ? ", following"
             : state === "broken"
               ? ", interrupted: it is tried again"
-              : ""}
+              : state === "refused"
+                ? ", not there any more, or not for you"
+                : ""}
         </span>
       </div>
       <section

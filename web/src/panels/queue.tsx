@@ -7,6 +7,7 @@ import { useAct, useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
+import { Confirm } from "../parts/confirm.tsx"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { Problem } from "../parts/problem.tsx"
@@ -31,6 +32,7 @@ export const QueuePanel = ({ resource, project }: ServiceProps) => {
   const { acting, failure, act } = useAct()
   const [body, setBody] = useState('{"hello": "world"}')
   const [said, setSaid] = useState("")
+  const [asked, setAsked] = useState(false)
   const message = parsed(body)
   const tell = (text: string) => {
     setSaid(text)
@@ -84,23 +86,31 @@ export const QueuePanel = ({ resource, project }: ServiceProps) => {
           Publish
         </Button>
         <Gated by={Queues.endpoints.redrive} what="Redriving">
-          <Button
-            busy={acting}
-            title="Messages that were given up are delivered again, at most 1,000 of them."
-            onClick={() =>
-              void act(() => services.queues.redrive({ params, headers: idempotent(), payload: {} })).then(
-                (answer) => answer !== undefined && tell(`${answer.redriven} messages have another chance.`)
-              )
-            }
-          >
-            Redrive
-          </Button>
+          <Button onClick={() => setAsked(true)}>Redrive</Button>
         </Gated>
+        <Confirm
+          open={asked}
+          title={`Redrive ${resource.name}`}
+          says="Messages that were given up are delivered again, at most 1,000 of them, with all their attempts: what they ask for is done once more."
+          action="Deliver them again"
+          busy={acting}
+          failure={failure}
+          close={() => setAsked(false)}
+          confirmed={() =>
+            void act(() => services.queues.redrive({ params, headers: idempotent(), payload: {} })).then(
+              (answer) => {
+                if (answer === undefined) return
+                setAsked(false)
+                tell(`${answer.redriven} messages have another chance.`)
+              }
+            )
+          }
+        />
       </div>
       <p role="status" className="mt-1 text-soft">
         {message === undefined ? "The message is not JSON yet." : said}
       </p>
-      {failure !== undefined && <Problem failure={failure} />}
+      {failure !== undefined && !asked && <Problem failure={failure} />}
     </>
   )
 }

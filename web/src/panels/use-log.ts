@@ -12,17 +12,19 @@ export interface Log {
   readonly entries: ReadonlyArray<Entry>
   /** Older entries than these were dropped. */
   readonly cut: boolean
-  readonly state: "following" | "ended" | "broken"
+  readonly state: "following" | "ended" | "broken" | "refused"
 }
 
 /** A page that follows for days keeps the newest of these. */
 const mostEntries = 5_000
 const nothing: Log = { entries: [], cut: false, state: "following" }
-const retryMs = 3_000
+const longestWaitMs = 30_000
+/** Another try does not help. */
+const final = new Set([401, 403, 404])
 
 const decode = Schema.decodeUnknownOption(Schema.fromJsonString(LogEntry))
 
-/** `path` is that of the operation, below the API's address. */
+/** `path` is that of the operation, below the API's address, with a query where it takes one. */
 export const useLog = (path: string): Log => {
   const [log, setLog] = useState(nothing)
   useEffect(() => {
@@ -30,6 +32,7 @@ export const useLog = (path: string): Log => {
     const ending = new AbortController()
     let last: string | undefined
     let timer: ReturnType<typeof setTimeout> | undefined
+    let failures = 0
 
     const add = (entries: ReadonlyArray<Entry>) => {
       last = entries.at(-1)?.id ?? last
@@ -42,33 +45,34 @@ export const useLog = (path: string): Log => {
         }
       })
     }
-    /** Answers whether it came to its end. */
-    const read = async (): Promise<boolean> => {
-      const response = await fetch(`${apiUrl}${path}?follow=true`, {
+    /** How it ended; `broken`: it may go on. */
+    const read = async (): Promise<"ended" | "broken" | "refused"> => {
+      const response = await fetch(`${apiUrl}${path}${path.includes("?") ? "&" : "?"}follow=true`, {
         headers: last === undefined ? {} : { "last-event-id": last },
         signal: ending.signal,
         cache: "no-store"
       })
-      if (!response.ok || response.body === null) throw new Error(String(response.status))
+      if (final.has(response.status)) return "refused"
+      if (!response.ok || response.body === null) return "broken"
       const parse = makeParser()
       const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader()
       for (;;) {
         const { done, value } = await pieces.read()
-        if (done) return false
+        if (done) return "broken"
+        failures = 0
         const events = parse(value).filter((message) => message.type === "event")
         const entries = events.flatMap(({ data }) => Option.toArray(decode(data)))
         if (entries.length > 0) add(entries)
         // The last event tells of what printed it, and is no entry.
-        if (entries.length < events.length) return true
+        if (entries.length < events.length) return "ended"
       }
     }
     const follow = async (): Promise<void> => {
-      try {
-        if (await read()) return setLog((before) => ({ ...before, state: "ended" }))
-      } catch {
-        if (!ending.signal.aborted) setLog((before) => ({ ...before, state: "broken" }))
-      }
-      if (!ending.signal.aborted) timer = setTimeout(() => void follow(), retryMs)
+      const state = await read().catch(() => "broken" as const)
+      if (ending.signal.aborted) return
+      setLog((before) => ({ ...before, state }))
+      const wait = Math.min(longestWaitMs, 1_000 * 2 ** failures++) * (0.5 + Math.random() / 2)
+      if (state === "broken") timer = setTimeout(() => void follow(), wait)
     }
     void follow()
     return () => {

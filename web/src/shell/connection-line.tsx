@@ -1,8 +1,11 @@
 /** Whether what is shown is current; where it is not, since when, and when it is tried again. */
+
+import { useEffect } from "react"
 import { signIn } from "../api/place.ts"
 import { retryConnection, useLive } from "../live/resources.ts"
 import { Button } from "../parts/button.tsx"
 import { Ago, In } from "../parts/time.tsx"
+import { onReturn } from "../returns.ts"
 
 const reasons: Readonly<Record<number, string>> = {
   0: "The control plane cannot be reached",
@@ -12,6 +15,9 @@ const reasons: Readonly<Record<number, string>> = {
 
 export const ConnectionLine = () => {
   const { connection } = useLive()
+  const refused = connection.state === "refused"
+  // From signing in, in another tab.
+  useEffect(() => (refused ? onReturn(retryConnection) : undefined), [refused])
   if (connection.state === "live" || connection.state === "connecting") return null
   if (connection.state === "refused")
     return (

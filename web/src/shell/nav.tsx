@@ -105,7 +105,7 @@ const Item = ({ section, count }: { readonly section: Section; readonly count: n
       className="flex justify-between gap-2 rounded-md px-2 py-1 text-soft hover:text-ink aria-[current]:bg-accent/10 aria-[current]:font-medium aria-[current]:text-ink"
     >
       {section.name}
-      {count > 0 && <span className="text-faint tabular-nums">{count}</span>}
+      {count > 0 && <span className="text-soft tabular-nums">{count}</span>}
     </Link>
   )
 }
