@@ -4,7 +4,7 @@
  * 2.6, configuration manual. Rules run in the order of their kinds: every `http-request` before any `use_backend`.)
  */
 import { createHmac } from "node:crypto"
-import { logFormat, logRing, logRules, logTarget } from "./requests/log-format.ts"
+import { logFormats, logRing, logRules, logTarget } from "./requests/log-format.ts"
 
 /** The files that it reads, in its folder. */
 export const files = {
@@ -193,7 +193,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
       `bind ${bindAddress(host)}:${config.httpsPort} name tls ssl crt ${files.fallback} crt-list ${files.certificates} strict-sni alpn h2,http/1.1`,
       // What the agent has let through comes in here, and is judged like everything else.
       `bind ${quoted(`unix@${config.internalSocket}`)} mode 600 name internal`,
-      logFormat,
+      ...logFormats,
       "acl internal so_name internal",
       `acl agents ${own}`,
       ...beginning.map((line) => (line.startsWith("http-request") ? `${line} !internal` : line)),
@@ -262,7 +262,7 @@ export const haproxyConfig = (config: EdgeConfig): string => {
     ]),
     section("frontend plain", [
       `bind ${bindAddress(host)}:${config.httpPort} name plain`,
-      logFormat,
+      ...logFormats,
       `acl agents ${own}`,
       ...beginning,
       ...cleaning,

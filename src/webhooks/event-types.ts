@@ -6,7 +6,8 @@ export const eventTypes = [
   "budget.alert",
   "budget.exceeded",
   "alert.firing",
-  "alert.resolved"
+  "alert.resolved",
+  "certificate.renewal_failed"
 ] as const
 export type EventType = (typeof eventTypes)[number]
 

@@ -8,8 +8,10 @@ import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import type { Rooms } from "#src/loops/fair-share.ts"
 import { storableText } from "#src/storable.ts"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
+import type { EventType } from "#src/webhooks/event-types.ts"
+import { emissions } from "#src/webhooks/events.ts"
 import { certificatePlace, type Issuer } from "./Certificates.ts"
 import type { CertificateError } from "./errors.ts"
 import { makeOrderLimits, waitingTypes } from "./order-limits.ts"
@@ -99,6 +101,18 @@ interface Row {
   readonly sealed: Uint8Array | null
   readonly orderAge: number | null
 }
+
+/**
+ * What webhooks are told of the rows that a try which failed has left in the CTE `stored`: the first failure of a renewal,
+ * and none until one has gone well. Nobody has to be told of a name's first certificate: its domain is not active yet.
+ */
+const failedRenewals = (sql: Sql) => sql`
+  select gen_random_uuid() as event_id, s.org_id, r.project_id, ${"certificate.renewal_failed" satisfies EventType} as type,
+    jsonb_build_object('domainId', r.uid, 'hostname', s.name, 'environment', r.environment, 'expiresAt', s.not_after,
+      'error', jsonb_build_object('type', s.error_type, 'message', s.error)) as data
+  from stored s join domain_claim c on c.hostname = s.name and c.org_id = s.org_id
+    join resource r on r.org_id = c.org_id and r.uid = c.domain_uid
+  where s.chain is not null and s.attempt = 1`
 
 /** A moment in which nothing is tried, even where a clock is wrong. */
 const shortestRest = 30
@@ -302,9 +316,12 @@ export const makeCertificateJobs = Effect.gen(function* () {
                   state = case when chain is not null then 'issued' when ${again === undefined} then 'failed' else 'pending' end,
                   due_at = ${rest(again)},
                   retry_after = ${rest(retryAfter)}
-                where ${mine} returning name
-              )
-              delete from edge_certificate_order o using stored s where o.name = s.name and ${outcome.orderIsOver}`)
+                where ${mine} returning *
+              ), over as (
+                delete from edge_certificate_order o using stored s where o.name = s.name and ${outcome.orderIsOver}
+              ), told as (${failedRenewals(sql)}),
+              ${emissions(sql, "told")}
+              select from told`)
           )
         }
       }

@@ -18,7 +18,7 @@ const longest = { host: 253, method: 32, path: 1024 }
 /** Every byte of them as `\u00XX`, and the rest of a line. */
 export const lineBytes = 8192
 
-/** In `global`: where lines go. Frontends whose requests are logged say `log global` and `logFormat`. */
+/** In `global`: where lines go. Frontends whose requests are logged say `log global` and `logFormats`. */
 export const logTarget = `log ring@requests len ${lineBytes} format raw local0 info`
 
 /** The lines of `ring requests`: who takes the log is listened for on this TCP port, and tried again and again. */
@@ -45,16 +45,28 @@ export const logRules: ReadonlyArray<string> = [
 
 const text = (name: string, length: number) => `%[var(txn.${name}),bytes(0,${length}),json(ascii)]`
 
-/** In each frontend whose requests are logged. `%Ta` is without the time that an idle connection waited. */
-export const logFormat = `log-format '{${[
-  // Lines are numbered by process and frontend, so that lost ones are seen.
-  `"source":"%f-%pid","number":%lc,"at":%[date(0,ms)]`,
+/** Lines are numbered by process and frontend, so that lost ones are seen. */
+const numbered = `"source":"%f-%pid","number":%lc,"at":%[date(0,ms)]`
+
+/** `%Ta` is without the time that an idle connection waited. */
+const requestFormat = `log-format '{${[
+  numbered,
   `"environment":"%[var(txn.environment)]"`,
   `"host":"${text("host", longest.host)}"`,
   `"method":"${text("method", longest.method)}"`,
   `"path":"${text("path", longest.path)}"`,
   `"status":%ST,"durationMs":%Ta,"bytesIn":%U,"bytesOut":%B,"end":"%ts"`
 ].join(",")}}'`
+
+/** Of a connection that failed before any request, as a handshake for an unknown name does: numbered, and of nobody. */
+const errorFormat = `error-log-format '{${[
+  numbered,
+  `"environment":"-","host":"","method":"","path":""`,
+  `"status":-1,"durationMs":0,"bytesIn":0,"bytesOut":0,"end":"--"`
+].join(",")}}'`
+
+/** In each frontend whose requests are logged. */
+export const logFormats: ReadonlyArray<string> = [requestFormat, errorFormat]
 
 /** A request that was answered, or that ended without. */
 export interface LoggedRequest {

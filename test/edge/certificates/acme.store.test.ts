@@ -12,7 +12,8 @@ import { Certificates } from "#src/edge/certificates/Certificates.ts"
 import * as loop from "#src/edge/certificates/loop.ts"
 import { ExternalCallHook } from "#src/engine/external-call.ts"
 import { Db } from "#src/store/Db.ts"
-import { makeOrganization } from "#test/setup/fixtures.ts"
+import { Resources } from "#src/store/Resources.ts"
+import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { freePort } from "#test/setup/postgres.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { type AuthorityOptions, startAuthority } from "./authority.ts"
@@ -139,7 +140,7 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
         fingerprint: before!.fingerprint,
         error: { message: "the account is closed", type: "unauthorized" }
       })
-      assert.isAbove(failing.nextLookAt!.getTime(), Date.now() + 30_000)
+      assert.isAtLeast((yield* one.pause) ?? 0, 90)
       assert.deepStrictEqual(yield* certificates.files([one.name]), [before!])
       yield* one.hurry
       yield* round
@@ -147,6 +148,55 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       assert.isUndefined(after.error)
       assert.notStrictEqual(after.fingerprint, before!.fingerprint)
     })
+  )
+
+  it.effect("webhooks are told of the first failure of a renewal, and again once one has gone well", () =>
+    Effect.gen(function* () {
+      const { one, org, round, authority, sql } = yield* setting()
+      const { projectId, production } = yield* makeProject(org.id, "shop")
+      yield* sql`insert into domain_claim (hostname, org_id, domain_uid) values (${one.name}, ${org.id}, ${production})`
+      yield* sql`insert into webhook (org_id, id, url, events, key_id, sealed)
+        values (${org.id}, ${randomUUID()}, 'https://hooks.example.test/', '{certificate.renewal_failed}', 'k', '\\x00')`
+      const told = sql<{ readonly projectId: string; readonly data: unknown; readonly deliveries: number }>`
+        select project_id as "projectId", data,
+          (select count(*)::int from webhook_delivery d where d.event_id = e.id) as deliveries
+        from webhook_event e where org_id = ${org.id} and type = 'certificate.renewal_failed' order by created_at`
+      const fails = Effect.gen(function* () {
+        authority.troubles.newOrder = [{ status: 403, type: "unauthorized", detail: "the account is closed" }]
+        yield* one.due
+        yield* round
+        assert.strictEqual((yield* one.find).error?.type, "unauthorized")
+      })
+      const goesWell = Effect.gen(function* () {
+        yield* one.due
+        yield* round
+        assert.isUndefined((yield* one.find).error)
+      })
+      yield* fails
+      assert.deepStrictEqual(yield* told, [], "there is nothing to renew")
+      yield* goesWell
+      const { expiresAt } = yield* one.find
+
+      yield* one.renewNow
+      yield* fails
+      yield* fails
+      const [event, ...others] = yield* told
+      assert.deepStrictEqual(others, [])
+      assert.deepInclude(event, { projectId, deliveries: 1 })
+      const { expiresAt: told1, ...data } = event!.data as { readonly expiresAt: string }
+      assert.deepStrictEqual(new Date(told1), expiresAt)
+      assert.deepStrictEqual(data, {
+        domainId: production,
+        hostname: one.name,
+        environment: null,
+        error: { type: "unauthorized", message: "the account is closed" }
+      })
+
+      yield* goesWell
+      yield* one.renewNow
+      yield* fails
+      assert.lengthOf(yield* told, 2)
+    }).pipe(Effect.provide(Resources.layer))
   )
 
   it.effect("a refused nonce is replaced by the one that came with the refusal", () =>
@@ -179,7 +229,7 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       yield* round
       const busy = yield* one.find
       assert.strictEqual(busy.error?.type, "serverInternal")
-      assert.approximately(busy.nextLookAt!.getTime(), Date.now() + 600_000, 60_000)
+      assert.strictEqual(yield* one.pause, 600)
     })
   )
 
@@ -328,7 +378,8 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
           yield* one.due
           const outcome = (yield* round).get(one.name)
           assert(outcome?._tag === "Waiting")
-          assert.approximately(outcome.again, pause, 5)
+          assert.isAtLeast(outcome.again, pause)
+          assert.isBelow(outcome.again, pause + 30)
         }
         assert.strictEqual(asked("newOrder"), 1)
         yield* Effect.orDie(sql`update edge_certificate_order set created_at = now() - interval '25 hours'`)
@@ -350,7 +401,7 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       for (const minutes of [1, 2]) {
         yield* one.hurry
         assert.strictEqual((yield* round).size, 0)
-        assert.approximately((yield* one.find).nextLookAt!.getTime(), Date.now() + minutes * 60_000, 15_000)
+        assert.strictEqual(yield* one.pause, minutes * 60)
         yield* Effect.orDie(sql`update edge_certificate set tried_at = now() - interval '3 minutes'`)
         yield* one.hurry
         yield* round
@@ -611,10 +662,8 @@ layer(store, { excludeTestServices: true })("certificates by ACME", (it) => {
       Effect.gen(function* () {
         const { one, round, authority, asked, sql } = yield* setting()
         authority.patience.looks = 1
-        yield* round
-        const waiting = yield* one.find
-        assert.deepInclude(waiting, { state: "pending", error: undefined })
-        assert.approximately(waiting.nextLookAt!.getTime(), Date.now() + 60_000, 30_000)
+        assert.deepInclude((yield* round).get(one.name), { _tag: "Waiting", again: 60 })
+        assert.deepInclude(yield* one.find, { state: "pending", error: undefined })
         assert.lengthOf(yield* sql`select from edge_challenge where host = ${one.name}`, 1)
         yield* one.due
         yield* round

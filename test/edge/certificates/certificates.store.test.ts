@@ -278,6 +278,39 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
       }).pipe(Effect.provide(Resources.layer), Effect.scoped)
   )
 
+  it.effect(
+    "an order that authorities have long forgotten goes with its key, and its certificate stays",
+    () =>
+      Effect.gen(function* () {
+        yield* clean
+        const { engine: sql } = yield* Db
+        const org = yield* makeOrganization()
+        const { production } = yield* makeProject(org.id, "shop")
+        const { round } = yield* makeProcess({})
+        const [old, recent] = [
+          yield* handleOf(org.id, "old.ordered.example.com"),
+          yield* handleOf(org.id, "recent.ordered.example.com")
+        ]
+        for (const [one, age] of [
+          [old, "193 hours"],
+          [recent, "191 hours"]
+        ] as const) {
+          yield* one.want
+          yield* round
+          yield* sql`insert into domain_claim (hostname, org_id, domain_uid) values (${one.name}, ${org.id}, ${production})`
+          yield* sql`
+          insert into edge_certificate_order (name, directory, order_url, key_id, sealed, created_at)
+          select name, 'https://ca.example/dir', 'https://ca.example/order', key_id, sealed, now() - ${age}::interval
+          from edge_certificate where name = ${one.name}`
+        }
+        yield* tidy.pipe(Effect.provideService(TableRules, certificateTables))
+        assert.isUndefined(yield* old.order)
+        assert.isDefined(yield* recent.order)
+        const { served } = yield* Certificates
+        assert.sameMembers([...(yield* served).keys()], [old.name, recent.name])
+      }).pipe(Effect.provide(Resources.layer))
+  )
+
   it.effect("whoever operates the platform sees all of them, and may have one renewed early", () =>
     Effect.gen(function* () {
       yield* clean

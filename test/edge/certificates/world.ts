@@ -79,6 +79,14 @@ export const handleOf = Effect.fnUntraced(function* (orgId: string | null, name:
     renewNow: Effect.orDie(
       sql`update edge_certificate set due_at = now(), renew_at = now() where name = ${name}`
     ),
+    /** Seconds from the last try that failed to the next one. */
+    pause: Effect.map(
+      Effect.orDie(
+        sql<{ readonly seconds: number | null }>`
+          select extract(epoch from due_at - tried_at)::float8 as seconds from edge_certificate where name = ${name}`
+      ),
+      ([row]) => row?.seconds
+    ),
     order: Effect.map(
       Effect.orDie(
         sql<{

@@ -137,8 +137,6 @@ export const startProxy = (
               open.add(socket)
               socket.on("error", () => {})
               createInterface(socket.setEncoding("latin1")).on("line", (line) => {
-                // What HAProxy says of connections that never had a request is no line of ours.
-                if (!line.startsWith("{")) return
                 const { request } = Option.getOrThrow(parseLine(line))
                 if (Option.isSome(request)) logged.push(request.value)
               })

@@ -39,6 +39,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("an edge
           (sites) => sites.split("\n").some((line) => line.includes(uid) && line.includes("127.0.0.1|"))
         )
         yield* before.stop
+        assert.strictEqual(yield* status, 200, "HAProxy goes on by itself")
         assert.isAbove(running(), 0)
         yield* eventually("nothing is served", status, (seen) => seen === 0)
 

@@ -1,4 +1,5 @@
 /** Requests through a real edge to an app, and what its organization reads of them. */
+import * as tls from "node:tls"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { anApp, echo } from "#test/edge/path/app.ts"
@@ -42,6 +43,31 @@ layer(testEdge(), { excludeTestServices: true, timeout: "2 minutes" })("requests
       assert.isAbove(Number(items[4]?.["bytesIn"]), 1000)
       assert.notInclude(listed.text, "secret")
       assert.notInclude(listed.text, "127.0.0.1")
+    })
+  )
+
+  it.effect("that come to nothing before they are one are neither in a log nor counted as lost", () =>
+    Effect.gen(function* () {
+      const { request, tlsTo } = yield* TestEdge
+      const { call, metricsUrl } = yield* Plane
+      const { host, environments } = yield* anApp(echo)
+      const unknown = yield* Effect.promise(
+        () =>
+          new Promise<string>((resolve) => {
+            const socket = tls.connect(tlsTo("nobody.example.com"), () => resolve("a handshake"))
+            socket.once("error", () => resolve("none"))
+          })
+      )
+      assert.strictEqual(unknown, "none")
+      yield* request(host, "/after")
+      yield* eventually(
+        "the request is stored",
+        call("GET", `${environments}/production/requests?limit=100`),
+        ({ body }) => body.items?.some(({ path }: { path: string }) => path === "/after")
+      )
+      const metrics = yield* Effect.promise(async () => (await fetch(`${metricsUrl}/metrics`)).text())
+      assert.include(metrics, "svc_edge_requests_total")
+      assert.notMatch(metrics, /^svc_edge_requests_dropped_total.* [1-9]/m)
     })
   )
 })
