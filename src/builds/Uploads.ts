@@ -3,7 +3,7 @@
  * once its description is, which is written last. They go when no deployment waits for them.
  */
 import { randomUUID } from "node:crypto"
-import { createReadStream, createWriteStream } from "node:fs"
+import { constants, createReadStream } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { PassThrough, type Readable, Transform } from "node:stream"
@@ -32,6 +32,9 @@ const atOnce = 8
 const atOnceOfOne = 2
 /** Part of what uploads may take that one organization may. */
 const shareOfOne = 0.25
+/** Uploads of one organization that have come in part, and files of all of its uploads. */
+const mostUnfinished = 64
+const mostFiles = 2_000
 /** How long an upload that no deployment waits for stays: whoever sent it is about to ask for one. */
 const idleMs = 900_000
 
@@ -105,6 +108,10 @@ export class Uploads extends Context.Service<
       const { floorMb, uploadMb, uploadsMb } = yield* settings
       const root = path.join(dataDir, "uploads")
       const turns = makeTurns(atOnce, atOnceOfOne)
+      /** One at a time puts together what has the same digest. Whoever waits for it has a turn already. */
+      const writers = makeTurns(atOnce, 1)
+      /** Bytes that are under way, by what they belong to. */
+      const coming = new Map<string, { readonly orgId: string; readonly bytes: number }>()
       const placeOf = ({ orgId, digest }: UploadRef) => path.join(root, orgId, digest)
       const fileOf = (ref: UploadRef) => `${placeOf(ref)}.tar`
       const disk = <A>(body: (signal: AbortSignal) => Promise<A>) =>
@@ -133,13 +140,28 @@ export class Uploads extends Context.Service<
         return stats.flat()
       })
 
-      const hasRoom = Effect.fnUntraced(function* (orgId: string) {
-        const all = yield* files
-        const bytesOf = (some: typeof all) => some.reduce((sum, { bytes }) => sum + bytes, 0)
-        const own = all.filter(({ name }) => refOf(name).orgId === orgId)
+      /** Room for so many bytes more, which may be the rest of an upload that has come in part. */
+      const hasRoom = Effect.fnUntraced(function* (orgId: string, bytes: number, rest?: UploadRef) {
+        const there = yield* files
+        const all = [
+          ...there.map(({ name, bytes }) => ({ orgId: refOf(name).orgId, bytes })),
+          ...coming.values()
+        ]
+        const bytesOf = (some: typeof all) => some.reduce((sum, one) => sum + one.bytes, bytes)
+        const own = all.filter((one) => one.orgId === orgId)
+        const unfinished = there
+          .filter(({ name }) => name.endsWith(".sending"))
+          .map(({ name }) => refOf(name))
+          .filter((one) => one.orgId === orgId && one.digest !== rest?.digest)
         const most = uploadsMb * mebibyte
         const { bavail, bsize } = yield* disk(() => fs.statfs(dataDir))
-        if (bytesOf(all) < most && bytesOf(own) < most * shareOfOne && bavail * bsize > floorMb * mebibyte)
+        if (
+          bytesOf(all) <= most &&
+          bytesOf(own) <= most * shareOfOne &&
+          own.length < mostFiles &&
+          (rest === undefined || unfinished.length < mostUnfinished) &&
+          bavail * bsize - bytes > floorMb * mebibyte
+        )
           return
         return yield* new UploadFailed({
           reason: "Full",
@@ -155,11 +177,19 @@ export class Uploads extends Context.Service<
         return found.value
       })
 
-      /** `digest`: what is expected, in hexadecimal; undefined: whatever comes. */
-      const take = Effect.fnUntraced(function* (orgId: string, digest: string | undefined, source: Readable) {
+      /**
+       * `digest`: what is expected, in hexadecimal; undefined: whatever comes. `isHere`: the source is on the disk, and
+       * there was room for it.
+       */
+      const take = Effect.fnUntraced(function* (
+        orgId: string,
+        digest: string | undefined,
+        source: Readable,
+        isHere = false
+      ) {
         const before = digest === undefined ? undefined : yield* known({ orgId, digest })
         if (digest !== undefined && before !== undefined) return { orgId, digest, ...before }
-        yield* hasRoom(orgId)
+        if (!isHere) yield* hasRoom(orgId, 1)
         const draft = path.join(root, orgId, `${randomUUID()}.part`)
         const bounds = { bytes: uploadMb * mebibyte, entries: mostEntries }
         const store = Effect.gen(function* () {
@@ -212,23 +242,30 @@ export class Uploads extends Context.Service<
           )
         )
         const there = yield* lengthOf
-        if (there === 0) yield* hasRoom(ref.orgId)
-        if (offset === there && there < size) {
-          yield* disk(() => fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 }))
-          yield* Effect.tryPromise({
-            try: (signal) =>
-              pipeline(source, atMost(size - there), createWriteStream(file, { flags: "a", mode: 0o600 }), {
-                signal
-              }),
+        const rest = size - there
+        if (offset === there && rest > 0) {
+          yield* hasRoom(ref.orgId, rest, ref)
+          const write = Effect.tryPromise({
+            try: async (signal) => {
+              await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
+              // Where it belongs, and not at the end: another process may write the same.
+              const opened = await fs.open(file, constants.O_WRONLY | constants.O_CREAT, 0o600)
+              await pipeline(source, atMost(rest), opened.createWriteStream({ start: offset }), { signal })
+            },
             catch: (cause) =>
               new UploadFailed({ reason: "Lost", message: "The part did not come to its end", cause })
           })
+          coming.set(keyOf(ref), { orgId: ref.orgId, bytes: rest })
+          yield* Effect.ensuring(
+            write,
+            Effect.sync(() => coming.delete(keyOf(ref)))
+          )
         }
         const received = yield* lengthOf
         if (received < size) return { received, upload: undefined }
         // Whatever it is found to be: what is wrong of it stays so.
         const upload = yield* Effect.ensuring(
-          take(ref.orgId, ref.digest, createReadStream(file)),
+          take(ref.orgId, ref.digest, createReadStream(file), true),
           Effect.ignore(disk(() => fs.rm(file, { force: true })))
         )
         return { received, upload }
@@ -237,6 +274,7 @@ export class Uploads extends Context.Service<
       return Uploads.of({
         append: (ref, part, source) =>
           append(ref, part, source).pipe(
+            writers.take({ owner: keyOf(ref), first: false }),
             turns.take({ owner: ref.orgId, first: false }),
             Effect.ensuring(Effect.sync(() => void source.resume())),
             Effect.withSpan("Uploads.append")

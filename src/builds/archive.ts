@@ -18,6 +18,7 @@ export const buildUser = 1000
 export interface ArchiveBounds {
   /** Of the archive as it is sent. */
   readonly bytes: number
+  /** Files and folders, with those that only paths of others tell of. */
   readonly entries: number
 }
 
@@ -42,6 +43,13 @@ export interface Repacked {
 }
 
 const longestName = 1024
+/** Characters of all names: they are in memory until all is read. */
+const longestNames = 16 * 1024 * 1024
+const deepest = 64
+/** Bytes before an entry, which the reader has in memory at once: pax records, long names. */
+const longestHeader = 64 * 1024
+const mostRecords = 256
+const pieceBytes = 16 * 1024
 
 /** Reads the archive and writes the new one into the file. Rejects with `ArchiveRefused`, or with what the disk said. */
 export const repack = async (
@@ -53,15 +61,23 @@ export const repack = async (
   const hash = createHash("sha256")
   const written = createHash("sha256")
   let received = 0
-  const measured = new Transform({
-    transform(chunk: Buffer, _, done) {
-      received += chunk.length
+  /** Up to where at most the entries that were read account for what was received. */
+  let accounted = 0
+  // In small pieces, so that the reader has seen all but the last one of what was received.
+  const measured = async function* (chunks: AsyncIterable<Buffer>) {
+    for await (const chunk of chunks) {
       hash.update(chunk)
-      if (received > bounds.bytes)
-        done(refusal("archive_too_large", `The source has more than ${bounds.bytes} bytes`))
-      else done(null, chunk)
+      for (let at = 0; at < chunk.length; at += pieceBytes) {
+        const piece = chunk.subarray(at, at + pieceBytes)
+        received += piece.length
+        if (received > bounds.bytes)
+          throw refusal("archive_too_large", `The source has more than ${bounds.bytes} bytes`)
+        if (received - accounted > longestHeader + pieceBytes)
+          throw refusal("archive_entry_refused", `An entry has a header of more than ${longestHeader} bytes`)
+        yield piece
+      }
     }
-  })
+  }
   const counted = new Transform({
     transform(chunk: Buffer, _, done) {
       written.update(chunk)
@@ -70,17 +86,36 @@ export const repack = async (
   })
   const reader = extract()
   const writer = pack()
-  const kinds = new Map<string, "file" | "folder" | "link">()
+  const kinds = new Map<string, Kind>()
   const facts = makeFacts()
   let entries = 0
+  let implied = 0
+  let names = 0
+  const keep = (name: string, kind: Kind) => {
+    if (!kinds.has(name)) names += name.length
+    kinds.set(name, kind)
+    if (names > longestNames)
+      throw refusal("archive_too_large", `The names in the source have more than ${longestNames} characters`)
+  }
+  const count = () => {
+    if (entries + implied > bounds.entries)
+      throw refusal("archive_too_large", `The source has more than ${bounds.entries} files and folders`)
+  }
 
   writer.entry({ ...plain, name: "./", type: "directory", mode: 0o755 })
   reader.on("entry", (header, content, next) => {
     const take = async () => {
+      accounted = received + (header.size ?? 0) + 512
       entries += 1
-      if (entries > bounds.entries)
-        throw refusal("archive_too_large", `The source has more than ${bounds.entries} files and folders`)
-      const { name, entry } = admitted(header, kinds)
+      count()
+      const { name, above, kind, entry } = admitted(header, kinds)
+      for (const folder of above) {
+        if (kinds.has(folder)) continue
+        implied += 1
+        count()
+        keep(folder, "folder")
+      }
+      if (name !== "") keep(name, kind)
       if (name === "") return void content.resume()
       facts.note(name)
       if (entry.type !== "file") {
@@ -135,18 +170,34 @@ const refusal = (code: ArchiveRefused["code"], message: string) => new ArchiveRe
 
 const plain = { uid: buildUser, gid: buildUser, uname: "", gname: "", mtime: new Date(0) }
 
-/** The entry as it is written anew. An empty name: the folder itself. */
-const admitted = (
-  header: Headers,
-  kinds: Map<string, "file" | "folder" | "link">
-): { readonly name: string; readonly entry: Headers } => {
+type Kind = "file" | "folder" | "link"
+
+interface Admitted {
+  /** Empty: the folder itself. */
+  readonly name: string
+  /** Folders on the way to it. */
+  readonly above: ReadonlyArray<string>
+  readonly kind: Kind
+  readonly entry: Headers
+}
+
+/** Records of pax headers come with the others. */
+type SentHeaders = Headers & { readonly pax?: Readonly<Record<string, string>> | undefined }
+
+/** The entry as it is written anew. */
+const admitted = (header: SentHeaders, kinds: ReadonlyMap<string, Kind>): Admitted => {
   const shown = JSON.stringify(header.name.slice(0, 200))
   const refused = (why: string) => refusal("archive_entry_refused", `The entry ${shown} ${why}`)
   if (header.name.length > longestName) throw refused("has too long a name")
   if (header.name.startsWith("/")) throw refused("is an absolute path")
   if (header.name.includes("\0")) throw refused("has no name that a file can have")
+  const { size } = header
+  if (size != null && !(Number.isSafeInteger(size) && size >= 0))
+    throw refused("has no size that a file can have")
+  if (Object.keys(header.pax ?? {}).length > mostRecords) throw refused("has too many pax records")
   const parts = header.name.split("/").filter((part) => part !== "" && part !== ".")
   if (parts.includes("..")) throw refused("leads out of the folder")
+  if (parts.length > deepest) throw refused(`lies more than ${deepest} folders deep`)
   const name = parts.join("/")
   const type = header.type ?? "file"
   const kind =
@@ -160,24 +211,22 @@ const admitted = (
   if (kind === undefined) throw refused(`is a ${type}; only files, folders and symbolic links are taken`)
   if (name === "" && kind !== "folder") throw refused("has no name")
   // Each folder on the way is one: nothing is put through a link.
-  for (let depth = 1; depth < parts.length; depth++) {
-    const above = parts.slice(0, depth).join("/")
-    if ((kinds.get(above) ?? "folder") !== "folder") throw refused(`lies below ${above}, which is no folder`)
-    kinds.set(above, "folder")
-  }
+  const above = parts.slice(1).map((_, index) => parts.slice(0, index + 1).join("/"))
+  for (const folder of above)
+    if ((kinds.get(folder) ?? "folder") !== "folder")
+      throw refused(`lies below ${folder}, which is no folder`)
   const before = kinds.get(name)
   if (before !== undefined && !(before === "folder" && kind === "folder")) throw refused("is there twice")
-  if (name !== "") kinds.set(name, kind)
-  if (kind === "folder")
-    return { name, entry: { ...plain, name: `${name}/`, type: "directory", mode: 0o755 } }
+  const admit = (entry: Headers): Admitted => ({ name, above, kind, entry })
+  if (kind === "folder") return admit({ ...plain, name: `${name}/`, type: "directory", mode: 0o755 })
   if (kind === "link") {
     const target = header.linkname ?? ""
     if (!staysInside(target, parts.length - 1)) throw refused("links to what is outside of the folder")
-    return { name, entry: { ...plain, name, type: "symlink", linkname: target, mode: 0o777, size: 0 } }
+    return admit({ ...plain, name, type: "symlink", linkname: target, mode: 0o777, size: 0 })
   }
   // Whatever a file says of sticky bits and other owners is left out.
   const mode = ((header.mode ?? 0) & 0o111) === 0 ? 0o644 : 0o755
-  return { name, entry: { ...plain, name, type: "file", mode, size: header.size ?? 0 } }
+  return admit({ ...plain, name, type: "file", mode, size: size ?? 0 })
 }
 
 /** Steps up are at the beginning only: after the name of a link they would count from somewhere else. */

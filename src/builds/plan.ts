@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
 import { type BuildSettings, settingsOf } from "./build-settings.ts"
+import { areFew, longestPatterns } from "./dockerfile/glob.ts"
 import { parseDockerfile } from "./dockerfile/parse.ts"
 import { folderOf, type SourceFacts, settingsFile } from "./facts.ts"
 import { installOf, lockfiles, managerOf, type PackageManager } from "./package-managers.ts"
@@ -111,13 +112,19 @@ const byDockerfile = (facts: SourceFacts, root: string, named: string): Planned 
   const text = facts.texts.get(cleanOf(inside(root, named)))
   if (text === undefined)
     return refuse("no_build_plan", `There is no ${named}, or it is too long, or not named as Dockerfiles are`)
+  const ignored = facts.texts.get(inside(root, ".dockerignore")) ?? ""
+  if (!areFew(ignored))
+    return refuse(
+      "dockerfile_unsupported",
+      `.dockerignore has more than ${longestPatterns} characters of patterns`
+    )
   return Result.map(parseDockerfile(text), (stages) => ({
     kind: "dockerfile",
     steps: [],
     warnings: [],
     root: shownOf(root),
     stages,
-    ignored: facts.texts.get(inside(root, ".dockerignore")) ?? ""
+    ignored
   }))
 }
 

@@ -2,10 +2,12 @@
  * Serves a folder of files: what runs in images that were built of static apps, on the Node of the image. Arguments: the
  * folder, and `fallback` if paths without a file are answered with `index.html`.
  */
+import { createHash } from "node:crypto"
 import { createReadStream } from "node:fs"
 import { realpath, stat } from "node:fs/promises"
 import { createServer } from "node:http"
 import { extname, join, sep } from "node:path"
+import { pipeline } from "node:stream/promises"
 
 const types = {
   ".avif": "image/avif",
@@ -31,26 +33,47 @@ const types = {
   ".woff2": "font/woff2",
   ".xml": "application/xml"
 }
-/** Names that hold a digest of their content, as bundlers write them, never stand for anything else. */
-const hasDigest = /[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+$/
-const digit = /\d/
+/** What bundlers write: names of others, such as a photo's, may look as if they held a digest. */
+const bundled = new Set([".css", ".js", ".map", ".mjs", ".wasm", ".woff", ".woff2"])
+const digestIn = /[.-](?:([0-9a-f]{8,64})|([A-Za-z0-9]{8}))(?:\.[a-z0-9]{1,6}){1,2}$/
+
+/**
+ * Whether a name holds a digest of its content, and so never stands for anything else. It is one in hexadecimal with
+ * letters and digits, or eight characters that change between small letters, capitals and digits as words do not. Some
+ * digests are not seen as such; those files are asked for anew each time, which costs little.
+ */
+const hasDigest = (name) => {
+  if (!bundled.has(extname(name))) return false
+  const [, hexadecimal, other] = digestIn.exec(name) ?? []
+  if (hexadecimal !== undefined && /\d/.test(hexadecimal) && /[a-f]/.test(hexadecimal)) return true
+  const text = hexadecimal ?? other ?? ""
+  const runs = text.match(/[a-z]+|[A-Z]+|\d+/g) ?? []
+  return text.length === 8 && /\d/.test(text) && runs.length >= 5
+}
 
 const [, , folder = ".", mode] = process.argv
 const root = await realpath(folder)
+
+/** By path. Sizes and times tell nothing of the content: images keep none of its times. */
+const etags = new Map()
+const etagOf = async (file, { size, mtimeMs, ctimeMs }) => {
+  const version = `${size} ${mtimeMs} ${ctimeMs}`
+  const known = etags.get(file)
+  if (known?.version === version) return known.etag
+  const hash = createHash("sha256")
+  const etag = pipeline(createReadStream(file), hash).then(() => `"${hash.digest("base64url")}"`)
+  etags.set(file, { version, etag })
+  etag.catch(() => etags.delete(file))
+  return etag
+}
 
 /** The regular file at a path, within the folder also by way of links. */
 const fileAt = async (path) => {
   try {
     const file = await realpath(join(root, path))
     if (file !== root && !file.startsWith(root + sep)) return undefined
-    const { size, mtimeMs, isFile } = await stat(file).then((one) => ({
-      size: one.size,
-      mtimeMs: one.mtimeMs,
-      isFile: one.isFile()
-    }))
-    return isFile
-      ? { file, size, etag: `"${size.toString(16)}-${Math.floor(mtimeMs).toString(16)}"` }
-      : undefined
+    const found = await stat(file)
+    return found.isFile() ? { file, size: found.size, etag: await etagOf(file, found) } : undefined
   } catch {
     return undefined
   }
@@ -88,7 +111,7 @@ const server = createServer(async (request, response) => {
   if (found === undefined) return response.writeHead(404, { "content-type": "text/plain" }).end("Not found\n")
   const { file, size, etag, status } = found
   const name = file.slice(file.lastIndexOf(sep) + 1)
-  const lasting = status === 200 && extname(name) !== ".html" && hasDigest.test(name) && digit.test(name)
+  const lasting = status === 200 && hasDigest(name)
   const headers = {
     "cache-control": lasting ? "public, max-age=31536000, immutable" : "no-cache",
     etag,

@@ -14,13 +14,18 @@ afterAll(() => fs.rmSync(place, { recursive: true }))
 let count = 0
 
 const bounds = { bytes: 1024 * 1024, entries: 20 }
-const sent = async (content: Buffer) => {
+const sent = async (content: Buffer | Readable, within = bounds) => {
   const target = path.join(place, String(count++))
-  const done = await repack(Readable.from([content]), target, bounds, new AbortController().signal)
+  const done = await repack(
+    content instanceof Readable ? content : Readable.from([content]),
+    target,
+    within,
+    new AbortController().signal
+  )
   return { ...done, target }
 }
-const refused = (content: Buffer) =>
-  sent(content).then(
+const refused = (content: Buffer | Readable, within = bounds) =>
+  sent(content, within).then(
     () => "taken",
     (error: unknown) => (error instanceof ArchiveRefused ? error.code : String(error))
   )
@@ -94,6 +99,44 @@ describe("an archive of source", () => {
     assert.strictEqual(await refusedOf(file("x", "x".repeat(bounds.bytes))), "archive_too_large")
     const many = Array.from({ length: 21 }, (_, index) => file(`f${index}`))
     assert.strictEqual(await refusedOf(...many), "archive_too_large")
+  })
+
+  it("counts folders that only paths tell of, and is bounded in depth", async () => {
+    const deep = (depth: number) => file(`${"d/".repeat(depth - 1)}x`)
+    assert.strictEqual(await refusedOf(deep(20)), "taken")
+    assert.strictEqual(await refusedOf(deep(20), file("d/d/y")), "archive_too_large")
+    assert.strictEqual(await refusedOf(deep(21)), "archive_too_large")
+    const many = { ...bounds, entries: 1_000 }
+    assert.strictEqual(await refused(await tar(deep(64)), many), "taken")
+    assert.strictEqual(await refused(await tar(deep(65)), many), "archive_entry_refused")
+  })
+
+  it("has headers that fit into memory, however long those are that are sent", async () => {
+    const code = "archive_entry_refused"
+    const large = { bytes: 64 * 1024 * 1024, entries: 20 }
+    const pax = (bytes: number) =>
+      tar(file("first", "1"), file("x", "2", { pax: { comment: "c".repeat(bytes) } }))
+    assert.strictEqual(await refused(await pax(60_000), large), "taken")
+    assert.strictEqual(await refused(await pax(200_000), large), code)
+    // It does not wait for the end of what it refuses.
+    const whole = await pax(32 * 1024 * 1024)
+    let given = 0
+    const pieces = Readable.from(
+      (function* () {
+        for (let at = 0; at < whole.length; at += 65_536) {
+          given += 65_536
+          yield whole.subarray(at, at + 65_536)
+        }
+      })()
+    )
+    assert.strictEqual(await refused(pieces, large), code)
+    assert.isBelow(given, 8 * 1024 * 1024)
+    const records = Object.fromEntries(Array.from({ length: 300 }, (_, index) => [`k${index}`, "v"]))
+    assert.strictEqual(await refusedOf(file("x", "1", { pax: records })), code)
+    assert.strictEqual(
+      await refused(await tar(file("big", "b".repeat(2_000_000)), file("next", "1")), large),
+      "taken"
+    )
   })
 
   it("has the digests of what was sent and of what is kept", async () => {

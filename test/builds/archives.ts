@@ -3,7 +3,10 @@ import { createHash } from "node:crypto"
 import { buffer } from "node:stream/consumers"
 import { type Headers, pack } from "tar-stream"
 
-export type Entry = Headers & { readonly content?: string }
+export type Entry = Headers & {
+  readonly content?: string
+  readonly pax?: Readonly<Record<string, string>>
+}
 
 export const tar = async (...entries: ReadonlyArray<Entry>): Promise<Buffer> => {
   const writer = pack()
@@ -12,7 +15,7 @@ export const tar = async (...entries: ReadonlyArray<Entry>): Promise<Buffer> => 
   return buffer(writer)
 }
 
-export const file = (name: string, content = "", more: Partial<Headers> = {}): Entry => ({
+export const file = (name: string, content = "", more: Partial<Entry> = {}): Entry => ({
   name,
   content,
   ...more

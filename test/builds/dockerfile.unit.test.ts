@@ -6,8 +6,9 @@ import { pipeline } from "node:stream/promises"
 import { afterAll, assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import { extract } from "tar-stream"
-import { copyArchive, placeOf } from "#src/builds/dockerfile/copy.ts"
+import { copyArchive, makePlaceOf } from "#src/builds/dockerfile/copy.ts"
 import { expand } from "#src/builds/dockerfile/expand.ts"
+import { areFew, longestPatterns, makeBeginning, makeIgnores } from "#src/builds/dockerfile/glob.ts"
 import { parseDockerfile } from "#src/builds/dockerfile/parse.ts"
 import { resolve } from "#src/builds/dockerfile/resolve.ts"
 import { type Entry, file, folder, link, tar } from "./archives.ts"
@@ -187,7 +188,7 @@ describe("copying", () => {
       isFolder: boolean,
       name: string,
       isDirectory = false
-    ) => placeOf({ sources, target, isFolder }, name, isDirectory)
+    ) => makePlaceOf({ sources, target, isFolder })(name, isDirectory)
     assert.strictEqual(of(["."], "/app", false, "a/b.js"), "app/a/b.js")
     assert.strictEqual(of(["a"], "/app", false, "a/b.js"), "app/b.js")
     assert.strictEqual(of(["a"], "/app", false, "a", true), "")
@@ -222,5 +223,75 @@ describe("copying", () => {
       ["app/a.js", "file", 7, 8, 0o755],
       ["app/l", "symlink", 7, 8, 0o644]
     ])
+  })
+})
+
+describe("patterns", () => {
+  const long = "a".repeat(200)
+  const stars = `${"*a".repeat(40)}b`
+
+  // With regular expressions five stars took seconds, and each star more some twenty times as long.
+  it("are compared in few steps, however many stars they have", () => {
+    assert.isUndefined(makeBeginning(stars)(long))
+    assert.isFalse(makeIgnores(`${stars}\n**/${stars}\n`)(`${long}/${long}`))
+    assert.isFalse(makeIgnores(`${"**/a/".repeat(40)}b`)("a/".repeat(200)))
+    assert.isTrue(makeIgnores(`${"**/a/".repeat(40)}b`)(`${"a/".repeat(200)}b`))
+  })
+
+  it("of a .dockerignore mean what Docker's do", () => {
+    const ignores = makeIgnores(`# comment
+node_modules
+/dist/
+**/*.log
+docs/*/draft?.md
+[Bb]in
+\\*star
+*.md
+!README.md
+cache/**/old
+keep
+!keep/this
+`)
+    const yes = [
+      "node_modules/a/b",
+      "dist",
+      "dist/a",
+      "x.log",
+      "a/b/x.log",
+      "docs/a/draft1.md",
+      "bin",
+      "Bin/x"
+    ]
+    const more = ["*star", "a.md", "cache/old", "cache/a/b/old/c", "keep/that"]
+    for (const path of [...yes, ...more]) assert.isTrue(ignores(path), path)
+    const no = [
+      "a/node_modules/b",
+      "a/dist",
+      "docs/draft1.md",
+      "docs/a/draft12.md",
+      "cin",
+      "xstar",
+      "README.md"
+    ]
+    for (const path of [...no, "a/b.md", "# comment", "keep/this/x"]) assert.isFalse(ignores(path), path)
+  })
+
+  it("are no more than can be compared with each of many files", async () => {
+    const many = `${"x".repeat(longestPatterns)}\n`
+    assert.deepStrictEqual([areFew(`#${many}\n${many}`), areFew(`${many}x`)], [true, false])
+    const source = path.join(place, "few")
+    fs.writeFileSync(source, await tar(file("x")))
+    const copying = { target: "/", isFolder: true, uid: 7, gid: 8 }
+    const copy = (sources: ReadonlyArray<string>, ignored: string) =>
+      copyArchive(
+        source,
+        `${source}-copy`,
+        (name) => name,
+        { ...copying, sources, ignored },
+        new AbortController().signal
+      ).catch(String)
+    assert.strictEqual(await copy(["x"], many), 1)
+    assert.match(String(await copy(["x"], `${many}x`)), /more patterns/)
+    assert.match(String(await copy(["x", many], "")), /more patterns/)
   })
 })

@@ -106,6 +106,41 @@ layer(world, { excludeTestServices: true })("uploads", (it) => {
     })
   )
 
+  it.effect("are whole if the same part comes twice at once", () =>
+    Effect.gen(function* () {
+      const uploads = yield* Uploads
+      const content = yield* page("twice".repeat(1_000))
+      const ref = { orgId: "twice", digest: digestOf(content) }
+      const size = content.length
+      const part = (offset: number, some: Buffer) =>
+        Effect.map(
+          uploads.append(ref, { offset, size }, Readable.from([some])),
+          ({ received, upload }) => `${received} ${upload !== undefined}`
+        )
+      const both = (offset: number, some: Buffer) =>
+        Effect.all([part(offset, some), part(offset, some)], { concurrency: "unbounded" })
+      assert.deepStrictEqual(yield* both(0, content.subarray(0, 2_000)), ["2000 false", "2000 false"])
+      assert.deepStrictEqual(yield* both(2_000, content.subarray(2_000)), [`${size} true`, `${size} true`])
+    })
+  )
+
+  it.effect("that have come in part are few", () =>
+    Effect.gen(function* () {
+      const uploads = yield* Uploads
+      const begin = (orgId: string, index: number, content = "") => {
+        const ref = { orgId, digest: digestOf(Buffer.from(String(index))) }
+        return Effect.result(
+          uploads.append(ref, { offset: 0, size: 9 }, Readable.from([Buffer.from(content)]))
+        )
+      }
+      for (let index = 0; index < 64; index++)
+        assert.strictEqual((yield* begin("begun", index))._tag, "Success", String(index))
+      assert.strictEqual((yield* begin("begun", 64))._tag, "Failure")
+      assert.strictEqual((yield* begin("begun", 0, "more"))._tag, "Success")
+      assert.strictEqual((yield* begin("other", 64))._tag, "Success")
+    })
+  )
+
   it.effect("are not put together of other parts than were announced", () =>
     Effect.gen(function* () {
       const uploads = yield* Uploads
@@ -143,6 +178,30 @@ layer(Uploads.layer.pipe(Layer.provide(shared)), { excludeTestServices: true })(
         yield* store(`${word}-1`, yield* page(word.repeat(60_000)))
         assert.strictEqual((yield* store(`${word}-1`, yield* page("more"))).tag, "Failure")
         assert.strictEqual((yield* store(`${word}-2`, yield* page("more"))).tag, "Success")
+      })
+    )
+
+    it.effect("have the room that there is when their rest comes, not when they began", () =>
+      Effect.gen(function* () {
+        const uploads = yield* Uploads
+        const orgId = randomUUID()
+        const contents = yield* Effect.forEach(["a", "b", "c"], (letter) => page(letter.repeat(900_000)))
+        const parts = (from: number, to?: number) =>
+          Effect.forEach(contents, (content) =>
+            Effect.result(
+              uploads.append(
+                { orgId, digest: digestOf(content) },
+                { offset: from, size: content.length },
+                Readable.from([content.subarray(from, to)])
+              )
+            )
+          )
+        const begun = yield* parts(0, 1)
+        const ended = yield* parts(1)
+        assert.deepStrictEqual(
+          [...begun, ...ended].map(({ _tag }) => _tag),
+          [...Array(5).fill("Success"), "Failure"]
+        )
       })
     )
   }

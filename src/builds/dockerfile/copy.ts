@@ -2,8 +2,9 @@
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { pipeline } from "node:stream/promises"
-import ignore from "ignore"
+import { setImmediate } from "node:timers/promises"
 import { extract, type Headers, pack } from "tar-stream"
+import { areFew, longestPatterns, makeBeginning, makeIgnores } from "./glob.ts"
 
 export interface Copying {
   /** Paths and patterns (`*`, `?`), without a slash at the beginning; `.` is all. */
@@ -16,45 +17,30 @@ export interface Copying {
   readonly ignored: string
 }
 
-const segmentPattern = (segment: string) =>
-  new RegExp(
-    `^${segment
-      .replace(/[.+^${}()|[\]\\]/g, "\\$&")
-      .replaceAll("*", "[^/]*")
-      .replaceAll("?", "[^/]")}$`
+/**
+ * Answers where a path goes in the container, without a slash at the beginning; undefined: it is not meant. Empty: the
+ * target itself.
+ */
+export const makePlaceOf = ({
+  sources,
+  target,
+  isFolder
+}: Pick<Copying, "sources" | "target" | "isFolder">) => {
+  const base = target.split("/").filter(Boolean).join("/")
+  const beginnings = sources.map((source) =>
+    source === "." || source === "" ? () => 0 : makeBeginning(source)
   )
-
-/** The part of the path that the source means; undefined: none. */
-const matched = (source: string, name: string): string | undefined => {
-  if (source === "." || source === "") return ""
-  const wanted = source.split("/").map(segmentPattern)
-  const parts = name.split("/")
-  return parts.length >= wanted.length && wanted.every((one, index) => one.test(parts[index] ?? ""))
-    ? parts.slice(0, wanted.length).join("/")
-    : undefined
-}
-
-/** Path in the container, without a slash at the beginning; undefined: it is not meant. Empty: the target itself. */
-export const placeOf = (
-  { sources, target, isFolder }: Pick<Copying, "sources" | "target" | "isFolder">,
-  name: string,
-  isDirectory: boolean
-): string | undefined => {
-  const base = target.replace(/^\/+|\/+$/g, "")
-  for (const source of sources) {
-    const whole = matched(source, name)
-    if (whole === undefined) continue
-    const place =
-      whole === name
-        ? isDirectory
-          ? ""
-          : isFolder
-            ? path.posix.join(base, path.posix.basename(name))
-            : base
-        : path.posix.join(base, whole === "" ? name : name.slice(whole.length + 1))
-    return place
+  return (name: string, isDirectory: boolean): string | undefined => {
+    for (const beginning of beginnings) {
+      const count = beginning(name)
+      if (count === undefined) continue
+      const rest = name.split("/").slice(count)
+      if (rest.length > 0) return path.posix.join(base, ...rest)
+      if (isDirectory) return ""
+      return isFolder ? path.posix.join(base, path.posix.basename(name)) : base
+    }
+    return undefined
   }
-  return undefined
 }
 
 /** Something of it cannot be what it was at its new place. */
@@ -73,7 +59,10 @@ export const copyArchive = async (
 ): Promise<number> => {
   const reader = extract()
   const writer = pack()
-  const rules = ignore().add(copying.ignored)
+  if (copying.sources.join("").length > longestPatterns || !areFew(copying.ignored))
+    throw new Error("There are more patterns than are compared with each file")
+  const placeOf = makePlaceOf(copying)
+  const ignores = makeIgnores(copying.ignored)
   let count = 0
   /** Where the file went that a hard link is another name of. */
   const placeOfFirst = (linkname: string) => {
@@ -88,9 +77,10 @@ export const copyArchive = async (
     const take = async () => {
       const name = nameOf(header.name.replace(/^(\.\/)+|\/+$/g, ""))
       const isDirectory = header.type === "directory"
-      if (name === undefined || name === "" || name === "." || rules.ignores(isDirectory ? `${name}/` : name))
-        return void content.resume()
-      const place = placeOf(copying, name, isDirectory)
+      // Many entries come in one piece: others have their turn between them, and so has the end of the time for this.
+      await setImmediate(undefined, { signal })
+      if (name === undefined || name === "" || name === "." || ignores(name)) return void content.resume()
+      const place = placeOf(name, isDirectory)
       if (place === undefined) return void content.resume()
       count++
       if (place === "") return void content.resume()
