@@ -18,6 +18,7 @@ import { pathTo } from "../router.ts"
 import { useEvery } from "./every.ts"
 import { LogView } from "./log.tsx"
 import type { ServiceProps } from "./service.tsx"
+import { sourceText } from "./source-text.ts"
 import { Tile, Tiles } from "./tiles.tsx"
 
 export const AppPanel = ({ resource, project }: ServiceProps) => {
@@ -136,7 +137,7 @@ const Versions = ({ project, environment, version }: PartProps) => {
                           <At at={createdAt} />
                         </Link>
                       </td>
-                      <td className="font-mono text-[12.5px] wrap-anywhere">{source.image}</td>
+                      <td className="font-mono text-[12.5px] wrap-anywhere">{sourceText(source)}</td>
                       <td className={state === "failed" ? "text-bad" : ""}>
                         {state}
                         {active && <b className="font-medium">, answers</b>}

@@ -12,6 +12,7 @@ import { Gated } from "../parts/gated.tsx"
 import { At, duration } from "../parts/time.tsx"
 import { LogView } from "./log.tsx"
 import type { ServiceProps } from "./service.tsx"
+import { sourceText } from "./source-text.ts"
 import { Tile, Tiles } from "./tiles.tsx"
 
 export const DeploymentPanel = ({ resource, project }: ServiceProps) => {
@@ -57,7 +58,7 @@ export const DeploymentPanel = ({ resource, project }: ServiceProps) => {
             )}
             <div className="mt-3 flex flex-wrap items-center justify-between gap-2">
               <span className="min-w-0 wrap-anywhere">
-                <code className="font-mono text-[12.5px]">{source.image}</code>{" "}
+                <code className="font-mono text-[12.5px]">{sourceText(source)}</code>{" "}
                 {message !== null && (
                   <span className="text-soft" dir="auto">
                     {message}
