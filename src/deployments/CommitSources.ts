@@ -61,8 +61,8 @@ export class CommitSources extends Context.Service<
         const credential = found === undefined ? undefined : yield* found.client.credential
         const at =
           ref === undefined
-            ? yield* git.head({ url, credential })
-            : { branch: ref, commit: yield* git.resolve({ url, ref, credential }) }
+            ? yield* git.head({ orgId, url, credential })
+            : { branch: ref, commit: yield* git.resolve({ orgId, url, ref, credential }) }
         const source: CommitSource = {
           kind: "git",
           url,
@@ -74,20 +74,24 @@ export class CommitSources extends Context.Service<
       })
 
       /** By the connection that it was resolved by: another one might be somebody else's server. */
-      const credentialOf = Effect.fnUntraced(function* (orgId: string, { connection: id }: CommitSource) {
-        if (id === undefined) return undefined
+      const openedBy = Effect.fnUntraced(function* (orgId: string, { connection: id, fork }: CommitSource) {
+        if (id === undefined) return {}
         const found = yield* connections.open(orgId, { id })
         if (Option.isNone(found))
           return yield* new GitError({
             code: "unauthorized",
             message: "The connection that the commit was found by is there no more"
           })
-        return yield* forge.client(found.value).credential
+        const { url, owner } = found.value
+        return {
+          credential: yield* forge.client(found.value).credential,
+          credentialBelow: fork === true ? undefined : `${url}/${owner}`
+        }
       })
 
       const fetched = Effect.fnUntraced(function* (orgId: string, source: CommitSource) {
-        const credential = yield* credentialOf(orgId, source)
-        return yield* git.fetch({ url: source.url, commit: source.commit, credential })
+        const opened = yield* openedBy(orgId, source)
+        return yield* git.fetch({ orgId, url: source.url, commit: source.commit, ...opened })
       })
 
       return CommitSources.of({
