@@ -191,7 +191,8 @@ export const layer = register(
       const made = Effect.gen(function* () {
         const app = yield* ensureApp(resources, place, region, actor)
         const message = `#${spec.pullRequest} at ${spec.commit.slice(0, 12)}`
-        const wanted = { region: app.region, source: { ...source, ref }, message, cancelRequested: false }
+        const from = { ...source, ref, ...(spec.fork ? { fork: true } : {}) }
+        const wanted = { region: app.region, source: from, message, cancelRequested: false }
         return yield* makeDeployment(resources, place, { uid: randomUUIDv7(), spec: wanted }, actor)
       })
       yield* retryable(externalCall("previews.deploy", "write")(made))

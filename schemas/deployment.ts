@@ -26,7 +26,9 @@ export const CommitSource = Schema.Struct({
   ref: Schema.String,
   commit: Schema.String,
   /** Id of the connection that opens the repository; absent: everybody may read it. */
-  connection: Schema.optionalKey(Schema.String)
+  connection: Schema.optionalKey(Schema.String),
+  /** It was written by somebody of another repository: what it names is not fetched with the connection's credential. */
+  fork: Schema.optionalKey(Schema.Boolean)
 }).annotate({ identifier: "CommitSource" })
 export type CommitSource = typeof CommitSource.Type
 export const DeploymentSource = Schema.Union([ImageSource, UploadSource, CommitSource]).annotate({

@@ -19,9 +19,6 @@ import { GitError, mayPass } from "#src/git/GitError.ts"
 import { GitFetch } from "#src/git/GitFetch.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
-/** Where repositories are that no connection opens: those that everybody may read. */
-const publicForge = "https://github.com"
-
 const unavailable = (message: string) => new BuildFailed({ errorCode: "source_unavailable", message })
 /** A server that does not answer is asked again a few times before the deployment fails. */
 const again = {
@@ -32,10 +29,16 @@ const again = {
 export class CommitSources extends Context.Service<
   CommitSources,
   {
-    /** The commit that a ref of `repo` (`owner/name`) is now. Without a ref: of the branch that counts there. */
+    /** The commit that a ref is now. Without a ref: of the branch that counts there. */
     readonly resolve: (
       orgId: string,
-      of: { readonly repo: string; readonly ref: string | undefined }
+      of: {
+        /** `owner/name` behind the owner's connection, or the whole URL of a repository that everybody may read. */
+        readonly repo: string
+        readonly ref: string | undefined
+        /** Id of the connection that it has to be, which has to be the owner's still. */
+        readonly connection?: string | undefined
+      }
     ) => Effect.Effect<CommitSource, GitError | ForgeError | StoreUnavailable>
     /** Its files, kept for the build, and the plan made of them. */
     readonly bring: (
@@ -54,15 +57,30 @@ export class CommitSources extends Context.Service<
 
       const resolve = Effect.fn("CommitSources.resolve")(function* (
         orgId: string,
-        { repo, ref }: { readonly repo: string; readonly ref: string | undefined }
+        {
+          repo,
+          ref,
+          connection: wanted
+        }: {
+          readonly repo: string
+          readonly ref: string | undefined
+          readonly connection?: string | undefined
+        }
       ) {
-        const found = Option.getOrUndefined(yield* forge.forRepo(orgId, repo))
-        const url = cloneUrl(found?.connection.url ?? publicForge, repo)
+        const isPublic = /^https:\/\//.test(repo)
+        const found = isPublic ? undefined : Option.getOrUndefined(yield* forge.forRepo(orgId, repo))
+        // A name alone is nobody's: at any other forge somebody else may have it.
+        if (!isPublic && (found === undefined || (wanted ?? found.connection.id) !== found.connection.id))
+          return yield* new GitError({
+            code: "unauthorized",
+            message: `No git connection opens ${repo}: connect its owner, or name a public repository by its whole URL`
+          })
+        const url = found === undefined ? repo : cloneUrl(found.connection.url, repo)
         const credential = found === undefined ? undefined : yield* found.client.credential
         const at =
           ref === undefined
-            ? yield* git.head({ url, credential })
-            : { branch: ref, commit: yield* git.resolve({ url, ref, credential }) }
+            ? yield* git.head({ orgId, url, credential })
+            : { branch: ref, commit: yield* git.resolve({ orgId, url, ref, credential }) }
         const source: CommitSource = {
           kind: "git",
           url,
@@ -74,20 +92,24 @@ export class CommitSources extends Context.Service<
       })
 
       /** By the connection that it was resolved by: another one might be somebody else's server. */
-      const credentialOf = Effect.fnUntraced(function* (orgId: string, { connection: id }: CommitSource) {
-        if (id === undefined) return undefined
+      const openedBy = Effect.fnUntraced(function* (orgId: string, { connection: id, fork }: CommitSource) {
+        if (id === undefined) return {}
         const found = yield* connections.open(orgId, { id })
         if (Option.isNone(found))
           return yield* new GitError({
             code: "unauthorized",
             message: "The connection that the commit was found by is there no more"
           })
-        return yield* forge.client(found.value).credential
+        const { url, owner } = found.value
+        return {
+          credential: yield* forge.client(found.value).credential,
+          credentialBelow: fork === true ? undefined : `${url}/${owner}`
+        }
       })
 
       const fetched = Effect.fnUntraced(function* (orgId: string, source: CommitSource) {
-        const credential = yield* credentialOf(orgId, source)
-        return yield* git.fetch({ url: source.url, commit: source.commit, credential })
+        const opened = yield* openedBy(orgId, source)
+        return yield* git.fetch({ orgId, url: source.url, commit: source.commit, ...opened })
       })
 
       return CommitSources.of({

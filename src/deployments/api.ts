@@ -4,7 +4,6 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { BuildPlan } from "#schemas/build-plan.ts"
 import { Deployment, DeploymentErrorCode, DeploymentSource, DeploymentState } from "#schemas/deployment.ts"
-import { GitSource } from "#schemas/project.ts"
 import {
   environmentQuery,
   Id,
@@ -58,7 +57,15 @@ export const UploadView = Schema.Struct({
 
 export const GitRequest = Schema.Struct({
   repo: Schema.optionalKey(
-    GitSource.fields.repo.annotate({ description: "Owner and name; left out: the project's `git.repo`" })
+    Schema.String.check(
+      Schema.isMaxLength(2_000),
+      Schema.isPattern(/^(?:[\w.-]+\/[\w.-]+|https:\/\/[^\s@]+)$/u, {
+        expected: "`<owner>/<name>`, or an https URL without a credential"
+      })
+    ).annotate({
+      description:
+        "Owner and name of a repository that a git connection opens, or the whole URL of a public one; left out: the project's `git.repo`"
+    })
   ),
   ref: Schema.optionalKey(
     Schema.NonEmptyString.check(Schema.isMaxLength(255)).annotate({

@@ -95,6 +95,12 @@ export const deploy = commandIn(inEnvironment)(
       ),
       Flag.optional
     ),
+    repo: Flag.String("repo").pipe(
+      Flag.withDescription(
+        "With --git: another repository, owner/name behind a git connection or the URL of a public one"
+      ),
+      Flag.optional
+    ),
     plan: Flag.Boolean("plan").pipe(
       Flag.withDescription("Show how the folder would be built, and do nothing"),
       Flag.withDefault(false)
@@ -122,11 +128,13 @@ export const deploy = commandIn(inEnvironment)(
     Effect.gen(function* () {
       const image = Option.getOrUndefined(flags.image)
       const ref = Option.getOrUndefined(flags.git)
+      const repo = Option.getOrUndefined(flags.repo)
       const [folder = ".", ...more] = image === undefined ? flags.rest : []
       const elsewhere = image !== undefined || ref !== undefined
       if (
         more.length > 0 ||
         (flags.plan && elsewhere) ||
+        (repo !== undefined && ref === undefined) ||
         (ref !== undefined && (image !== undefined || flags.rest.length > 0))
       )
         return yield* failure(
@@ -150,7 +158,7 @@ export const deploy = commandIn(inEnvironment)(
           headers: {},
           payload: {
             ...(image === undefined ? {} : { image }),
-            ...(ref === undefined ? {} : { git: { ref } }),
+            ...(ref === undefined ? {} : { git: { ref, ...(repo === undefined ? {} : { repo }) } }),
             ...(looked === undefined ? {} : { upload: yield* upload(where.project, looked) }),
             ...(program === undefined ? {} : { command: [program, ...rest] as const }),
             ...(Option.isSome(flags.message) ? { message: flags.message.value } : {}),

@@ -23,6 +23,8 @@ export class RepositoryError extends Data.TaggedError("RepositoryError")<{
 
 /** Bytes: what `manifest.apply` takes. */
 const longestManifest = 4 * 1024 * 1024
+/** Characters of manifests that a process keeps. */
+const mostKept = 32 * 1024 * 1024
 /** Less than a reconcile may take. */
 const patience = "90 seconds"
 
@@ -30,7 +32,7 @@ export class ManifestRepository extends Context.Service<
   ManifestRepository,
   {
     readonly resolve: (place: RepositoryPlace, ref: string) => Effect.Effect<string, RepositoryError>
-    /** The text of a file. */
+    /** The text of a file; what was read of a commit is not fetched again. */
     readonly read: (
       place: RepositoryPlace,
       commit: string,
@@ -50,7 +52,7 @@ export class ManifestRepository extends Context.Service<
       )
       /** The repository with the credential of its connection, which goes to the connection's own forge alone. */
       const opened = Effect.fnUntraced(function* ({ orgId, url, connection: id }: RepositoryPlace) {
-        if (id === null) return { url }
+        if (id === null) return { orgId, url }
         const found = yield* Effect.mapError(
           connections.open(orgId, { id }),
           ({ message }) => new RepositoryError({ code: "unreachable", message })
@@ -65,17 +67,35 @@ export class ManifestRepository extends Context.Service<
             code: "connection_elsewhere",
             message: `The git connection is to ${found.value.url}, and its credential goes nowhere else`
           })
-        return { url, credential: yield* failed(forge.client(found.value).credential) }
+        return { orgId, url, credential: yield* failed(forge.client(found.value).credential) }
       })
+      /** Texts by where they were read, the oldest first: a look at what has not changed is to cost no fetch. */
+      const known = new Map<string, string>()
+      let size = 0
+      const keep = (key: string, text: string) => {
+        size += text.length - (known.get(key)?.length ?? 0)
+        known.set(key, text)
+        for (const [oldest, { length }] of known) {
+          if (size <= mostKept) break
+          known.delete(oldest)
+          size -= length
+        }
+      }
       return ManifestRepository.of({
         resolve: Effect.fnUntraced(function* (place, ref) {
           return yield* failed(git.resolve({ ...(yield* opened(place)), ref }))
         }),
         read: Effect.fnUntraced(function* (place, commit, path) {
+          const { orgId, url, connection } = place
+          const key = JSON.stringify([orgId, url, connection, commit, path])
+          const before = known.get(key)
+          if (before !== undefined) return before
           const repository = yield* opened(place)
           const found = yield* failed(
             Effect.scoped(
-              Effect.flatMap(git.fetch({ ...repository, commit }), ({ file }) => file(path, longestManifest))
+              Effect.flatMap(git.fetch({ ...repository, commit, submodules: false }), ({ file }) =>
+                file(path, longestManifest)
+              )
             )
           ).pipe(
             Effect.timeoutOrElse({
@@ -94,7 +114,9 @@ export class ManifestRepository extends Context.Service<
               code: "manifest_missing",
               message: `The commit ${commit} has no file ${path}`
             })
-          return found.value.toString()
+          const text = found.value.toString()
+          keep(key, text)
+          return text
         })
       })
     })

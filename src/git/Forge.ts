@@ -10,7 +10,7 @@ import { Outbound } from "#src/outbound/Outbound.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { gitUsername } from "./connection-kinds.ts"
 import type { ForgeClient } from "./ForgeClient.ts"
-import { makeForgeRequests } from "./forge-requests.ts"
+import { makeForgeRequests, makeInstallationTokens } from "./forge-requests.ts"
 import { githubLike } from "./forges/github.ts"
 import { gitlab } from "./forges/gitlab.ts"
 import { GitConnections, type OpenConnection } from "./GitConnections.ts"
@@ -35,9 +35,10 @@ export class Forge extends Context.Service<
     Effect.gen(function* () {
       const outbound = yield* Outbound
       const connections = yield* GitConnections
+      const tokens = makeInstallationTokens()
 
       const client = (connection: OpenConnection): ForgeClient => {
-        const ask = makeForgeRequests(outbound, connection)
+        const ask = makeForgeRequests(outbound, connection, tokens)
         const username = gitUsername(connection.kind)
         const credential = Effect.map(ask.token, (token) => ({ username, token }))
         const forge = connection.kind === "gitlab" ? gitlab(ask) : githubLike(ask, connection.kind)

@@ -17,6 +17,8 @@ export interface BranchLook {
   readonly orgId: string
   readonly projectId: string
   readonly repo: string
+  /** Id of the connection that it was listed for; null: none is known. */
+  readonly connection: string | null
   /** Null: the branch that counts where none is named. */
   readonly ref: string | null
   /** Seen last. */
@@ -96,20 +98,28 @@ export class GitBranches extends Context.Service<
         sync: Effect.asVoid(
           repeatable(sql`
             with wanted as (
-              select r.org_id, r.uid, lower(r.spec->'git'->>'repo') as repo, coalesce(r.spec->'git'->>'ref', '') as branch
+              select r.org_id, r.uid, c.id as connection, lower(r.spec->'git'->>'repo') as repo, coalesce(r.spec->'git'->>'ref', '') as branch
               from git_connection c
-              -- Who does not pay makes no deployments, by requests or by pushes.
+              -- Index: resource_with_repository. Who does not pay makes no deployments, by requests or by pushes.
               join organization o on o.id = c.org_id and o.billing_status = 'active'
               join resource r on r.org_id = c.org_id and r.kind = 'Project' and r.deletion_requested_at is null
+                and r.spec->'git'->>'repo' is not null
                 and split_part(lower(r.spec->'git'->>'repo'), '/', 1) = c.owner
             ), gone as (
               delete from git_branch b where not exists (
                 select from wanted w where w.org_id = b.org_id and w.uid = b.project_uid)
             )
-            insert into git_branch as b (org_id, project_uid, repo, branch) select org_id, uid, repo, branch from wanted
-            on conflict (org_id, project_uid) do update set repo = excluded.repo, branch = excluded.branch,
+            insert into git_branch as b (org_id, project_uid, connection_id, repo, branch)
+            select w.org_id, w.uid, w.connection, w.repo, w.branch
+            from wanted w left join git_branch known on known.org_id = w.org_id and known.project_uid = w.uid
+              and (known.connection_id, known.repo, known.branch) = (w.connection, w.repo, w.branch)
+            -- A conflict locks the row, and nearly all are as they should be.
+            where known.org_id is null
+            on conflict (org_id, project_uid) do update set connection_id = excluded.connection_id,
+              repo = excluded.repo, branch = excluded.branch,
               commit_id = null, deployment_uid = null, lease_token = null, due_at = now(), failures = 0, error = null
-            where (b.repo, b.branch) <> (excluded.repo, excluded.branch)`)
+            where (b.connection_id, b.repo, b.branch)
+              is distinct from (excluded.connection_id, excluded.repo, excluded.branch)`)
         ),
         claim: (room) => repeatable(claim(sql, room)),
         seen: Effect.fn("GitBranches.seen")(function* (look, commit) {
@@ -169,6 +179,7 @@ const claim = (sql: Sql, { most, orgs }: Room<BranchLook>) => {
     update git_branch b set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
       due_at = now() + make_interval(secs => ${leaseSeconds}::int)
     from chosen c where b.org_id = c.org_id and b.project_uid = c.project_uid
-    returning b.org_id as "orgId", b.project_uid as "projectId", b.repo, nullif(b.branch, '') as ref,
+    returning b.org_id as "orgId", b.project_uid as "projectId", b.repo, b.connection_id as connection,
+      nullif(b.branch, '') as ref,
       b.commit_id as commit, b.deployment_uid as deployment, b.failures, b.lease_token as lease`
 }

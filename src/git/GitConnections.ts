@@ -4,11 +4,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import * as SqlError from "effect/sql/SqlError"
 import { liveOrganization } from "#src/organizations/deletion.ts"
 import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql, violatedUnique } from "#src/store/Db.ts"
-import { NameTaken, Refused } from "#src/store/errors.ts"
+import { NameTaken, Refused, RevisionConflict } from "#src/store/errors.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { type Reservation, randomBytesOf } from "#src/store/Reservation.ts"
 import type { Actor } from "#src/store/records.ts"
@@ -112,6 +113,48 @@ export class GitConnections extends Context.Service<
       })
       const sealedColumns = (of: Sql) => of`${columns(of)}, org_id as "orgId", key_id as "keyId", sealed`
 
+      /** Fails where the secrets were sealed anew meanwhile: one of them would be lost. */
+      const changed = Effect.fnUntraced(function* (
+        orgId: string,
+        id: string,
+        change: ConnectionChange,
+        actor: Actor
+      ) {
+        const { name, owner, installationId, token, privateKey, webhookSecret } = change
+        const before = yield* repeatable(sql<SealedRow>`
+            select ${sealedColumns(sql)} from git_connection
+            where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}`)
+        const known = Option.getOrUndefined(yield* opened(before))
+        if (known === undefined) return Option.none()
+        const { keyId, bytes } = sealConnection(ring, orgId, id, {
+          token: token ?? known.secrets.token,
+          privateKey: privateKey ?? known.secrets.privateKey,
+          webhookSecret: webhookSecret ?? known.secrets.webhookSecret
+        })
+        const credential = token !== undefined || privateKey !== undefined
+        const [row] = yield* sql<GitConnection>`
+            with c as (
+              update git_connection set name = coalesce(${name ?? null}::text, name),
+                owner = coalesce(${owner ?? null}::text, owner),
+                installation_id = coalesce(${installationId ?? null}::text, installation_id),
+                key_id = ${keyId}::text, sealed = ${bytes}::bytea,
+                -- What the forge said was of the old credential.
+                account = case when ${credential}::boolean then null else account end,
+                checked_at = case when ${credential}::boolean then null else checked_at end,
+                check_error = case when ${credential}::boolean then null else check_error end
+              where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}
+                and sealed = ${before[0]?.sealed}::bytea
+              returning *
+            ), audited as (${auditOf(sql, orgId, actor, "c")})
+            select ${columns(sql)} from c`.pipe(
+          taken({ name: name ?? known.name, owner: owner ?? known.owner }),
+          orUnavailable
+        )
+        return row === undefined
+          ? yield* new RevisionConflict({ message: "The connection was changed by somebody else meanwhile" })
+          : Option.some(row)
+      })
+
       return GitConnections.of({
         list: Effect.fn("GitConnections.list")(function* (orgId) {
           return yield* repeatable(sql<GitConnection>`
@@ -158,40 +201,11 @@ export class GitConnections extends Context.Service<
           })
         }),
         update: Effect.fn("GitConnections.update")(function* (orgId, id, change, actor) {
-          const { name, owner, installationId, token, privateKey, webhookSecret } = change
-          const known = Option.getOrUndefined(
-            yield* Effect.flatMap(
-              repeatable(sql<SealedRow>`
-                select ${sealedColumns(sql)} from git_connection
-                where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}`),
-              opened
-            )
-          )
-          if (known === undefined) return Option.none()
-          const { keyId, bytes } = sealConnection(ring, orgId, id, {
-            token: token ?? known.secrets.token,
-            privateKey: privateKey ?? known.secrets.privateKey,
-            webhookSecret: webhookSecret ?? known.secrets.webhookSecret
-          })
-          const credential = token !== undefined || privateKey !== undefined
-          const [row] = yield* sql<GitConnection>`
-            with c as (
-              update git_connection set name = coalesce(${name ?? null}::text, name),
-                owner = coalesce(${owner ?? null}::text, owner),
-                installation_id = coalesce(${installationId ?? null}::text, installation_id),
-                key_id = ${keyId}::text, sealed = ${bytes}::bytea,
-                -- What the forge said was of the old credential.
-                account = case when ${credential}::boolean then null else account end,
-                checked_at = case when ${credential}::boolean then null else checked_at end,
-                check_error = case when ${credential}::boolean then null else check_error end
-              where org_id = ${orgId}::uuid and id = ${id}::uuid and ${inOrg(sql, orgId)}
-              returning *
-            ), audited as (${auditOf(sql, orgId, actor, "c")})
-            select ${columns(sql)} from c`.pipe(
-            taken({ name: name ?? known.name, owner: owner ?? known.owner }),
-            orUnavailable
-          )
-          return Option.fromUndefinedOr(row)
+          return yield* Effect.retry(changed(orgId, id, change, actor), {
+            times: 10,
+            schedule: Schedule.exponential("5 millis").pipe(Schedule.jittered),
+            while: (error) => error._tag === "RevisionConflict"
+          }).pipe(Effect.catchTag("RevisionConflict", ({ message }) => new StoreUnavailable({ message })))
         }),
         remove: Effect.fn("GitConnections.remove")(function* (orgId, id, actor) {
           const rows = yield* repeatable(sql`

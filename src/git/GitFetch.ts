@@ -17,10 +17,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
 import { externalCall } from "#src/engine/external-call.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host, type HostError } from "#src/infra/host/Host.ts"
+import { makeTurns } from "#src/infra/host/turns.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { explained } from "./explain.ts"
 import { GitError } from "./GitError.ts"
@@ -36,6 +36,18 @@ import {
 } from "./repository.ts"
 import { type GitCommand, runGit } from "./run-git.ts"
 import { parseModules, parseTree, type TreeEntry } from "./tree.ts"
+
+/** A commit, and what belongs to it. */
+export interface WantedCommit extends Repository {
+  readonly commit: string
+  /**
+   * Address below which submodules are given the credential as well; absent: none is. Whoever wrote the commit names its
+   * submodules, and gets to see their files.
+   */
+  readonly credentialBelow?: string | undefined
+  /** Whether they are brought at all; absent: they are. */
+  readonly submodules?: boolean
+}
 
 export interface FetchedCommit {
   readonly commit: string
@@ -54,9 +66,7 @@ export class GitFetch extends Context.Service<
     readonly head: (
       of: Repository
     ) => Effect.Effect<{ readonly branch: string; readonly commit: string }, GitError>
-    readonly fetch: (
-      of: Repository & { readonly commit: string }
-    ) => Effect.Effect<FetchedCommit, GitError, Scope.Scope>
+    readonly fetch: (of: WantedCommit) => Effect.Effect<FetchedCommit, GitError, Scope.Scope>
   }
 >()("svc/git/GitFetch") {
   static readonly layer = Layer.effect(
@@ -66,7 +76,8 @@ export class GitFetch extends Context.Service<
       const outbound = yield* Outbound
       const { caPem } = yield* CertificateAuthority
       const options = yield* GitOptions
-      const turns = yield* Semaphore.make(options.atOnce)
+      const fetches = makeTurns(options.atOnce, options.atOnceOfOne)
+      const asks = makeTurns(options.asksAtOnce, options.asksAtOnceOfOne)
       const base = path.join(host.dataDir, "git")
       const identity = host.runAs === undefined ? {} : { uid: host.runAs.uid, gid: host.runAs.gid }
 
@@ -123,15 +134,18 @@ export class GitFetch extends Context.Service<
       })
       yield* sweep
 
-      type Ask = Pick<GitCommand, "args" | "config" | "env" | "input" | "mostBytes">
+      type Ask = Pick<GitCommand, "args" | "config" | "env" | "input" | "mostBytes"> & {
+        readonly mostFileBytes?: number
+      }
       const git = Effect.fnUntraced(function* (folder: string, ask: Ask, timeMs = options.fetchMs) {
-        const { fileBytes, cpuSeconds } = options
+        const { cpuSeconds, memoryBytes } = options
+        const { mostFileBytes: fileBytes = options.fileBytes, ...command } = ask
         return yield* runGit({
-          ...ask,
+          ...command,
           program: yield* program,
           home: folder,
           identity,
-          bounds: { fileBytes, cpuSeconds, timeMs }
+          bounds: { fileBytes, memoryBytes, cpuSeconds, timeMs }
         })
       })
       /** What it prints; any end but a good one is a failure. */
@@ -201,24 +215,34 @@ export class GitFetch extends Context.Service<
         readonly folder: string
         readonly entries: number
         readonly submodules: number
+        /** Of all files in its trees so far. */
+        readonly bytes: number
+      }
+
+      interface Completed extends Omit<Fetching, "folder"> {
+        readonly tree: string
       }
 
       /** Brings a commit's objects, and answers its tree with the files of its submodules in it. */
       const complete: (
         fetching: Fetching,
-        of: Repository & { readonly commit: string },
+        of: WantedCommit,
         depth: number
-      ) => Effect.Effect<
-        { readonly tree: string; readonly entries: number; readonly submodules: number },
-        GitError
-      > = Effect.fnUntraced(function* (fetching, of, depth) {
+      ) => Effect.Effect<Completed, GitError> = Effect.fnUntraced(function* (fetching, of, depth) {
         const { folder } = fetching
         const { url, config, what } = yield* reached(of)
         const ref = `refs/svc/${of.commit}`
         const flags = ["--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+        const tooLarge = (than: string) =>
+          new GitError({ code: "too_large", message: `${what} has more than ${than}` })
+        const packed = yield* bytesIn(path.join(folder, "objects", "pack"))
+        const mostMiB = Math.round(options.fileBytes / 1_048_576)
+        if (packed >= options.fileBytes) return yield* tooLarge(`${mostMiB} MiB with its submodules`)
         yield* said(folder, what, {
           args: ["fetch", ...flags, "--", url.href, `${of.commit}:${ref}`],
-          config
+          config,
+          // All packs together are no larger than one may be.
+          mostFileBytes: options.fileBytes - packed
         })
         // A tag may have the id that was asked for, and be of something else.
         const peeled = (yield* said(folder, what, { args: ["rev-parse", "--verify", `${ref}^{commit}`] }))
@@ -232,19 +256,17 @@ export class GitFetch extends Context.Service<
           mostBytes: options.entries * 256
         }
         const tree = parseTree(yield* said(folder, what, list))
-        const tooLarge = (than: string) =>
-          new GitError({ code: "too_large", message: `${what} has more than ${than}` })
         if (tree === undefined)
           return yield* new GitError({ code: "failed", message: `${what} has a tree that cannot be read` })
         let entries = fetching.entries + tree.length
         if (entries > options.entries) return yield* tooLarge(`${options.entries} files`)
-        if (tree.reduce((sum, { bytes }) => sum + bytes, 0) > options.fileBytes)
-          return yield* tooLarge(`${Math.round(options.fileBytes / 1_048_576)} MiB of files`)
+        let bytes = tree.reduce((sum, entry) => sum + entry.bytes, fetching.bytes)
+        if (bytes > options.fileBytes) return yield* tooLarge(`${mostMiB} MiB of files`)
         yield* refuseLargeFileStorage(folder, what, tree)
 
-        const links = tree.filter(({ kind }) => kind === "commit")
+        const links = of.submodules === false ? [] : tree.filter(({ kind }) => kind === "commit")
         let submodules = fetching.submodules + links.length
-        if (links.length === 0) return { tree: `${of.commit}^{tree}`, entries, submodules }
+        if (links.length === 0) return { tree: `${of.commit}^{tree}`, entries, submodules, bytes }
         if (depth >= options.submoduleDepth || submodules > options.submodules)
           return yield* tooLarge(
             `${options.submodules} submodules, or more than ${options.submoduleDepth} within one another`
@@ -272,17 +294,19 @@ export class GitFetch extends Context.Service<
               new GitError({ code, message: `A submodule of ${what.slice(4)}: ${message}` })
           )
           const sub = yield* complete(
-            { folder, entries, submodules },
+            { folder, entries, submodules, bytes },
             {
+              orgId: of.orgId,
               url: target,
               commit: link.object,
-              // What another server is given, it knows.
-              credential: parsed.origin === url.origin ? of.credential : undefined
+              credential: isBelow(parsed, of.credentialBelow) ? of.credential : undefined,
+              credentialBelow: of.credentialBelow
             },
             depth + 1
           )
           entries = sub.entries
           submodules = sub.submodules
+          bytes = sub.bytes
           const removal = Buffer.concat([
             Buffer.from(`0 ${"0".repeat(of.commit.length)}\t`),
             link.path,
@@ -296,7 +320,7 @@ export class GitFetch extends Context.Service<
           yield* said(folder, what, { args: ["read-tree", `--prefix=${name}/`, sub.tree], env: index })
         }
         const merged = yield* said(folder, what, { args: ["write-tree"], env: index })
-        return { tree: merged.toString().trim(), entries, submodules }
+        return { tree: merged.toString().trim(), entries, submodules, bytes }
       })
 
       /** Files that are kept elsewhere: what is in the repository in their stead is of no use to a build. */
@@ -359,7 +383,7 @@ export class GitFetch extends Context.Service<
         return archive
       })
 
-      const fetch = Effect.fnUntraced(function* (of: Repository & { readonly commit: string }) {
+      const fetch = Effect.fnUntraced(function* (of: WantedCommit) {
         if (!isCommit(of.commit))
           return yield* new GitError({ code: "invalid", message: "A commit is named by its whole id" })
         const folder = path.join(yield* workspace, "repository")
@@ -371,7 +395,7 @@ export class GitFetch extends Context.Service<
         yield* onDisk(host.directory(path.join(folder, elsewhere)))
         yield* onDisk(host.directory(path.join(folder, "info")))
         yield* onDisk(host.writeFile(path.join(folder, "info", "attributes"), plainFiles))
-        const { tree } = yield* complete({ folder, entries: 0, submodules: 0 }, of, 0)
+        const { tree } = yield* complete({ folder, entries: 0, submodules: 0, bytes: 0 }, of, 0)
         const archive = yield* archived(folder, tree)
         const file = Effect.fnUntraced(function* (name: string, mostBytes = 1024 * 1024) {
           const parts = name.split("/")
@@ -391,31 +415,53 @@ export class GitFetch extends Context.Service<
         return { commit: of.commit, archive, file }
       })
 
-      const inTurn = <A, R>(name: string, body: Effect.Effect<A, GitError, R>, timeMs: number) =>
-        turns
-          .withPermits(1)(body)
-          .pipe(
-            Effect.timeoutOrElse({
-              duration: timeMs,
-              orElse: () =>
-                new GitError({
-                  code: "timed_out",
-                  message: `It took longer than ${Math.round(timeMs / 1_000)} s to read the repository`
-                })
-            }),
-            externalCall(name, "read")
-          )
+      const within = (timeMs: number, message: string) =>
+        Effect.timeoutOrElse({
+          duration: timeMs,
+          orElse: () => new GitError({ code: "timed_out", message })
+        })
+      /** Its time begins with its turn; for that it waits no longer than others may take. */
+      const inTurn = <A, R>(
+        name: string,
+        orgId: string,
+        body: Effect.Effect<A, GitError, R>,
+        [turns, timeMs]: readonly [typeof asks, number]
+      ) =>
+        body.pipe(
+          within(timeMs, `It took longer than ${Math.round(timeMs / 1_000)} s to read the repository`),
+          turns.take({ owner: orgId, first: false }),
+          within(3 * timeMs, "Too many repositories are being read; try again later"),
+          externalCall(name, "read")
+        )
+      const ask = [asks, 2 * options.askMs] as const
 
       return GitFetch.of({
-        resolve: (of) => inTurn("git.resolve", Effect.scoped(resolve(of)), 2 * options.askMs),
-        head: (of) => inTurn("git.head", Effect.scoped(head(of)), 2 * options.askMs),
-        fetch: (of) => inTurn("git.fetch", fetch(of), options.fetchMs)
+        resolve: (of) => inTurn("git.resolve", of.orgId, Effect.scoped(resolve(of)), ask),
+        head: (of) => inTurn("git.head", of.orgId, Effect.scoped(head(of)), ask),
+        fetch: (of) => inTurn("git.fetch", of.orgId, fetch(of), [fetches, options.fetchMs])
       })
     })
   )
 }
 
 const workspacePrefix = "work-"
+
+/** Of the files in a folder; none: it is not there yet. */
+const bytesIn = (folder: string) =>
+  Effect.promise(async () => {
+    const names = await fs.readdir(folder).catch((): ReadonlyArray<string> => [])
+    const sizes = names.map(async (name) => (await fs.stat(path.join(folder, name))).size)
+    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+  })
+
+/**
+ * Forges read paths without regard to case, and unfold what is escaped: an address that they might read otherwise is below
+ * nothing.
+ */
+const isBelow = (url: URL, base: string | undefined): boolean =>
+  base !== undefined &&
+  !/%|\/\//.test(url.pathname) &&
+  url.href.toLowerCase().startsWith(`${base.replace(/\/+$/, "").toLowerCase()}/`)
 /** Beside the repository: an empty folder. */
 const elsewhere = "../empty"
 

@@ -13,6 +13,11 @@ const meanings: ReadonlyArray<readonly [RegExp, GitErrorCode, string]> = [
     "is larger than what is fetched here"
   ],
   [
+    /out of memory|cannot allocate memory|mmap failed/i,
+    "too_large",
+    "holds an object that takes more memory than it may"
+  ],
+  [
     /returned error: 30\d|unable to update url base from redirection/,
     "unsupported",
     "redirects to somewhere else; name the address that it redirects to"

@@ -1,5 +1,5 @@
 /** Requests to a forge's API by a connection: with its credential, to its address, with answers that are decoded. */
-import { createSign } from "node:crypto"
+import { createHash, createSign } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
@@ -31,6 +31,34 @@ export interface ForgeRequests {
 
 const InstallationToken = Schema.Struct({ token: Schema.NonEmptyString, expires_at: Schema.String })
 
+/** Tokens of apps by what they were given for, until shortly before they end. */
+export interface InstallationTokens {
+  readonly get: (key: string, nowMs: number) => Redacted.Redacted | undefined
+  readonly set: (key: string, token: Redacted.Redacted, endsMs: number) => void
+  readonly drop: (key: string) => void
+}
+
+const mostTokens = 1_000
+/** What is begun with one lasts no longer. */
+const tokenReserveMs = 15 * 60_000
+
+export const makeInstallationTokens = (): InstallationTokens => {
+  const kept = new Map<string, { readonly token: Redacted.Redacted; readonly endsMs: number }>()
+  return {
+    get: (key, nowMs) => {
+      const found = kept.get(key)
+      if (found === undefined || found.endsMs - tokenReserveMs > nowMs) return found?.token
+      kept.delete(key)
+      return undefined
+    },
+    set: (key, token, endsMs) => {
+      if (kept.size >= mostTokens) kept.clear()
+      kept.set(key, { token, endsMs })
+    },
+    drop: (key) => void kept.delete(key)
+  }
+}
+
 /** Apps prove who they are by a signed statement of a few minutes (RFC 7519, RS256). */
 const appStatement = (appId: string, privateKey: Redacted.Redacted, nowSeconds: number) =>
   Effect.try({
@@ -51,9 +79,15 @@ const appStatement = (appId: string, privateKey: Redacted.Redacted, nowSeconds: 
 
 export const makeForgeRequests = (
   outbound: Outbound["Service"],
-  connection: OpenConnection
+  connection: OpenConnection,
+  tokens: InstallationTokens
 ): ForgeRequests => {
   const { kind, url, appId, installationId, secrets } = connection
+  // Of another key nothing is known.
+  const tokenKey = createHash("sha256")
+    .update(JSON.stringify([connection.orgId, connection.id, url, appId, installationId]))
+    .update(secrets.privateKey === undefined ? "" : Redacted.value(secrets.privateKey))
+    .digest("hex")
   const base = apiUrl(kind, url)
 
   const headers = (token: Redacted.Redacted, isApp: boolean): Record<string, string> => {
@@ -87,6 +121,8 @@ export const makeForgeRequests = (
         new ForgeError({ code: "unreachable", message: `The forge cannot be asked: ${message}` })
     )
     const refused = refusalOf(answer)
+    // It may have been withdrawn.
+    if (answer.status === 401) tokens.drop(tokenKey)
     return refused === undefined ? answer : yield* refused
   })
 
@@ -101,9 +137,15 @@ export const makeForgeRequests = (
   })
 
   const appToken = Effect.gen(function* () {
+    const known = tokens.get(tokenKey, yield* Clock.currentTimeMillis)
+    if (known !== undefined) return known
     const path = `/app/installations/${encodeURIComponent(installationId ?? "")}/access_tokens`
     const answer = yield* exchange("POST", path, yield* statement, {}, true)
-    return Redacted.make((yield* decoded(answer, InstallationToken)).token)
+    const { token: given, expires_at: endsAt } = yield* decoded(answer, InstallationToken)
+    const made = Redacted.make(given)
+    const endsMs = Date.parse(endsAt)
+    if (Number.isFinite(endsMs)) tokens.set(tokenKey, made, endsMs)
+    return made
   })
   const token: ForgeRequests["token"] =
     kind === "github_app"

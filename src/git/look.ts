@@ -67,8 +67,12 @@ export const makeLook = Effect.gen(function* () {
     Effect.map(resources.find(orgId, App.name, projectId, production, appName), Option.isNone)
 
   const look = Effect.fnUntraced(function* (branch: BranchLook) {
-    const { orgId, repo, ref, commit, deployment } = branch
-    const source = yield* commits.resolve(orgId, { repo, ref: ref ?? undefined })
+    const { orgId, repo, commit, deployment } = branch
+    const source = yield* commits.resolve(orgId, {
+      repo,
+      ref: branch.ref ?? undefined,
+      connection: branch.connection ?? undefined
+    })
     if (source.commit === commit && deployment === null) return {}
     if (commit === null && deployment === null && !(yield* isFirst(branch))) return { commit: source.commit }
     const uid = yield* branches.seen(branch, source.commit)

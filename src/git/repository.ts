@@ -10,6 +10,8 @@ export interface GitCredential {
 }
 
 export interface Repository {
+  /** Organization whose turn it takes. */
+  readonly orgId: string
   /** https, without a credential in it. */
   readonly url: string
   readonly credential?: GitCredential | undefined

@@ -11,6 +11,8 @@ import { GitError } from "./GitError.ts"
 export interface GitBounds {
   /** Bytes of a file that it writes: of a pack as of an archive. */
   readonly fileBytes: number
+  /** Bytes of memory that each of its processes takes for itself. */
+  readonly memoryBytes: number
   /** Seconds of a processor. */
   readonly cpuSeconds: number
   /** For one command. */
@@ -95,10 +97,13 @@ const environmentOf = ({ home, config = [], env = {} }: GitCommand) => {
 }
 
 /**
- * A shell sets the bounds, then becomes git: sizes are in blocks of 512 bytes (ulimit, POSIX.1-2017). Time is bounded here
- * as well, for when the process that waits for it was killed.
+ * A shell sets the bounds, then becomes git: sizes of files are in blocks of 512 bytes (ulimit, POSIX.1-2017). Memory
+ * is in KiB, and counts what a process maps privately to write to (setrlimit(2), RLIMIT_DATA): an object that unfolds to
+ * more ends git, not the machine; and where memory is short all the same, git goes first (proc_pid_oom_score_adj(5)). Time is
+ * bounded here as well, for when the process that waits for it was killed.
  */
-const bounded = `ulimit -c 0; ulimit -f "$1" && ulimit -t "$2" || exit 125; seconds=$3; shift 3
+const bounded = `{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
+ulimit -c 0; ulimit -f "$1" && ulimit -d "$2" && ulimit -t "$3" || exit 125; seconds=$4; shift 4
 if command -v timeout >/dev/null; then exec timeout -s KILL "$seconds" "$@"; fi; exec "$@"`
 
 /** Ends it and what it has started. */
@@ -119,6 +124,7 @@ export const runGit = (command: GitCommand): Effect.Effect<GitEnd, GitError> =>
     const { program, home, args, input, mostBytes = 1024 * 1024, identity, bounds } = command
     const limits = [
       Math.ceil(bounds.fileBytes / 512),
+      Math.ceil(bounds.memoryBytes / 1_024),
       bounds.cpuSeconds,
       Math.ceil(bounds.timeMs / 1_000) + 5
     ].map(String)

@@ -57,6 +57,7 @@ export class PullRequestLooks extends Context.Service<
               )
               select pg_notify(${channel}, '') from told limit 1`)
           ),
+        // Index: resource_with_repository.
         sync: Effect.asVoid(
           repeatable(sql`
             with wanted as (
@@ -66,7 +67,12 @@ export class PullRequestLooks extends Context.Service<
               delete from pull_request_look l where not exists (
                 select from wanted w where w.org_id = l.org_id and w.uid = l.project_uid)
             )
-            insert into pull_request_look as l (org_id, project_uid, repo) select org_id, uid, repo from wanted
+            insert into pull_request_look as l (org_id, project_uid, repo)
+            select w.org_id, w.uid, w.repo from wanted w
+            left join pull_request_look known
+              on known.org_id = w.org_id and known.project_uid = w.uid and known.repo = w.repo
+            -- A conflict locks the row, and nearly all are as they should be.
+            where known.org_id is null
             on conflict (org_id, project_uid) do update set repo = excluded.repo, lease_token = null,
               due_at = now(), failures = 0, error = null
             where l.repo <> excluded.repo`)

@@ -101,7 +101,10 @@ export const makeFollow = Effect.gen(function* () {
         client.pullRequest(repo, pullRequest).pipe(
           Effect.map(({ state }) => state !== "open"),
           Effect.catch(({ code }) =>
-            code === "missing" ? Effect.succeed(false) : Effect.fail({ message: notAnswered })
+            // One that is not shown is not over, and no other waits for it.
+            code === "limited" || code === "unreachable"
+              ? Effect.fail({ message: notAnswered })
+              : Effect.succeed(false)
           )
         )
     })

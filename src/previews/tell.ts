@@ -8,7 +8,7 @@ import * as Schema from "effect/Schema"
 import { Deployment, type DeploymentState } from "#schemas/deployment.ts"
 import { previewSlug } from "#schemas/names.ts"
 import { isTrusted, Preview, type PreviewSpec, type PreviewStatus } from "#schemas/preview.ts"
-import type { CommitStatus, ForgeClient } from "#src/git/ForgeClient.ts"
+import type { CommitStatus, ForgeClient, ForgeError } from "#src/git/ForgeClient.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { ResourceRecord } from "#src/store/records.ts"
 
@@ -51,18 +51,34 @@ export const makeTell = Effect.gen(function* () {
     const isPending = state === "pending" || status?.address == null
     if (said.get(record.uid) === body) return isPending
     const { pullRequest, commit } = spec
-    yield* client.comment(repo, pullRequest, { marker: `svc-preview-${record.projectId}`, body })
-    yield* client.setStatus(repo, commit, {
+    const comment = client.comment(repo, pullRequest, { marker: `svc-preview-${record.projectId}`, body })
+    const mark = client.setStatus(repo, commit, {
       context: "svc/preview",
       state,
       description: deployment === undefined ? "The preview is being made" : `The deployment is ${deployment}`,
       targetUrl: status?.address ?? undefined
     })
+    const isTold = yield* Effect.forEach([comment, mark], unlessRefused)
+    if (isTold.includes(false)) return isPending
     if (said.size >= mostRemembered) said.clear()
     said.set(record.uid, body)
     return isPending
   })
 })
+
+/**
+ * Whether the forge took it. What it refuses of one pull request, such as a comment where the conversation is locked, keeps
+ * nothing else from being told; a forge that takes nothing at the moment does.
+ */
+const unlessRefused = (asked: Effect.Effect<void, ForgeError>): Effect.Effect<boolean, ForgeError> =>
+  asked.pipe(
+    Effect.as(true),
+    Effect.catch((error) =>
+      error.code === "limited" || error.code === "unreachable"
+        ? Effect.fail(error)
+        : Effect.as(Effect.logDebug("the forge takes no word of a preview", error.message), false)
+    )
+  )
 
 const textOf = (
   project: string,

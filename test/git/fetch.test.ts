@@ -10,13 +10,17 @@ import * as Scope from "effect/Scope"
 import { GitFetch } from "#src/git/GitFetch.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { processesNaming } from "#src/infra/host/processes-naming.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { contentsOf, fetchingLayer } from "./fetching.ts"
 import { gitServer } from "./git-server.ts"
 
+const orgId = uuid()
 const credential = (token: string) => ({ username: "x-access-token", token: Redacted.make(token) })
-const resolve = (url: string, ref: string) => Effect.flatMap(GitFetch, (git) => git.resolve({ url, ref }))
-const fetched = (url: string, commit: string) => Effect.flatMap(GitFetch, (git) => git.fetch({ url, commit }))
+const resolve = (url: string, ref: string) =>
+  Effect.flatMap(GitFetch, (git) => git.resolve({ orgId, url, ref }))
+const fetched = (url: string, commit: string) =>
+  Effect.flatMap(GitFetch, (git) => git.fetch({ orgId, url, commit }))
 const refusal = (url: string, commit = "a".repeat(40)) =>
   Effect.map(Effect.flip(fetched(url, commit)), ({ code, message }) => ({ code, message }))
 
@@ -38,7 +42,7 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
       assert.strictEqual(yield* resolve(url, "refs/pull/7/head"), second)
       assert.strictEqual(yield* resolve(url, first), first)
       const git = yield* GitFetch
-      assert.deepStrictEqual(yield* git.head({ url }), { branch: "main", commit: first })
+      assert.deepStrictEqual(yield* git.head({ orgId, url }), { branch: "main", commit: first })
       assert.strictEqual((yield* Effect.flip(resolve(url, "nothing"))).code, "ref_not_found")
       assert.strictEqual(
         (yield* Effect.flip(resolve(server.url("acme/none"), "main"))).code,
@@ -118,8 +122,10 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
       server.tokens.set("acme/closed", "canary-token-1")
       const url = server.url("acme/closed")
       const git = yield* GitFetch
-      const none = yield* Effect.flip(git.fetch({ url, commit }))
-      const wrong = yield* Effect.flip(git.fetch({ url, commit, credential: credential("canary-token-2") }))
+      const none = yield* Effect.flip(git.fetch({ orgId, url, commit }))
+      const wrong = yield* Effect.flip(
+        git.fetch({ orgId, url, commit, credential: credential("canary-token-2") })
+      )
       assert.deepStrictEqual([none.code, wrong.code], ["unauthorized", "unauthorized"])
       assert.notInclude(JSON.stringify([none, wrong]), "canary")
       const seen: Array<string> = []
@@ -131,7 +137,7 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
           } catch {}
         return false
       }
-      const got = yield* git.fetch({ url, commit, credential: credential("canary-token-1") })
+      const got = yield* git.fetch({ orgId, url, commit, credential: credential("canary-token-1") })
       assert.isTrue(seen.some((line) => line.includes(url)))
       assert.isFalse(seen.some((line) => line.includes("canary-token-1") || line.includes(encoded)))
       const files = fs.readdirSync(path.dirname(got.archive), { recursive: true, withFileTypes: true })
@@ -204,65 +210,80 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
     })
   )
 
-  it.effect("brings its submodules, each by the same rules and the credential only to its own server", () =>
-    Effect.gen(function* () {
-      const server = yield* gitServer
-      const [top, inner, innermost] = [
-        yield* server.create("acme/top"),
-        yield* server.create("acme/inner"),
-        yield* server.create("other/innermost")
-      ]
-      const deepest = yield* innermost.commit({ "deep.txt": "deepest" })
-      const middle = yield* inner.commit(
-        {
-          ".gitmodules": `[submodule "x"]\n\tpath = vendor/x\n\turl = ${server.url("other/innermost", "sub.example.test")}\n`,
-          "inner.txt": "inner"
-        },
-        { links: { "vendor/x": deepest } }
-      )
-      const commit = yield* top.commit(
-        { ".gitmodules": '[submodule "in"]\n\tpath = libs/in\n\turl = ../inner.git\n', "top.txt": "top" },
-        { links: { "libs/in": middle } }
-      )
-      server.tokens.set("acme/top", "token").set("acme/inner", "token")
-      const git = yield* GitFetch
-      const of = { url: server.url("acme/top", "git.example.test"), commit, credential: credential("token") }
-      const entries = yield* contentsOf((yield* git.fetch(of)).archive)
-      assert.deepStrictEqual(
-        ["top.txt", "libs/in/inner.txt", "libs/in/vendor/x/deep.txt"].map((name) => entries.get(name)),
-        ["-rw-r--r-- top", "-rw-r--r-- inner", "-rw-r--r-- deepest"]
-      )
-      const toOther = server.requests.filter(({ url }) => url.startsWith("/other/"))
-      assert.isTrue(toOther.length > 0 && toOther.every(({ password }) => password === undefined))
-
-      const pointing = (name: string, url: string) =>
-        Effect.flatMap(server.create(name), (repo) =>
-          repo.commit(
-            { ".gitmodules": `[submodule "s"]\n\tpath = s\n\turl = ${url}\n` },
-            { links: { s: deepest } }
+  it.effect(
+    "brings its submodules, each by the same rules, and the credential only to those of whoever it is of",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        const [top, inner, innermost] = [
+          yield* server.create("acme/top"),
+          yield* server.create("acme/inner"),
+          yield* server.create("other/innermost")
+        ]
+        const deepest = yield* innermost.commit({ "deep.txt": "deepest" })
+        const middle = yield* inner.commit(
+          {
+            ".gitmodules": `[submodule "x"]\n\tpath = vendor/x\n\turl = ${server.url("other/innermost", "sub.example.test")}\n`,
+            "inner.txt": "inner"
+          },
+          { links: { "vendor/x": deepest } }
+        )
+        const commit = yield* top.commit(
+          { ".gitmodules": '[submodule "in"]\n\tpath = libs/in\n\turl = ../inner.git\n', "top.txt": "top" },
+          { links: { "libs/in": middle } }
+        )
+        server.tokens.set("acme/top", "token").set("acme/inner", "token")
+        const git = yield* GitFetch
+        const base = server.url("acme/top", "git.example.test").replace(/\/acme\/.*/, "")
+        const untrusted = { orgId, url: `${base}/acme/top.git`, commit, credential: credential("token") }
+        // Whoever wrote the commit would be shown what is in any repository that the credential opens.
+        for (const below of [undefined, `${base}/acm`, `${base}/other`])
+          assert.strictEqual(
+            (yield* Effect.flip(git.fetch({ ...untrusted, credentialBelow: below }))).code,
+            "unauthorized"
           )
+        assert.isFalse(
+          server.requests.some(({ url, password }) => url.includes("inner") && password !== undefined)
         )
-      for (const [i, url] of [
-        "ext::sh -c id",
-        "file:///etc",
-        "git@github.com:acme/x.git",
-        "https://169.254.169.254/x.git"
-      ].entries()) {
-        const { code, message } = yield* refusal(
-          server.url(`acme/bad${i}`),
-          yield* pointing(`acme/bad${i}`, url)
+        const own = yield* git.fetch({ ...untrusted, submodules: false })
+        assert.strictEqual((yield* contentsOf(own.archive)).get("top.txt"), "-rw-r--r-- top")
+        const of = { ...untrusted, credentialBelow: `${base}/acme` }
+        const entries = yield* contentsOf((yield* git.fetch(of)).archive)
+        assert.deepStrictEqual(
+          ["top.txt", "libs/in/inner.txt", "libs/in/vendor/x/deep.txt"].map((name) => entries.get(name)),
+          ["-rw-r--r-- top", "-rw-r--r-- inner", "-rw-r--r-- deepest"]
         )
-        assert.strictEqual(code, i === 3 ? "address_refused" : "invalid", message)
-      }
-      // One that holds itself.
-      const circle = yield* server.create("acme/circle")
-      const loop = yield* circle.commit(
-        { ".gitmodules": '[submodule "s"]\n\tpath = s\n\turl = ./../circle.git\n' },
-        { links: { s: deepest } }
-      )
-      const { code } = yield* refusal(server.url("acme/circle"), loop)
-      assert.strictEqual(code, "ref_not_found")
-    })
+        const toOther = server.requests.filter(({ url }) => url.startsWith("/other/"))
+        assert.isTrue(toOther.length > 0 && toOther.every(({ password }) => password === undefined))
+
+        const pointing = (name: string, url: string) =>
+          Effect.flatMap(server.create(name), (repo) =>
+            repo.commit(
+              { ".gitmodules": `[submodule "s"]\n\tpath = s\n\turl = ${url}\n` },
+              { links: { s: deepest } }
+            )
+          )
+        for (const [i, url] of [
+          "ext::sh -c id",
+          "file:///etc",
+          "git@github.com:acme/x.git",
+          "https://169.254.169.254/x.git"
+        ].entries()) {
+          const { code, message } = yield* refusal(
+            server.url(`acme/bad${i}`),
+            yield* pointing(`acme/bad${i}`, url)
+          )
+          assert.strictEqual(code, i === 3 ? "address_refused" : "invalid", message)
+        }
+        // One that holds itself.
+        const circle = yield* server.create("acme/circle")
+        const loop = yield* circle.commit(
+          { ".gitmodules": '[submodule "s"]\n\tpath = s\n\turl = ./../circle.git\n' },
+          { links: { s: deepest } }
+        )
+        const { code } = yield* refusal(server.url("acme/circle"), loop)
+        assert.strictEqual(code, "ref_not_found")
+      })
   )
 
   it.effect("says so when it keeps files in Git LFS", () =>
@@ -321,6 +342,17 @@ layer(fetchingLayer({ fileBytes: 300_000, entries: 50, fetchMs: 20_000 }), { exc
         const pack = yield* server.create("acme/pack")
         const large = yield* pack.commit({ "noise.bin": yield* Effect.promise(() => sizes(2_000_000)) })
         assert.strictEqual((yield* refusal(server.url("acme/pack"), large)).code, "too_large")
+        // Packs that are small enough each, and not together.
+        const parts = yield* server.create("acme/parts")
+        const links: Record<string, string> = {}
+        let modules = ""
+        for (const name of ["one", "two"]) {
+          const part = yield* server.create(`acme/${name}`)
+          links[name] = yield* part.commit({ "noise.bin": yield* Effect.promise(() => sizes(200_000)) })
+          modules += `[submodule "${name}"]\n\tpath = ${name}\n\turl = ../${name}.git\n`
+        }
+        const whole = yield* parts.commit({ ".gitmodules": modules }, { links })
+        assert.strictEqual((yield* refusal(server.url("acme/parts"), whole)).code, "too_large")
         const zeros = yield* server.create("acme/zeros")
         const unfolding = yield* zeros.commit({ "zeros.bin": Buffer.alloc(2_000_000) })
         assert.strictEqual((yield* refusal(server.url("acme/zeros"), unfolding)).code, "too_large")
@@ -343,6 +375,62 @@ layer(fetchingLayer({ fileBytes: 300_000, entries: 50, fetchMs: 20_000 }), { exc
         const exploding = yield* bomb.git(["commit-tree", "-m", "bomb", tree])
         yield* bomb.git(["update-ref", "refs/heads/main", exploding])
         assert.strictEqual((yield* refusal(server.url("acme/bomb"), exploding)).code, "too_large")
+      })
+    )
+  }
+)
+
+layer(fetchingLayer({ memoryBytes: 64 * 1024 * 1024 }), { excludeTestServices: true })("memory", (it) => {
+  it.effect("is bounded: an object that unfolds to more ends git, which goes before all others", () =>
+    Effect.gen(function* () {
+      const server = yield* gitServer
+      const repo = yield* server.create("acme/swollen")
+      const small = yield* repo.commit({ "large.bin": Buffer.alloc(40 * 1024 * 1024) })
+      assert.isTrue(fs.existsSync((yield* fetched(server.url("acme/swollen"), small)).archive))
+      // What a commit says is held as a whole, and packed it is small.
+      const head = `tree ${yield* repo.git(["rev-parse", `${small}^{tree}`])}\nauthor A <a@a> 0 +0000\ncommitter A <a@a> 0 +0000\n\n`
+      const swollen = yield* repo.git(
+        ["hash-object", "-t", "commit", "-w", "--stdin"],
+        `${head}${"x".repeat(100 * 1024 * 1024)}`
+      )
+      yield* repo.git(["update-ref", "refs/heads/main", swollen])
+      const { code, message } = yield* refusal(server.url("acme/swollen"), swollen)
+      assert.deepStrictEqual([code, /memory/.test(message)], ["too_large", true], message)
+
+      const scores: Array<string> = []
+      server.instead = () => {
+        for (const pid of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name)))
+          try {
+            if (fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(server.url("acme/swollen")))
+              scores.push(fs.readFileSync(`/proc/${pid}/oom_score_adj`, "utf8").trim())
+          } catch {}
+        return false
+      }
+      yield* resolve(server.url("acme/swollen"), "main")
+      assert.isTrue(scores.length > 0 && scores.every((score) => score === "1000"), scores.join())
+    })
+  )
+})
+
+layer(fetchingLayer({ atOnce: 2, atOnceOfOne: 1, askMs: 30_000 }), { excludeTestServices: true })(
+  "an organization whose repositories do not answer",
+  (it) => {
+    it.effect("keeps no other from fetching, and none from asking for commits", () =>
+      Effect.gen(function* () {
+        const [silent, server] = [yield* gitServer, yield* gitServer]
+        silent.instead = () => true
+        const repo = yield* server.create("acme/shop")
+        const commit = yield* repo.commit({ "a.txt": "1" })
+        const git = yield* GitFetch
+        const stuck = { orgId, url: silent.url("acme/shop"), commit }
+        for (let i = 0; i < 4; i++) yield* Effect.forkChild(Effect.scoped(git.fetch(stuck)))
+        yield* eventually(
+          "the first waits",
+          Effect.sync(() => silent.requests.length > 0)
+        )
+        const url = server.url("acme/shop")
+        assert.strictEqual(yield* resolve(url, "main"), commit)
+        assert.strictEqual((yield* git.fetch({ orgId: uuid(), url, commit })).commit, commit)
       })
     )
   }

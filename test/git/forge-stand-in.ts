@@ -29,7 +29,9 @@ export const forgeStandIn = Effect.fnUntraced(function* (
     comments: [] as Array<{ id: number; body: string; by: string }>,
     /** What it answers instead, with these headers. */
     instead: undefined as { status: number; headers?: http.OutgoingHttpHeaders } | undefined,
-    tokens: 0
+    tokens: 0,
+    /** How long a token of an app is good. */
+    tokenMs: 3_600_000
   }
   const isGitLab = kind === "gitlab"
   const me = kind === "github_app" ? "our-app[bot]" : "deployer"
@@ -85,7 +87,7 @@ export const forgeStandIn = Effect.fnUntraced(function* (
       if (at === "/app") return [200, { slug: "our-app" }]
       if (at === "/app/installations/34/access_tokens") {
         state.tokens++
-        return [201, { token, expires_at: "2030-01-01T00:00:00Z" }]
+        return [201, { token, expires_at: new Date(Date.now() + state.tokenMs).toISOString() }]
       }
       return [403]
     }

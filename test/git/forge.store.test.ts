@@ -118,6 +118,29 @@ layer(world, { excludeTestServices: true })("a forge", (it) => {
         })
     )
 
+  it.effect("gives an app a token that is used until shortly before it ends, or is not taken any more", () =>
+    Effect.gen(function* () {
+      const [{ connection, state }, short] = [yield* connected("github_app"), yield* connected("github_app")]
+      // Each look has a client of its own.
+      const ask = (of: OpenConnection) =>
+        Effect.flatMap(Forge, (forge) => forge.client(of).repository("acme/shop"))
+      for (let i = 0; i < 3; i++) yield* ask(connection)
+      assert.strictEqual(state.tokens, 1)
+      state.instead = { status: 401 }
+      yield* Effect.flip(ask(connection))
+      state.instead = undefined
+      yield* ask(connection)
+      assert.strictEqual(state.tokens, 2)
+      // Of another installation it is another one.
+      yield* Effect.ignore(ask({ ...connection, installationId: "35" }))
+      yield* ask(connection)
+      assert.strictEqual(state.tokens, 2)
+      short.state.tokenMs = 600_000
+      for (let i = 0; i < 3; i++) yield* ask(short.connection)
+      assert.strictEqual(short.state.tokens, 3)
+    })
+  )
+
   it.effect("that refuses says why, in words that are not its own", () =>
     Effect.gen(function* () {
       const { client, state } = yield* connected("github_token")

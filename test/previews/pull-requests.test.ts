@@ -45,6 +45,8 @@ const connected = Effect.fnUntraced(function* (owner: string) {
     }
   }
   const comments = new Map<number, { readonly number: number; body: string }>()
+  /** Pull requests that take no comments. */
+  const locked = new Set<number>()
   const statuses: Array<{ readonly commit: string; readonly context: string; readonly state: string }> = []
   server.instead = (request, response) => {
     const answer = (status: number, body: unknown) =>
@@ -59,6 +61,10 @@ const connected = Effect.fnUntraced(function* (owner: string) {
       )
     if (said !== null) {
       const [, id, of, commit] = said
+      if (locked.has(Number(of))) {
+        answer(403, {})
+        return true
+      }
       if (request.method === "GET") {
         const all = [...comments].filter(([, { number }]) => number === Number(of))
         answer(
@@ -123,7 +129,7 @@ const connected = Effect.fnUntraced(function* (owner: string) {
     Effect.map(call("GET", `${path}/deployments?environment=${environment}`), ({ body }) =>
       body.map(({ source }: { source: { commit: string } }) => source.commit)
     )
-  return { repo, pulls, tell, previews, deployed, path, owner, comments, statuses }
+  return { repo, pulls, tell, previews, deployed, path, owner, comments, statuses, locked }
 })
 
 layer(worldOf(3_600), { excludeTestServices: true })("pull requests that are told of", (it) => {
@@ -193,12 +199,16 @@ layer(worldOf(2), { excludeTestServices: true })("pull requests that nobody told
   it.effect("are found all the same, open and closed; one that the forge does not know stays as it is", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane
-      const { repo, pulls, previews, path, owner, comments, statuses } = yield* connected("silent")
+      const { repo, pulls, previews, path, owner, comments, statuses, locked } = yield* connected("silent")
       const sha = yield* repo.commit({ ...app, a: "1" }, { branch: "change" })
+      const other = yield* repo.commit({ ...app, a: "2" }, { branch: "other" })
       pulls.set(7, { state: "open", merged: false, sha, from: owner })
+      // Nobody may comment there.
+      pulls.set(8, { state: "open", merged: false, sha: other, from: owner })
+      locked.add(8)
       const byHand = yield* call("POST", `${path}/previews`, { body: { pullRequest: 99, commit: sha } })
       assert.strictEqual(byHand.status, 201)
-      yield* eventually("both are there", previews, (all) => all.length === 2)
+      yield* eventually("all are there", previews, (all) => all.length === 3)
       // One comment, written anew as things go on.
       yield* eventually(
         "the pull request is told",
@@ -209,10 +219,16 @@ layer(worldOf(2), { excludeTestServices: true })("pull requests that nobody told
         [...comments.values()].map(({ number }) => number),
         [7]
       )
-      const [status] = statuses
+      yield* eventually(
+        "the other one's commit is told all the same",
+        Effect.sync(() => statuses),
+        (all) => all.some(({ commit }) => commit === other)
+      )
+      const status = statuses.find(({ commit }) => commit === sha)
       assert.deepInclude(status, { commit: sha, context: "svc/preview", state: "pending" })
       pulls.set(7, { state: "closed", merged: false, sha, from: owner })
-      yield* eventually("it is gone", previews, (all) => all.length === 1)
+      pulls.set(8, { state: "closed", merged: false, sha: other, from: owner })
+      yield* eventually("they are gone", previews, (all) => all.length === 1)
       assert.strictEqual((yield* previews)[0].pullRequest, 99)
 
       // More of strangers than there are places for, and one's own after them.

@@ -48,6 +48,8 @@ create index git_delivery_age on git_delivery (received_at);
 create table git_branch (
   org_id uuid not null references organization on delete cascade,
   project_uid uuid not null,
+  -- That it is listed for. Another one is another repository.
+  connection_id uuid,
   -- Of what it was seen: of another repository or branch everything begins anew.
   repo text not null,
   branch text not null default '',
