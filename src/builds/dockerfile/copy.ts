@@ -60,14 +60,14 @@ export const copyArchive = async (
   const reader = extract()
   const writer = pack()
   if (copying.sources.join("").length > longestPatterns || !areFew(copying.ignored))
-    throw new Error("There are more patterns than are compared with each file")
+    throw new NotCopied("there are more patterns than are compared with each file")
   const placeOf = makePlaceOf(copying)
   const ignores = makeIgnores(copying.ignored)
   let count = 0
   /** Where the file went that a hard link is another name of. */
   const placeOfFirst = (linkname: string) => {
     const name = nameOf(linkname.replace(/^(\.\/)+|^\/+/g, ""))
-    const place = name === undefined ? undefined : placeOf(copying, name, false)
+    const place = name === undefined ? undefined : placeOf(name, false)
     if (place === undefined || place === "" || !written.has(place))
       throw new NotCopied(`a hard link to ${linkname.slice(0, 200)} is not copied without that file`)
     return place
