@@ -67,6 +67,7 @@ export const Preview = defineKind({
   deleteRole: "admin",
   reasons: {
     ApprovalNeeded: progress("It is of a fork: it has no secrets and no data until its commit is approved"),
+    BillingInactive: warning("Billing of the organization is not active"),
     SourceUnavailable: warning("Its commit cannot be found in the repository"),
     SourceMissing: warning("The database that it should have a copy of is not there"),
     PreviewDataForbidden: warning("The project does not allow copies of production data in previews"),

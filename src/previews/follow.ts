@@ -13,6 +13,7 @@ import * as Schema from "effect/Schema"
 import { lineOf } from "#schemas/display-text.ts"
 import { previewSlug } from "#schemas/names.ts"
 import { Preview, type PreviewSpec } from "#schemas/preview.ts"
+import { makeBillingActive } from "#src/access/billing.ts"
 import { Forge } from "#src/git/Forge.ts"
 import type { ForgeClient, PullRequest } from "#src/git/ForgeClient.ts"
 import { settings } from "#src/git/settings.ts"
@@ -60,6 +61,7 @@ export const makeFollow = Effect.gen(function* () {
   const forge = yield* Forge
   const resources = yield* Resources
   const tell = yield* makeTell
+  const billingActive = yield* makeBillingActive
 
   /** Undefined: nothing is to be changed. */
   const changeFor = (
@@ -123,7 +125,8 @@ export const makeFollow = Effect.gen(function* () {
     )
     const left = living.filter((record) => !over.includes(record))
     const forks = left.filter(({ spec }) => Option.exists(decode(spec), ({ fork }) => fork)).length
-    const room = { all: mostPreviews - left.length, forks: mostForks - forks }
+    const most = (yield* billingActive(orgId)) ? mostPreviews : 0
+    const room = { all: most - left.length, forks: mostForks - forks }
     const changes = open.flatMap((pull): ReadonlyArray<Change> => {
       const there = byName.get(previewSlug(pull.number))
       if (there === undefined) {

@@ -1,0 +1,43 @@
+/** What looks at pull requests make of what is there: who pays, who closed what, and whose numbers they are. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { followServices, followWorld } from "./world.ts"
+
+const forge = "https://forge.test"
+const commits = { first: "1".repeat(40), second: "2".repeat(40) }
+
+layer(followServices, { excludeTestServices: true })("looks at pull requests", (it) => {
+  it.effect("make no previews for who does not pay, and close those that are over", () =>
+    Effect.gen(function* () {
+      const { sql, orgId, repo, setRepo, connect, say, look, previews, settled, deployments } =
+        yield* followWorld
+      yield* setRepo(repo)
+      connect(forge)
+      say(forge, repo, 1, commits.first)
+      yield* look
+      yield* sql`update organization set billing_status = 'past_due' where id = ${orgId}::uuid`
+      say(forge, repo, 1, commits.second)
+      say(forge, repo, 2, commits.first)
+      yield* look
+      assert.deepStrictEqual(
+        (yield* previews).map(({ pullRequest }) => pullRequest),
+        [1]
+      )
+      const [{ uid } = assert.fail("there is none")] = yield* previews
+      assert.strictEqual((yield* settled(uid))?.note?.reason, "BillingInactive")
+      assert.strictEqual(yield* deployments, 0)
+      say(forge, repo, 1, commits.second, "merged")
+      yield* look
+      assert.isEmpty(yield* previews)
+      yield* sql`update organization set billing_status = 'active' where id = ${orgId}::uuid`
+      yield* look
+      assert.deepStrictEqual(
+        (yield* previews).map(({ pullRequest }) => pullRequest),
+        [2]
+      )
+      const [second = assert.fail("there is none")] = yield* previews
+      assert.isUndefined((yield* settled(second.uid))?.note)
+      assert.strictEqual(yield* deployments, 1)
+    })
+  )
+})
