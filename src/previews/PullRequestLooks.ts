@@ -7,10 +7,14 @@ import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
+/** The commit of each open pull request that has or had a preview, by its number. */
+export type Previewed = Readonly<Record<string, string>>
+
 export interface PullRequestLook {
   readonly orgId: string
   readonly projectId: string
   readonly repo: string
+  readonly previewed: Previewed
   readonly failures: number
   readonly lease: bigint
 }
@@ -29,6 +33,8 @@ export class PullRequestLooks extends Context.Service<
     readonly claim: (
       room: Room<PullRequestLook>
     ) => Effect.Effect<ReadonlyArray<PullRequestLook>, StoreUnavailable>
+    /** These have a preview, or had one that somebody closed or whose time was over. */
+    readonly remember: (look: PullRequestLook, previewed: Previewed) => Effect.Effect<void, StoreUnavailable>
     readonly settle: (
       look: PullRequestLook,
       error: string | undefined,
@@ -68,7 +74,7 @@ export class PullRequestLooks extends Context.Service<
             )
             insert into pull_request_look as l (org_id, project_uid, repo) select org_id, uid, repo from wanted
             on conflict (org_id, project_uid) do update set repo = excluded.repo, lease_token = null,
-              due_at = now(), failures = 0, error = null
+              previewed = '{}', due_at = now(), failures = 0, error = null
             where l.repo <> excluded.repo`)
         ),
         // Index: pull_request_look_due.
@@ -88,8 +94,14 @@ export class PullRequestLooks extends Context.Service<
             update pull_request_look l set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
               due_at = now() + make_interval(secs => ${leaseSeconds}::int)
             from chosen c where l.org_id = c.org_id and l.project_uid = c.project_uid
-            returning l.org_id as "orgId", l.project_uid as "projectId", l.repo, l.failures, l.lease_token as lease`)
+            returning l.org_id as "orgId", l.project_uid as "projectId", l.repo, l.previewed, l.failures, l.lease_token as lease`)
         }),
+        remember: (look, previewed) =>
+          Effect.asVoid(
+            repeatable(
+              sql`update pull_request_look set previewed = ${sql.json(previewed)} where ${held(look)}`
+            )
+          ),
         settle: (look, error, nextInSeconds) =>
           Effect.asVoid(
             repeatable(sql`

@@ -23,7 +23,13 @@ import type { Change } from "#src/store/change.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
-import { channel, leaseSeconds, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
+import {
+  channel,
+  leaseSeconds,
+  type Previewed,
+  type PullRequestLook,
+  PullRequestLooks
+} from "./PullRequestLooks.ts"
 import { makeTell } from "./tell.ts"
 
 const atOnce = 8
@@ -60,6 +66,7 @@ export interface Looked {
 export const makeFollow = Effect.gen(function* () {
   const forge = yield* Forge
   const resources = yield* Resources
+  const looks = yield* PullRequestLooks
   const tell = yield* makeTell
   const billingActive = yield* makeBillingActive
 
@@ -108,7 +115,8 @@ export const makeFollow = Effect.gen(function* () {
         )
     })
 
-  const follow = Effect.fnUntraced(function* ({ orgId, projectId, repo }: PullRequestLook) {
+  const follow = Effect.fnUntraced(function* (look: PullRequestLook) {
+    const { orgId, projectId, repo, previewed } = look
     const found = yield* forge.forRepo(orgId, repo)
     if (Option.isNone(found)) return false
     const { client } = found.value
@@ -130,6 +138,8 @@ export const makeFollow = Effect.gen(function* () {
     const changes = open.flatMap((pull): ReadonlyArray<Change> => {
       const there = byName.get(previewSlug(pull.number))
       if (there === undefined) {
+        // Somebody closed it, or its time was over: it stays closed until there is something new to look at.
+        if (previewed[pull.number] === pull.head.commit) return []
         if (room.all <= 0 || (pull.isFork && room.forks <= 0)) return []
         room.all -= 1
         if (pull.isFork) room.forks -= 1
@@ -142,6 +152,12 @@ export const makeFollow = Effect.gen(function* () {
     const written = yield* Effect.forEach([...ends, ...changes], (change) =>
       Effect.result(resources.write(orgId, [change], actor))
     )
+    const there = new Set(left.map(({ name }) => name))
+    changes.forEach((change, at) => {
+      if (change.action === "create" && written[ends.length + at]?._tag === "Success") there.add(change.name)
+    })
+    const after = previewedNow(open, previewed, there)
+    if (!isDeepStrictEqual(after, previewed)) yield* looks.remember(look, after)
     const failed = written.find(Result.isFailure)
     if (failed !== undefined)
       return yield* Effect.fail({ message: "A preview was changed by somebody else meanwhile" })
@@ -162,6 +178,19 @@ export const makeFollow = Effect.gen(function* () {
       })
     )
 })
+
+/** What is forgotten of a pull request that is not open lets it have a preview when it is opened again. */
+const previewedNow = (
+  open: ReadonlyArray<PullRequest>,
+  before: Previewed,
+  there: ReadonlySet<string>
+): Previewed =>
+  Object.fromEntries(
+    open.flatMap(({ number, head }) => {
+      const commit = there.has(previewSlug(number)) ? head.commit : before[number]
+      return commit === undefined ? [] : [[number, commit]]
+    })
+  )
 
 const notAnswered = "The forge does not say whether a pull request is open"
 

@@ -40,4 +40,49 @@ layer(followServices, { excludeTestServices: true })("looks at pull requests", (
       assert.strictEqual(yield* deployments, 1)
     })
   )
+
+  it.effect("leave closed what somebody closed, until it has a new commit or is opened again", () =>
+    Effect.gen(function* () {
+      const { repo, setRepo, connect, say, look, previews, close } = yield* followWorld
+      const closed = Effect.gen(function* () {
+        const [one = assert.fail("there is none")] = yield* previews
+        yield* close(one.uid)
+        for (let looks = 0; looks < 2; looks++) yield* look
+        assert.isEmpty(yield* previews)
+      })
+      yield* setRepo(repo)
+      connect(forge)
+      say(forge, repo, 1, commits.first)
+      yield* look
+      yield* closed
+      say(forge, repo, 1, commits.second)
+      yield* look
+      yield* closed
+      say(forge, repo, 1, commits.second, "closed")
+      yield* look
+      say(forge, repo, 1, commits.second)
+      yield* look
+      assert.deepStrictEqual(
+        (yield* previews).map(({ commit }) => commit),
+        [commits.second]
+      )
+    })
+  )
+
+  it.effect("leave closed what has expired", () =>
+    Effect.gen(function* () {
+      const { sql, repo, setRepo, connect, say, look, previews, settled } = yield* followWorld
+      yield* setRepo(repo)
+      connect(forge)
+      say(forge, repo, 1, commits.first)
+      yield* look
+      const [{ uid } = assert.fail("there is none")] = yield* previews
+      const past = '"2020-01-01T00:00:00.000Z"'
+      yield* sql`
+        update resource set spec = jsonb_set(spec, '{expiresAt}', ${past}::text::jsonb) where uid = ${uid}::uuid`
+      assert.isUndefined(yield* settled(uid))
+      yield* look
+      assert.isEmpty(yield* previews)
+    })
+  )
 })
