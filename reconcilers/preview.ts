@@ -189,6 +189,8 @@ export const layer = register(
       )(commits.resolve(orgId, { repo: git.repo, ref: spec.commit })).pipe(
         Effect.mapError(({ message }) => new Retryable({ reason: "SourceUnavailable", message }))
       )
+      // The project has another repository by now, where the number is of another pull request.
+      if (source.url.toLowerCase() !== spec.repository?.toLowerCase()) return
       const place = { orgId, projectId, environment: environment.name, environmentUid: environment.uid }
       const actor = actorOf("previews.deploy")
       const ref = `refs/pull/${spec.pullRequest}/head`

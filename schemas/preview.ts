@@ -30,7 +30,9 @@ export const PreviewSpec = Schema.Struct({
   database: Schema.optionalKey(Schema.NullOr(PreviewDatabase)),
   expiresAt: withDefault(Schema.NullOr(Schema.String), null),
   /** The forge says what it is at, and its commits are deployed by themselves. */
-  followed: withDefault(Schema.Boolean, false)
+  followed: withDefault(Schema.Boolean, false),
+  /** Address of the repository whose pull request is followed. */
+  repository: withDefault(Schema.NullOr(Schema.String), null)
 }).annotate({ identifier: "PreviewSpec" })
 export type PreviewSpec = typeof PreviewSpec.Type
 
@@ -60,7 +62,7 @@ export const Preview = defineKind({
   status: PreviewStatus,
   fields: Object.keys(PreviewSpec.fields),
   immutable: ["pullRequest", "fork"],
-  internal: ["approvedCommit", "followed"],
+  internal: ["approvedCommit", "followed", "repository"],
   generated: [],
   references: [],
   singleton: false,

@@ -13,6 +13,7 @@ export type Previewed = Readonly<Record<string, string>>
 export interface PullRequestLook {
   readonly orgId: string
   readonly projectId: string
+  /** Empty: the project has none any more, and previews that followed one. */
   readonly repo: string
   readonly previewed: Previewed
   readonly failures: number
@@ -21,6 +22,8 @@ export interface PullRequestLook {
 
 /** Longer than a look takes. */
 export const leaseSeconds = 180
+/** Previews stay so long without a connection: one may be made anew. */
+export const graceSeconds = 3_600
 export const channel = "svc_pull_requests"
 
 export class PullRequestLooks extends Context.Service<
@@ -35,6 +38,11 @@ export class PullRequestLooks extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<PullRequestLook>, StoreUnavailable>
     /** These have a preview, or had one that somebody closed or whose time was over. */
     readonly remember: (look: PullRequestLook, previewed: Previewed) => Effect.Effect<void, StoreUnavailable>
+    /** Whether a connection opens the repository now. Answers whether none has for longer than previews are kept. */
+    readonly connected: (
+      look: PullRequestLook,
+      isConnected: boolean
+    ) => Effect.Effect<boolean, StoreUnavailable>
     readonly settle: (
       look: PullRequestLook,
       error: string | undefined,
@@ -66,8 +74,13 @@ export class PullRequestLooks extends Context.Service<
         sync: Effect.asVoid(
           repeatable(sql`
             with wanted as (
-              select org_id, uid, lower(spec->'git'->>'repo') as repo from resource
-              where kind = 'Project' and deletion_requested_at is null and spec->'git'->>'repo' is not null
+              select p.org_id, p.uid, coalesce(lower(p.spec->'git'->>'repo'), '') as repo from resource p
+              where p.kind = 'Project' and p.deletion_requested_at is null
+                and (p.spec->'git'->>'repo' is not null or (
+                  exists (select from pull_request_look l where l.org_id = p.org_id and l.project_uid = p.uid)
+                  -- Index: resource_by_place.
+                  and exists (select from resource v where v.org_id = p.org_id and v.kind = 'Preview'
+                    and v.project_id = p.uid and v.deleted_at is null and v.spec->'followed' = 'true')))
             ), gone as (
               delete from pull_request_look l where not exists (
                 select from wanted w where w.org_id = l.org_id and w.uid = l.project_uid)
@@ -101,6 +114,16 @@ export class PullRequestLooks extends Context.Service<
             repeatable(
               sql`update pull_request_look set previewed = ${sql.json(previewed)} where ${held(look)}`
             )
+          ),
+        connected: (look, isConnected) =>
+          Effect.map(
+            repeatable(sql<{ readonly over: boolean | null }>`
+              update pull_request_look set
+                unconnected_since = case when ${isConnected}::boolean then null
+                  else coalesce(unconnected_since, now()) end
+              where ${held(look)}
+              returning unconnected_since < now() - make_interval(secs => ${graceSeconds}::int) as over`),
+            ([row]) => row?.over === true
           ),
         settle: (look, error, nextInSeconds) =>
           Effect.asVoid(

@@ -85,4 +85,62 @@ layer(followServices, { excludeTestServices: true })("looks at pull requests", (
       assert.isEmpty(yield* previews)
     })
   )
+
+  it.effect("close previews of another repository, and never ask for their numbers in this one", () =>
+    Effect.gen(function* () {
+      const { asked, owner, repo, setRepo, connect, say, look, previews } = yield* followWorld
+      yield* setRepo(repo)
+      connect(forge)
+      for (const number of [1, 2]) say(forge, repo, number, commits.first)
+      yield* look
+      // The same name at another server, then another name: the number 1 is there in each, open.
+      for (const [url, other] of [
+        ["https://other.test", repo],
+        ["https://other.test", `${owner}/blog`]
+      ] as const) {
+        const before = (yield* previews).map(({ uid }) => uid)
+        yield* setRepo(other)
+        connect(url)
+        say(url, other, 1, commits.first)
+        yield* look
+        assert.isEmpty(yield* previews)
+        yield* look
+        const [one, ...more] = yield* previews
+        assert.deepStrictEqual([one?.repository, more.length], [`${url}/${other}.git`, 0])
+        assert.notInclude(before, one?.uid)
+      }
+      assert.isEmpty(asked.filter((one) => one.includes(owner)))
+    })
+  )
+
+  it.effect(
+    "close previews of a repository that has been out of reach for long, and make them again later",
+    () =>
+      Effect.gen(function* () {
+        const { sql, projectId, repo, setRepo, connect, say, look, previews } = yield* followWorld
+        const length = Effect.map(previews, (all) => all.length)
+        const anHourLater = sql`
+        update pull_request_look set unconnected_since = unconnected_since - interval '61 minutes'
+        where project_uid = ${projectId}::uuid`
+        connect(forge)
+        say(forge, repo, 1, commits.first)
+        for (const [take, give] of [
+          [Effect.sync(() => connect(undefined)), Effect.sync(() => connect(forge))],
+          [setRepo(undefined), setRepo(repo)]
+        ] as const) {
+          yield* setRepo(repo)
+          yield* look
+          assert.strictEqual(yield* length, 1)
+          yield* take
+          for (let looks = 0; looks < 2; looks++) yield* look
+          assert.strictEqual(yield* length, 1)
+          yield* anHourLater
+          yield* look
+          assert.strictEqual(yield* length, 0)
+          yield* give
+          yield* look
+          assert.strictEqual(yield* length, 1)
+        }
+      })
+  )
 })
