@@ -22,6 +22,7 @@ import {
   previewBranch
 } from "#schemas/preview.ts"
 import { ProjectSpec } from "#schemas/project.ts"
+import { billingInactive, makeBillingActive } from "#src/access/billing.ts"
 import { AppConfig } from "#src/config.ts"
 import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { ensureApp, makeDeployment } from "#src/deployments/make-deployment.ts"
@@ -63,6 +64,7 @@ export const layer = register(
     const resources = yield* Resources
     const commits = yield* CommitSources
     const { region } = yield* AppConfig
+    const billingActive = yield* makeBillingActive
     const read = <A, E extends { readonly message?: string; readonly _tag: string }>(
       name: string,
       look: Effect.Effect<A, E>
@@ -120,7 +122,9 @@ export const layer = register(
         ? yield* read("deployments", resources.listKind(orgId, Deployment.name, projectId ?? "", slug))
         : []
       const deployment = deployments.find((one) => living(one) && commitOf(one.spec) === spec.commit)
-      const base = { slug, environment, branch, deployment, isTaken, isLeaving }
+      const isUnpaid =
+        spec.followed && deployment === undefined && !(yield* read("billing", billingActive(orgId)))
+      const base = { slug, environment, branch, deployment, isTaken, isLeaving, isUnpaid }
       const wanted = wantedDatabase(preview, branches)
       if (wanted === null || !isTrusted(spec)) return { ...base, source: undefined, trouble: undefined }
       const source = yield* read(
@@ -158,7 +162,7 @@ export const layer = register(
 
     const differencesOf = (
       preview: PreviewResource,
-      { environment, branch, source, deployment }: Survey,
+      { environment, branch, source, deployment, isUnpaid }: Survey,
       now: number
     ) => {
       if (isOver(preview.spec, now)) return [{ field: "/expiresAt", message: "its time is over" }]
@@ -168,7 +172,7 @@ export const layer = register(
         return [{ field: "/database", message: "it has no copy of the database yet" }]
       if (branch !== undefined && !isTrusted(preview.spec))
         return [{ field: "/database", message: "its commit is not approved, and it has data" }]
-      return preview.spec.followed && deployment === undefined
+      return preview.spec.followed && deployment === undefined && !isUnpaid
         ? [{ field: "/commit", message: "its commit is not deployed yet" }]
         : []
     }
@@ -185,6 +189,8 @@ export const layer = register(
       )(commits.resolve(orgId, { repo: git.repo, ref: spec.commit })).pipe(
         Effect.mapError(({ message }) => new Retryable({ reason: "SourceUnavailable", message }))
       )
+      // The project has another repository by now, where the number is of another pull request.
+      if (source.url.toLowerCase() !== spec.repository?.toLowerCase()) return
       const place = { orgId, projectId, environment: environment.name, environmentUid: environment.uid }
       const actor = actorOf("previews.deploy")
       const ref = `refs/pull/${spec.pullRequest}/head`
@@ -242,7 +248,7 @@ export const layer = register(
         const { environment, branch, trouble } = seen
         const { expiresAt } = preview.spec
         const address = Option.getOrUndefined(decodeAddress(environment?.status))?.address ?? null
-        const note = isTrusted(preview.spec) ? trouble : approvalNeeded
+        const note = seen.isUnpaid ? unpaid : isTrusted(preview.spec) ? trouble : approvalNeeded
         return {
           _tag: "Present" as const,
           status: {
@@ -282,7 +288,8 @@ export const layer = register(
           return yield* Effect.asVoid(write(preview, "withdraw", [{ action: "delete", uid: branch.uid }]))
         if (branch === undefined && source !== undefined)
           return yield* Effect.asVoid(write(preview, "branch", [branchChange(preview, seen, source)]))
-        if (preview.spec.followed && seen.deployment === undefined) yield* deploy(preview, environment)
+        if (preview.spec.followed && seen.deployment === undefined && !seen.isUnpaid)
+          yield* deploy(preview, environment)
       }),
       remove: Effect.fnUntraced(function* (preview) {
         const left = (yield* bound(preview)).filter(living)
@@ -298,6 +305,8 @@ export const layer = register(
 )
 
 const nothing: PreviewStatus = { environmentId: null, address: null, branchId: null, deploymentId: null }
+
+const unpaid = { reason: "BillingInactive", message: billingInactive }
 
 const approvalNeeded = {
   reason: "ApprovalNeeded",

@@ -30,7 +30,9 @@ export const PreviewSpec = Schema.Struct({
   database: Schema.optionalKey(Schema.NullOr(PreviewDatabase)),
   expiresAt: withDefault(Schema.NullOr(Schema.String), null),
   /** The forge says what it is at, and its commits are deployed by themselves. */
-  followed: withDefault(Schema.Boolean, false)
+  followed: withDefault(Schema.Boolean, false),
+  /** Address of the repository whose pull request is followed. */
+  repository: withDefault(Schema.NullOr(Schema.String), null)
 }).annotate({ identifier: "PreviewSpec" })
 export type PreviewSpec = typeof PreviewSpec.Type
 
@@ -60,13 +62,14 @@ export const Preview = defineKind({
   status: PreviewStatus,
   fields: Object.keys(PreviewSpec.fields),
   immutable: ["pullRequest", "fork"],
-  internal: ["approvedCommit", "followed"],
+  internal: ["approvedCommit", "followed", "repository"],
   generated: [],
   references: [],
   singleton: false,
   deleteRole: "admin",
   reasons: {
     ApprovalNeeded: progress("It is of a fork: it has no secrets and no data until its commit is approved"),
+    BillingInactive: warning("Billing of the organization is not active"),
     SourceUnavailable: warning("Its commit cannot be found in the repository"),
     SourceMissing: warning("The database that it should have a copy of is not there"),
     PreviewDataForbidden: warning("The project does not allow copies of production data in previews"),

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { GitSourceFault, GitSourcePlan, GitSourceSpec, GitSourceStatus } from "#schemas/git-source.ts"
 import { Authority, mayAsAdmin, type Standing } from "#src/access/Authority.ts"
+import { billingInactive } from "#src/access/billing.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Manifests, type Opened } from "#src/manifest/Manifests.ts"
@@ -213,8 +214,7 @@ const heldBack = (
       "owner_needed",
       `Only an owner may apply this plan, because of ${above[0]?.address}${above.length > 1 ? ` and ${above.length - 1} more` : ""}`
     )
-  if (!billingActive)
-    return fault("billing_inactive", "Billing of the organization is not active; an owner must activate it")
+  if (!billingActive) return fault("billing_inactive", billingInactive)
   return undefined
 }
 

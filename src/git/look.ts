@@ -9,6 +9,7 @@ import * as Random from "effect/Random"
 import { App, appName } from "#schemas/app.ts"
 import type { CommitSource } from "#schemas/deployment.ts"
 import { Environment } from "#schemas/environment.ts"
+import { billingInactive, makeBillingActive } from "#src/access/billing.ts"
 import { AppConfig } from "#src/config.ts"
 import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { ensureApp, makeDeployment } from "#src/deployments/make-deployment.ts"
@@ -47,6 +48,7 @@ export const makeLook = Effect.gen(function* () {
   const commits = yield* CommitSources
   const resources = yield* Resources
   const { region } = yield* AppConfig
+  const billingActive = yield* makeBillingActive
 
   const deploy = Effect.fnUntraced(function* (look: BranchLook, uid: string, source: CommitSource) {
     const { orgId, projectId } = look
@@ -75,6 +77,8 @@ export const makeLook = Effect.gen(function* () {
     })
     if (source.commit === commit && deployment === null) return {}
     if (commit === null && deployment === null && !(yield* isFirst(branch))) return { commit: source.commit }
+    // Not seen either: it is deployed once they pay.
+    if (!(yield* billingActive(orgId))) return yield* Effect.fail({ message: billingInactive })
     const uid = yield* branches.seen(branch, source.commit)
     if (uid !== undefined) yield* deploy(branch, uid, source)
     return {}

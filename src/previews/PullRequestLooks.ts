@@ -7,16 +7,23 @@ import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
+/** The commit of each open pull request that has or had a preview, by its number. */
+export type Previewed = Readonly<Record<string, string>>
+
 export interface PullRequestLook {
   readonly orgId: string
   readonly projectId: string
+  /** Empty: the project has none any more, and previews that followed one. */
   readonly repo: string
+  readonly previewed: Previewed
   readonly failures: number
   readonly lease: bigint
 }
 
 /** Longer than a look takes. */
 export const leaseSeconds = 180
+/** Previews stay so long without a connection: one may be made anew. */
+export const graceSeconds = 3_600
 export const channel = "svc_pull_requests"
 
 export class PullRequestLooks extends Context.Service<
@@ -29,6 +36,13 @@ export class PullRequestLooks extends Context.Service<
     readonly claim: (
       room: Room<PullRequestLook>
     ) => Effect.Effect<ReadonlyArray<PullRequestLook>, StoreUnavailable>
+    /** These have a preview, or had one that somebody closed or whose time was over. */
+    readonly remember: (look: PullRequestLook, previewed: Previewed) => Effect.Effect<void, StoreUnavailable>
+    /** Whether a connection opens the repository now. Answers whether none has for longer than previews are kept. */
+    readonly connected: (
+      look: PullRequestLook,
+      isConnected: boolean
+    ) => Effect.Effect<boolean, StoreUnavailable>
     readonly settle: (
       look: PullRequestLook,
       error: string | undefined,
@@ -61,8 +75,13 @@ export class PullRequestLooks extends Context.Service<
         sync: Effect.asVoid(
           repeatable(sql`
             with wanted as (
-              select org_id, uid, lower(spec->'git'->>'repo') as repo from resource
-              where kind = 'Project' and deletion_requested_at is null and spec->'git'->>'repo' is not null
+              select p.org_id, p.uid, coalesce(lower(p.spec->'git'->>'repo'), '') as repo from resource p
+              where p.kind = 'Project' and p.deletion_requested_at is null
+                and (p.spec->'git'->>'repo' is not null or (
+                  exists (select from pull_request_look l where l.org_id = p.org_id and l.project_uid = p.uid)
+                  -- Index: resource_by_place.
+                  and exists (select from resource v where v.org_id = p.org_id and v.kind = 'Preview'
+                    and v.project_id = p.uid and v.deleted_at is null and v.spec->'followed' = 'true')))
             ), gone as (
               delete from pull_request_look l where not exists (
                 select from wanted w where w.org_id = l.org_id and w.uid = l.project_uid)
@@ -74,7 +93,7 @@ export class PullRequestLooks extends Context.Service<
             -- A conflict locks the row, and nearly all are as they should be.
             where known.org_id is null
             on conflict (org_id, project_uid) do update set repo = excluded.repo, lease_token = null,
-              due_at = now(), failures = 0, error = null
+              previewed = '{}', due_at = now(), failures = 0, error = null
             where l.repo <> excluded.repo`)
         ),
         // Index: pull_request_look_due.
@@ -94,8 +113,24 @@ export class PullRequestLooks extends Context.Service<
             update pull_request_look l set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
               due_at = now() + make_interval(secs => ${leaseSeconds}::int)
             from chosen c where l.org_id = c.org_id and l.project_uid = c.project_uid
-            returning l.org_id as "orgId", l.project_uid as "projectId", l.repo, l.failures, l.lease_token as lease`)
+            returning l.org_id as "orgId", l.project_uid as "projectId", l.repo, l.previewed, l.failures, l.lease_token as lease`)
         }),
+        remember: (look, previewed) =>
+          Effect.asVoid(
+            repeatable(
+              sql`update pull_request_look set previewed = ${sql.json(previewed)} where ${held(look)}`
+            )
+          ),
+        connected: (look, isConnected) =>
+          Effect.map(
+            repeatable(sql<{ readonly over: boolean | null }>`
+              update pull_request_look set
+                unconnected_since = case when ${isConnected}::boolean then null
+                  else coalesce(unconnected_since, now()) end
+              where ${held(look)}
+              returning unconnected_since < now() - make_interval(secs => ${graceSeconds}::int) as over`),
+            ([row]) => row?.over === true
+          ),
         settle: (look, error, nextInSeconds) =>
           Effect.asVoid(
             repeatable(sql`

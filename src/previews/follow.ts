@@ -13,7 +13,8 @@ import * as Schema from "effect/Schema"
 import { lineOf } from "#schemas/display-text.ts"
 import { previewSlug } from "#schemas/names.ts"
 import { Preview, type PreviewSpec } from "#schemas/preview.ts"
-import { Forge } from "#src/git/Forge.ts"
+import { makeBillingActive } from "#src/access/billing.ts"
+import { cloneUrl, Forge } from "#src/git/Forge.ts"
 import type { ForgeClient, PullRequest } from "#src/git/ForgeClient.ts"
 import { settings } from "#src/git/settings.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
@@ -22,7 +23,13 @@ import type { Change } from "#src/store/change.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
-import { channel, leaseSeconds, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
+import {
+  channel,
+  leaseSeconds,
+  type Previewed,
+  type PullRequestLook,
+  PullRequestLooks
+} from "./PullRequestLooks.ts"
 import { makeTell } from "./tell.ts"
 
 const atOnce = 8
@@ -59,11 +66,14 @@ export interface Looked {
 export const makeFollow = Effect.gen(function* () {
   const forge = yield* Forge
   const resources = yield* Resources
+  const looks = yield* PullRequestLooks
   const tell = yield* makeTell
+  const billingActive = yield* makeBillingActive
 
   /** Undefined: nothing is to be changed. */
   const changeFor = (
     projectId: string,
+    repository: string,
     pull: PullRequest,
     there: ResourceRecord | undefined
   ): Change | undefined => {
@@ -81,13 +91,20 @@ export const makeFollow = Effect.gen(function* () {
           pullRequest: pull.number,
           fork: pull.isFork,
           expiresAt: null,
-          followed: true
+          followed: true,
+          repository
         })
       }
     const before = Option.getOrUndefined(decode(there.spec))
     if (before === undefined) return undefined
     // Whoever made it may have said that it is none, and the forge knows better; never the other way round.
-    const after: PreviewSpec = { ...before, ...told, fork: before.fork || pull.isFork, followed: true }
+    const after: PreviewSpec = {
+      ...before,
+      ...told,
+      fork: before.fork || pull.isFork,
+      followed: true,
+      repository
+    }
     return isDeepStrictEqual(before, after)
       ? undefined
       : { action: "update", uid: there.uid, spec: after, expectedGeneration: there.generation }
@@ -109,32 +126,63 @@ export const makeFollow = Effect.gen(function* () {
         )
     })
 
-  const follow = Effect.fnUntraced(function* ({ orgId, projectId, repo }: PullRequestLook) {
-    const found = yield* forge.forRepo(orgId, repo)
-    if (Option.isNone(found)) return false
-    const { client } = found.value
-    const open = yield* client.pullRequests(repo)
-    const living = (yield* resources.listKind(orgId, Preview.name, projectId)).filter(
-      ({ deletionRequestedAt }) => deletionRequestedAt === null
+  const livingOf = ({ orgId, projectId }: PullRequestLook) =>
+    Effect.map(resources.listKind(orgId, Preview.name, projectId), (records) =>
+      records.filter(({ deletionRequestedAt }) => deletionRequestedAt === null)
     )
+
+  /** Nobody says any more when these are over. */
+  const abandon = Effect.fnUntraced(function* (look: PullRequestLook) {
+    const followed = (yield* livingOf(look)).filter(({ spec }) => followedOf(spec) !== undefined)
+    yield* Effect.forEach(
+      followed,
+      ({ uid }) => Effect.result(resources.write(look.orgId, [{ action: "delete", uid }], actor)),
+      { discard: true }
+    )
+    yield* looks.remember(look, {})
+  })
+
+  const follow = Effect.fnUntraced(function* (look: PullRequestLook) {
+    const { orgId, projectId, repo, previewed } = look
+    const found = yield* forge.forRepo(orgId, repo)
+    const isOverdue = yield* looks.connected(look, Option.isSome(found))
+    if (Option.isNone(found)) {
+      if (isOverdue) yield* abandon(look)
+      return false
+    }
+    const { client, connection } = found.value
+    const repository = cloneUrl(connection.url, repo)
+    const open = yield* client.pullRequests(repo)
+    const living = yield* livingOf(look)
+    // Numbers of another repository's pull requests say nothing here. The next look makes what is of this one.
+    const strange = living.filter(({ spec }) => {
+      const of = followedOf(spec)
+      return of !== undefined && of !== repository
+    })
+    const strangers = new Set(strange.map(({ name }) => name))
     const byName = new Map(living.map((record) => [record.name, record]))
     const names = new Set(open.map(({ number }) => previewSlug(number)))
-    const over = yield* Effect.filter(
-      living.filter(({ name }) => !names.has(name)),
+    const closed = yield* Effect.filter(
+      living.filter(({ name, spec }) => !names.has(name) && followedOf(spec) === repository),
       (record) => isOver(client, repo, record),
       { concurrency: 4 }
     )
+    const over = [...strange, ...closed]
     const left = living.filter((record) => !over.includes(record))
     const forks = left.filter(({ spec }) => Option.exists(decode(spec), ({ fork }) => fork)).length
-    const room = { all: mostPreviews - left.length, forks: mostForks - forks }
+    const most = (yield* billingActive(orgId)) ? mostPreviews : 0
+    const room = { all: most - left.length, forks: mostForks - forks }
     const changes = open.flatMap((pull): ReadonlyArray<Change> => {
       const there = byName.get(previewSlug(pull.number))
+      if (strangers.has(previewSlug(pull.number))) return []
       if (there === undefined) {
+        // Somebody closed it, or its time was over: it stays closed until there is something new to look at.
+        if (previewed[pull.number] === pull.head.commit) return []
         if (room.all <= 0 || (pull.isFork && room.forks <= 0)) return []
         room.all -= 1
         if (pull.isFork) room.forks -= 1
       }
-      const change = changeFor(projectId, pull, there)
+      const change = changeFor(projectId, repository, pull, there)
       return change === undefined ? [] : [change]
     })
     const ends = over.map(({ uid }): Change => ({ action: "delete", uid }))
@@ -142,6 +190,13 @@ export const makeFollow = Effect.gen(function* () {
     const written = yield* Effect.forEach([...ends, ...changes], (change) =>
       Effect.result(resources.write(orgId, [change], actor))
     )
+    const there = new Set(left.map(({ name }) => name))
+    changes.forEach((change, at) => {
+      if (change.action === "create" && written[ends.length + at]?._tag === "Success") there.add(change.name)
+    })
+    const known = strange.length === 0 ? previewed : {}
+    const after = previewedNow(open, known, there)
+    if (!isDeepStrictEqual(after, previewed)) yield* looks.remember(look, after)
     const failed = written.find(Result.isFailure)
     if (failed !== undefined)
       return yield* Effect.fail({ message: "A preview was changed by somebody else meanwhile" })
@@ -151,7 +206,7 @@ export const makeFollow = Effect.gen(function* () {
       (record) => tell(client, repo, record),
       { concurrency: 2 }
     )
-    return pending.includes(true)
+    return strange.length > 0 || pending.includes(true)
   })
 
   return (look: PullRequestLook): Effect.Effect<Looked> =>
@@ -162,6 +217,25 @@ export const makeFollow = Effect.gen(function* () {
       })
     )
 })
+
+/** The repository whose pull request it follows, null if that is not known; undefined: somebody made it by hand. */
+const followedOf = (spec: unknown) => {
+  const preview = Option.getOrUndefined(decode(spec))
+  return preview?.followed === true ? preview.repository : undefined
+}
+
+/** What is forgotten of a pull request that is not open lets it have a preview when it is opened again. */
+const previewedNow = (
+  open: ReadonlyArray<PullRequest>,
+  before: Previewed,
+  there: ReadonlySet<string>
+): Previewed =>
+  Object.fromEntries(
+    open.flatMap(({ number, head }) => {
+      const commit = there.has(previewSlug(number)) ? head.commit : before[number]
+      return commit === undefined ? [] : [[number, commit]]
+    })
+  )
 
 const notAnswered = "The forge does not say whether a pull request is open"
 

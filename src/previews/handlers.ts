@@ -104,7 +104,7 @@ export const layer = HttpApiBuilder.group(
 
 const previewView = (record: ResourceRecord) => {
   const { spec, status } = decode(record)
-  const { database: _, followed: __, pullRequest, ...shown } = spec
+  const { database: _, followed: __, repository: ___, pullRequest, ...shown } = spec
   const isClosing = record.deletionRequestedAt !== null
   const ready = record.conditions.find(({ type }) => type === "Ready")
   return {
