@@ -78,15 +78,25 @@ export const up = (flags: UpFlags) =>
     })
   )
 
+const buildEnv = Object.fromEntries(
+  ["PATH", "HOME", "TMPDIR", "NODE_COMPILE_CACHE"].flatMap((name) => {
+    const value = process.env[name]
+    return value === undefined ? [] : [[name, value]]
+  })
+)
 /**
  * Builds the dashboard where what it is made of has changed. In a process of its own: what the bundler takes of memory is
- * given back. Without it everything else is served.
+ * given back; it gets nothing of the settings, which hold secrets. Without it everything else is served.
  */
 const builtDashboard = Effect.callback<string>((resume) => {
-  const child = execFile(process.execPath, [buildFile], { timeout: 120_000 }, (error, stdout) =>
-    resume(
-      Effect.succeed(error === null ? stdout.trim() : `The dashboard could not be built: ${error.message}`)
-    )
+  const child = execFile(
+    process.execPath,
+    [buildFile],
+    { timeout: 120_000, env: buildEnv },
+    (error, stdout) =>
+      resume(
+        Effect.succeed(error === null ? stdout.trim() : `The dashboard could not be built: ${error.message}`)
+      )
   )
   return Effect.sync(() => child.kill())
 }).pipe(Effect.flatMap((line) => (line === "" ? Effect.void : say(line))))
