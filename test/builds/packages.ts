@@ -101,7 +101,7 @@ const frameworks: Readonly<Record<string, Sample>> = {
       "index.html": `<title>vite</title><script type="module" src="/main.js"></script>`,
       "main.js": `document.body.append("x")`
     },
-    answers: /<title>vite<\/title>[\s\S]*\/assets\//
+    answers: /\/assets\/[\s\S]*<title>vite<\/title>/
   },
   astro: {
     files: {
