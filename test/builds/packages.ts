@@ -18,7 +18,6 @@ const locks = {
         "": { name: "app", dependencies: { "is-number": "7.0.0" } },
         "node_modules/is-number": {
           version: "7.0.0",
-          resolved: "https://registry.npmjs.org/is-number/-/is-number-7.0.0.tgz",
           integrity
         }
       }
@@ -43,7 +42,6 @@ snapshots:
     "yarn.lock": `# yarn lockfile v1
 is-number@7.0.0:
   version "7.0.0"
-  resolved "https://registry.yarnpkg.com/is-number/-/is-number-7.0.0.tgz#7535345b896734d5f80c4d06c50955527a14f12b"
   integrity ${integrity}
 `
   },
