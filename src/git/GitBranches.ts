@@ -8,14 +8,12 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Room } from "#src/loops/leased.ts"
-import { storableText } from "#src/storable.ts"
-import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { ForgeEvent } from "./forge-events.ts"
+import { type ProjectLook, projectLooks } from "./project-looks.ts"
 
-export interface BranchLook {
-  readonly orgId: string
-  readonly projectId: string
+export interface BranchLook extends ProjectLook {
   readonly repo: string
   /** Id of the connection that it was listed for; null: none is known. */
   readonly connection: string | null
@@ -25,12 +23,7 @@ export interface BranchLook {
   readonly commit: string | null
   /** Of a deployment that was to be made of it and may not be there. */
   readonly deployment: string | null
-  readonly failures: number
-  readonly lease: bigint
 }
-
-/** Longer than a look takes. */
-export const leaseSeconds = 180
 
 export class GitBranches extends Context.Service<
   GitBranches,
@@ -68,8 +61,12 @@ export class GitBranches extends Context.Service<
     GitBranches,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const held = ({ orgId, projectId, lease }: BranchLook) => sql`
-        org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and lease_token = ${lease}`
+      const { held, claim, settle, giveBack, nextIn } = projectLooks<BranchLook>(
+        sql,
+        "git_branch",
+        sql`l.repo, l.connection_id as connection, nullif(l.branch, '') as ref, l.commit_id as commit,
+          l.deployment_uid as deployment`
+      )
 
       return GitBranches.of({
         tell: Effect.fn("GitBranches.tell")(function* (orgId, connectionId, told) {
@@ -121,7 +118,7 @@ export class GitBranches extends Context.Service<
             where (b.connection_id, b.repo, b.branch)
               is distinct from (excluded.connection_id, excluded.repo, excluded.branch)`)
         ),
-        claim: (room) => repeatable(claim(sql, room)),
+        claim,
         seen: Effect.fn("GitBranches.seen")(function* (look, commit) {
           const uid = randomUUIDv7()
           const rows = yield* repeatable(sql<{ readonly uid: string }>`
@@ -132,54 +129,17 @@ export class GitBranches extends Context.Service<
           return rows[0]?.uid
         }),
         settle: (look, { commit, error, nextInSeconds }) =>
-          Effect.asVoid(
-            repeatable(sql`
-              update git_branch set lease_token = null,
-                commit_id = coalesce(${commit ?? null}::text, commit_id),
-                -- What failed is done with the same id.
-                deployment_uid = case when ${error === undefined}::boolean then null else deployment_uid end,
-                failures = case when ${error === undefined}::boolean then 0 else failures + 1 end,
-                error = ${error === undefined ? null : storableText(error, 1_000)}::text,
-                due_at = case when told_at > claimed_at then now()
-                  else now() + make_interval(secs => ${nextInSeconds}::float8) end
-              where ${held(look)}`)
+          settle(
+            look,
+            error,
+            nextInSeconds,
+            // What failed is done with the same id.
+            sql`commit_id = coalesce(${commit ?? null}::text, commit_id),
+              deployment_uid = case when ${error === undefined}::boolean then null else deployment_uid end,`
           ),
-        giveBack: (looks) =>
-          Effect.forEach(
-            looks,
-            (look) =>
-              repeatable(sql`update git_branch set lease_token = null, due_at = now() where ${held(look)}`),
-            { discard: true }
-          ),
-        nextIn: Effect.map(
-          // Index: git_branch_due.
-          repeatable(sql<{ readonly next: number | null }>`
-            select extract(epoch from min(due_at) - now())::float8 * 1000 as next from git_branch`),
-          ([row]) => row?.next ?? undefined
-        )
+        giveBack,
+        nextIn
       })
     })
   )
-}
-
-const claim = (sql: Sql, { most, orgs }: Room<BranchLook>) => {
-  const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
-  const roomOf = sql`coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int)`
-  return sql<BranchLook>`
-    with due as materialized (
-      -- Index: git_branch_due. Organizations without room are left out before the first ones are taken.
-      select org_id, project_uid, due_at, ${roomOf} as room from git_branch
-      where due_at <= now() and ${roomOf} > 0
-      order by due_at limit ${most * 4}::int for update skip locked
-    ), chosen as (
-      select org_id, project_uid from (
-        select d.*, row_number() over (partition by org_id order by due_at) as nth from due d) d
-      where nth <= room order by due_at limit ${most}::int
-    )
-    update git_branch b set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
-      due_at = now() + make_interval(secs => ${leaseSeconds}::int)
-    from chosen c where b.org_id = c.org_id and b.project_uid = c.project_uid
-    returning b.org_id as "orgId", b.project_uid as "projectId", b.repo, b.connection_id as connection,
-      nullif(b.branch, '') as ref,
-      b.commit_id as commit, b.deployment_uid as deployment, b.failures, b.lease_token as lease`
 }

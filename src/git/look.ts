@@ -18,7 +18,8 @@ import { periodic } from "#src/loops/periodic.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
-import { type BranchLook, GitBranches, leaseSeconds } from "./GitBranches.ts"
+import { type BranchLook, GitBranches } from "./GitBranches.ts"
+import { leaseSeconds } from "./project-looks.ts"
 import { settings } from "./settings.ts"
 
 const atOnce = 8

@@ -2,26 +2,20 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { type ProjectLook, projectLooks } from "#src/git/project-looks.ts"
 import type { Room } from "#src/loops/leased.ts"
-import { storableText } from "#src/storable.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 /** The commit of each open pull request that has or had a preview, by its number. */
 export type Previewed = Readonly<Record<string, string>>
 
-export interface PullRequestLook {
-  readonly orgId: string
-  readonly projectId: string
+export interface PullRequestLook extends ProjectLook {
   /** Empty: the project has none any more, and previews that followed one. */
   readonly repo: string
   readonly previewed: Previewed
-  readonly failures: number
-  readonly lease: bigint
 }
 
-/** Longer than a look takes. */
-export const leaseSeconds = 180
 /** Previews stay so long without a connection: one may be made anew. */
 export const graceSeconds = 3_600
 export const channel = "svc_pull_requests"
@@ -57,8 +51,11 @@ export class PullRequestLooks extends Context.Service<
     PullRequestLooks,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const held = ({ orgId, projectId, lease }: PullRequestLook) => sql`
-        org_id = ${orgId}::uuid and project_uid = ${projectId}::uuid and lease_token = ${lease}`
+      const { held, claim, settle, giveBack, nextIn } = projectLooks<PullRequestLook>(
+        sql,
+        "pull_request_look",
+        sql`l.repo, l.previewed`
+      )
       return PullRequestLooks.of({
         // Index: pull_request_look_repo.
         told: (orgId, repo) =>
@@ -96,25 +93,7 @@ export class PullRequestLooks extends Context.Service<
               previewed = '{}', due_at = now(), failures = 0, error = null
             where l.repo <> excluded.repo`)
         ),
-        // Index: pull_request_look_due.
-        claim: Effect.fnUntraced(function* ({ most, orgs }) {
-          const rooms = Object.fromEntries([...orgs.holders].map(([org, { room }]) => [org, room]))
-          return yield* repeatable(sql<PullRequestLook>`
-            with due as materialized (
-              select org_id, project_uid, due_at from pull_request_look where due_at <= now()
-              order by due_at limit ${most * 4}::int for update skip locked
-            ), chosen as (
-              select org_id, project_uid from (
-                select due.*, row_number() over (partition by org_id order by due_at) as nth,
-                  coalesce((${sql.json(rooms)}::jsonb ->> org_id::text)::int, ${orgs.others}::int) as room
-                from due) ranked
-              where nth <= room order by due_at limit ${most}::int
-            )
-            update pull_request_look l set lease_token = nextval('lease_token'), claimed_at = clock_timestamp(),
-              due_at = now() + make_interval(secs => ${leaseSeconds}::int)
-            from chosen c where l.org_id = c.org_id and l.project_uid = c.project_uid
-            returning l.org_id as "orgId", l.project_uid as "projectId", l.repo, l.previewed, l.failures, l.lease_token as lease`)
-        }),
+        claim,
         remember: (look, previewed) =>
           Effect.asVoid(
             repeatable(
@@ -131,30 +110,9 @@ export class PullRequestLooks extends Context.Service<
               returning unconnected_since < now() - make_interval(secs => ${graceSeconds}::int) as over`),
             ([row]) => row?.over === true
           ),
-        settle: (look, error, nextInSeconds) =>
-          Effect.asVoid(
-            repeatable(sql`
-              update pull_request_look set lease_token = null,
-                failures = case when ${error === undefined}::boolean then 0 else failures + 1 end,
-                error = ${error === undefined ? null : storableText(error, 1_000)}::text,
-                due_at = case when told_at > claimed_at then now()
-                  else now() + make_interval(secs => ${nextInSeconds}::float8) end
-              where ${held(look)}`)
-          ),
-        giveBack: (looks) =>
-          Effect.forEach(
-            looks,
-            (look) =>
-              repeatable(
-                sql`update pull_request_look set lease_token = null, due_at = now() where ${held(look)}`
-              ),
-            { discard: true }
-          ),
-        nextIn: Effect.map(
-          repeatable(sql<{ readonly next: number | null }>`
-            select extract(epoch from min(due_at) - now())::float8 * 1000 as next from pull_request_look`),
-          ([row]) => row?.next ?? undefined
-        )
+        settle: (look, error, nextInSeconds) => settle(look, error, nextInSeconds),
+        giveBack,
+        nextIn
       })
     })
   )

@@ -16,6 +16,7 @@ import { Preview, type PreviewSpec } from "#schemas/preview.ts"
 import { makeBillingActive } from "#src/access/billing.ts"
 import { cloneUrl, Forge } from "#src/git/Forge.ts"
 import type { ForgeClient, PullRequest } from "#src/git/ForgeClient.ts"
+import { leaseSeconds } from "#src/git/project-looks.ts"
 import { settings } from "#src/git/settings.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
@@ -23,13 +24,7 @@ import type { Change } from "#src/store/change.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
-import {
-  channel,
-  leaseSeconds,
-  type Previewed,
-  type PullRequestLook,
-  PullRequestLooks
-} from "./PullRequestLooks.ts"
+import { channel, type Previewed, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
 import { makeTell } from "./tell.ts"
 
 const atOnce = 8
@@ -247,7 +242,7 @@ export const followLoop = Effect.gen(function* () {
   const loop: LeasedLoop<PullRequestLook, Looked> = {
     name: "pull_requests",
     does: "look at pull requests",
-    idOf: ({ orgId, projectId }) => `${orgId}/${projectId}`,
+    idOf: ({ projectId }) => projectId,
     orgOf: ({ orgId }) => orgId,
     atOnce,
     leaseMs: leaseSeconds * 1_000,
