@@ -27,7 +27,8 @@ import {
   cacheWorld,
   controlOf,
   folderOf,
-  reservations
+  reservations,
+  socketOf
 } from "#test/setup/caches.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
@@ -110,14 +111,7 @@ const killed = Effect.fn(function* (world: CacheWorld, target: RedisTarget) {
     "the server has ended",
     Effect.sync(() => processesNaming(folder).length === 0)
   )
-  // Its sockets are closed a moment later.
-  yield* eventually(
-    "it is found stopped",
-    Effect.orElseSucceed(
-      Effect.map(found(target.uid), ({ process }) => process._tag === "Stopped"),
-      () => false
-    )
-  )
+  assert.strictEqual((yield* found(target.uid)).process._tag, "Stopped")
 })
 
 test("an application signs in over verified TLS and uses its data; it administers nothing, and nobody else gets in", (world) =>
@@ -210,6 +204,25 @@ test("a server outlives its control plane, and the next one finds it", (world) =
       runAs?.uid ?? process.getuid?.(),
       "runs unprivileged"
     )
+  }))
+
+test("a process that is ending, and still takes connections, is waited for", (world) =>
+  Effect.gen(function* () {
+    const target = newTarget()
+    yield* provision(target)
+    yield* killed(world, target)
+    const socket = socketOf(world, target.uid)
+    fs.rmSync(socket, { force: true })
+    let taken = 0
+    const ending = net.createServer((connection) => {
+      connection.destroy()
+      if (++taken === 3) ending.close()
+    })
+    yield* Effect.callback<void>((resume) => {
+      ending.listen(socket, () => resume(Effect.void))
+    })
+    assert.strictEqual((yield* found(target.uid)).process._tag, "Stopped")
+    assert.strictEqual(taken, 3)
   }))
 
 test("turning the append-only file on keeps what was in memory, and what it holds survives the death of the process", (world) =>

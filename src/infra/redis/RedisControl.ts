@@ -13,10 +13,11 @@ import { appUser, controlUser, referenceUser } from "./settings.ts"
 /** Why the server could not be asked. None of them says that a process is or is not there. */
 export class RedisControlError extends Schema.TaggedError<RedisControlError>()("RedisControlError", {
   /**
-   * `closed`: nothing listens on the socket. `refused`: the control user is not let in. `busy`: a script runs, and
-   * nothing else is answered meanwhile. `silent`: no answer came in time.
+   * `closed`: nothing listens on the socket. `cut`: the connection was taken and ended without an answer. `refused`:
+   * the control user is not let in. `busy`: a script runs, and nothing else is answered meanwhile. `silent`: no answer
+   * came in time.
    */
-  reason: Schema.Literals(["closed", "refused", "busy", "silent", "failed"]),
+  reason: Schema.Literals(["closed", "cut", "refused", "busy", "silent", "failed"]),
   message: Schema.String,
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
@@ -230,6 +231,9 @@ const failure = (cause: unknown): RedisControlError => {
       message: "Nothing listens on the control socket",
       cause
     })
+  // The server took the connection and ended it: it ends itself, or it has no room for another client.
+  if (code === "EPIPE" || code === "ECONNRESET" || text === "Socket closed unexpectedly")
+    return new RedisControlError({ reason: "cut", message: "The server cut the connection", cause })
   if (/^(WRONGPASS|NOPERM|NOAUTH)/.test(text))
     return new RedisControlError({ reason: "refused", message: "The control user is not let in", cause })
   if (/^BUSY /.test(text))

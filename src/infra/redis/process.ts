@@ -2,12 +2,19 @@
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import type { Host, SpawnOptions } from "../host/Host.ts"
 import { oomScores } from "../host/server-limits.ts"
 import { logSince, logSize } from "../host/server-logs.ts"
 import { failed, RedisServerError } from "./errors.ts"
 import { exists } from "./files.ts"
-import { type LiveServer, type RedisEndpoint, RedisPatience, readLive } from "./RedisControl.ts"
+import {
+  type LiveServer,
+  type RedisControlError,
+  type RedisEndpoint,
+  RedisPatience,
+  readLive
+} from "./RedisControl.ts"
 import { configName, logName, pidName } from "./settings.ts"
 
 export type RedisProcess =
@@ -33,6 +40,7 @@ export interface RedisPlace {
 
 const states = {
   closed: "lost",
+  cut: "refusing",
   refused: "lost",
   busy: "busy",
   silent: "silent",
@@ -42,6 +50,12 @@ const states = {
 const programs = ["redis-server", "valkey-server"]
 const oldestMajor = 7
 const maxLogBytes = 1024 * 1024
+/** A process that was killed may still take connections, while it is no longer found by its command line. */
+const whileEnding = {
+  while: (error: RedisControlError) => error.reason === "cut",
+  schedule: Schedule.spaced(50),
+  times: 20
+}
 /** A server listens within milliseconds; this is for machines that are busy. */
 const startMs = 10_000
 
@@ -62,7 +76,7 @@ export const makeProcesses = (host: Host["Service"]) => {
     const pid = yield* recorded(place)
     const stopped: RedisProcess = { _tag: "Stopped" }
     if (pid === undefined && !(yield* exists(place.endpoint.socket))) return stopped
-    const looked = yield* Effect.result(readLive(place.endpoint, settings))
+    const looked = yield* Effect.result(Effect.retry(readLive(place.endpoint, settings), whileEnding))
     if (looked._tag === "Success") {
       const running: RedisProcess = { _tag: "Running", pid: looked.success.processId, live: looked.success }
       return running
