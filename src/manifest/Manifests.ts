@@ -27,7 +27,14 @@ import { Reader, type ReaderBusy } from "./Reader.ts"
 import type { Source } from "./reading.ts"
 import { baseOf, movedSince } from "./state.ts"
 import { toChanges } from "./to-changes.ts"
-import { type AppliedView, type Comparison, comparison, type PlanView, view } from "./view.ts"
+import {
+  type AppliedView,
+  type Comparison,
+  comparison,
+  type PlanView,
+  type SavedPlanView,
+  view
+} from "./view.ts"
 
 /** The text is not in the language that it says it is in. */
 export class MalformedSource extends Data.TaggedError("MalformedSource")<{ readonly message: string }> {}
@@ -90,6 +97,12 @@ export class Manifests extends Context.Service<
       opened: Opened,
       request: PlanRequest
     ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
+    /** A stored plan as it was made, also when it was applied, for as long as it is kept. */
+    readonly savedPlan: (
+      orgId: string,
+      orgSlug: string,
+      planId: string
+    ) => Effect.Effect<SavedPlanView, UnknownPlan | StoreUnavailable>
     /**
      * Carries a stored plan out, as it was reviewed, in one transaction. `again`: the same request may have done so
      * before; what it then did is answered.
@@ -231,9 +244,9 @@ export class Manifests extends Context.Service<
       /** Undefined: there is no such plan any more, or a release made it whose plans this one reads in another way. */
       const load = Effect.fnUntraced(function* (orgId: string, planId: string, again: boolean) {
         const loaded = yield* plans.load(orgId, planId, again)
-        return Option.isNone(loaded)
-          ? undefined
-          : Option.getOrUndefined(yield* Effect.option(decodeStored(Redacted.value(loaded.value))))
+        if (Option.isNone(loaded)) return undefined
+        const content = yield* Effect.option(decodeStored(Redacted.value(loaded.value.content)))
+        return Option.isNone(content) ? undefined : { ...loaded.value, content: content.value }
       })
 
       return Manifests.of({
@@ -246,12 +259,27 @@ export class Manifests extends Context.Service<
         }),
         plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
-          const content: StoredContent = { ...made.plan, format }
+          const compared = comparison(orgSlug, made.plan, made.records)
+          const { drift, baseRevision } = compared
+          const content: StoredContent = { ...made.plan, seen: { drift, baseRevision }, format }
           const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
-          return view(orgSlug, stored, made.plan, made.records)
+          return view(stored, compared)
+        }),
+        savedPlan: Effect.fn("Manifests.savedPlan")(function* (orgId, orgSlug, planId) {
+          const stored = yield* load(orgId, planId, true)
+          if (stored === undefined) return yield* new UnknownPlan({ planId })
+          const now = yield* current(orgId)
+          const { content, appliedAt } = stored
+          const compared = comparison(orgSlug, { warnings: [], ...content }, now.records)
+          return {
+            ...view(stored, { ...compared, ...content.seen }),
+            appliedAt: appliedAt?.toISOString() ?? null,
+            // What an applied plan has changed is no news.
+            moved: appliedAt === null ? movedSince(content.base, baseOf(now.current)) : []
+          }
         }),
         applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor, again) {
-          const stored = yield* load(orgId, planId, again)
+          const stored = (yield* load(orgId, planId, again))?.content
           if (stored === undefined) return yield* new UnknownPlan({ planId })
           const now = yield* current(orgId)
           const before = again ? outcomeOf(stored.steps, now.records) : undefined
@@ -270,7 +298,7 @@ export class Manifests extends Context.Service<
           actor,
           { uid, keyed, again }
         ) {
-          const earlier = again ? yield* load(orgId, uid, true) : undefined
+          const earlier = again ? (yield* load(orgId, uid, true))?.content : undefined
           if (earlier !== undefined) {
             const before = outcomeOf(earlier.steps, (yield* current(orgId)).records)
             if (before !== undefined) return yield* carryOut(orgId, earlier, role, actor, before)
@@ -327,6 +355,9 @@ const conflicting = (steps: ReadonlyArray<Step>, conflict: "NameTaken" | "Revisi
 const format = 2
 
 interface StoredContent extends Omit<Plan, "warnings"> {
+  readonly warnings?: Plan["warnings"]
+  /** What the plan was shown with. None: it was applied at once, or a former release made it. */
+  readonly seen?: Pick<Comparison, "drift" | "baseRevision">
   readonly format: typeof format
 }
 

@@ -17,6 +17,16 @@ export interface StoredPlan {
   readonly expiresAt: Date
 }
 
+export interface OpenedPlan extends StoredPlan {
+  readonly appliedAt: Date | null
+  readonly content: Redacted.Redacted
+}
+
+interface SealedPlan extends Omit<OpenedPlan, "content"> {
+  readonly keyId: string
+  readonly bytes: Uint8Array
+}
+
 export class Plans extends Context.Service<
   Plans,
   {
@@ -31,7 +41,7 @@ export class Plans extends Context.Service<
       orgId: string,
       id: string,
       applied: boolean
-    ) => Effect.Effect<Option.Option<Redacted.Redacted>, StoreUnavailable>
+    ) => Effect.Effect<Option.Option<OpenedPlan>, StoreUnavailable>
     /** Marks it as applied. False: somebody else was first. */
     readonly consume: (orgId: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
   }
@@ -57,19 +67,20 @@ export class Plans extends Context.Service<
           return row
         }),
         load: Effect.fn("Plans.load")(function* (orgId, id, applied) {
-          const [row] = yield* repeatable(sql<{ readonly key_id: string; readonly sealed: Uint8Array }>`
-            select key_id, sealed from plan
+          const [row] = yield* repeatable(sql<SealedPlan>`
+            select id, created_at as "createdAt", expires_at as "expiresAt", applied_at as "appliedAt",
+              key_id as "keyId", sealed as bytes
+            from plan
             where org_id = ${orgId}::uuid and id = ${id}::uuid and expires_at > now()
               and (${applied}::boolean or applied_at is null)
               and ${inOrg(sql, orgId)}`)
           if (row === undefined) return Option.none()
-          const opened = ring.open(planPlace(orgId, id), { keyId: row.key_id, bytes: row.sealed })
-          return Option.some(
-            yield* Effect.mapError(
-              opened,
-              (error) => new StoreUnavailable({ message: error.message, cause: error })
-            )
+          const content = yield* Effect.mapError(
+            ring.open(planPlace(orgId, id), row),
+            (error) => new StoreUnavailable({ message: error.message, cause: error })
           )
+          const { createdAt, expiresAt, appliedAt } = row
+          return Option.some({ id: row.id, createdAt, expiresAt, appliedAt, content })
         }),
         consume: Effect.fn("Plans.consume")(function* (orgId, id) {
           const rows = yield* repeatable(sql`

@@ -37,7 +37,7 @@ const Located = {
   column: Schema.optionalKey(Schema.Int)
 }
 
-export const PlanView = Schema.Struct({
+const planFields = {
   planId: Id,
   organization: Schema.String,
   baseRevision: Schema.String,
@@ -61,7 +61,17 @@ export const PlanView = Schema.Struct({
   ),
   blockers: Schema.Array(Schema.Struct({ ...Located, code: Schema.String })),
   warnings: Schema.Array(Schema.Struct(Located))
-}).annotate({ identifier: "Plan" })
+}
+export const PlanView = Schema.Struct(planFields).annotate({ identifier: "Plan" })
+
+export const SavedPlanView = Schema.Struct({
+  ...planFields,
+  appliedAt: Schema.NullOr(Timestamp),
+  moved: Schema.Array(Schema.String).annotate({
+    description:
+      "Addresses of what has changed since the plan was made: while there is any, it cannot be applied"
+  })
+}).annotate({ identifier: "SavedPlan" })
 
 const Applied = Schema.Struct({
   changes: Schema.Array(PlannedChange),
@@ -140,6 +150,18 @@ export const Manifest = group(
       {
         longestBody
       }
+    )
+  ),
+  HttpApiEndpoint.get("getPlan", `${base}/plans/:planId`, {
+    params: { ...orgParams, planId: Uid },
+    success: SavedPlanView,
+    error: problems()
+  }).annotateMerge(
+    operation(
+      "manifest.getPlan",
+      "read",
+      "admin",
+      "Show a plan as it was made, and whether it can be applied still"
     )
   ),
   HttpApiEndpoint.post("apply", `${base}/apply`, {

@@ -53,6 +53,21 @@ export const makePlan = Effect.fnUntraced(function* (source: string, flags: Plan
   )
 })
 
+const some = (addresses: ReadonlyArray<string>): string =>
+  addresses.length <= 10
+    ? addresses.join(", ")
+    : `${addresses.slice(0, 10).join(", ")} and ${addresses.length - 10} more`
+
+const showPlan = Effect.fnUntraced(function* (planId: string, asJson: boolean) {
+  const { asMember, org } = yield* Client
+  const saved = yield* call(asMember.manifest.getPlan({ params: { orgId: org, planId } }))
+  if (asJson) return yield* json(saved)
+  yield* out(renderPlan(saved))
+  if (saved.appliedAt !== null) return yield* say(`It was applied at ${saved.appliedAt}`)
+  if (saved.moved.length === 0) return yield* say(`Apply it as it is with: svc apply --plan ${planId}`)
+  yield* say(`It cannot be applied any more, because this has changed since: ${some(saved.moved)}`)
+})
+
 export const plan = Command.make(
   "plan",
   {
@@ -61,6 +76,10 @@ export const plan = Command.make(
     prune,
     confirm,
     json: asJson,
+    plan: Flag.String("plan").pipe(
+      Flag.withDescription("Show this plan, which was made before, instead of making one"),
+      Flag.optional
+    ),
     detailed: Flag.Boolean("detailed-exitcode").pipe(
       Flag.withDescription("Exit with 0 when nothing would change, 2 when something would, 1 on errors"),
       Flag.withDefault(false)
@@ -70,6 +89,7 @@ export const plan = Command.make(
     online(
       flags,
       Effect.gen(function* () {
+        if (Option.isSome(flags.plan)) return yield* showPlan(flags.plan.value, flags.json)
         const made = yield* Effect.flatMap(readManifest(flags.file), (source) =>
           makePlan(source, flags)
         ).pipe(
@@ -114,11 +134,6 @@ export const goalsOf = (applied: {
     ])
   )
 }
-
-const some = (addresses: ReadonlyArray<string>): string =>
-  addresses.length <= 10
-    ? addresses.join(", ")
-    : `${addresses.slice(0, 10).join(", ")} and ${addresses.length - 10} more`
 
 export const apply = Command.make(
   "apply",

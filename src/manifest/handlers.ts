@@ -68,7 +68,7 @@ const toProblem = (error: Failure): Problem => {
       return problem(
         404,
         "not_found",
-        "There is no such plan, or it was applied, or it is older than 24 hours; plan again"
+        "There is no such plan that can be used: it may have been applied, or be older than 24 hours; plan again"
       )
     case "RoleTooLow":
       return problem(403, "forbidden", `The plan deletes what only the role ${error.needed} may delete`, {
@@ -110,6 +110,10 @@ export const layer = HttpApiBuilder.group(
             Effect.flatMap((opened) => manifests.plan(reservation.uid, orgId, orgSlug, opened, request)),
             Effect.mapError(toProblem)
           )
+        }),
+        getPlan: Effect.fnUntraced(function* ({ params }) {
+          const { orgId, orgSlug } = yield* RequestScope
+          return yield* Effect.mapError(manifests.savedPlan(orgId, orgSlug, params.planId), toProblem)
         }),
         apply: billedLate(
           Effect.fnUntraced(function* ({ payload }) {

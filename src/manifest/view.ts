@@ -23,6 +23,12 @@ export interface PlanView extends Comparison {
   readonly expiresAt: string
 }
 
+export interface SavedPlanView extends PlanView {
+  readonly appliedAt: string | null
+  /** What has changed since the plan looked at it. */
+  readonly moved: ReadonlyArray<string>
+}
+
 export interface AppliedView {
   readonly changes: ReadonlyArray<PlannedChange>
   readonly revision: string
@@ -34,15 +40,13 @@ export interface AppliedView {
 }
 
 export const view = (
-  organization: string,
   stored: { readonly id: string; readonly createdAt: Date; readonly expiresAt: Date },
-  plan: Plan,
-  records: ReadonlyArray<ResourceRecord>
+  comparison: Comparison
 ): PlanView => ({
   planId: stored.id,
   createdAt: stored.createdAt.toISOString(),
   expiresAt: stored.expiresAt.toISOString(),
-  ...comparison(organization, plan, records)
+  ...comparison
 })
 
 export const comparison = (

@@ -49,7 +49,8 @@ const implied = (
   if (!operation.credentials.includes(credential) || !inScope) return [403]
   if (operation.target === null) return path.includes(":") ? [404] : [200, 422]
   if (operation.role !== null && rank[role ?? "member"] < rank[operation.role]) return [403]
-  return operation.target.type === "organization" ? [200, 201, 202, 422] : [404]
+  const namesMore = path.replace(":orgId", "").includes(":")
+  return operation.target.type === "organization" && !namesMore ? [200, 201, 202, 422] : [404]
 }
 
 /** An agent of somebody with that role; whatever its scopes say, even what no agent is granted. Answers its token. */

@@ -25,6 +25,9 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
       assert.deepStrictEqual([planned.body.summary.create, planned.body.blockers], [3, []])
       assert.notInclude(planned.text, "canary-secret")
       assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects")).body.length, 0)
+      // Whoever reviews it reads what its maker read.
+      const saved = yield* call("GET", `${base}/plans/${planned.body.planId}`)
+      assert.deepStrictEqual(saved.body, { ...planned.body, appliedAt: null, moved: [] })
 
       const applied = yield* call("POST", `${base}/apply`, { body: { planId: planned.body.planId } })
       assert.strictEqual(applied.status, 202)
@@ -39,6 +42,9 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
       )
       assert.strictEqual(resources.body.items.length, 5)
 
+      const kept = yield* call("GET", `${base}/plans/${planned.body.planId}`)
+      assert.deepInclude(kept.body, { summary: planned.body.summary, moved: [] })
+      assert.isNotNull(kept.body.appliedAt)
       const exported = yield* call("GET", base, { headers: { accept: "application/yaml" } })
       assert.strictEqual(exported.headers.get("content-type"), "application/yaml")
       assert.include(exported.text, 'KEY: "****"')
@@ -52,7 +58,7 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
 
   it.effect("a plan whose base has moved is refused with what moved, and changes nothing", () =>
     Effect.gen(function* () {
-      const { call } = yield* Plane
+      const { call, tenant } = yield* Plane
       const planned = yield* call("POST", `${base}/plan`, {
         body: manifest(project("shop"), project("late"))
       })
@@ -63,6 +69,11 @@ layer(testPlane(), { excludeTestServices: true })("the manifest", (it) => {
       assert.deepStrictEqual([stale.status, stale.body.code], [409, "stale_plan"])
       assert.deepStrictEqual(stale.body.addresses, ["shop/production/EnvVariables/variables"])
       assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects/late")).status, 404)
+      const saved = yield* call("GET", `${base}/plans/${planned.body.planId}`)
+      assert.deepInclude(saved.body, { moved: stale.body.addresses, appliedAt: null })
+      const { adminKey, slug } = yield* tenant()
+      const foreign = `/v1/orgs/${slug}/manifest/plans/${planned.body.planId}`
+      assert.strictEqual((yield* call("GET", foreign, { token: adminKey })).status, 404)
     })
   )
 

@@ -161,7 +161,7 @@ const fill = Effect.fn(function* (caches: number) {
       backups: Redacted.value(history),
       passwords,
       answer: answer._tag === "Replay" ? answer.answer.body : answer._tag,
-      plan: Redacted.value(Option.getOrThrow(loaded)),
+      plan: Redacted.value(Option.getOrThrow(loaded).content),
       signing: signing.map(Redacted.value),
       platform: Redacted.value(made)
     }

@@ -21,6 +21,7 @@ import { Palette } from "./shell/palette.tsx"
 const ResourceTree = lazy(async () => ({ default: (await import("./pages/resources.tsx")).ResourceTree }))
 const ResourcePage = lazy(async () => ({ default: (await import("./pages/resource.tsx")).ResourcePage }))
 const PlanPage = lazy(async () => ({ default: (await import("./pages/plan.tsx")).PlanPage }))
+const SavedPlanPage = lazy(async () => ({ default: (await import("./pages/saved-plan.tsx")).SavedPlanPage }))
 const AuditPage = lazy(async () => ({ default: (await import("./pages/audit.tsx")).AuditPage }))
 const MembersPage = lazy(async () => ({ default: (await import("./pages/members.tsx")).MembersPage }))
 
@@ -28,6 +29,7 @@ const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
   const [section, id, ...more] = parts
   if (more.length > 0) return undefined
   if (section === "resources" && id !== undefined) return <ResourcePage uid={id} />
+  if (section === "plan" && id !== undefined) return <SavedPlanPage id={id} />
   if (id !== undefined) return undefined
   if (section === undefined) return <Overview />
   if (section === "resources") return <ResourceTree />
