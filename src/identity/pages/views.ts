@@ -219,7 +219,9 @@ export const account = (
 <p>${session.name}, <strong>${session.email}</strong></p>
 <p><a href="/account/password">${session.hasPassword ? "Change the password" : "Choose a password"}</a></p>
 <h2>Organizations</h2>
-<ul>${organizations.map(({ name, slug, role }) => html`<li>${name} (${slug}): ${role}</li>`)}</ul>
+<ul>${organizations.map(
+      ({ name, slug, role }) => html`<li><a href="/app/${slug}">${name}</a> (${slug}): ${role}</li>`
+    )}</ul>
 <h2>Agents</h2>
 <p><a href="/account/agents">Programs that act for you</a></p>
 <h2>Where you are signed in</h2>
