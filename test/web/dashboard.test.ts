@@ -6,6 +6,7 @@ import type { Page } from "playwright-core"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
+import { refusals } from "./refusals.ts"
 import { applied, cuttable, data, later, manifestOf, opened, screenshot } from "./world.ts"
 
 await buildDashboard()
@@ -31,6 +32,7 @@ const uidOf = Effect.fn(function* (org: string, name: string, token?: string) {
 
 layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true })("the dashboard", (it) => {
   const test = canLook ? it.effect : it.effect.skip
+  refusals(test)
 
   test("plans a manifest, applies exactly that, and shows it converge", () =>
     Effect.gen(function* () {

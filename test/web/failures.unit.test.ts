@@ -9,4 +9,6 @@ it("every status has a sentence that says what to do next, after what the server
     assert.strictEqual(message.includes("r-1"), status >= 500, String(status))
     assert.isNotEmpty(failureOf({ status, detail: "" }).message)
   }
+  assert.match(failureOf({ status: 504, detail: "" }).message, /what stands before it/)
+  assert.strictEqual(failureOf({ status: 422, detail: "The name is taken" }).message, "The name is taken.")
 })

@@ -3,10 +3,11 @@ import * as fs from "node:fs"
 import * as net from "node:net"
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { parse } from "yaml"
 import { Plane } from "#test/setup/control-plane.ts"
-import { window } from "#test/setup/pages.ts"
+import { type OpenBrowser, window } from "#test/setup/pages.ts"
 
 export const manifestOf = (org: string, more = "") => `version: 1
 organization: ${org}
@@ -70,6 +71,12 @@ export const opened = Effect.fn(function* (
     return { context, page, wrong, elsewhere }
   })
 })
+
+/** Declares a test of the file's world, for files that share one. */
+export type Test = (
+  name: string,
+  body: () => Effect.Effect<void, unknown, Plane | OpenBrowser | Scope.Scope>
+) => void
 
 /** For people to look at, where `SCREENSHOTS` is set; git ignores the folder. */
 export const screenshot = async (page: Page, name: string): Promise<void> => {

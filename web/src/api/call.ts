@@ -1,6 +1,7 @@
 /** Calls of operations as promises that fail with what people can read. */
 import * as Effect from "effect/Effect"
 import * as FetchHttpClient from "effect/http/FetchHttpClient"
+import * as HttpClientError from "effect/http/HttpClientError"
 import type * as HttpApi from "effect/http-api/HttpApi"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -30,7 +31,9 @@ export const call = <A>(operation: Effect.Effect<A, unknown>, signal?: AbortSign
         if (error instanceof Failure) return error
         if (isProblem(error)) return failureOf(error)
         if (Schema.isSchemaError(error)) return failureOf({ status: 422, detail: error.message })
-        return failureOf({ status: 0, detail: "" })
+        // Whoever stands between answers in its own way.
+        const answered = HttpClientError.isHttpClientError(error) ? error.response : undefined
+        return failureOf({ status: answered?.status ?? 0, detail: "" })
       })
     ),
     signal === undefined ? {} : { signal }

@@ -43,11 +43,15 @@ const advice: Readonly<Record<number, string>> = {
   503: "The control plane is busy or starts. Try again in a few seconds."
 }
 
+/** About a status that no operation has: it comes from somebody in between. */
+const unknown =
+  "The answer did not come from the control plane. Look at what stands before it, and try again."
+
 const ended = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`)
 
 const sentence = ({ status, detail, requestId }: Problem): string => {
   const said = detail === "" ? "" : ended(detail)
-  const next = advice[status] ?? ""
+  const next = advice[status] ?? (said === "" ? unknown : "")
   const id = status >= 500 && requestId !== undefined ? ` (request ${requestId})` : ""
   return `${[said, next].filter((part) => part !== "").join(" ")}${id}`
 }

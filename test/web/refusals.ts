@@ -1,0 +1,96 @@
+/** What the dashboard makes of answers that are none: refusals, failures, and a server that takes its time. */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { Plane } from "#test/setup/control-plane.ts"
+import { manifestOf, opened, type Test } from "./world.ts"
+
+export const refusals = (test: Test) => {
+  test("refusals are said with what to do next, and nothing that was typed is lost", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const { page } = yield* opened(session, "main/plan")
+      const field = page.getByLabel("Manifest", { exact: true })
+      const plan = page.getByRole("button", { name: "Plan", exact: true })
+      const typed = `${manifestOf("main")}# مخطط\n`
+      yield* Effect.promise(async () => {
+        await field.fill(typed)
+        for (const [status, next] of [
+          [402, "an owner can change that"],
+          [403, "Ask an admin or an owner"],
+          [404, "Go back to the list"],
+          [409, "Look at the present state"],
+          [413, "at most 4 MB"],
+          [429, "Wait a minute"],
+          [500, "Its log has the cause"],
+          [503, "Try again in a few seconds"]
+        ] as const) {
+          const detail = `Refused with ${status}`
+          await page.route("**/manifest/plan*", (route) =>
+            route.fulfill({
+              status,
+              contentType: "application/problem+json",
+              body: JSON.stringify({
+                type: "about:blank",
+                title: "No",
+                status,
+                code: "x",
+                detail,
+                requestId: "r"
+              })
+            })
+          )
+          await plan.click()
+          const said = page.getByRole("alert").filter({ hasText: next })
+          await said.waitFor()
+          // Of those that the operation has, what the server says comes first.
+          if (![402, 404].includes(status)) assert.include(await said.innerText(), detail)
+          assert.strictEqual(await field.inputValue(), typed)
+          await page.unroute("**/manifest/plan*")
+        }
+
+        // A gateway in between answers with a page of its own.
+        await page.route("**/manifest/plan*", (route) =>
+          route.fulfill({ status: 502, contentType: "text/html", body: "<h1>Bad gateway</h1>" })
+        )
+        await plan.click()
+        await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor()
+        await page.unroute("**/manifest/plan*")
+
+        // While the answer is awaited it cannot be asked for twice; when it comes it is the plan that was typed.
+        const arrived = Promise.withResolvers<void>()
+        const answer = Promise.withResolvers<void>()
+        await page.route("**/manifest/plan*", async (route) => {
+          arrived.resolve()
+          await answer.promise
+          await route.continue()
+        })
+        await plan.click()
+        await arrived.promise
+        assert.isTrue(await plan.isDisabled())
+        answer.resolve()
+        await page.getByRole("heading", { name: "Creates" }).waitFor()
+        await page.goBack()
+        assert.strictEqual(await field.inputValue(), typed)
+      })
+    }))
+
+  test("a manifest that is too large is refused before it is sent, and one of four megabytes is planned", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const { page } = yield* opened(session, "main/plan")
+      const plan = page.getByRole("button", { name: "Plan", exact: true })
+      const open = (text: string) =>
+        page
+          .getByLabel("Manifest file")
+          .setInputFiles({ name: "svc.yaml", mimeType: "text/yaml", buffer: Buffer.from(text) })
+      yield* Effect.promise(async () => {
+        const line = `# ${"filling ".repeat(60)}\n`
+        const most = manifestOf("main") + line.repeat(Math.floor((4 * 1024 * 1024 - 2_000) / line.length))
+        await open(most + line.repeat(10))
+        await page.getByRole("alert").filter({ hasText: "at most 4 MB" }).waitFor()
+        await open(most)
+        await plan.click()
+        await page.getByRole("heading", { name: "Creates" }).waitFor()
+      })
+    }))
+}
