@@ -25,7 +25,8 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   edge: async () => (await import("./edge.ts")).edge,
   domains: async () => (await import("./domains.ts")).domains,
   isolation: async () => (await import("./isolation.ts")).isolation,
-  metrics: async () => (await import("./metrics.ts")).metrics
+  metrics: async () => (await import("./metrics.ts")).metrics,
+  web: async () => (await import("./web.ts")).web
 }
 
 /** They take many minutes: only when they are named. */

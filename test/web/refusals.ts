@@ -43,7 +43,7 @@ export const refusals = (test: Test) => {
           const said = page.getByRole("alert").filter({ hasText: next })
           await said.waitFor()
           // Of those that the operation has, what the server says comes first.
-          if (![402, 404].includes(status)) assert.include(await said.innerText(), detail)
+          if (![402, 404].includes(status)) assert.include(await said.textContent(), detail)
           assert.strictEqual(await field.inputValue(), typed)
           await page.unroute("**/manifest/plan*")
         }
