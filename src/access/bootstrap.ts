@@ -64,7 +64,7 @@ const issue = Effect.fnUntraced(function* (
     values (${randomUUIDv7()}, ${digestOf(token)}, ${user}, now() + interval '30 days')`
   // As if it had been mailed.
   yield* sql`insert into mail_token (digest, purpose, email, details, expires_at)
-    select ${digestOf(link)}, 'sign_in', email, ${sql.json({ next: `${new URL(publicUrl).pathname.replace(/\/$/, "")}/app/` })}::jsonb,
+    select ${digestOf(link)}, 'sign_in', email, ${sql.json({ next: "/app/" })}::jsonb,
       now() + interval '1 day'
     from account where id = ${user}`
   const made: Bootstrap = {

@@ -9,6 +9,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
 import { acceptedEncoding } from "#src/api/accepted-encoding.ts"
 import { AppConfig } from "#src/config.ts"
+import { pathPrefix } from "#src/identity/pages/path-prefix.ts"
 import { type Built, readBuilt } from "./files.ts"
 
 /**
@@ -68,7 +69,7 @@ const asset = (built: Built, name: string, acceptEncoding: string | undefined) =
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const { publicUrl } = yield* AppConfig
-    const base = `${new URL(publicUrl).pathname.replace(/\/$/, "")}/app/`
+    const base = `${pathPrefix(publicUrl)}/app/`
     const built = yield* Effect.promise(() => readBuilt(base))
     const serve = Effect.map(HttpServerRequest.HttpServerRequest, ({ url, headers: asked }) => {
       if (built === undefined) return notBuilt

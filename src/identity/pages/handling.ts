@@ -3,14 +3,17 @@ import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { identityPaths, PageRoute } from "#src/api/page-paths.ts"
+import { AppConfig } from "#src/config.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Address } from "../api.ts"
 import { cookieDigest } from "../entry.ts"
 import type { LinkDead, ProveAgain, ProviderFailed, TooManyTries } from "../errors.ts"
 import { type Session, Sessions } from "../Sessions.ts"
+import { belowPath, pathPrefix } from "./path-prefix.ts"
 import type { FormRefused } from "./posted.ts"
 import * as views from "./views.ts"
 
@@ -42,10 +45,16 @@ export type HandlersOf<Of extends Paths> = Readonly<Record<PageRoute<Of>, PageHa
 export type PageHandlers = HandlersOf<typeof identityPaths>
 
 export const pageRoutes = <const Of extends Paths>(paths: Of, handlers: HandlersOf<Of>) =>
-  HttpRouter.addAll(
-    paths.map(([path, method]) =>
-      HttpRouter.route(method, path, serve(handlers[`${method} ${path}` as PageRoute<Of>]))
-    )
+  Layer.unwrap(
+    Effect.map(AppConfig, ({ publicUrl }) => {
+      const below = belowPath(pathPrefix(publicUrl))
+      return HttpRouter.addAll(
+        paths.map(([path, method]) => {
+          const handler = handlers[`${method} ${path}` as PageRoute<Of>]
+          return HttpRouter.route(method, path, Effect.map(serve(handler), below))
+        })
+      )
+    })
   )
 
 const serve = (handler: PageHandler) =>

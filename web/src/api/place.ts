@@ -5,8 +5,9 @@ export const appPath = new URL(document.baseURI).pathname
 /** The control plane's address, without a slash at the end. */
 export const apiUrl = new URL("..", document.baseURI).href.replace(/\/$/, "")
 
-/** To sign in, and back to where one is. */
+/** To sign in, and back to where one is: a path as the control plane knows it, whatever a proxy puts before. */
 export const signIn = (): void => {
-  const here = `${location.pathname}${location.search}`
+  const root = new URL("..", document.baseURI).pathname
+  const here = `/${location.pathname.slice(root.length)}${location.search}`
   location.assign(`${apiUrl}/sign-in?next=${encodeURIComponent(here)}`)
 }
