@@ -3,7 +3,7 @@ import * as Schema from "effect/Schema"
 import { progress, warning } from "./condition.ts"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { section } from "./manifest-mapping.ts"
+import { singletonSection } from "./manifest-mapping.ts"
 import { EnvironmentSlug, sharedPreview } from "./names.ts"
 
 /** The one name that the resource has in its project. */
@@ -78,20 +78,11 @@ export const AccessPolicy = defineKind({
     EdgeUnreachable: warning("No edge is at work, or none of them answers"),
     EnvironmentMissing: warning("It names an environment that the project does not have")
   },
-  manifest: section({
-    section: "access",
-    fields: {
-      access: Schema.optionalKey(
-        Schema.Struct(AccessPolicyInput.fields).annotate({
-          description: "Who may see the project's environments; left out, the policy stays as it is"
-        })
-      )
-    },
-    entries: ({ access }) =>
-      access === undefined
-        ? undefined
-        : [{ path: ["access"], environment: null, name: accessPolicyName, spec: { ...access } }],
-    assemble: ([policy]) => (policy === undefined ? {} : { access: policy.spec })
-  }),
+  manifest: singletonSection(
+    "access",
+    accessPolicyName,
+    "Who may see the project's environments",
+    AccessPolicyInput.fields
+  ),
   deadlineSeconds: 60
 })

@@ -2,7 +2,7 @@
 import * as Schema from "effect/Schema"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { section } from "./manifest-mapping.ts"
+import { singletonSection } from "./manifest-mapping.ts"
 
 /** The one name that the resource has in its project. */
 export const budgetName = "budget"
@@ -50,20 +50,11 @@ export const Budget = defineKind({
   singleton: true,
   deleteRole: "admin",
   reasons: {},
-  manifest: section({
-    section: "budget",
-    fields: {
-      budget: Schema.optionalKey(
-        Schema.Struct(BudgetInput.fields).annotate({
-          description: "What the project may spend in a month; left out, it stays as it is"
-        })
-      )
-    },
-    entries: ({ budget }) =>
-      budget === undefined
-        ? undefined
-        : [{ path: ["budget"], environment: null, name: budgetName, spec: { ...budget } }],
-    assemble: ([budget]) => (budget === undefined ? {} : { budget: budget.spec })
-  }),
+  manifest: singletonSection(
+    "budget",
+    budgetName,
+    "What the project may spend in a month",
+    BudgetInput.fields
+  ),
   deadlineSeconds: 60
 })

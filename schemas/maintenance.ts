@@ -2,7 +2,7 @@
 import * as Schema from "effect/Schema"
 import { inputOf, withDefault } from "./input.ts"
 import { defineKind } from "./kind.ts"
-import { section } from "./manifest-mapping.ts"
+import { singletonSection } from "./manifest-mapping.ts"
 import { EnvironmentSlug } from "./names.ts"
 
 /** The one name that the resource has in its project. */
@@ -109,20 +109,11 @@ export const Maintenance = defineKind({
   singleton: true,
   deleteRole: "admin",
   reasons: {},
-  manifest: section({
-    section: "maintenance",
-    fields: {
-      maintenance: Schema.optionalKey(
-        Schema.Struct(MaintenanceInput.fields).annotate({
-          description: "Looking after the project on a schedule; left out, it stays as it is"
-        })
-      )
-    },
-    entries: ({ maintenance }) =>
-      maintenance === undefined
-        ? undefined
-        : [{ path: ["maintenance"], environment: null, name: maintenanceName, spec: { ...maintenance } }],
-    assemble: ([maintenance]) => (maintenance === undefined ? {} : { maintenance: maintenance.spec })
-  }),
+  manifest: singletonSection(
+    "maintenance",
+    maintenanceName,
+    "Looking after the project on a schedule",
+    MaintenanceInput.fields
+  ),
   deadlineSeconds: 60
 })

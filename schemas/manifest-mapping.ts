@@ -95,6 +95,30 @@ const entriesOf = (key: string, project: object): ReadonlyArray<ManifestEntry> |
   })
 }
 
+/** The section of a kind that a project has one of: its specification as input, under one key. */
+export const singletonSection = <const Key extends string, const Fields extends Schema.Struct.Fields>(
+  key: Key,
+  /** The one that the resource has in its project. */
+  name: string,
+  description: string,
+  fields: Fields
+) => {
+  const spec = Schema.optionalKey(
+    Schema.Struct(fields).annotate({ description: `${description}; left out, it stays as it is` })
+  )
+  // A computed key has the type string to the compiler.
+  const owned = { [key]: spec } as { readonly [K in Key]: typeof spec }
+  return section({
+    section: key,
+    fields: owned,
+    entries: (project: object) => {
+      const said = new Map<string, unknown>(Object.entries(project)).get(key)
+      return isObject(said) ? [{ path: [key], environment: null, name, spec: { ...said } }] : undefined
+    },
+    assemble: ([one]) => (one === undefined ? {} : { [key]: one.spec })
+  })
+}
+
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 export const asObject = (value: unknown): JsonObject => (isObject(value) ? value : {})

@@ -15,7 +15,7 @@ const Day = Schema.String.check(
 )
 
 /** What of a thing costs something. */
-export const usageItems = ["server", "disk", "backups", "calls", "executions"] as const
+export const usageItems = ["server", "instances", "disk", "backups", "calls", "executions"] as const
 export const UsageEntry = Schema.Struct({
   date: Schema.String.annotate({ format: "date", description: "A day in UTC" }),
   resourceId: Schema.NullOr(Id).annotate({
@@ -26,7 +26,7 @@ export const UsageEntry = Schema.Struct({
   environment: Schema.NullOr(Schema.String),
   item: Schema.Literals(usageItems).annotate({
     description:
-      "What of it: its servers by the hour, what they and its backups take of disks, calls of models, or executions that ended"
+      "What of it: its servers or an app's instances for as long as they run, what they and its backups take of disks, calls of models, or executions that ended"
   }),
   usd: Schema.Finite
 }).annotate({ identifier: "UsageEntry" })

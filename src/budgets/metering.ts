@@ -1,7 +1,8 @@
 /**
  * Counts what runs on and costs something, by the hour (UTC), into the budgets of its projects: servers by their size
- * and number, their disk, what backups take, and calls of AI gateways. From when to when a server had a size is in
- * `metered_period`, which triggers of the store keep. Executions settle when they end, by themselves.
+ * and number, instances of apps by what they may use, the servers' disk, what backups take, and calls of AI gateways. From
+ * when to when a server had a size and an instance ran is in `metered_period`, which triggers of the store keep.
+ * Executions settle when they end, by themselves.
  *
  * The row of an organization says until when everything is counted. It moves on in the transaction that counts, so each
  * hour is counted once, whoever does it and whoever is killed; hours of an outage are counted after it. A step ends with
@@ -37,7 +38,7 @@ interface Counted {
 /** One step of one organization; false: there was nothing to count, or somebody else counts it. */
 export const makeMeter = Effect.gen(function* () {
   const { engine: sql } = yield* Db
-  const { databases, caches, disk, backups } = yield* Catalog
+  const { databases, caches, apps, disk, backups } = yield* Catalog
   const ledger = yield* Ledger
   const gateways = yield* GatewayUsage
   const metrics = yield* CurrentMetrics
@@ -46,20 +47,25 @@ export const makeMeter = Effect.gen(function* () {
     [DatabaseBranch.name]: microUsdPerHour(databases),
     [Cache.name]: microUsdPerHour(caches)
   }
-  const perGibMonth = { disk: disk.perGibMonthUsd * 1_000_000, backups: backups.perGibMonthUsd * 1_000_000 }
+  const instance = {
+    cpu: priceOf(apps.perVcpuSecondUsd * 3_600),
+    mib: priceOf(apps.perMibSecondUsd * 3_600)
+  }
+  const perGibMonth = { disk: priceOf(disk.perGibMonthUsd), backups: priceOf(backups.perGibMonthUsd) }
 
   return Effect.fn("metering.step")(function* (orgId: string) {
     const step = Effect.gen(function* () {
       // By a statement of its own: what is read after it has everything that the step before it stored.
       const [organization] = yield* sql<{ readonly since: string; readonly uids: ReadonlyArray<string> }>`
         select (metered_until at time zone 'UTC')::date::text as since,
-          array(select distinct uid from metered_period p where p.org_id = ${orgId}::uuid)::text[] as uids
+          array(select distinct uid from metered_period p where p.org_id = ${orgId}::uuid and app_uid is null)::text[] as uids
         from metering_organization
         where org_id = ${orgId}::uuid and metered_until < date_trunc('hour', now(), 'UTC') for update skip locked`
       if (organization === undefined) return false
       const { since, uids } = organization
       const rows = yield* count(sql, orgId, {
         prices,
+        instance,
         perGibMonth,
         used: diskUsed(yield* metrics.of(orgId, uids)),
         stored: yield* ledger.storedBytes(orgId),
@@ -83,11 +89,16 @@ const diskUsed = (measured: ReadonlyMap<string, ReadonlyArray<Measured>>) =>
   })
 
 const microUsdPerHour = (prices: Readonly<Record<string, number>>) =>
-  Object.fromEntries(Object.entries(prices).map(([sku, usd]) => [sku, usd * 1_000_000]))
+  Object.fromEntries(Object.entries(prices).map(([sku, usd]) => [sku, priceOf(usd)]))
+
+/** Millionths of a US dollar with fractions, without what binary ones add at the end: that would be rounded up. */
+const priceOf = (usd: number): number => Number((usd * 1_000_000).toPrecision(12))
 
 interface Inputs {
   /** By kind and size, for an hour of one server. */
   readonly prices: Readonly<Record<string, Readonly<Record<string, number>>>>
+  /** For an hour of one instance of an app: of a whole processor, and of a MiB of memory. */
+  readonly instance: { readonly cpu: number; readonly mib: number }
   readonly perGibMonth: { readonly disk: number; readonly backups: number }
   readonly used: ReadonlyArray<{ readonly uid: string; readonly bytes: number }>
   readonly stored: ReadonlyArray<{ readonly uid: string; readonly bytes: number }>
@@ -98,7 +109,11 @@ interface Inputs {
  * Moves the organization on by a step, stores what things cost in it, and answers the sums by project and month: one row
  * without an amount if nothing cost anything. What costs little is rounded up.
  */
-const count = (sql: Sql, orgId: string, { prices, perGibMonth, used, stored, calls }: Inputs) => sql<Counted>`
+const count = (
+  sql: Sql,
+  orgId: string,
+  { prices, instance, perGibMonth, used, stored, calls }: Inputs
+) => sql<Counted>`
   with step as materialized (
     select metered_until as since, least(date_trunc('hour', now(), 'UTC'),
       date_trunc('day', metered_until, 'UTC') + interval '1 day') as until
@@ -108,16 +123,20 @@ const count = (sql: Sql, orgId: string, { prices, perGibMonth, used, stored, cal
   ), over as (
     delete from metered_period p using step s where p.org_id = ${orgId}::uuid and p.until <= s.until
   ), period as (
-    select p.project_uid, p.uid, p.kind, p.environment, p.name, (s.since at time zone 'UTC')::date as day, p.sku, p.servers,
+    select p.project_uid, coalesce(p.app_uid, p.uid) as uid, p.kind, p.environment, p.name, p.since,
+      (s.since at time zone 'UTC')::date as day, case when p.app_uid is null then 'server' else 'instances' end as item,
+      coalesce(p.cpus * ${instance.cpu}::numeric + p.memory_mb * ${instance.mib}::numeric,
+        p.servers * (${sql.json(prices)}::jsonb -> p.kind ->> p.sku)::numeric) as "perHour",
       extract(epoch from least(p.until, s.until) - greatest(p.since, s.since)) / 3600 as hours
     from step s join metered_period p on p.org_id = ${orgId}::uuid
       and p.since < s.until and (p.until is null or p.until > s.since)
   ), lived as (
-    select project_uid, uid, kind, environment, name, day, sum(hours) as hours from period group by 1, 2, 3, 4, 5, 6
-  ), cost as materialized (
-    select project_uid, uid, kind, environment, name, day, 'server' as item,
-      sum(ceil(hours * servers * (${sql.json(prices)}::jsonb -> kind ->> sku)::numeric))::bigint as spent
+    -- Its name may have changed in between.
+    select project_uid, uid, kind, environment, day, item, (array_agg(name order by since desc))[1] as name,
+      sum(hours) as hours, sum(ceil(hours * "perHour"))::bigint as spent
     from period group by 1, 2, 3, 4, 5, 6
+  ), cost as materialized (
+    select project_uid, uid, kind, environment, name, day, item, spent from lived
     union all
     select l.project_uid, l.uid, l.kind, l.environment, l.name, l.day, b.item,
       ceil(l.hours * b.bytes * (${sql.json(perGibMonth)}::jsonb ->> b.item)::numeric

@@ -68,6 +68,13 @@ export const CatalogFile = Schema.Struct({
       "cache-s2": Schema.optionalKey(Price)
     })
   ),
+  /** US dollars for a second of one instance. A paused one costs its memory alone. */
+  apps: Schema.optionalKey(
+    Schema.Struct({
+      perVcpuSecondUsd: Schema.optionalKey(Price),
+      perMibSecondUsd: Schema.optionalKey(Price)
+    })
+  ),
   /** Of what databases and caches take on the disk. */
   disk: Schema.optionalKey(Schema.Struct({ perGibMonthUsd: Schema.optionalKey(Price) })),
   /** Of what the repository of this machine holds, sealed and compressed. */
@@ -103,6 +110,8 @@ export interface CatalogContent {
   /** US dollars for an hour of one server, by size. */
   readonly databases: Readonly<Record<DatabaseSku, number>>
   readonly caches: Readonly<Record<CacheSku, number>>
+  /** US dollars for a second of one instance, by what it may use. */
+  readonly apps: typeof ComputePrice.Type
   readonly disk: { readonly perGibMonthUsd: number }
   readonly backups: { readonly perGibMonthUsd: number }
   readonly executions: {
@@ -120,6 +129,7 @@ export const builtIn: CatalogContent = {
   regions: [{ id: localRegion, name: "This machine", city: "", country: "", continent: "" }],
   databases: { "db-n1": 0.004, "db-s1": 0.016, "db-s2": 0.04 },
   caches: { "cache-n1": 0.003, "cache-s1": 0.01, "cache-s2": 0.036 },
+  apps: { perVcpuSecondUsd: 0.000003, perMibSecondUsd: 0.000000001 },
   disk: { perGibMonthUsd: 0.1 },
   backups: { perGibMonthUsd: 0.05 },
   executions: {
@@ -145,6 +155,7 @@ export const replaced = (file: CatalogFile): CatalogContent => {
     regions: file.regions ?? builtIn.regions,
     databases: { ...builtIn.databases, ...file.databases },
     caches: { ...builtIn.caches, ...file.caches },
+    apps: { ...builtIn.apps, ...file.apps },
     disk: { ...builtIn.disk, ...file.disk },
     backups: { ...builtIn.backups, ...file.backups },
     executions: {

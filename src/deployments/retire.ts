@@ -1,30 +1,19 @@
 /** Records of deployments: those that can be chosen stay, of others the newest for a while. */
 import * as Effect from "effect/Effect"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { Resources } from "#src/store/Resources.ts"
-import type { Actor } from "#src/store/records.ts"
+import { type Retired, retire } from "#src/store/retire.ts"
 import { settings } from "./settings.ts"
 
 /** Of an environment, whatever their age. */
 export const keptRecords = 200
 const batch = 500
 
-const actor: Actor = {
-  principal: "system",
-  credential: "none",
-  operation: "deployments.retention",
-  requestId: "deployments.retention",
-  address: null,
-  outcome: 200
-}
-
-/** Asks for deletion; the reconciler removes what is left. Answers how many. */
-export const retire = Effect.gen(function* () {
+/** One look; answers how many. */
+export const retireDeployments = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const { keptDays } = yield* settings
-  const resources = yield* Resources
   // Index: deployment_newest.
-  const old = yield* repeatable(sql<{ readonly orgId: string; readonly uid: string }>`
+  const old = yield* repeatable(sql<Retired>`
     select d.org_id as "orgId", d.uid from (
       select d.*, row_number() over (
         partition by d.org_id, d.environment_uid order by d.created_at desc, d.uid desc) as place
@@ -38,13 +27,5 @@ export const retire = Effect.gen(function* () {
       and d.uid is distinct from a.serving_deployment and d.uid::text is distinct from c.spec->>'deployment'
       and r.deletion_requested_at is null and not r.protected
     limit ${batch}::int`)
-  for (const { orgId, uid } of old) {
-    // Somebody else was faster, or protects it: so be it.
-    yield* Effect.catchTags(resources.write(orgId, [{ action: "delete", uid }], actor), {
-      NotFound: () => Effect.void,
-      Refused: () => Effect.void,
-      RevisionConflict: () => Effect.void
-    })
-  }
-  return old.length
+  return yield* retire(old, "deployments.retention")
 })

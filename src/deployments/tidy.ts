@@ -9,7 +9,7 @@ import { periodic } from "#src/loops/periodic.ts"
 import { DeploymentBuilds } from "./DeploymentBuilds.ts"
 import { DeploymentPulls } from "./DeploymentPulls.ts"
 import { Deployments } from "./Deployments.ts"
-import { retire } from "./retire.ts"
+import { retireDeployments } from "./retire.ts"
 
 /** Answers how many went. */
 export const tidyImages = Effect.gen(function* () {
@@ -39,7 +39,7 @@ export const tidyUploads = Effect.gen(function* () {
 
 export const layer = Layer.mergeAll(
   Layer.effectDiscard(
-    periodic({ does: "ask for the deletion of old deployments", every: "10 minutes" }, retire)
+    periodic({ does: "ask for the deletion of old deployments", every: "10 minutes" }, retireDeployments)
   ),
   Layer.effectDiscard(
     periodic({ does: "let go of images of old deployments", every: "10 minutes" }, tidyImages)

@@ -8,8 +8,7 @@ import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { Resources } from "#src/store/Resources.ts"
-import type { Actor } from "#src/store/records.ts"
+import { type Retired, retire } from "#src/store/retire.ts"
 import { Images } from "./Images.ts"
 import { Pulls } from "./Pulls.ts"
 import { Runs } from "./Runs.ts"
@@ -17,36 +16,18 @@ import { settings } from "./settings.ts"
 
 const batch = 500
 
-const actor: Actor = {
-  principal: "system",
-  credential: "none",
-  operation: "executions.retention",
-  requestId: "executions.retention",
-  address: null,
-  outcome: 200
-}
-
-/** Asks for deletion; the reconciler removes what is left. Answers how many. */
-export const retire = Effect.gen(function* () {
+/** Asks for the deletion of what ended long ago; answers how many. */
+export const retireExecutions = Effect.gen(function* () {
   const { engine: sql } = yield* Db
   const { keptDays } = yield* settings
-  const resources = yield* Resources
   // Index: execution_age.
-  const old = yield* repeatable(sql<{ readonly orgId: string; readonly uid: string }>`
+  const old = yield* repeatable(sql<Retired>`
     select e.org_id as "orgId", e.uid from execution e
     join resource r on r.org_id = e.org_id and r.uid = e.uid
     where e.finished_at < now() - make_interval(days => ${keptDays}::int)
       and r.deletion_requested_at is null and not r.protected
     order by e.finished_at limit ${batch}::int`)
-  for (const { orgId, uid } of old) {
-    // Somebody else was faster, or protects it: so be it.
-    yield* Effect.catchTags(resources.write(orgId, [{ action: "delete", uid }], actor), {
-      NotFound: () => Effect.void,
-      Refused: () => Effect.void,
-      RevisionConflict: () => Effect.void
-    })
-  }
-  return old.length
+  return yield* retire(old, "executions.retention")
 })
 
 /** Removes containers of this control plane that no execution knows. Executions are known before they have one. */
@@ -84,7 +65,7 @@ export const prune = Effect.gen(function* () {
 
 export const layer = Layer.mergeAll(
   Layer.effectDiscard(
-    periodic({ does: "ask for the deletion of old executions", every: "10 minutes" }, retire)
+    periodic({ does: "ask for the deletion of old executions", every: "10 minutes" }, retireExecutions)
   ),
   Layer.effectDiscard(
     periodic({ does: "stop fetching what nobody waits for", every: "1 minute" }, sweepPulls)

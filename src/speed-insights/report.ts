@@ -132,11 +132,12 @@ export const reportOf = (found: Found, wanted: Wanted, granularity: Granularity)
   }
 
   const all = found.sums.filter(({ route }) => route === (wanted.route ?? ""))
+  // By the time since the day began. Emptied for the next day: new ones would take more memory than all that was found.
+  const within = new Map<number, Sketches>()
   for (let day = dayAt(from); day < until; day += lengthOf.day) {
-    const within = new Map<number, Sketches>()
     const add = (time: number, metric: number, bucket: number, samples: number) => {
       if (time < from || time >= until) return
-      const at = bucketAt(time)
+      const at = bucketAt(time) - day
       const sketches = within.get(at) ?? new Map<number, Counts>()
       if (!within.has(at)) within.set(at, sketches)
       count(sketches, metric, bucket, samples)
@@ -149,7 +150,10 @@ export const reportOf = (found: Found, wanted: Wanted, granularity: Granularity)
       )
     }
     for (const [time, metric, bucket] of recent.get(day) ?? []) add(time, metric, bucket, 1)
-    for (const [at, sketches] of within) parts.set(at, brief(sketches))
+    for (const [at, sketches] of within) {
+      parts.set(day + at, brief(sketches))
+      for (const counts of sketches.values()) counts.fill(0)
+    }
   }
 
   if (wanted.route !== undefined) routes.set(wanted.route, summary)

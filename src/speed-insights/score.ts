@@ -4,8 +4,7 @@
  * - Thresholds of good and poor: web.dev, "Web Vitals" and the pages of each metric, for the 75th percentile.
  * - Score of a metric: the log-normal curve of Lighthouse ("Lighthouse performance scoring", developer.chrome.com;
  *   `shared/statistics.js`), 90 at the good threshold and 50 at the poor one. Lighthouse states the same control points, `p10`
- *   and `median`, in `core/audits/metrics/` for CLS, and for LCP and FCP on mobile devices. That its curve is put through the
- *   thresholds of INP as well is this product's choice.
+ *   and `median`, in `core/audits/metrics/` for CLS and INP, and for LCP and FCP on mobile devices.
  * - Weights: this product's choice. No source is known that states weights for measurements of visitors; those of Lighthouse
  *   are for a laboratory, where nobody interacts. TTFB has none: it is part of FCP and LCP.
  */

@@ -1,14 +1,21 @@
-/** Alerts that fire because of what happens to real servers: measured, evaluated and told by a whole control plane. */
+/**
+ * Alerts that fire because of what happens to real servers: measured, evaluated and told by a whole control plane. Whole
+ * rounds provoke each signal but six: `disk.read_iops` and `disk.write_iops` need a kernel that counts requests to disks
+ * for control groups of version 2, and nothing measures the percentiles of latency. By recorded values all of them fire
+ * in `evaluation.store.test.ts`.
+ */
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { createClient } from "redis"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { untilAnswer } from "#test/setup/answers.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { answeringNode } from "#test/setup/edge-node.ts"
 import { connectionString } from "#test/setup/shown.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** Bytes. */
 const mostFilled = 1e9
@@ -19,12 +26,13 @@ interface Expected {
   readonly signal: string
   readonly threshold: number | null
   /** Of the resource that the alert is to name. */
-  readonly kind: "Cron" | "Database" | "Environment" | "Queue"
+  readonly kind: "Cache" | "Cron" | "Database" | "Environment" | "Queue"
 }
 
 /** What is so all the time: their alerts fire as soon as something is measured. */
 const standing: ReadonlyArray<Expected> = [
   { signal: "memory.used_bytes", threshold: 1_000_000, kind: "Database" },
+  { signal: "memory.limit_bytes", threshold: 1_000_000, kind: "Database" },
   { signal: "disk.used_bytes", threshold: 1_000_000, kind: "Database" },
   { signal: "disk.limit_bytes", threshold: 1, kind: "Database" },
   { signal: "runtime.uptime_seconds", threshold: 1, kind: "Database" }
@@ -47,6 +55,11 @@ const busy: ReadonlyArray<Expected> = [
   { signal: "cpu.pressure", threshold: 5, kind: "Database" },
   { signal: "database.queries_per_second", threshold: 1, kind: "Database" },
   { signal: "database.query_latency_avg_ms", threshold: 50, kind: "Database" }
+]
+/** Bytes a second through a cache that is written and read without end. */
+const pumped: ReadonlyArray<Expected> = [
+  { signal: "network.receive_bytes", threshold: 100_000, kind: "Cache" },
+  { signal: "network.transmit_bytes", threshold: 100_000, kind: "Cache" }
 ]
 
 /** A project of the round with a database, and alerts of it. */
@@ -84,7 +97,7 @@ const makeWorld = Effect.fnUntraced(function* (slug: string) {
       assert.strictEqual(incident.resource.kind, kind, signal)
     }
   })
-  return { call, project, projectId: String(shop.id), databaseId, sql, alert, alertsOf, state, fires }
+  return { call, project, projectId: String(shop.id), databaseId, ca, sql, alert, alertsOf, state, fires }
 })
 type World = Effect.Success<ReturnType<typeof makeWorld>>
 
@@ -159,6 +172,66 @@ const fillDisk = Effect.fnUntraced(function* ({ call, alert, state }: World) {
   assert.isAtLeast(full.body.incident.value, full.body.threshold)
 })
 
+/** A session that keeps 64 MB, of which half would do. */
+const fillMemory = Effect.fnUntraced(function* (world: World) {
+  const { call, databaseId, sql, alert, fires } = world
+  const listed = yield* call("GET", `/v1/orgs/main/resources/${databaseId}/metrics`)
+  const now = (name: string): number =>
+    listed.body.measurements.find((one: { readonly measurement: string }) => one.measurement === name).value
+  const threshold = now("memory.pressure") + (32e6 / now("memory.limit_bytes")) * 100
+  const expected = { signal: "memory.pressure", threshold, kind: "Database" } as const
+  const at = yield* alert(expected.signal, threshold)
+  yield* begin(world, [
+    () => sql`do $$ declare kept text := repeat('x', 64000000); begin perform pg_sleep(600); end $$`.execute()
+  ])
+  yield* fires([{ ...expected, at }])
+})
+
+/** Writes and reads of a cache without end. */
+const pumpCache = Effect.fnUntraced(function* ({ call, project, ca, alertsOf, fires }: World) {
+  const made = yield* call("POST", `${project}/caches`, {
+    body: { name: "sessions", sku: "cache-n1", region: "local" }
+  })
+  assert.strictEqual(made.status, 201, made.text)
+  const url = yield* connectionString(made, `${project}/caches/${made.body.id}/credentials/rotate`)
+  const client = yield* Effect.acquireRelease(
+    Effect.promise(async () => {
+      const client = createClient({ url, socket: { tls: true, ca, reconnectStrategy: false } })
+      client.on("error", () => undefined)
+      return await client.connect()
+    }),
+    (client) => Effect.sync(() => client.destroy())
+  )
+  const content = "x".repeat(100_000)
+  const pump = Effect.promise(() => client.set("page", content).then(() => client.get("page")))
+  yield* Effect.forkScoped(Effect.forever(Effect.andThen(pump, Effect.sleep("20 millis"))))
+  yield* fires(yield* alertsOf(pumped))
+})
+
+/** A file where the log of the database is kept, until the alert about it fires: what comes to the log then cannot be stored. */
+const breakArchive = Effect.fnUntraced(function* ({ databaseId, sql, alertsOf, fires }: World) {
+  const { dataDir } = yield* Plane
+  const found = Effect.sync(() => fs.globSync(path.join(dataDir, "backups/**", databaseId, "wal")))
+  const [folder = ""] = yield* eventually("the log is kept", found, (folders) => folders.length === 1)
+  const alerts = yield* alertsOf([{ signal: "backup.archive_failed", threshold: 1, kind: "Database" }])
+  yield* Effect.acquireRelease(
+    Effect.sync(() => {
+      fs.renameSync(folder, `${folder}-away`)
+      fs.writeFileSync(folder, "")
+    }),
+    () =>
+      Effect.sync(() => {
+        fs.rmSync(folder)
+        fs.renameSync(`${folder}-away`, folder)
+      })
+  )
+  // More than one part of the log.
+  yield* Effect.promise(
+    () => sql`create table many as select repeat('x', 1000) from generate_series(1, 20000)`
+  )
+  yield* fires(alerts)
+})
+
 /** It stays stopped: the engine would start it again. */
 const stopDatabase = Effect.fnUntraced(function* ({ call, databaseId, state }: World, at: string) {
   const { dataDir } = yield* Plane
@@ -182,7 +255,7 @@ layer(testPlane({}, { SVC_METRICS_SECONDS: "5" }), { excludeTestServices: true, 
       it.effect,
       "signals",
       "alerts fire when a queue grows, sessions wait, calls fail and a database is stopped",
-      { roundMs: 400_000 },
+      { roundMs: 900_000 },
       Effect.fnUntraced(function* ({ seed, full }) {
         const world = yield* makeWorld(`shop-${seed}`)
         const { call, databaseId, alert, alertsOf, state, fires, sql } = world
@@ -204,7 +277,9 @@ layer(testPlane({}, { SVC_METRICS_SECONDS: "5" }), { excludeTestServices: true, 
             yield* fires(provoked)
           })
         )
-        if (full) yield* Effect.scoped(fillDisk(world))
+        if (full)
+          for (const provoke of [fillMemory, pumpCache, breakArchive, fillDisk])
+            yield* Effect.scoped(provoke(world))
         yield* stopDatabase(world, stopped)
         if (!full) return
         // It is started again, which is told of, and that it is back.

@@ -380,11 +380,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("budgets", (it
       const spec = (monthlyCapUsd: number) => ({ monthlyCapUsd, alertThresholdPercent: 80, hardStop: true })
       yield* set(12_500_000)
       assert.deepStrictEqual(yield* resource, [{ spec: spec(12.5), generation: 1 }])
+      // Once it was looked at, the engine looks again at what is set next.
+      yield* sql`update work set due_at = 'infinity', again = false where org_id = ${orgId}::uuid`
       yield* set(7)
       assert.deepStrictEqual(yield* resource, [{ spec: spec(0.000007), generation: 2 }])
       assert.deepInclude(yield* budgets.get(orgId, projectId), { monthlyCap: 7, revision: "2" })
       const [queued] =
-        yield* sql`select count(*)::int as count from work where org_id = ${orgId}::uuid and kind = 'Budget'`
+        yield* sql`select count(*)::int as count from work where org_id = ${orgId}::uuid and kind = 'Budget'
+          and due_at <= now() and again`
       assert.deepStrictEqual(queued, { count: 1 })
     })
   )

@@ -2,7 +2,10 @@
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { AppSpec } from "#schemas/app.ts"
 import { GatewayUsage } from "#src/ai-gateways/GatewayUsage.ts"
+import { Apps } from "#src/apps/Apps.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { BudgetUsage } from "#src/budgets/BudgetUsage.ts"
@@ -21,6 +24,7 @@ const stack = Layer.mergeAll(
   Budgets.layer,
   BudgetUsage.layer,
   Resources.layer,
+  Apps.layer,
   GatewayUsage.layer,
   Ledger.layer,
   CurrentMetrics.layer,
@@ -208,7 +212,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       )
       yield* lived(orgId, uid, 100, null)
       const spec = cacheChange(place, "c", { sku: "cache-s2" }).spec
-      yield* resources.write(orgId, [{ action: "update", uid, spec }], actor)
+      yield* resources.write(orgId, [{ action: "update", uid, spec, name: "renamed" }], actor)
       const at = sql`date_trunc('hour', now(), 'UTC') - interval '4 hours'`
       yield* sql`update metered_period set until = ${at} where uid = ${uid}::uuid and until is not null`
       yield* sql`update metered_period set since = ${at} where uid = ${uid}::uuid and until is null`
@@ -216,6 +220,77 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
       const expected = 6 * cacheHour + 4 * builtIn.caches["cache-s2"] * 1_000_000
       assert.deepStrictEqual(yield* spentOf(orgId), { month: expected, usage: expected })
     })
+  )
+
+  it.effect(
+    "counts each instance of an app from its start to its end, and its memory alone while it is paused",
+    () =>
+      Effect.gen(function* () {
+        const { engine: sql } = yield* Db
+        const [resources, apps, usage] = [yield* Resources, yield* Apps, yield* BudgetUsage]
+        const { orgId, projectId, production } = yield* newProject(6)
+        const uid = uuid()
+        const ref = { orgId, uid, fence: 1n }
+        const spec = (values: object) =>
+          Schema.decodeUnknownSync(AppSpec)({ region: "local", cpus: 2, memoryMb: 1_000, ...values })
+        const app = (uid: string, environment: string) =>
+          ({
+            action: "create",
+            uid,
+            kind: "App",
+            projectId,
+            environment,
+            name: "app",
+            parentUid: production,
+            spec: spec({}),
+            managedBy: "api"
+          }) as const
+        const change = (values: object) =>
+          resources.write(orgId, [{ action: "update", uid, spec: spec(values) }], actor)
+        const start = Effect.fnUntraced(function* (instance: string) {
+          const made = { uid: instance, deployment: uuid(), revision: "a", port: 80, at: new Date() }
+          assert.isTrue(yield* apps.add(ref, made))
+          assert.isTrue(yield* apps.started(ref, instance, "10.0.0.1:80", new Date()))
+        })
+        yield* resources.write(orgId, [app(uid, "production")], actor)
+        yield* apps.begin({ ...ref, environmentUid: production })
+        const [one, other] = [uuid(), uuid()]
+        yield* Effect.forEach([one, other], start)
+        // What runs has the size with which it was made.
+        yield* change({ cpus: 4 })
+        yield* apps.ended(ref, other, { at: new Date(), exitCode: 0, reason: "" }, undefined)
+        yield* apps.power(ref, "paused")
+        const hour = (before: number) =>
+          sql`date_trunc('hour', now(), 'UTC') - ${before}::float8 * interval '1 hour'`
+        yield* sql`update metered_period set since = ${hour(6)}, until = ${hour(2)} where uid = ${one}::uuid and cpus = 2`
+        yield* sql`update metered_period set since = ${hour(2)} where uid = ${one}::uuid and cpus = 0`
+        yield* sql`update metered_period set since = ${hour(5)}, until = ${hour(4.5)} where uid = ${other}::uuid`
+        yield* meterAll(orgId)
+        const { perVcpuSecondUsd, perMibSecondUsd } = builtIn.apps
+        const memory = 1_000 * perMibSecondUsd
+        const expected = Math.round(3_600_000_000 * (4.5 * (2 * perVcpuSecondUsd + memory) + 2 * memory))
+        assert.deepStrictEqual(yield* spentOf(orgId), { month: expected, usage: expected })
+        const list = yield* usage.list(orgId, projectId, { from: "2020-01-01", to: undefined }, 100)
+        for (const entry of list)
+          assert.deepInclude(entry, { uid, kind: "App", name: "app", item: "instances" })
+
+        const running = sql`select uid, cpus::float8 as cpus from metered_period
+        where org_id = ${orgId}::uuid and until is null`
+        yield* apps.power(ref, "awake")
+        assert.deepStrictEqual(yield* running, [{ uid: one, cpus: 2 }])
+        yield* (yield* Budgets).enforce({
+          ...{ uid: uuid(), orgId, projectId, generation: 1 },
+          ...{ monthlyCap: expected, alertPercent: null, hardStop: true }
+        })
+        for (const more of [{ cpus: 4.5 }, { memoryMb: 1_001 }, { instances: 2 }, { maxInstances: 2 }])
+          assert.deepInclude(yield* Effect.flip(change({ cpus: 4, ...more })), { code: "budget_exhausted" })
+        yield* change({ cpus: 1, port: 81 })
+        assert.deepInclude(yield* Effect.flip(resources.write(orgId, [app(uuid(), "preview")], actor)), {
+          code: "budget_exhausted"
+        })
+        yield* apps.forget(ref)
+        assert.deepStrictEqual(yield* running, [])
+      })
   )
 
   it.effect("alerts, and under a hard stop nothing more is made that costs", () =>

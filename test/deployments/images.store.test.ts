@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Deployments } from "#src/deployments/Deployments.ts"
-import { keptRecords, retire } from "#src/deployments/retire.ts"
+import { keptRecords, retireDeployments } from "#src/deployments/retire.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
@@ -136,12 +136,12 @@ layer(services, {
           select uid from resource where org_id = ${orgId} and kind = 'Deployment' and deletion_requested_at is not null`,
         (rows) => rows.map(({ uid }) => uid)
       )
-      assert.strictEqual(yield* retire, gone.length)
+      assert.strictEqual(yield* retireDeployments, gone.length)
       assert.sameMembers(yield* going, gone)
-      assert.strictEqual(yield* retire, 0)
+      assert.strictEqual(yield* retireDeployments, 0)
       // Newer ones than all but two of those that stay.
       for (let number = 0; number < keptRecords; number++) yield* add("cancelled", 1, { number })
-      assert.strictEqual(yield* retire, 2)
+      assert.strictEqual(yield* retireDeployments, 2)
       assert.sameMembers(yield* going, [...gone, ...kept.slice(2)])
     })
   )

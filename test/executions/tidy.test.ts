@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { pieceWeight } from "#src/container-logs/log-store.ts"
-import { prune, retire, sweep } from "#src/executions/tidy.ts"
+import { prune, retireExecutions, sweep } from "#src/executions/tidy.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
@@ -88,12 +88,12 @@ layer(plane, { excludeTestServices: true, timeout: "3 minutes" })("executions", 
         yield* sql(
           `update execution set finished_at = now() - interval '29 days 23 hours' where uid = '${old}'`
         )
-        assert.strictEqual(yield* tidily(retire), 0)
+        assert.strictEqual(yield* tidily(retireExecutions), 0)
         yield* sql(
           `update execution set finished_at = now() - interval '30 days 1 minute' where uid = '${old}'`
         )
         // The control plane's own may be faster.
-        assert.isAtMost(yield* tidily(retire), 1)
+        assert.isAtMost(yield* tidily(retireExecutions), 1)
         yield* eventually("it is gone", read(old), ({ status }) => status === 404)
         const [left] = yield* sql(
           `select count(*)::int as count from execution_log where execution_uid = '${old}'`

@@ -84,7 +84,16 @@ it.live.skipIf(former === undefined)(
           (await present.call("POST", `${projects}/roll/queues`, { name: "more" })).status,
           201
         )
-        for (const plane of [old, present]) await allReady(plane, 7)
+        // Releases before it was a resource keep a budget beside the project.
+        const cap = async (monthlyCapUsd: number) =>
+          assert.strictEqual(
+            (await old.call("PUT", `${projects}/roll/budget`, { monthlyCapUsd })).status,
+            200
+          )
+        await cap(5)
+        for (const plane of [old, present]) await allReady(plane, 8)
+        await cap(6)
+        await allReady(present, 8)
         const exported = await present.call("GET", "/v1/orgs/main/manifest")
         assert.strictEqual(exported.status, 200)
         const plan = await present.call("POST", "/v1/orgs/main/manifest/plan", exported.body)
@@ -94,7 +103,7 @@ it.live.skipIf(former === undefined)(
         const [queue] = (await present.call("GET", `${projects}/roll/queues`)).body
         const changed = await present.call("PATCH", `${projects}/roll/queues/${queue.id}`, { paused: true })
         assert.strictEqual(changed.status, 200)
-        await allReady(present, 7)
+        await allReady(present, 8)
         assert.deepStrictEqual(
           processesNaming(server).map(({ pid }) => pid),
           pids
