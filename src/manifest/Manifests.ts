@@ -20,6 +20,7 @@ import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Current, Plan, Step } from "./change.ts"
+import { digestOf } from "./digest.ts"
 import { exportManifest } from "./export.ts"
 import { Plans } from "./Plans.ts"
 import { planInSteps } from "./plan.ts"
@@ -27,7 +28,7 @@ import { Reader, type ReaderBusy } from "./Reader.ts"
 import type { Source } from "./reading.ts"
 import { baseOf, movedSince } from "./state.ts"
 import { toChanges } from "./to-changes.ts"
-import { type AppliedView, type Comparison, comparison, type PlanView, view } from "./view.ts"
+import { type AppliedView, type Compared, comparison, type PlanView, view } from "./view.ts"
 
 /** The text is not in the language that it says it is in. */
 export class MalformedSource extends Data.TaggedError("MalformedSource")<{ readonly message: string }> {}
@@ -81,7 +82,7 @@ export class Manifests extends Context.Service<
       orgSlug: string,
       opened: Opened,
       request: PlanRequest
-    ) => Effect.Effect<Comparison, InvalidManifest | StoreUnavailable>
+    ) => Effect.Effect<Compared, InvalidManifest | StoreUnavailable>
     /** Makes a plan, stores it under `id`, and changes nothing else. */
     readonly plan: (
       id: string,
@@ -89,7 +90,7 @@ export class Manifests extends Context.Service<
       orgSlug: string,
       opened: Opened,
       request: PlanRequest
-    ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
+    ) => Effect.Effect<PlanView & Compared, InvalidManifest | StoreUnavailable>
     /**
      * Carries a stored plan out, as it was reviewed, in one transaction. `again`: the same request may have done so
      * before; what it then did is answered.
@@ -242,13 +243,16 @@ export class Manifests extends Context.Service<
         open,
         compare: Effect.fn("Manifests.compare")(function* (orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
-          return comparison(orgSlug, made.plan, made.records)
+          return { ...comparison(orgSlug, made.plan, made.records), digest: digestOf(made.plan, fingerprint) }
         }),
         plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
           const content: StoredContent = { ...made.plan, format }
           const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
-          return view(orgSlug, stored, made.plan, made.records)
+          return {
+            ...view(orgSlug, stored, made.plan, made.records),
+            digest: digestOf(made.plan, fingerprint)
+          }
         }),
         applyPlan: Effect.fn("Manifests.applyPlan")(function* (orgId, planId, role, actor, again) {
           const stored = yield* load(orgId, planId, again)
