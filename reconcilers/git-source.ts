@@ -111,5 +111,6 @@ const reasons: Readonly<Record<string, string>> = {
   plan_blocked: "PlanBlocked",
   owner_needed: "OwnerNeeded",
   rights_lost: "RightsLost",
+  not_reviewed: "NotReviewed",
   billing_inactive: "BillingInactive"
 }

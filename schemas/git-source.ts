@@ -48,7 +48,10 @@ export const GitSourceSpec = Schema.Struct({
     "Id of the git connection whose credential is used; null: the repository needs none"
   ),
   ref: withDefault(GitRef, "main", "Branch, tag or commit"),
-  path: withDefault(ManifestPath, "svc.manifest.yaml", "File of the manifest in the repository"),
+  path: Schema.optionalKey(ManifestPath).annotateKey({
+    description:
+      "File of the manifest; left out: what `svc.yaml` of the repository names, else svc.manifest.yaml"
+  }),
   intervalSeconds: withDefault(
     Schema.Int.check(Schema.isBetween({ minimum: 60, maximum: day })),
     300,
@@ -56,6 +59,11 @@ export const GitSourceSpec = Schema.Struct({
   ),
   prune: withDefault(Schema.Boolean, false, "Whether what a present list no longer names is deleted"),
   suspended: withDefault(Schema.Boolean, false, "Whether it is neither looked at nor applied"),
+  reviewed: withDefault(
+    Schema.Boolean,
+    false,
+    "Whether it applies only what a pull request showed as its plan before it was merged; takes a connection"
+  ),
   /** Who made it or changed it last, as in audit records: it may do no more than they may. */
   principal: Schema.String
 }).annotate({ identifier: "GitSourceSpec" })
@@ -85,6 +93,8 @@ export const GitSourcePlan = Schema.Struct({
   commit: Schema.String,
   createdAt: Schema.String,
   expiresAt: Schema.String,
+  /** Of what it does, and of what it was made for; absent in those of earlier releases. */
+  digest: Schema.optionalKey(Schema.String),
   summary: Schema.Struct({
     create: Schema.Int,
     update: Schema.Int,
@@ -155,6 +165,7 @@ export const GitSource = defineKind({
     PlanBlocked: warning("The plan cannot be applied as it is, or wants to be confirmed by a person"),
     OwnerNeeded: warning("The plan has changes that only an owner may make"),
     RightsLost: warning("Who made it may not apply a manifest any more"),
+    NotReviewed: warning("No merged pull request has shown the plan; it is left to people"),
     BillingInactive: warning("Billing of the organization is not active")
   },
   deadlineSeconds: 3600

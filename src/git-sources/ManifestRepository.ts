@@ -1,4 +1,4 @@
-/** What a git source reads of a repository: which commit its ref names, and one file of that commit. */
+/** What a git source reads of a repository: which commit its ref names, and the manifest of a commit. */
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
@@ -6,7 +6,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Forge } from "#src/git/Forge.ts"
 import { GitConnections } from "#src/git/GitConnections.ts"
-import { GitFetch } from "#src/git/GitFetch.ts"
+import { type FetchedCommit, GitFetch } from "#src/git/GitFetch.ts"
+import { longestSettings, manifestPathOf, settingsFile } from "./repository-settings.ts"
 
 export interface RepositoryPlace {
   readonly orgId: string
@@ -21,6 +22,11 @@ export class RepositoryError extends Data.TaggedError("RepositoryError")<{
   readonly message: string
 }> {}
 
+export interface RepositoryManifest {
+  readonly path: string
+  readonly text: string
+}
+
 /** Bytes: what `manifest.apply` takes. */
 const longestManifest = 4 * 1024 * 1024
 /** Characters of manifests that a process keeps. */
@@ -32,12 +38,12 @@ export class ManifestRepository extends Context.Service<
   ManifestRepository,
   {
     readonly resolve: (place: RepositoryPlace, ref: string) => Effect.Effect<string, RepositoryError>
-    /** The text of a file; what was read of a commit is not fetched again. */
+    /** Without a path the one that the repository's settings name. What was read of a commit is not fetched again. */
     readonly read: (
       place: RepositoryPlace,
       commit: string,
-      path: string
-    ) => Effect.Effect<string, RepositoryError>
+      path: string | undefined
+    ) => Effect.Effect<RepositoryManifest, RepositoryError>
   }
 >()("svc/git-sources/ManifestRepository") {
   static readonly layer = Layer.effect(
@@ -69,35 +75,55 @@ export class ManifestRepository extends Context.Service<
           })
         return { orgId, url, credential: yield* failed(forge.client(found.value).credential) }
       })
-      /** Texts by where they were read, the oldest first: a look at what has not changed is to cost no fetch. */
-      const known = new Map<string, string>()
+      /** By where they were read, the oldest first: a look at what has not changed is to cost no fetch. */
+      const known = new Map<string, RepositoryManifest>()
       let size = 0
-      const keep = (key: string, text: string) => {
-        size += text.length - (known.get(key)?.length ?? 0)
-        known.set(key, text)
-        for (const [oldest, { length }] of known) {
+      const keep = (key: string, read: RepositoryManifest) => {
+        size += read.text.length - (known.get(key)?.text.length ?? 0)
+        known.set(key, read)
+        for (const [oldest, { text }] of known) {
           if (size <= mostKept) break
           known.delete(oldest)
-          size -= length
+          size -= text.length
         }
       }
+      const manifestIn = Effect.fnUntraced(function* (
+        { commit, file }: FetchedCommit,
+        given: string | undefined
+      ) {
+        const settings =
+          given === undefined ? yield* failed(file(settingsFile, longestSettings)) : Option.none()
+        const path = Option.fromUndefinedOr(given).pipe(
+          Option.orElse(() => manifestPathOf(Option.getOrUndefined(settings)?.toString()))
+        )
+        if (Option.isNone(path))
+          return yield* new RepositoryError({
+            code: "settings_invalid",
+            message: `${settingsFile} of the commit ${commit} does not name a manifest of the repository`
+          })
+        const found = yield* failed(file(path.value, longestManifest))
+        if (Option.isNone(found))
+          return yield* new RepositoryError({
+            code: "manifest_missing",
+            message: `The commit ${commit} has no file ${path.value}`
+          })
+        return { path: path.value, text: found.value.toString() }
+      })
       return ManifestRepository.of({
         resolve: Effect.fnUntraced(function* (place, ref) {
           return yield* failed(git.resolve({ ...(yield* opened(place)), ref }))
         }),
         read: Effect.fnUntraced(function* (place, commit, path) {
           const { orgId, url, connection } = place
-          const key = JSON.stringify([orgId, url, connection, commit, path])
+          const key = JSON.stringify([orgId, url, connection, commit, path ?? null])
           const before = known.get(key)
           if (before !== undefined) return before
           const repository = yield* opened(place)
-          const found = yield* failed(
-            Effect.scoped(
-              Effect.flatMap(git.fetch({ ...repository, commit, submodules: false }), ({ file }) =>
-                file(path, longestManifest)
-              )
-            )
-          ).pipe(
+          const fetched = Effect.flatMap(
+            failed(git.fetch({ ...repository, commit, submodules: false })),
+            (found) => manifestIn(found, path)
+          )
+          const read = yield* Effect.scoped(fetched).pipe(
             Effect.timeoutOrElse({
               duration: patience,
               orElse: () =>
@@ -109,14 +135,8 @@ export class ManifestRepository extends Context.Service<
                 )
             })
           )
-          if (Option.isNone(found))
-            return yield* new RepositoryError({
-              code: "manifest_missing",
-              message: `The commit ${commit} has no file ${path}`
-            })
-          const text = found.value.toString()
-          keep(key, text)
-          return text
+          keep(key, read)
+          return read
         })
       })
     })

@@ -3,7 +3,7 @@
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { GitSource, GitSourceInput, GitSourceStatus } from "#schemas/git-source.ts"
+import { GitSource, GitSourceInput, GitSourceStatus, ManifestPath } from "#schemas/git-source.ts"
 import { Name } from "#schemas/names.ts"
 import { Id, idempotencyKey, Timestamp } from "#src/api/definition/fields.ts"
 import { group, operation } from "#src/api/definition/operation.ts"
@@ -18,10 +18,13 @@ export const GitSourceView = Schema.Struct({
   url: Schema.String.annotate({ format: "uri" }),
   connection: Schema.NullOr(Id),
   ref: Schema.String,
-  path: Schema.String,
+  path: Schema.NullOr(Schema.String).annotate({
+    description: "null: what `svc.yaml` of the repository names, else svc.manifest.yaml"
+  }),
   intervalSeconds: Schema.Int,
   prune: Schema.Boolean,
   suspended: Schema.Boolean,
+  reviewed: Schema.Boolean,
   status: Schema.Literals(["pending", "synced", "held", "failed", "suspended"]).annotate({
     description:
       "It was not looked at yet; the organization is what the manifest says; the plan is left to people; the last look failed; nothing is looked at"
@@ -45,7 +48,7 @@ const sources = resourceOperations({
   view: GitSourceView
 })
 const { one, params, target } = sources
-const { url, ...optional } = GitSourceInput.fields
+const { url, path: _, ...optional } = GitSourceInput.fields
 
 export const GitSources = group(
   "gitSources",
@@ -61,7 +64,13 @@ export const GitSources = group(
   }),
   sources.get(),
   sources.update({
-    payload: Schema.Struct({ url: Schema.optionalKey(url), ...optional }),
+    payload: Schema.Struct({
+      url: Schema.optionalKey(url),
+      path: Schema.optionalKey(
+        Schema.NullOr(ManifestPath).annotate({ description: "null: as `svc.yaml` of the repository says" })
+      ),
+      ...optional
+    }),
     sensitive: true,
     summary: "Change a git source, suspend or resume it; from then on it has the rights of who changed it"
   }),

@@ -59,8 +59,9 @@ const show = get((source) => [
   ["Repository", source.url],
   ["Connection", source.connection ?? "none"],
   ["Ref", source.ref],
-  ["Path", source.path],
+  ["Path", source.path ?? "what svc.yaml names, else svc.manifest.yaml"],
   ["Looked at", `every ${source.intervalSeconds} s, last ${source.lookedAt ?? "never"}`],
+  ["Applies", source.reviewed ? "only what a merged pull request has shown" : "what the ref says"],
   ["Deletes", source.prune ? "what a present list no longer names" : "nothing"],
   ["Status", stateOf(source)],
   ["Seen", source.commit ?? "nothing yet"],
@@ -90,11 +91,19 @@ const details = {
   ),
   ref: Flag.String("ref").pipe(Flag.withDescription("Branch, tag or commit (default main)"), Flag.optional),
   path: Flag.String("path").pipe(
-    Flag.withDescription("File of the manifest in the repository (default svc.manifest.yaml)"),
+    Flag.withDescription(
+      "File of the manifest in the repository (default: what svc.yaml there names, else svc.manifest.yaml)"
+    ),
     Flag.optional
   ),
   intervalSeconds: Flag.Int("interval").pipe(
     Flag.withDescription("Seconds between looks without being told of a change (default 300)"),
+    Flag.optional
+  ),
+  reviewed: Flag.Boolean("reviewed").pipe(
+    Flag.withDescription(
+      "Apply only what a merged pull request has shown as its plan; --no-reviewed: what is there"
+    ),
     Flag.optional
   ),
   prune: Flag.Boolean("prune").pipe(

@@ -5,7 +5,7 @@ import { GitSource, type GitSourceFault } from "#schemas/git-source.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { handlersOf } from "#src/api/handler.ts"
-import { fromStore, problem } from "#src/api/problem.ts"
+import { fromStore, invalid, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { decodeWith } from "#src/api/views.ts"
@@ -28,6 +28,12 @@ const principal = Effect.gen(function* () {
   return caller.actor.principal
 })
 
+/** What pull requests show is read and written by a connection. */
+const reviewable = (spec: { readonly reviewed?: boolean; readonly connection?: string | null }) =>
+  spec.reviewed === true && spec.connection == null
+    ? invalid([{ pointer: "/reviewed", message: "takes a git connection, which opens the pull requests" }])
+    : Effect.void
+
 export const layer = HttpApiBuilder.group(
   Api,
   "gitSources",
@@ -40,12 +46,22 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll(
       handlersOf(Api.groups.gitSources)({
         list: operations.list,
-        create: operations.create(({ payload: { name, ...spec } }) =>
-          Effect.map(principal, (by) => ({ name, spec: { ...spec, principal: by } }))
+        create: operations.create(
+          Effect.fnUntraced(function* ({ payload: { name, ...spec } }) {
+            yield* reviewable(spec)
+            return { name, spec: { ...spec, principal: yield* principal } }
+          })
         ),
         get: operations.get,
-        update: operations.update(({ payload }) =>
-          Effect.map(principal, (by) => (current) => ({ ...current, ...payload, principal: by }))
+        update: operations.update(
+          Effect.fnUntraced(function* ({ payload: { path, ...payload } }) {
+            const by = yield* principal
+            yield* reviewable({ ...decode(yield* targetRecord).spec, ...payload })
+            return ({ path: before, ...current }) => {
+              const named = path === undefined ? before : path
+              return { ...current, ...payload, ...(named == null ? {} : { path: named }), principal: by }
+            }
+          })
         ),
         delete: operations.delete(),
         sync: Effect.fnUntraced(function* () {
@@ -69,6 +85,7 @@ export const layer = HttpApiBuilder.group(
 const held: ReadonlySet<GitSourceFault["code"]> = new Set([
   "plan_blocked",
   "owner_needed",
+  "not_reviewed",
   "billing_inactive"
 ])
 
@@ -89,6 +106,7 @@ const sourceView = (record: ResourceRecord) => {
     id: record.uid,
     name: record.name,
     ...settings,
+    path: settings.path ?? null,
     status: word,
     ...seen,
     createdAt: record.createdAt.toISOString(),

@@ -14,10 +14,12 @@ import { billingInactive } from "#src/access/billing.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Manifests, type Opened } from "#src/manifest/Manifests.ts"
-import type { Comparison } from "#src/manifest/view.ts"
+import type { Compared, Comparison } from "#src/manifest/view.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { ManifestRepository, type RepositoryError } from "./ManifestRepository.ts"
+import { ManifestRepository, type RepositoryError, type RepositoryManifest } from "./ManifestRepository.ts"
+import { type Decision, Reviews } from "./Reviews.ts"
+import { applied, isDone, movedFrom, notApplied } from "./review-outcome.ts"
 
 export const nothingYet: GitSourceStatus = {
   commit: null,
@@ -32,6 +34,7 @@ export const nothingYet: GitSourceStatus = {
 interface Subject {
   readonly orgId: string
   readonly uid: string
+  readonly fence: bigint
   readonly spec: GitSourceSpec
 }
 
@@ -46,6 +49,7 @@ export const makeLook = Effect.gen(function* () {
   const authority = yield* Authority
   const repository = yield* ManifestRepository
   const manifests = yield* Manifests
+  const reviews = yield* Reviews
 
   /**
    * What a look at `source` comes to, after one that came to `before`. `keep` stores what is known before the
@@ -73,31 +77,48 @@ export const makeLook = Effect.gen(function* () {
 
     const read = yield* Effect.result(readManifest(source))
     if (read._tag === "Failure") return failed(faultOf(read.failure))
-    const { commit, opened } = read.success
+    const { commit, opened, path } = read.success
     const request = { prune: spec.prune, confirm: [] }
     const compared = yield* Effect.result(storeAway(manifests.compare(orgId, standing.slug, opened, request)))
     if (compared._tag === "Failure") {
       if (compared.failure._tag === "Retryable") return yield* compared.failure
       const errors = compared.failure.faults.slice(0, most)
-      return failed({ code: "manifest_invalid", message: invalidText(spec.path, errors), errors }, { commit })
+      return failed({ code: "manifest_invalid", message: invalidText(path, errors), errors }, { commit })
     }
     const seen = { commit, lookedAt, fault: null, failures: 0 }
-    const { changes, blockers } = compared.success
+    const { changes, blockers, digest } = compared.success
     const wanted = effectsOf(changes)
+    const isNews = before.applied?.commit !== commit
+    const undecided = spec.connection === null ? [] : yield* find(source)
+    const merged = undecided.filter(({ mergedMs }) => mergedMs !== null)
     if (wanted.length === 0 && blockers.length === 0) {
-      const isNews = before.applied?.commit !== commit
+      yield* decide(
+        source,
+        merged.filter((review) => isDone(review, isNews)).map((review) => applied(review, commit))
+      )
       return { ...before, ...seen, applied: isNews ? { commit, at: lookedAt, planId: null } : before.applied }
     }
 
-    const drift =
-      before.applied?.commit === commit
-        ? { at: lookedAt, addresses: wanted.slice(0, most).map(({ address }) => address) }
-        : before.drift
-    const planned = yield* plan(source, standing, opened, commit, compared.success, before.planned, lookedAt)
+    const drift = isNews
+      ? before.drift
+      : { at: lookedAt, addresses: wanted.slice(0, most).map(({ address }) => address) }
+    const shownBy = undecided.filter((review) => review.digest === digest.whole)
+    const held =
+      heldBack(compared.success, standing) ??
+      (spec.reviewed && !shownBy.some((review) => merged.includes(review)) ? notReviewed : undefined)
+    // What is applied at once is made for this moment; what waits for people stays as they were shown it.
+    const kept = held === undefined ? null : before.planned
+    const planned = yield* plan(source, standing, opened, commit, compared.success, kept, lookedAt)
     const status = { ...before, ...seen, planned, drift }
     yield* keep(status)
-    const held = heldBack(compared.success, standing)
-    if (held !== undefined) return failed(held, { commit, planned, drift })
+    if (held !== undefined) {
+      const why = held === notReviewed ? undefined : held.message
+      yield* decide(
+        source,
+        merged.map((review) => notApplied(review, why ?? movedFrom(review, digest), planned.planId))
+      )
+      return failed(held, { commit, planned, drift })
+    }
     const actor: Actor = {
       principal: spec.principal,
       credential: "none",
@@ -117,8 +138,33 @@ export const makeLook = Effect.gen(function* () {
         }))
       )
     )
+    yield* decide(source, [
+      ...shownBy.map((review) => applied(review, commit)),
+      ...merged
+        .filter((review) => !shownBy.includes(review))
+        .map((review) =>
+          spec.reviewed ? notApplied(review, movedFrom(review, digest)) : applied(review, commit)
+        )
+    ])
     return { ...status, applied: { commit, at: lookedAt, planId: planned.planId } }
   })
+
+  function find(source: Subject) {
+    return externalCall("gitSources.reviews", "read")(retryable(reviews.undecided(source)))
+  }
+
+  function decide(source: Subject, decisions: ReadonlyArray<Decision>) {
+    if (decisions.length === 0) return Effect.void
+    const { orgId, uid, fence, spec } = source
+    return externalCall(
+      "gitSources.decide",
+      "write"
+    )(
+      Effect.flatMap(retryable(reviews.decide({ orgId, uid, fence, url: spec.url }, decisions)), (done) =>
+        done ? Effect.void : Effect.fail(new Retryable({ message: "A later reconcile works on the source" }))
+      )
+    )
+  }
 
   /** The manifest at the commit that the ref names now. */
   function readManifest({ orgId, spec }: Subject) {
@@ -126,9 +172,8 @@ export const makeLook = Effect.gen(function* () {
     const place = { orgId, url, connection }
     return Effect.gen(function* () {
       const commit = yield* externalCall("git.resolve", "read")(repository.resolve(place, ref))
-      const text = yield* externalCall("git.fetch", "read")(repository.read(place, commit, path))
-      const language = path.endsWith(".json") ? ("json" as const) : ("yaml" as const)
-      return { commit, opened: yield* manifests.open({ text, language, inside: undefined }) }
+      const found = yield* externalCall("git.fetch", "read")(repository.read(place, commit, path))
+      return { commit, path: found.path, opened: yield* manifests.open(sourceOf(found)) }
     })
   }
 
@@ -138,19 +183,21 @@ export const makeLook = Effect.gen(function* () {
     { slug }: Standing,
     opened: Opened,
     commit: string,
-    compared: Comparison,
+    compared: Compared,
     kept: GitSourcePlan | null,
     now: string
   ) {
+    const { digest } = compared
     const { create, update, replace, delete: deleted } = compared.summary
     const said = {
       commit,
       summary: { create, update, replace, delete: deleted },
       changes: shown(compared)
     }
+    const whole = digestText(digest)
     if (kept !== null && kept.expiresAt > now) {
       const { planId: _, createdAt: __, expiresAt: ___, ...other } = kept
-      if (isDeepStrictEqual(other, said)) return Effect.succeed(kept)
+      if (isDeepStrictEqual(other, { ...said, digest: whole })) return Effect.succeed(kept)
     }
     const request = { prune: spec.prune, confirm: [] }
     return externalCall(
@@ -163,11 +210,24 @@ export const makeLook = Effect.gen(function* () {
           : new Retryable({ message: error.message })
       )
     ).pipe(
-      Effect.map(
-        ({ planId, createdAt, expiresAt }): GitSourcePlan => ({ planId, createdAt, expiresAt, ...said })
+      Effect.flatMap(
+        ({ planId, createdAt, expiresAt, digest: made }): Effect.Effect<GitSourcePlan, Retryable> =>
+          // It is to be what was compared with what pull requests have shown.
+          made.whole === digest.whole
+            ? Effect.succeed({ planId, createdAt, expiresAt, digest: digestText(made), ...said })
+            : Effect.fail(new Retryable({ message: "Something changed while it was planned" }))
       )
     )
   }
+})
+
+/** Of what a plan does, and of what it was made for: one that is kept is of use for as long as neither has changed. */
+const digestText = ({ whole, base }: Compared["digest"]) => `${whole}.${base}`
+
+export const sourceOf = ({ path, text }: RepositoryManifest) => ({
+  text,
+  language: path.endsWith(".json") ? ("json" as const) : ("yaml" as const),
+  inside: undefined
 })
 
 const storeAway = <A, E extends { readonly _tag: string }>(self: Effect.Effect<A, E | StoreUnavailable>) =>
@@ -176,7 +236,7 @@ const isAway = (error: { readonly _tag: string }): error is StoreUnavailable =>
   error._tag === "StoreUnavailable"
 
 type Wanted = Comparison["changes"][number] & { readonly action: GitSourcePlan["changes"][number]["action"] }
-const effectsOf = (changes: Comparison["changes"]): ReadonlyArray<Wanted> =>
+export const effectsOf = (changes: Comparison["changes"]): ReadonlyArray<Wanted> =>
   changes.filter((change): change is Wanted => change.action !== "noop")
 
 const shown = ({ changes }: Comparison): GitSourcePlan["changes"] =>
@@ -192,13 +252,18 @@ const shown = ({ changes }: Comparison): GitSourcePlan["changes"] =>
 
 const fault = (code: string, message: string): GitSourceFault => ({ code, message, errors: [] })
 
-const rightsLost = fault(
+export const rightsLost = fault(
   "rights_lost",
   "Who made the source or changed it last may not apply a manifest any more; somebody who may has to change it, or suspend and resume it"
 )
 
+const notReviewed = fault(
+  "not_reviewed",
+  "No merged pull request has shown this plan, and the source applies nothing else; apply the plan that is kept"
+)
+
 /** Why the plan is left to people. */
-const heldBack = (
+export const heldBack = (
   { changes, blockers }: Comparison,
   { billingActive }: Standing
 ): GitSourceFault | undefined => {
@@ -218,14 +283,14 @@ const heldBack = (
   return undefined
 }
 
-const invalidText = (
+export const invalidText = (
   path: string,
   faults: ReadonlyArray<{ readonly pointer: string; readonly message: string }>
 ) =>
   `${path} has ${faults.length === 1 ? "a fault" : `${faults.length} faults`}: ${faults[0]?.pointer ?? ""} ${faults[0]?.message ?? ""}`
 
 type ReadError = RepositoryError | Effect.Error<ReturnType<Manifests["Service"]["open"]>>
-const faultOf = (error: ReadError): GitSourceFault => {
+export const faultOf = (error: ReadError): GitSourceFault => {
   switch (error._tag) {
     case "RepositoryError":
       return fault(error.code, error.message)

@@ -10,15 +10,18 @@ import type { GitSources as Operations } from "./api.ts"
 import { GitSources } from "./GitSources.ts"
 import * as handlers from "./handlers.ts"
 import { ManifestRepository } from "./ManifestRepository.ts"
+import { Reviews } from "./Reviews.ts"
+
+/** What looks at manifests in repositories take. */
+export const reviewing = Layer.mergeAll(
+  GitSources.layer,
+  Reviews.layer,
+  Authority.layer,
+  ManifestRepository.layer.pipe(Layer.provide([GitFetch.layer, forges])),
+  manifest.layer.pipe(Layer.provide(layerRegions))
+)
 
 export const server: Server<typeof Operations> = {
-  handlers: handlers.layer.pipe(Layer.provide(GitSources.layer)),
-  reconcilers: gitSource.layer.pipe(
-    Layer.provide([
-      GitSources.layer,
-      Authority.layer,
-      ManifestRepository.layer.pipe(Layer.provide([GitFetch.layer, forges])),
-      manifest.layer.pipe(Layer.provide(layerRegions))
-    ])
-  )
+  handlers: handlers.layer.pipe(Layer.provide([GitSources.layer])),
+  reconcilers: gitSource.layer.pipe(Layer.provide(reviewing))
 }

@@ -15,6 +15,8 @@ export interface ForgeEvent {
   /** That was pushed, or a tag. */
   readonly branch: string | null
   readonly pullRequest: number | null
+  /** The pull request was closed before. */
+  readonly reopened: boolean
 }
 
 /** The digests are compared: of texts of different lengths too, in the same time. */
@@ -40,13 +42,14 @@ export const isProven = (
 const Named = Schema.Struct({ full_name: Schema.String })
 const Push = Schema.Struct({ ref: Schema.String, repository: Named })
 const Pull = Schema.Struct({
+  action: Schema.optional(Schema.String),
   pull_request: Schema.Struct({ number: Schema.Int }),
   repository: Named
 })
 const Namespaced = Schema.Struct({ path_with_namespace: Schema.String })
 const GitLabPush = Schema.Struct({ ref: Schema.String, project: Namespaced })
 const GitLabMerge = Schema.Struct({
-  object_attributes: Schema.Struct({ iid: Schema.Int }),
+  object_attributes: Schema.Struct({ iid: Schema.Int, action: Schema.optional(Schema.String) }),
   project: Namespaced
 })
 const json = <A>(schema: Schema.Codec<A, unknown>) =>
@@ -74,7 +77,9 @@ export const eventOf = (kind: ConnectionKind, headers: Headers, body: string): F
   const deliveryId =
     given !== undefined && usualId.test(given) ? given : createHash("sha256").update(body).digest("hex")
   const name = isGitLab ? headers["x-gitlab-event"] : (headers["x-github-event"] ?? headers["x-gitea-event"])
-  const other: ForgeEvent = { deliveryId, event: "other", repo: null, branch: null, pullRequest: null }
+  const other: ForgeEvent = {
+    ...{ deliveryId, event: "other", repo: null, branch: null, pullRequest: null, reopened: false }
+  }
   const event = names[name ?? ""]
   if (event === "push") {
     const found = isGitLab
@@ -94,16 +99,20 @@ export const eventOf = (kind: ConnectionKind, headers: Headers, body: string): F
     const found = isGitLab
       ? Option.map(decode.labMerge(body), (told) => ({
           number: told.object_attributes.iid,
+          reopened: told.object_attributes.action === "reopen",
           repo: told.project.path_with_namespace
         }))
       : Option.map(decode.pull(body), (told) => ({
           number: told.pull_request.number,
+          reopened: told.action === "reopened",
           repo: told.repository.full_name
         }))
     return Option.match(found, {
       onNone: () => other,
-      onSome: ({ number, repo }) =>
-        number > 0 && number < 2 ** 31 ? { ...other, event, repo: kept(repo), pullRequest: number } : other
+      onSome: ({ number, repo, reopened }) =>
+        number > 0 && number < 2 ** 31
+          ? { ...other, event, repo: kept(repo), pullRequest: number, reopened }
+          : other
     })
   }
   return other

@@ -48,13 +48,19 @@ export const layer = Layer.unwrap(
       const { kind, secrets, orgId, id } = connection
       if (!isProven(kind, secrets.webhookSecret, request.headers, body)) return yield* unproven
       const event = eventOf(kind, request.headers, body.toString())
+      const told = yield* branches.tell(orgId, id, event)
+      if (told === "gone") return yield* unknown
       // Of what is known already too: it has others look once more, and they may not have heard of it the first time.
       if (event.repo !== null && event.repo.split("/")[0] === connection.owner) {
         if (event.event === "push") yield* sources.changed(orgId, event.repo)
-        if (event.event === "pull_request") yield* pulls.told(orgId, event.repo)
+        if (event.event === "pull_request")
+          yield* pulls.told(
+            orgId,
+            event.repo,
+            // Once: somebody may have closed its preview since.
+            event.reopened && told === "new" ? (event.pullRequest ?? undefined) : undefined
+          )
       }
-      const told = yield* branches.tell(orgId, id, event)
-      if (told === "gone") return yield* unknown
       return HttpServerResponse.jsonUnsafe({ received: true }, { headers: { "cache-control": "no-store" } })
     }).pipe(
       Effect.provideService(HttpIncomingMessage.MaxBodySize, longestBody),

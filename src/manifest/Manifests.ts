@@ -20,6 +20,7 @@ import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import type { Current, Plan, Step } from "./change.ts"
+import { digestOf } from "./digest.ts"
 import { exportManifest } from "./export.ts"
 import { Plans } from "./Plans.ts"
 import { planInSteps } from "./plan.ts"
@@ -29,6 +30,7 @@ import { baseOf, movedSince } from "./state.ts"
 import { toChanges } from "./to-changes.ts"
 import {
   type AppliedView,
+  type Compared,
   type Comparison,
   comparison,
   type PlanView,
@@ -88,7 +90,7 @@ export class Manifests extends Context.Service<
       orgSlug: string,
       opened: Opened,
       request: PlanRequest
-    ) => Effect.Effect<Comparison, InvalidManifest | StoreUnavailable>
+    ) => Effect.Effect<Compared, InvalidManifest | StoreUnavailable>
     /** Makes a plan, stores it under `id`, and changes nothing else. */
     readonly plan: (
       id: string,
@@ -96,7 +98,7 @@ export class Manifests extends Context.Service<
       orgSlug: string,
       opened: Opened,
       request: PlanRequest
-    ) => Effect.Effect<PlanView, InvalidManifest | StoreUnavailable>
+    ) => Effect.Effect<PlanView & Compared, InvalidManifest | StoreUnavailable>
     /** A stored plan as it was made, also when it was applied, for as long as it is kept. */
     readonly savedPlan: (
       orgId: string,
@@ -255,7 +257,7 @@ export class Manifests extends Context.Service<
         open,
         compare: Effect.fn("Manifests.compare")(function* (orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
-          return comparison(orgSlug, made.plan, made.records)
+          return { ...comparison(orgSlug, made.plan, made.records), digest: digestOf(made.plan, fingerprint) }
         }),
         plan: Effect.fn("Manifests.plan")(function* (id, orgId, orgSlug, opened, request) {
           const made = yield* make(orgId, orgSlug, opened, request)
@@ -263,7 +265,7 @@ export class Manifests extends Context.Service<
           const { drift, baseRevision } = compared
           const content: StoredContent = { ...made.plan, seen: { drift, baseRevision }, format }
           const stored = yield* plans.save(orgId, id, Redacted.make(JSON.stringify(content)))
-          return view(stored, compared)
+          return { ...view(stored, compared), digest: digestOf(made.plan, fingerprint) }
         }),
         savedPlan: Effect.fn("Manifests.savedPlan")(function* (orgId, orgSlug, planId) {
           const stored = yield* load(orgId, planId, true)

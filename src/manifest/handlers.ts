@@ -108,6 +108,7 @@ export const layer = HttpApiBuilder.group(
           const source = { text: payload, language: yield* language, inside: undefined }
           return yield* manifests.open(source).pipe(
             Effect.flatMap((opened) => manifests.plan(reservation.uid, orgId, orgSlug, opened, request)),
+            Effect.map(({ digest: _, ...plan }) => plan),
             Effect.mapError(toProblem)
           )
         }),

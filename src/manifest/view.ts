@@ -1,6 +1,7 @@
 /** Plans and what came of them, as callers see them. */
 import { addressOf, type ResourceRecord } from "#src/store/records.ts"
 import type { Blocker, Plan, PlannedChange, Warning } from "./change.ts"
+import type { PlanDigest } from "./digest.ts"
 
 /** What a plan comes to, whether or not it is kept. */
 export interface Comparison {
@@ -15,6 +16,11 @@ export interface Comparison {
   }>
   readonly blockers: ReadonlyArray<Blocker>
   readonly warnings: ReadonlyArray<Warning>
+}
+
+/** For those who have to tell plans apart. */
+export interface Compared extends Comparison {
+  readonly digest: PlanDigest
 }
 
 export interface PlanView extends Comparison {

@@ -2,28 +2,29 @@
  * Previews follow the pull requests of their project's repository. A look asks the forge what is open now and makes the
  * previews that: which events came, in which order, and how often does not matter, and one that was lost costs an interval.
  */
-import { randomUUIDv7 } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
-import { lineOf } from "#schemas/display-text.ts"
 import { previewSlug } from "#schemas/names.ts"
-import { Preview, type PreviewSpec } from "#schemas/preview.ts"
+import { isTrusted, Preview } from "#schemas/preview.ts"
 import { makeBillingActive } from "#src/access/billing.ts"
 import { cloneUrl, Forge } from "#src/git/Forge.ts"
 import type { ForgeClient, PullRequest } from "#src/git/ForgeClient.ts"
+import type { OpenConnection } from "#src/git/GitConnections.ts"
 import { leaseSeconds } from "#src/git/project-looks.ts"
 import { settings } from "#src/git/settings.ts"
+import { Reviews } from "#src/git-sources/Reviews.ts"
+import { makeReviewing } from "#src/git-sources/review.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import type { Change } from "#src/store/change.ts"
 import { Db, notifications } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
+import { changeFor, decodePreview, followedOf, previewedNow } from "./changes.ts"
 import { channel, type Previewed, type PullRequestLook, PullRequestLooks } from "./PullRequestLooks.ts"
 import { makeTell } from "./tell.ts"
 
@@ -46,10 +47,6 @@ const actor: Actor = {
   outcome: 202
 }
 
-const decode = Schema.decodeUnknownOption(Preview.spec)
-const complete = Schema.decodeUnknownSync(Preview.spec)
-const isTitle = Schema.is(lineOf(300))
-
 /** What a look came to. */
 export interface Looked {
   /** Undefined: nothing is left to do. */
@@ -64,50 +61,12 @@ export const makeFollow = Effect.gen(function* () {
   const looks = yield* PullRequestLooks
   const tell = yield* makeTell
   const billingActive = yield* makeBillingActive
-
-  /** Undefined: nothing is to be changed. */
-  const changeFor = (
-    projectId: string,
-    repository: string,
-    pull: PullRequest,
-    there: ResourceRecord | undefined
-  ): Change | undefined => {
-    const told = {
-      commit: pull.head.commit,
-      title: isTitle(pull.title) ? pull.title : null
-    }
-    if (there === undefined)
-      return {
-        ...{ action: "create", uid: randomUUIDv7(), kind: Preview.name, projectId, environment: null },
-        ...{ name: previewSlug(pull.number), parentUid: projectId, managedBy: "api" },
-        // The forge says when it is over.
-        spec: complete({
-          ...told,
-          pullRequest: pull.number,
-          fork: pull.isFork,
-          expiresAt: null,
-          followed: true,
-          repository
-        })
-      }
-    const before = Option.getOrUndefined(decode(there.spec))
-    if (before === undefined) return undefined
-    // Whoever made it may have said that it is none, and the forge knows better; never the other way round.
-    const after: PreviewSpec = {
-      ...before,
-      ...told,
-      fork: before.fork || pull.isFork,
-      followed: true,
-      repository
-    }
-    return isDeepStrictEqual(before, after)
-      ? undefined
-      : { action: "update", uid: there.uid, spec: after, expectedGeneration: there.generation }
-  }
+  const reviews = yield* Reviews
+  const review = yield* makeReviewing
 
   /** Whether the forge says that it is over; what it does not answer is not. */
   const isOver = (client: ForgeClient, repo: string, { spec }: ResourceRecord) =>
-    Option.match(decode(spec), {
+    Option.match(decodePreview(spec), {
       onNone: () => Effect.succeed(false),
       onSome: ({ pullRequest }) =>
         client.pullRequest(repo, pullRequest).pipe(
@@ -137,17 +96,14 @@ export const makeFollow = Effect.gen(function* () {
     yield* looks.remember(look, {})
   })
 
-  const follow = Effect.fnUntraced(function* (look: PullRequestLook) {
-    const { orgId, projectId, repo, previewed } = look
-    const found = yield* forge.forRepo(orgId, repo)
-    const isOverdue = yield* looks.connected(look, Option.isSome(found))
-    if (Option.isNone(found)) {
-      if (isOverdue) yield* abandon(look)
-      return false
-    }
-    const { client, connection } = found.value
-    const repository = cloneUrl(connection.url, repo)
-    const open = yield* client.pullRequests(repo)
+  /** Makes the previews those of the pull requests that are open. Answers whether the next look has to go on with it. */
+  const makePreviews = Effect.fnUntraced(function* (
+    look: PullRequestLook,
+    client: ForgeClient,
+    repository: string,
+    open: ReadonlyArray<PullRequest>
+  ) {
+    const { orgId, projectId, repo, previewed, reopened } = look
     const living = yield* livingOf(look)
     // Numbers of another repository's pull requests say nothing here. The next look makes what is of this one.
     const strange = living.filter(({ spec }) => {
@@ -164,15 +120,16 @@ export const makeFollow = Effect.gen(function* () {
     )
     const over = [...strange, ...closed]
     const left = living.filter((record) => !over.includes(record))
-    const forks = left.filter(({ spec }) => Option.exists(decode(spec), ({ fork }) => fork)).length
+    const forks = left.filter(({ spec }) => Option.exists(decodePreview(spec), ({ fork }) => fork)).length
     const most = (yield* billingActive(orgId)) ? mostPreviews : 0
     const room = { all: most - left.length, forks: mostForks - forks }
+    const known = strange.length === 0 ? without(previewed, reopened) : {}
     const changes = open.flatMap((pull): ReadonlyArray<Change> => {
       const there = byName.get(previewSlug(pull.number))
       if (strangers.has(previewSlug(pull.number))) return []
       if (there === undefined) {
         // Somebody closed it, or its time was over: it stays closed until there is something new to look at.
-        if (previewed[pull.number] === pull.head.commit) return []
+        if (known[pull.number] === pull.head.commit) return []
         if (room.all <= 0 || (pull.isFork && room.forks <= 0)) return []
         room.all -= 1
         if (pull.isFork) room.forks -= 1
@@ -189,19 +146,75 @@ export const makeFollow = Effect.gen(function* () {
     changes.forEach((change, at) => {
       if (change.action === "create" && written[ends.length + at]?._tag === "Success") there.add(change.name)
     })
-    const known = strange.length === 0 ? previewed : {}
     const after = previewedNow(open, known, there)
-    if (!isDeepStrictEqual(after, previewed)) yield* looks.remember(look, after)
+    if (reopened.length > 0 || !isDeepStrictEqual(after, previewed)) yield* looks.remember(look, after)
     const failed = written.find(Result.isFailure)
     if (failed !== undefined)
       return yield* Effect.fail({ message: "A preview was changed by somebody else meanwhile" })
-    const now = yield* resources.listKind(orgId, Preview.name, projectId)
-    const pending = yield* Effect.forEach(
-      now.filter(({ name, deletionRequestedAt }) => names.has(name) && deletionRequestedAt === null),
-      (record) => tell(client, repo, record),
+    return strange.length > 0
+  })
+
+  /** What each pull request shows of its preview and of what merging it would do, and what became of merged ones. */
+  const say = Effect.fnUntraced(function* (
+    look: PullRequestLook,
+    { client, connection }: { readonly client: ForgeClient; readonly connection: OpenConnection },
+    repository: string,
+    open: ReadonlyArray<PullRequest>
+  ) {
+    const now = look.isProject ? yield* livingOf(look) : []
+    const previews = new Map(now.map((record) => [record.name, record]))
+    const isApproved = ({ number, head }: PullRequest) =>
+      Option.exists(
+        decodePreview(previews.get(previewSlug(number))?.spec),
+        (spec) => spec.commit === head.commit && isTrusted(spec)
+      )
+    const { plans, outcomes, left } = yield* review({
+      look,
+      connection,
+      client,
+      repository,
+      open,
+      isApproved
+    })
+    const planOf = new Map(plans.map((plan) => [plan.pullRequest, plan]))
+    const isPending = yield* Effect.forEach(
+      open.filter(({ number }) => !left.has(number)),
+      Effect.fnUntraced(function* ({ number, head }) {
+        const plan = planOf.get(number)
+        const preview = previews.get(previewSlug(number))
+        const words = { pullRequest: number, commit: head.commit, preview, plan }
+        const told = yield* tell(client, look, words)
+        // Only what stands there was reviewed.
+        if (plan !== undefined && told.isShown)
+          yield* Effect.forEach(plan.plans, (shown) => reviews.shown(look, shown), { discard: true })
+        return told.isPending
+      }),
       { concurrency: 2 }
     )
-    return strange.length > 0 || pending.includes(true)
+    yield* Effect.forEach(
+      outcomes,
+      Effect.fnUntraced(function* ({ pullRequest, commit, reviews: told, ...plan }) {
+        yield* tell(client, look, { pullRequest, commit, plan })
+        yield* Effect.forEach(told, (one) => reviews.forget(look, one), { discard: true })
+      }),
+      { discard: true }
+    )
+    return isPending.includes(true) || left.size > 0
+  })
+
+  const follow = Effect.fnUntraced(function* (look: PullRequestLook) {
+    const found = yield* forge.forRepo(look.orgId, look.repo)
+    const isOverdue = yield* looks.connected(look, Option.isSome(found))
+    if (Option.isNone(found)) {
+      if (isOverdue) yield* abandon(look)
+      return false
+    }
+    const { client, connection } = found.value
+    const repository = cloneUrl(connection.url, look.repo)
+    const open = yield* client.pullRequests(look.repo)
+    const goesOn = look.isProject && (yield* makePreviews(look, client, repository, open))
+    const isPending = yield* say(look, found.value, repository, open)
+    return goesOn || isPending
   })
 
   return (look: PullRequestLook): Effect.Effect<Looked> =>
@@ -213,24 +226,8 @@ export const makeFollow = Effect.gen(function* () {
     )
 })
 
-/** The repository whose pull request it follows, null if that is not known; undefined: somebody made it by hand. */
-const followedOf = (spec: unknown) => {
-  const preview = Option.getOrUndefined(decode(spec))
-  return preview?.followed === true ? preview.repository : undefined
-}
-
-/** What is forgotten of a pull request that is not open lets it have a preview when it is opened again. */
-const previewedNow = (
-  open: ReadonlyArray<PullRequest>,
-  before: Previewed,
-  there: ReadonlySet<string>
-): Previewed =>
-  Object.fromEntries(
-    open.flatMap(({ number, head }) => {
-      const commit = there.has(previewSlug(number)) ? head.commit : before[number]
-      return commit === undefined ? [] : [[number, commit]]
-    })
-  )
+const without = (previewed: Previewed, numbers: ReadonlyArray<number>): Previewed =>
+  Object.fromEntries(Object.entries(previewed).filter(([number]) => !numbers.includes(Number(number))))
 
 const notAnswered = "The forge does not say whether a pull request is open"
 

@@ -6,6 +6,8 @@ import { assert, it } from "@effect/vitest"
 import type * as Command from "effect/cli/Command"
 import * as Completions from "effect/cli/Completions"
 import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { parse } from "yaml"
 import { loadCommands } from "#src/cli/commands.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
@@ -58,7 +60,7 @@ const mentions = (text: string): ReadonlyArray<ReadonlyArray<string>> =>
 const textsIn = (folder: string): ReadonlyArray<string> =>
   fs
     .readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => /\.(ts|mjs|md|yaml|sh|sql)$/.test(name))
+    .filter((name) => /\.(ts|mjs|md|ya?ml|sh|sql)$/.test(name))
     .map((name) => path.join(folder, name))
 
 it("every command that the documentation, the examples and the messages name is there, with its flags", () => {
@@ -86,30 +88,90 @@ const examplesOf = (command: Command.Command.Any): ReadonlyArray<string> => [
   ...command.subcommands.flatMap(({ commands }) => commands.flatMap(examplesOf))
 ]
 
+/** What is wrong with a line of a shell that begins with svc: its command, its flags, or how many arguments it gives. */
+const faultsOf = (line: string): ReadonlyArray<string> => {
+  const [program, ...words] = shellWords(line)
+  if (program !== "svc") return ["is not svc"]
+  const { command, rest, faults } = follow(words)
+  const given: Array<string> = []
+  for (let at = 0; at < rest.length; at++) {
+    const word = rest[at] ?? ""
+    if (word === "--") {
+      given.push(...rest.slice(at + 1))
+      break
+    }
+    const flag = word.startsWith("-") ? flagOf(command, word) : undefined
+    if (flag === undefined) given.push(word)
+    else if (flag.type._tag !== "Boolean" && !word.includes("=")) at++
+  }
+  const required = command.arguments.filter((argument) => argument.required && !argument.variadic)
+  const isOpen = command.arguments.some(({ variadic }) => variadic)
+  return [
+    ...faults,
+    ...(command.subcommands.length > 0 ? ["names a group of commands"] : []),
+    ...(given.length < required.length ? ["gives too few arguments"] : []),
+    ...(!isOpen && given.length > command.arguments.length ? ["gives too many arguments"] : [])
+  ]
+}
+
 it("every example of the help has the arguments that its command takes", () => {
   const examples = examplesOf(svc)
   assert.isAbove(examples.length, 5)
-  for (const example of examples) {
-    const words = shellWords(example.replace(/^.*\| /, "").replace(/ <.*$/, ""))
-    assert.strictEqual(words[0], "svc", example)
-    const { command, rest, faults } = follow(words.slice(1))
-    assert.deepStrictEqual([faults, command.subcommands], [[], []], example)
-    const given: Array<string> = []
-    for (let at = 0; at < rest.length; at++) {
-      const word = rest[at] ?? ""
-      if (word === "--") {
-        given.push(...rest.slice(at + 1))
-        break
-      }
-      const flag = word.startsWith("-") ? flagOf(command, word) : undefined
-      if (flag === undefined) given.push(word)
-      else if (flag.type._tag !== "Boolean" && !word.includes("=")) at++
-    }
-    const required = command.arguments.filter((argument) => argument.required && !argument.variadic)
-    assert.isAtLeast(given.length, required.length, example)
-    if (!command.arguments.some(({ variadic }) => variadic))
-      assert.isAtMost(given.length, command.arguments.length, example)
-  }
+  for (const example of examples)
+    assert.deepStrictEqual(faultsOf(example.replace(/^.*\| /, "").replace(/ <.*$/, "")), [], example)
+})
+
+const Workflow = Schema.Struct({
+  on: Schema.Struct({
+    pull_request: Schema.Struct({ types: Schema.Array(Schema.String) }),
+    push: Schema.Struct({ branches: Schema.Array(Schema.String) })
+  }),
+  jobs: Schema.Record(
+    Schema.String,
+    Schema.Struct({
+      if: Schema.String,
+      "runs-on": Schema.String,
+      environment: Schema.String,
+      steps: Schema.Array(
+        Schema.Union([Schema.Struct({ run: Schema.String }), Schema.Struct({ uses: Schema.String })])
+      )
+    })
+  )
+})
+
+it("the example of a workflow plans pull requests, applies what is merged, and calls commands as they are", () => {
+  const text = fs.readFileSync(path.join(root, "examples/github-workflow/svc.yml"), "utf8")
+  const { on, jobs } = Schema.decodeUnknownSync(Workflow)(parse(text))
+  assert.includeMembers([...on.pull_request.types], ["opened", "synchronize", "reopened", "closed"])
+  assert.deepStrictEqual(on.push.branches, ["main"])
+  const lines = Object.entries(jobs).flatMap(([job, { steps }]) =>
+    steps
+      .flatMap((step) => ("run" in step ? [step.run] : []))
+      .flatMap((run) => [
+        ...run
+          .replaceAll(/(\|\||\\)\n\s*/g, "$1 ")
+          .matchAll(/(?:^|\|\| +|\$\()\s*(svc .*?)(?= \|\||\)"| > | \| |$)/gm)
+      ])
+      .map(([, line = ""]) => [job, line] as const)
+  )
+  for (const [job, line] of lines) assert.deepStrictEqual(faultsOf(line), [], `${job}: ${line}`)
+  const called = lines.map(
+    ([job, line]) =>
+      `${job}: ${line
+        .split(" ")
+        .slice(0, 3)
+        .join(" ")
+        .replace(/ "?-?-?.?\$.*| -.*/, "")}`
+  )
+  assert.includeMembers(called, [
+    "preview: svc plan",
+    "preview: svc previews update",
+    "preview: svc previews create",
+    "preview: svc previews get",
+    "fork: svc previews create",
+    "close: svc previews close",
+    "apply: svc apply"
+  ])
 })
 
 it("every command that deletes, revokes or ends something takes --yes", () => {

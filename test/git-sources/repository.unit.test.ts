@@ -7,6 +7,7 @@ import { Forge } from "#src/git/Forge.ts"
 import { GitConnections } from "#src/git/GitConnections.ts"
 import { GitFetch } from "#src/git/GitFetch.ts"
 import { ManifestRepository } from "#src/git-sources/ManifestRepository.ts"
+import { manifestPathOf } from "#src/git-sources/repository-settings.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 
 it.effect("a commit is fetched once for a file, however often that is read", () =>
@@ -31,7 +32,10 @@ it.effect("a commit is fetched once for a file, however often that is read", () 
       const { read } = yield* ManifestRepository
       const [one, other] = [uuid(), uuid()]
       const ask = (orgId: string, commit: string, path = "a.yaml") =>
-        read({ orgId, url: "https://git.example.test/a/b", connection: null }, commit, path)
+        Effect.map(
+          read({ orgId, url: "https://git.example.test/a/b", connection: null }, commit, path),
+          ({ text }) => text
+        )
       for (let i = 0; i < 3; i++) assert.strictEqual(yield* ask(one, "1"), `${one} a.yaml`)
       assert.deepStrictEqual(fetched, ["1"])
       assert.strictEqual(yield* ask(one, "1", "b.yaml"), `${one} b.yaml`)
@@ -41,3 +45,18 @@ it.effect("a commit is fetched once for a file, however often that is read", () 
     }).pipe(Effect.provide(world))
   })
 )
+
+it("the repository names its manifest in svc.yaml, by a path inside of it", () => {
+  for (const [text, path] of [
+    [undefined, "svc.manifest.yaml"],
+    ["", "svc.manifest.yaml"],
+    ["organization: acme", "svc.manifest.yaml"],
+    ["manifest: ./deploy/platform.yaml", "deploy/platform.yaml"],
+    ["manifest: ../elsewhere.yaml", undefined],
+    ["manifest: /etc/svc.yaml", undefined],
+    ["manifest: 5", undefined],
+    ["manifest: [", undefined],
+    [`a: &a [${"x,".repeat(9)}x]\nb: &b [${"*a,".repeat(9)}*a]\nc: [${"*b,".repeat(9)}*b]`, undefined]
+  ] as const)
+    assert.strictEqual(Option.getOrUndefined(manifestPathOf(text)), path, text)
+})

@@ -12,6 +12,7 @@ import { layerRegions } from "#src/catalog/regions.ts"
 import { Registry, type Resource } from "#src/engine/Reconciler.ts"
 import { GitSources } from "#src/git-sources/GitSources.ts"
 import { ManifestRepository, RepositoryError } from "#src/git-sources/ManifestRepository.ts"
+import { Reviews } from "#src/git-sources/Reviews.ts"
 import * as manifest from "#src/manifest/services.ts"
 import { Db } from "#src/store/Db.ts"
 import { Fingerprint } from "#src/store/Fingerprint.ts"
@@ -110,12 +111,12 @@ export const sourceWorld = Effect.gen(function* () {
           ? Effect.fail(new RepositoryError({ code: "ref_not_found", message: `There is no ${ref}` }))
           : Effect.succeed(found.commit)
       }),
-    read: ({ url }, commit) =>
+    read: ({ url }, commit, path = "svc.manifest.yaml") =>
       Effect.suspend(() => {
         const found = commits.get(`${url} ${commit}`)
         return found === undefined
           ? Effect.fail(new RepositoryError({ code: "ref_not_found", message: `There is no ${commit}` }))
-          : Effect.succeed(found.text)
+          : Effect.succeed({ path, text: found.text })
       })
   })
 
@@ -127,6 +128,7 @@ export type SourceWorld = Effect.Success<typeof sourceWorld>
 export const sourceServices = ({ context, repository }: SourceWorld) =>
   Layer.mergeAll(
     GitSources.layer,
+    Reviews.layer,
     Authority.layer,
     repository,
     manifest.layer.pipe(Layer.provide(layerRegions))

@@ -30,7 +30,7 @@ it("a body is proven by an HMAC of it, or by GitLab's token", () => {
 
 it("pushes and pull requests are understood of each forge, and nothing else is", () => {
   const push = JSON.stringify({ ref: "refs/heads/feature/x", repository: { full_name: "Acme/Shop" } })
-  const common = { repo: "acme/shop", branch: null, pullRequest: null }
+  const common = { repo: "acme/shop", branch: null, pullRequest: null, reopened: false }
   assert.deepStrictEqual(
     eventOf("github_token", { "x-github-event": "push", "x-github-delivery": "d-1" }, push),
     { ...common, deliveryId: "d-1", event: "push", branch: "feature/x" }
@@ -48,6 +48,11 @@ it("pushes and pull requests are understood of each forge, and nothing else is",
     eventOf("gitlab", { "x-gitlab-event": "Merge Request Hook", "x-gitlab-event-uuid": "d-3" }, merge),
     { ...common, deliveryId: "d-3", event: "pull_request", pullRequest: 7 }
   )
+  const again = JSON.stringify({
+    object_attributes: { iid: 7, action: "reopen" },
+    project: { path_with_namespace: "Acme/Shop" }
+  })
+  assert.isTrue(eventOf("gitlab", { "x-gitlab-event": "Merge Request Hook" }, again).reopened)
   const pull = JSON.stringify({ pull_request: { number: 8 }, repository: { full_name: "Acme/Shop" } })
   assert.deepStrictEqual(
     eventOf("forgejo", { "x-gitea-event": "pull_request_sync", "x-gitea-delivery": "d-4" }, pull),

@@ -1,6 +1,7 @@
 /** What looks at pull requests make of what is there: who pays, who closed what, and whose numbers they are. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { actor, uuid } from "#test/setup/fixtures.ts"
 import { followServices, followWorld } from "./world.ts"
 
 const forge = "https://forge.test"
@@ -83,6 +84,69 @@ layer(followServices, { excludeTestServices: true })("looks at pull requests", (
       assert.isUndefined(yield* settled(uid))
       yield* look
       assert.isEmpty(yield* previews)
+    })
+  )
+
+  it.effect("take over what somebody made by hand for an open pull request, and close it with that", () =>
+    Effect.gen(function* () {
+      const {
+        resources,
+        orgId,
+        projectId,
+        repo,
+        setRepo,
+        connect,
+        say,
+        look,
+        previews,
+        settled,
+        deployments
+      } = yield* followWorld
+      yield* setRepo(repo)
+      connect(forge)
+      const make = Effect.fnUntraced(function* (number: number, values: object) {
+        const spec = { pullRequest: number, commit: commits.first, expiresAt: null, ...values }
+        const place = { kind: "Preview", projectId, environment: null, name: `preview-${number}` }
+        const uid = uuid()
+        yield* resources.write(
+          orgId,
+          [{ action: "create", uid, ...place, parentUid: projectId, spec, managedBy: "api" }],
+          actor
+        )
+        return uid
+      })
+      const own = yield* make(1, { fork: true })
+      // Nothing is said of its number: it stays whose it is.
+      const other = yield* make(2, {})
+      say(forge, repo, 1, commits.second)
+      say(forge, repo, 3, commits.second)
+      // An environment that somebody named so before: it stays theirs, and the preview says so.
+      const place = { kind: "Environment", projectId, environment: null, name: "preview-3" }
+      const environment = uuid()
+      yield* resources.write(
+        orgId,
+        [{ action: "create", uid: environment, ...place, parentUid: projectId, spec: {}, managedBy: "api" }],
+        actor
+      )
+      yield* look
+      const taken = (yield* previews).find(({ uid }) => uid === own)
+      const repository = `${forge}/${repo}.git`
+      assert.deepInclude(taken, { followed: true, commit: commits.second, fork: true, repository })
+      assert.strictEqual((yield* settled(own))?.note?.reason, "ApprovalNeeded")
+      assert.strictEqual(yield* deployments, 1)
+      const third = (yield* previews).find(({ pullRequest }) => pullRequest === 3)?.uid ?? ""
+      assert.strictEqual((yield* Effect.flip(settled(third))).message.includes("preview-3"), true)
+
+      for (const number of [1, 3]) say(forge, repo, number, commits.second, "closed")
+      yield* look
+      assert.deepStrictEqual(
+        (yield* previews).map(({ uid }) => uid),
+        [other]
+      )
+      const [kept] = yield* resources
+        .listKind(orgId, "Environment", projectId)
+        .pipe(Effect.map((all) => all.filter(({ uid }) => uid === environment)))
+      assert.isNull(kept?.deletionRequestedAt)
     })
   )
 

@@ -1,7 +1,12 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { Authority } from "#src/access/Authority.ts"
 import { AppConfig } from "#src/config.ts"
 import { Forge } from "#src/git/Forge.ts"
+import { GitSources } from "#src/git-sources/GitSources.ts"
+import { ManifestRepository } from "#src/git-sources/ManifestRepository.ts"
+import { Reviews } from "#src/git-sources/Reviews.ts"
+import { Manifests } from "#src/manifest/Manifests.ts"
 import { followLoop, type Looked } from "#src/previews/follow.ts"
 import { channel, type PullRequestLook, PullRequestLooks } from "#src/previews/PullRequestLooks.ts"
 import { Db } from "#src/store/Db.ts"
@@ -22,7 +27,13 @@ const nobody = Layer.mock(Forge, {
 
 leasedLoopSuite(
   "of pull requests",
-  Layer.mergeAll(PullRequestLooks.layer, Resources.layer, nobody).pipe(
+  Layer.mergeAll(
+    PullRequestLooks.layer,
+    Resources.layer,
+    nobody,
+    ...[Layer.mock(Reviews)({}), Layer.mock(GitSources)({}), Layer.mock(Authority)({})],
+    ...[Layer.mock(ManifestRepository)({}), Layer.mock(Manifests)({})]
+  ).pipe(
     // What was looked at is not due again as long as a test takes.
     Layer.provideMerge(AppConfig.layerWith({}, { SVC_GIT_POLL_SECONDS: "100000" })),
     Layer.provideMerge(KeyRing.layerEphemeral),
