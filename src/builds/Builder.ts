@@ -12,8 +12,9 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
 import { pack } from "tar-stream"
-import type { BuildPlan, DockerfilePlan } from "#schemas/build-plan.ts"
+import type { BuildPlan, DockerfilePlan, Runtime } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
@@ -21,6 +22,7 @@ import { hostLock } from "#src/infra/host/host-lock.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
 import { buildUser } from "./archive.ts"
 import { BuildContainers } from "./BuildContainers.ts"
+import { chooseBase } from "./base-images.ts"
 import { BuildFailed, type BuildLost } from "./build-error.ts"
 import { DockerfileBuilds } from "./dockerfile/DockerfileBuilds.ts"
 import type { BuildPrinter } from "./keep-printed.ts"
@@ -61,25 +63,32 @@ export class Builder extends Context.Service<
       const dockerfiles = yield* DockerfileBuilds
       const options = yield* BuildOptions
       const { dataDir } = yield* AppConfig
-      const { buildImage } = yield* settings
+      const { buildImages } = yield* settings
       const turns = makeTurns(1)
       const lock = `svc-build-${sha256(dataDir).slice(0, 16)}`
 
-      const baseImage = Effect.gen(function* () {
-        if (buildImage === undefined)
-          return yield* new BuildFailed({
-            errorCode: "build_unavailable",
-            message: "Nothing is built on this host: SVC_BUILD_IMAGE is not set"
-          })
-        const found = yield* engine.findImage(buildImage)
+      const imageFor = Effect.fnUntraced(function* (runtime: Runtime | undefined) {
+        const unavailable = (message: string) => new BuildFailed({ errorCode: "build_unavailable", message })
+        const chosen = yield* Effect.fromResult(
+          Result.mapError(chooseBase(buildImages, runtime), unavailable)
+        )
+        const { reference } = chosen
+        const found = yield* engine.findImage(reference)
         const base = Option.isSome(found)
           ? found.value
           : (yield* Effect.mapError(
-              images.pull({ reference: buildImage, credentials: undefined }, options.pullStallMs),
-              ({ message }) => new BuildFailed({ errorCode: "build_unavailable", message })
+              images.pull({ reference, credentials: undefined }, options.pullStallMs),
+              ({ message }) => unavailable(message)
             )).id
         yield* images.use(base)
         return base
+      })
+
+      /** What the steps run in, and what the app runs on: files are served by a program of Node's. */
+      const basesOf = Effect.fnUntraced(function* (plan: BuildPlan) {
+        if (plan.kind === "dockerfile") return { build: "", run: "" }
+        const build = yield* imageFor(plan.runtime)
+        return { build, run: plan.kind === "static" ? yield* imageFor(undefined) : build }
       })
 
       /** The image of an earlier build of the same. */
@@ -117,7 +126,7 @@ export class Builder extends Context.Service<
 
       const buildNew = Effect.fnUntraced(function* (
         request: BuildRequest,
-        base: string,
+        bases: Bases,
         image: string,
         printer: BuildPrinter,
         made: Set<string>
@@ -131,6 +140,7 @@ export class Builder extends Context.Service<
           })
         const make = (part: "build" | "image", how: Pick<Made, "command" | "env" | "network" | "workdir">) =>
           Effect.gen(function* () {
+            const base = part === "build" ? bases.build : bases.run
             const id = yield* containers.make({ orgId, uid, part, image: base, ...how })
             made.add(id)
             yield* engine.putArchive({ name: id, folder: "/" }, yield* Effect.promise(() => skeletons[part]))
@@ -189,8 +199,8 @@ export class Builder extends Context.Service<
       return Builder.of({
         build: Effect.fn("Builder.build")(function* (request, printer) {
           const { orgId, uid } = request
-          const base = yield* baseImage
-          const image = imageNameOf(request, base)
+          const bases = yield* basesOf(request.plan)
+          const image = imageNameOf(request, bases)
           const before = yield* findBuilt(image, printer)
           if (before !== undefined) return before
           const made = new Set<string>()
@@ -201,7 +211,7 @@ export class Builder extends Context.Service<
             yield* containers.hasRoom
             // What a process left that was killed.
             yield* containers.clear(uid)
-            return yield* Effect.timeoutOrElse(buildNew(request, base, image, printer, made), {
+            return yield* Effect.timeoutOrElse(buildNew(request, bases, image, printer, made), {
               duration: Duration.millis(options.totalMs),
               orElse: () =>
                 new BuildFailed({
@@ -219,6 +229,12 @@ export class Builder extends Context.Service<
       })
     })
   )
+}
+
+/** Ids of images; empty: those that a Dockerfile names. */
+interface Bases {
+  readonly build: string
+  readonly run: string
 }
 
 type Made = Parameters<BuildContainers["Service"]["make"]>[0]
@@ -243,21 +259,42 @@ const buildVariables = {
   npm_config_update_notifier: "false",
   YARN_GLOBAL_FOLDER: `${cacheFolder}/yarn-global`,
   YARN_ENABLE_TELEMETRY: "0",
-  YARN_NODE_LINKER: "node-modules"
+  YARN_NODE_LINKER: "node-modules",
+  PIP_CACHE_DIR: `${cacheFolder}/pip`,
+  PIP_DISABLE_PIP_VERSION_CHECK: "1",
+  UV_CACHE_DIR: `${cacheFolder}/uv`,
+  // The image says which Python it is.
+  UV_PYTHON_DOWNLOADS: "never",
+  POETRY_CACHE_DIR: `${cacheFolder}/poetry`,
+  POETRY_VIRTUALENVS_IN_PROJECT: "true",
+  GOCACHE: `${cacheFolder}/go-build`,
+  GOMODCACHE: `${cacheFolder}/go-mod`,
+  GOFLAGS: "-modcacherw",
+  GOTOOLCHAIN: "local",
+  CGO_ENABLED: "0"
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
-const scriptOf = ({ steps }: BuildPlan) =>
-  steps
-    .map(
+const scriptOf = (plan: Exclude<BuildPlan, DockerfilePlan>) =>
+  [
+    ...(plan.runtime?.name === "python" ? [pathOf(plan)] : []),
+    ...plan.steps.map(
       ({ command, folder }) =>
         `cd ${quoted(folderIn(folder))}\nprintf '$ %s\\n' ${quoted(command)}\n${command}`
     )
-    .join("\n")
+  ].join("\n")
+
+/** Has programs found that were installed for the app. */
+const pathOf = (plan: Exclude<BuildPlan, DockerfilePlan>): string => {
+  const places = plan.kind === "server" ? [folderIn(plan.root), appFolder] : [appFolder]
+  const programs = plan.runtime?.name === "python" ? ".venv/bin" : "node_modules/.bin"
+  const folders = [...new Set(places)].map((folder) => `${folder}/${programs}`)
+  return `export PATH=${quoted(folders.join(":"))}:"$PATH"`
+}
 
 /** Organizations share nothing: a name holds whose it is. */
-const imageNameOf = ({ orgId, digest, plan }: BuildRequest, base: string): string =>
-  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([1, base, digest, plan])).slice(0, 40)}`
+const imageNameOf = ({ orgId, digest, plan }: BuildRequest, { build, run }: Bases): string =>
+  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([2, build, run, digest, plan])).slice(0, 40)}`
 
 const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly content?: Buffer }>) => {
   const writer = pack()
@@ -277,14 +314,18 @@ const skeletons = {
   image: archiveOf([{ name: "app/" }])
 }
 
+/** What programs of each runtime expect, unless the environment says otherwise. */
+const startVariables = {
+  node: ` NODE_ENV="\${NODE_ENV:-production}"`,
+  python: ` PYTHONUNBUFFERED="\${PYTHONUNBUFFERED:-1}"`,
+  go: ""
+}
+
 /** What the image runs, and files that are for that. */
 const commandOf = Effect.fnUntraced(function* (plan: Exclude<BuildPlan, DockerfilePlan>) {
   if (plan.kind === "server") {
-    const folders = [...new Set([folderIn(plan.root), appFolder])].map(
-      (folder) => `${folder}/node_modules/.bin`
-    )
-    const prepared = `export PATH=${quoted(folders.join(":"))}:"$PATH" NODE_ENV="\${NODE_ENV:-production}"`
-    return { run: ["/bin/sh", "-c", `${prepared}\n${plan.start}`], files: undefined }
+    const variables = startVariables[plan.runtime?.name ?? "node"]
+    return { run: ["/bin/sh", "-c", `${pathOf(plan)}${variables}\n${plan.start}`], files: undefined }
   }
   const content = yield* Effect.promise(() => fs.readFile(new URL("serve-static.mjs", import.meta.url)))
   const files = yield* Effect.promise(() =>

@@ -335,6 +335,6 @@ campaign(
   it.live,
   "frameworks",
   "frameworks are built and answer without any instructions",
-  { rounds: 0, roundMs },
+  { rounds: 0, roundMs: 2 * roundMs },
   frameworkBuilds
 )

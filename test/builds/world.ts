@@ -70,12 +70,18 @@ export const makeBase = ({ folder, podman }: Engine) => {
   fs.rmSync(archive)
 }
 
-export const buildPlane = (values: Partial<BuildOptions> = {}) =>
+/** `makeMore`: other images to build on, which it names as the setting does. */
+export const buildPlane = (
+  values: Partial<BuildOptions> = {},
+  makeMore: (engine: Engine) => string = () => ""
+) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      makeBase(yield* Containers)
+      const engine = yield* Containers
+      makeBase(engine)
+      const images = `${baseImage},${makeMore(engine)}`
       const defaults = yield* BuildOptions
-      return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
+      return appPlane({}, { SVC_BUILD_IMAGE: images, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
         Layer.provide(Layer.succeed(BuildOptions, { ...defaults, ...values }))
       )
     })

@@ -58,7 +58,7 @@ export class DockerfileBuilds extends Context.Service<
       const images = yield* Images
       const containers = yield* BuildContainers
       const options = yield* BuildOptions
-      const { buildImage } = yield* settings
+      const { buildImages } = yield* settings
       const { dataDir, outboundAllow } = yield* AppConfig
       const allowed = rangesOf(outboundAllow)
       const drafts = path.join(dataDir, "uploads")
@@ -74,7 +74,7 @@ export class DockerfileBuilds extends Context.Service<
        * everybody's. A user names the host and the engine connects to it from this machine, so its addresses are judged.
        */
       const imageOf = Effect.fnUntraced(function* (name: string) {
-        if (name === buildImage) {
+        if (buildImages.some(({ reference }) => reference === name)) {
           const found = yield* engine.findImage(name)
           if (Option.isSome(found)) return found.value
         }
