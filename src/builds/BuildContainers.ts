@@ -140,6 +140,7 @@ export class BuildContainers extends Context.Service<
             memoryMb: options.memoryMb,
             runtime: undefined,
             network: { kind: network },
+            hostUsers: true,
             user: rest.user ?? `${buildUser}:${buildUser}`,
             largestFileMb: options.diskMb,
             oomScore: 800
