@@ -12,6 +12,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
 import { pack } from "tar-stream"
 import type { BuildPlan, DockerfilePlan, Runtime } from "#schemas/build-plan.ts"
@@ -20,6 +21,7 @@ import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
 import { hostLock } from "#src/infra/host/host-lock.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
+import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { buildUser } from "./archive.ts"
 import { BuildContainers } from "./BuildContainers.ts"
 import { chooseBase } from "./base-images.ts"
@@ -40,6 +42,8 @@ export interface BuildRequest {
   /** Of the uploaded source. */
   readonly digest: string
   readonly plan: BuildPlan
+  /** That its steps are given, and nothing of the image has. */
+  readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
 }
 
 export class Builder extends Context.Service<
@@ -61,6 +65,7 @@ export class Builder extends Context.Service<
       const caches = yield* PackageCaches
       const containers = yield* BuildContainers
       const dockerfiles = yield* DockerfileBuilds
+      const fingerprint = yield* Fingerprint
       const options = yield* BuildOptions
       const { dataDir } = yield* AppConfig
       const { buildImages } = yield* settings
@@ -154,7 +159,11 @@ export class Builder extends Context.Service<
           return id
         })
         if (plan.kind === "dockerfile") {
-          const { container, command } = yield* dockerfiles.build({ orgId, uid, plan, source, made }, printer)
+          const { variables } = request
+          const { container, command } = yield* dockerfiles.build(
+            { orgId, uid, plan, source, variables, made },
+            printer
+          )
           yield* printer.say("Making the image")
           return yield* finish(container, command)
         }
@@ -173,7 +182,7 @@ export class Builder extends Context.Service<
         else {
           const build = yield* make("build", {
             command: ["/bin/sh", "-euc", scriptOf(plan)],
-            env: buildVariables,
+            env: { ...buildVariables, ...Redacted.value(request.variables) },
             network: "isolated",
             workdir: appFolder
           })
@@ -200,7 +209,9 @@ export class Builder extends Context.Service<
         build: Effect.fn("Builder.build")(function* (request, printer) {
           const { orgId, uid } = request
           const bases = yield* basesOf(request.plan)
-          const image = imageNameOf(request, bases)
+          const names = Object.keys(Redacted.value(request.variables)).sort()
+          const image = imageNameOf(request, bases, names.length === 0 ? "" : fingerprint(valuesOf(request)))
+          if (names.length > 0) yield* printer.say(`Variables of the build: ${names.join(", ")}`)
           const before = yield* findBuilt(image, printer)
           if (before !== undefined) return before
           const made = new Set<string>()
@@ -292,9 +303,19 @@ const pathOf = (plan: Exclude<BuildPlan, DockerfilePlan>): string => {
   return `export PATH=${quoted(folders.join(":"))}:"$PATH"`
 }
 
-/** Organizations share nothing: a name holds whose it is. */
-const imageNameOf = ({ orgId, digest, plan }: BuildRequest, { build, run }: Bases): string =>
-  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([2, build, run, digest, plan])).slice(0, 40)}`
+/** Of its variables, in one order. */
+const valuesOf = ({ variables }: BuildRequest): string =>
+  JSON.stringify(Object.entries(Redacted.value(variables)).sort(([a], [b]) => (a < b ? -1 : 1)))
+
+/** Organizations share nothing: a name holds whose it is. `values`: a keyed digest of the variables. */
+const imageNameOf = (
+  { orgId, digest, plan }: BuildRequest,
+  { build, run }: Bases,
+  values: string
+): string => {
+  const made = sha256(JSON.stringify([2, build, run, digest, plan, values]))
+  return `localhost/svc-build/${orgId}:${made.slice(0, 40)}`
+}
 
 const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly content?: Buffer }>) => {
   const writer = pack()

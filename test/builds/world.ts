@@ -43,7 +43,8 @@ export const makeBase = ({ folder, podman }: Engine) => {
   }
   const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
   fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
-    recursive: true
+    recursive: true,
+    filter: (from) => !/\/npm\/(docs|man)$/.test(from)
   })
   for (const name of ["npm", "npx"])
     fs.symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, path.join(root, "usr/local/bin", name))

@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { pack } from "tar-stream"
 import type { DockerfilePlan } from "#schemas/build-plan.ts"
 import { rangesOf } from "#src/address-ranges.ts"
@@ -34,6 +35,8 @@ interface DockerfileRequest {
   readonly plan: DockerfilePlan
   /** Archive of the source. */
   readonly source: string
+  /** Values of build arguments that its stages declare. */
+  readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
   /** Is told of each container that is made. */
   readonly made: Set<string>
 }
@@ -234,7 +237,7 @@ export class DockerfileBuilds extends Context.Service<
           const image = yield* imageOf(stage.from)
           const defaults = yield* engine.imageDefaults(image)
           const { operations, result } = yield* Effect.try({
-            try: () => resolve(stage, defaults),
+            try: () => resolve(stage, defaults, Redacted.value(request.variables)),
             catch: (error) =>
               failed(error instanceof TooLong ? error.message : "The Dockerfile cannot be read")
           })
