@@ -9,8 +9,22 @@ const Step = Schema.Struct({
   folder: Schema.String
 })
 
+export const runtimes = ["node", "python", "go"] as const
+
+/** What the steps and the app need of the image that they run in. */
+const Runtime = Schema.Struct({
+  name: Schema.Literals(runtimes),
+  /** A range of versions as npm writes them; null: whichever is there. */
+  versions: Schema.NullOr(Schema.String),
+  /** What says so, for people: the name of a file or of a setting. */
+  saidBy: Schema.NullOr(Schema.String)
+})
+export type Runtime = typeof Runtime.Type
+
 const parts = {
   steps: Schema.Array(Step),
+  /** Left out: Node, of any version. */
+  runtime: Schema.optionalKey(Runtime),
   /** What whoever deploys should know. */
   warnings: Schema.Array(Schema.String)
 }
@@ -67,7 +81,8 @@ export type DockerfileStage = typeof DockerfileStage.Type
 /** By a Dockerfile; the last stage becomes the image. */
 export const DockerfilePlan = Schema.Struct({
   kind: Schema.Literal("dockerfile"),
-  ...parts,
+  steps: parts.steps,
+  warnings: parts.warnings,
   /** Folder that files are copied from, relative to the source. */
   root: Schema.String,
   stages: Schema.Array(DockerfileStage),

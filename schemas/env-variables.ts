@@ -20,6 +20,9 @@ export const VariableValue = Schema.String.check(
       : `must have at most ${longestVariable} bytes`
   )
 ).annotate({ description: `At most ${longestVariable} bytes of UTF-8` })
+/** Each once, in the order in which they are kept. */
+export const sortedNames = (names: Iterable<string>): ReadonlyArray<string> => [...new Set(names)].sort()
+
 /** Secret field under which the value of one variable is sealed. */
 export const variableField = (key: string): string => `variable/${key}`
 
@@ -28,7 +31,9 @@ export const EnvVariablesSpec = Schema.Struct({
   variables: withDefault(
     Schema.Record(VariableKey, Schema.String).check(Schema.isMaxProperties(mostVariables)),
     {}
-  )
+  ),
+  /** Names of those that builds are given as well, sorted. */
+  forBuilds: withDefault(Schema.Array(VariableKey).check(Schema.isMaxLength(mostVariables)), [])
 }).annotate({ identifier: "EnvVariablesSpec" })
 export type EnvVariablesSpec = typeof EnvVariablesSpec.Type
 
@@ -60,9 +65,14 @@ export const EnvVariables = defineKind({
         Schema.Record(VariableKey, VariableValue)
           .check(Schema.isMaxProperties(mostVariables))
           .annotate({ description: `Variables of production; ${masked} leaves a value as it is` })
+      ),
+      envForBuilds: Schema.optionalKey(
+        Schema.Array(VariableKey)
+          .check(Schema.isMaxLength(mostVariables))
+          .annotate({ description: "Names of those of `env` that builds are given as well" })
       )
     },
-    entries: ({ env }) =>
+    entries: ({ env, envForBuilds = [] }) =>
       env === undefined
         ? undefined
         : [
@@ -70,13 +80,14 @@ export const EnvVariables = defineKind({
               path: ["env"],
               environment: defaultEnvironment,
               name: envVariablesName,
-              spec: { variables: env }
+              spec: { variables: env, forBuilds: sortedNames(envForBuilds) }
             }
           ],
     manages: ({ environment }) => environment === defaultEnvironment,
     assemble: ([production]) => {
-      const variables = production?.spec["variables"]
-      return variables === undefined ? {} : { env: variables }
+      const { variables, forBuilds } = production?.spec ?? {}
+      const marked = Array.isArray(forBuilds) && forBuilds.length > 0 ? { envForBuilds: forBuilds } : {}
+      return variables === undefined ? {} : { env: variables, ...marked }
     }
   }),
   deadlineSeconds: 300

@@ -75,6 +75,8 @@ export interface Settings {
   readonly containerSocket: string | undefined
   /** Whether containers need firewall rules that this process sets; off: whoever operates it keeps them away himself. */
   readonly executionFirewall: "required" | "off"
+  /** Whether containers get user namespaces of their own: where that is possible, or nothing runs without, or never. */
+  readonly userNamespaces: "auto" | "required" | "off"
 }
 
 /** An OpenID Connect provider. */
@@ -283,6 +285,9 @@ const settings: Config.Config<Settings> = Config.all({
   ),
   executionFirewall: Config.schema(Schema.Literals(["required", "off"]), "SVC_EXECUTION_FIREWALL").pipe(
     Config.withDefault("required" as const)
+  ),
+  userNamespaces: Config.schema(Schema.Literals(["auto", "required", "off"]), "SVC_CONTAINER_USERNS").pipe(
+    Config.withDefault("auto" as const)
   )
 }).pipe(
   Config.map((config) => {

@@ -11,6 +11,7 @@ import { App, AppSpec, appName } from "#schemas/app.ts"
 import { Deployment, type DeploymentSpec, type DeploymentStatus } from "#schemas/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { AppVariables } from "#src/apps/AppVariables.ts"
 import { makePreviewTrust } from "#src/apps/preview-trust.ts"
 import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { DeploymentBuilds } from "#src/deployments/DeploymentBuilds.ts"
@@ -58,6 +59,7 @@ export const layer = register(
     const builds = yield* DeploymentBuilds
     const commits = yield* CommitSources
     const trust = yield* makePreviewTrust
+    const variables = yield* AppVariables
     const apps = yield* Apps
     const appLogs = yield* AppLogs
     const resources = yield* Resources
@@ -240,6 +242,14 @@ export const layer = register(
                 trust.packagesOf(orgId, resource.projectId ?? "", resource.parentUid)
               ),
               uid,
+              variables: yield* retryable(
+                variables.forBuild({
+                  orgId,
+                  projectId: resource.projectId ?? "",
+                  environment: resource.environment ?? "",
+                  deployment: uid
+                })
+              ),
               source: source.kind === "git" ? commits.bring(orgId, source) : Effect.succeed(source)
             })
           )

@@ -12,6 +12,12 @@ import { Resources } from "#src/store/Resources.ts"
 import { Secrets } from "#src/store/Secrets.ts"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { EnvironmentServices, type Provision } from "./EnvironmentServices.ts"
+import { type EnvironmentPlace, makePreviewTrust, type Standing } from "./preview-trust.ts"
+
+interface Variable {
+  readonly value: string
+  readonly isForBuilds: boolean
+}
 
 export interface AppPlace {
   readonly orgId: string
@@ -36,6 +42,10 @@ export class AppVariables extends Context.Service<
       } & Pick<Provision, "services" | "files">,
       StoreUnavailable | HostError
     >
+    /** Those of them that are for builds too. Of a preview that is not trusted with this deployment there are none. */
+    readonly forBuild: (
+      place: Omit<EnvironmentPlace, "deployment"> & { readonly deployment: string }
+    ) => Effect.Effect<Redacted.Redacted<Readonly<Record<string, string>>>, StoreUnavailable>
   }
 >()("svc/apps/AppVariables") {
   static readonly layer = Layer.effect(
@@ -44,41 +54,63 @@ export class AppVariables extends Context.Service<
       const resources = yield* Resources
       const secrets = yield* Secrets
       const environments = yield* EnvironmentServices
+      const trust = yield* makePreviewTrust
 
       /** What users set in the environment. */
       const variablesOf = Effect.fnUntraced(function* (
         orgId: string,
-        projectId: string | null,
-        environment: string | null
+        projectId: string,
+        environment: string
       ) {
         const found = yield* resources.find(orgId, "EnvVariables", projectId, environment, envVariablesName)
-        const own: Record<string, string> = {}
+        const own: Record<string, Variable> = {}
         if (Option.isNone(found)) return own
-        const { variables } = yield* Effect.mapError(
+        const { variables, forBuilds } = yield* Effect.mapError(
           decode(found.value.spec),
           (cause) => new StoreUnavailable({ message: "The variables cannot be read", cause })
         )
         const values = yield* secrets.readAll({ orgId, uid: found.value.uid }, prefix)
         for (const [field, value] of values) {
           const key = field.slice(prefix.length)
-          if (key in variables) own[key] = Redacted.value(value)
+          if (key in variables)
+            own[key] = { value: Redacted.value(value), isForBuilds: forBuilds.includes(key) }
         }
         return own
       })
 
+      /** Those of the environment itself count more than those that all previews share. */
+      const setIn = Effect.fnUntraced(function* (
+        { orgId, projectId, environment }: Omit<EnvironmentPlace, "deployment">,
+        { isPreview, isTrusted }: Pick<Standing, "isPreview" | "isTrusted">
+      ) {
+        const shared = isPreview && isTrusted ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
+        const own = isTrusted ? yield* variablesOf(orgId, projectId, environment) : {}
+        return Object.entries({ ...shared, ...own })
+      })
+
       return AppVariables.of({
         of: Effect.fn("AppVariables.of")(function* ({ orgId, projectId, environment, spec }) {
-          const provision =
-            projectId === null || environment === null
-              ? Option.none()
-              : yield* environments.provide({ orgId, projectId, environment, deployment: spec.deployment })
-          if (Option.isNone(provision))
-            return yield* new StoreUnavailable({ message: "The environment of the app is not there" })
-          const { variables, services, files, isPreview, isTrusted } = provision.value
-          const shared = isPreview && isTrusted ? yield* variablesOf(orgId, projectId, sharedPreview) : {}
-          const own = isTrusted ? yield* variablesOf(orgId, projectId, environment) : {}
-          const env = { ...Redacted.value(variables), ...shared, ...own, PORT: String(spec.port) }
+          const gone = new StoreUnavailable({ message: "The environment of the app is not there" })
+          if (projectId === null || environment === null) return yield* gone
+          const { deployment } = spec
+          const provision = yield* environments.provide({ orgId, projectId, environment, deployment })
+          if (Option.isNone(provision)) return yield* gone
+          const { variables, services, files } = provision.value
+          const set = yield* setIn({ orgId, projectId, environment }, provision.value)
+          const own = Object.fromEntries(set.map(([key, { value }]) => [key, value]))
+          const env = { ...Redacted.value(variables), ...own, PORT: String(spec.port) }
           return { env: Redacted.make(env), services, files }
+        }),
+        forBuild: Effect.fn("AppVariables.forBuild")(function* (place) {
+          const standing = yield* trust.standingOf(place)
+          if (standing === undefined)
+            return yield* new StoreUnavailable({ message: "The environment of the app is not there" })
+          const set = yield* setIn(place, standing)
+          return Redacted.make(
+            Object.fromEntries(
+              set.flatMap(([key, { value, isForBuilds }]) => (isForBuilds ? [[key, value]] : []))
+            )
+          )
         })
       })
     })

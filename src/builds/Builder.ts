@@ -12,15 +12,19 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Result from "effect/Result"
 import { pack } from "tar-stream"
-import type { BuildPlan, DockerfilePlan } from "#schemas/build-plan.ts"
+import type { BuildPlan, DockerfilePlan, Runtime } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
 import { hostLock } from "#src/infra/host/host-lock.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
+import { Fingerprint } from "#src/store/Fingerprint.ts"
 import { buildUser } from "./archive.ts"
 import { BuildContainers } from "./BuildContainers.ts"
+import { chooseBase } from "./base-images.ts"
 import { BuildFailed, type BuildLost } from "./build-error.ts"
 import { DockerfileBuilds } from "./dockerfile/DockerfileBuilds.ts"
 import type { BuildPrinter } from "./keep-printed.ts"
@@ -38,6 +42,8 @@ export interface BuildRequest {
   /** Of the uploaded source. */
   readonly digest: string
   readonly plan: BuildPlan
+  /** That its steps are given, and nothing of the image has. */
+  readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
 }
 
 export class Builder extends Context.Service<
@@ -59,27 +65,35 @@ export class Builder extends Context.Service<
       const caches = yield* PackageCaches
       const containers = yield* BuildContainers
       const dockerfiles = yield* DockerfileBuilds
+      const fingerprint = yield* Fingerprint
       const options = yield* BuildOptions
       const { dataDir } = yield* AppConfig
-      const { buildImage } = yield* settings
+      const { buildImages } = yield* settings
       const turns = makeTurns(1)
       const lock = `svc-build-${sha256(dataDir).slice(0, 16)}`
 
-      const baseImage = Effect.gen(function* () {
-        if (buildImage === undefined)
-          return yield* new BuildFailed({
-            errorCode: "build_unavailable",
-            message: "Nothing is built on this host: SVC_BUILD_IMAGE is not set"
-          })
-        const found = yield* engine.findImage(buildImage)
+      const imageFor = Effect.fnUntraced(function* (runtime: Runtime | undefined) {
+        const unavailable = (message: string) => new BuildFailed({ errorCode: "build_unavailable", message })
+        const chosen = yield* Effect.fromResult(
+          Result.mapError(chooseBase(buildImages, runtime), unavailable)
+        )
+        const { reference } = chosen
+        const found = yield* engine.findImage(reference)
         const base = Option.isSome(found)
           ? found.value
           : (yield* Effect.mapError(
-              images.pull({ reference: buildImage, credentials: undefined }, options.pullStallMs),
-              ({ message }) => new BuildFailed({ errorCode: "build_unavailable", message })
+              images.pull({ reference, credentials: undefined }, options.pullStallMs),
+              ({ message }) => unavailable(message)
             )).id
         yield* images.use(base)
         return base
+      })
+
+      /** What the steps run in, and what the app runs on: files are served by a program of Node's. */
+      const basesOf = Effect.fnUntraced(function* (plan: BuildPlan) {
+        if (plan.kind === "dockerfile") return { build: "", run: "" }
+        const build = yield* imageFor(plan.runtime)
+        return { build, run: plan.kind === "static" ? yield* imageFor(undefined) : build }
       })
 
       /** The image of an earlier build of the same. */
@@ -117,7 +131,7 @@ export class Builder extends Context.Service<
 
       const buildNew = Effect.fnUntraced(function* (
         request: BuildRequest,
-        base: string,
+        bases: Bases,
         image: string,
         printer: BuildPrinter,
         made: Set<string>
@@ -131,6 +145,7 @@ export class Builder extends Context.Service<
           })
         const make = (part: "build" | "image", how: Pick<Made, "command" | "env" | "network" | "workdir">) =>
           Effect.gen(function* () {
+            const base = part === "build" ? bases.build : bases.run
             const id = yield* containers.make({ orgId, uid, part, image: base, ...how })
             made.add(id)
             yield* engine.putArchive({ name: id, folder: "/" }, yield* Effect.promise(() => skeletons[part]))
@@ -144,7 +159,11 @@ export class Builder extends Context.Service<
           return id
         })
         if (plan.kind === "dockerfile") {
-          const { container, command } = yield* dockerfiles.build({ orgId, uid, plan, source, made }, printer)
+          const { variables } = request
+          const { container, command } = yield* dockerfiles.build(
+            { orgId, uid, plan, source, variables, made },
+            printer
+          )
           yield* printer.say("Making the image")
           return yield* finish(container, command)
         }
@@ -163,7 +182,7 @@ export class Builder extends Context.Service<
         else {
           const build = yield* make("build", {
             command: ["/bin/sh", "-euc", scriptOf(plan)],
-            env: buildVariables,
+            env: { ...buildVariables, ...Redacted.value(request.variables) },
             network: "isolated",
             workdir: appFolder
           })
@@ -189,8 +208,10 @@ export class Builder extends Context.Service<
       return Builder.of({
         build: Effect.fn("Builder.build")(function* (request, printer) {
           const { orgId, uid } = request
-          const base = yield* baseImage
-          const image = imageNameOf(request, base)
+          const bases = yield* basesOf(request.plan)
+          const names = Object.keys(Redacted.value(request.variables)).sort()
+          const image = imageNameOf(request, bases, names.length === 0 ? "" : fingerprint(valuesOf(request)))
+          if (names.length > 0) yield* printer.say(`Variables of the build: ${names.join(", ")}`)
           const before = yield* findBuilt(image, printer)
           if (before !== undefined) return before
           const made = new Set<string>()
@@ -201,7 +222,7 @@ export class Builder extends Context.Service<
             yield* containers.hasRoom
             // What a process left that was killed.
             yield* containers.clear(uid)
-            return yield* Effect.timeoutOrElse(buildNew(request, base, image, printer, made), {
+            return yield* Effect.timeoutOrElse(buildNew(request, bases, image, printer, made), {
               duration: Duration.millis(options.totalMs),
               orElse: () =>
                 new BuildFailed({
@@ -219,6 +240,12 @@ export class Builder extends Context.Service<
       })
     })
   )
+}
+
+/** Ids of images; empty: those that a Dockerfile names. */
+interface Bases {
+  readonly build: string
+  readonly run: string
 }
 
 type Made = Parameters<BuildContainers["Service"]["make"]>[0]
@@ -243,21 +270,52 @@ const buildVariables = {
   npm_config_update_notifier: "false",
   YARN_GLOBAL_FOLDER: `${cacheFolder}/yarn-global`,
   YARN_ENABLE_TELEMETRY: "0",
-  YARN_NODE_LINKER: "node-modules"
+  YARN_NODE_LINKER: "node-modules",
+  PIP_CACHE_DIR: `${cacheFolder}/pip`,
+  PIP_DISABLE_PIP_VERSION_CHECK: "1",
+  UV_CACHE_DIR: `${cacheFolder}/uv`,
+  // The image says which Python it is.
+  UV_PYTHON_DOWNLOADS: "never",
+  POETRY_CACHE_DIR: `${cacheFolder}/poetry`,
+  POETRY_VIRTUALENVS_IN_PROJECT: "true",
+  GOCACHE: `${cacheFolder}/go-build`,
+  GOMODCACHE: `${cacheFolder}/go-mod`,
+  GOFLAGS: "-modcacherw",
+  GOTOOLCHAIN: "local",
+  CGO_ENABLED: "0"
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
-const scriptOf = ({ steps }: BuildPlan) =>
-  steps
-    .map(
+const scriptOf = (plan: Exclude<BuildPlan, DockerfilePlan>) =>
+  [
+    ...(plan.runtime?.name === "python" ? [pathOf(plan)] : []),
+    ...plan.steps.map(
       ({ command, folder }) =>
         `cd ${quoted(folderIn(folder))}\nprintf '$ %s\\n' ${quoted(command)}\n${command}`
     )
-    .join("\n")
+  ].join("\n")
 
-/** Organizations share nothing: a name holds whose it is. */
-const imageNameOf = ({ orgId, digest, plan }: BuildRequest, base: string): string =>
-  `localhost/svc-build/${orgId}:${sha256(JSON.stringify([1, base, digest, plan])).slice(0, 40)}`
+/** Has programs found that were installed for the app. */
+const pathOf = (plan: Exclude<BuildPlan, DockerfilePlan>): string => {
+  const places = plan.kind === "server" ? [folderIn(plan.root), appFolder] : [appFolder]
+  const programs = plan.runtime?.name === "python" ? ".venv/bin" : "node_modules/.bin"
+  const folders = [...new Set(places)].map((folder) => `${folder}/${programs}`)
+  return `export PATH=${quoted(folders.join(":"))}:"$PATH"`
+}
+
+/** Of its variables, in one order. */
+const valuesOf = ({ variables }: BuildRequest): string =>
+  JSON.stringify(Object.entries(Redacted.value(variables)).sort(([a], [b]) => (a < b ? -1 : 1)))
+
+/** Organizations share nothing: a name holds whose it is. `values`: a keyed digest of the variables. */
+const imageNameOf = (
+  { orgId, digest, plan }: BuildRequest,
+  { build, run }: Bases,
+  values: string
+): string => {
+  const made = sha256(JSON.stringify([2, build, run, digest, plan, values]))
+  return `localhost/svc-build/${orgId}:${made.slice(0, 40)}`
+}
 
 const archiveOf = (entries: ReadonlyArray<{ readonly name: string; readonly content?: Buffer }>) => {
   const writer = pack()
@@ -277,14 +335,18 @@ const skeletons = {
   image: archiveOf([{ name: "app/" }])
 }
 
+/** What programs of each runtime expect, unless the environment says otherwise. */
+const startVariables = {
+  node: ` NODE_ENV="\${NODE_ENV:-production}"`,
+  python: ` PYTHONUNBUFFERED="\${PYTHONUNBUFFERED:-1}"`,
+  go: ""
+}
+
 /** What the image runs, and files that are for that. */
 const commandOf = Effect.fnUntraced(function* (plan: Exclude<BuildPlan, DockerfilePlan>) {
   if (plan.kind === "server") {
-    const folders = [...new Set([folderIn(plan.root), appFolder])].map(
-      (folder) => `${folder}/node_modules/.bin`
-    )
-    const prepared = `export PATH=${quoted(folders.join(":"))}:"$PATH" NODE_ENV="\${NODE_ENV:-production}"`
-    return { run: ["/bin/sh", "-c", `${prepared}\n${plan.start}`], files: undefined }
+    const variables = startVariables[plan.runtime?.name ?? "node"]
+    return { run: ["/bin/sh", "-c", `${pathOf(plan)}${variables}\n${plan.start}`], files: undefined }
   }
   const content = yield* Effect.promise(() => fs.readFile(new URL("serve-static.mjs", import.meta.url)))
   const files = yield* Effect.promise(() =>

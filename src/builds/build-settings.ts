@@ -2,6 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { parse } from "yaml"
+import { runtimes } from "#schemas/build-plan.ts"
 import { PlanRefused } from "./plan-refused.ts"
 
 const Command = Schema.String.check(Schema.isMaxLength(4_096))
@@ -10,9 +11,19 @@ const Path = Schema.String.check(
   Schema.isPattern(/^(?!\/)(?!.*(^|\/)\.\.(\/|$))[^\0]{1,512}$/, { expected: "a path inside of the folder" })
 )
 
+/** YAML reads `22` and `3.12` as numbers, and `3.10` as another one. */
+const Version = Schema.String.check(
+  Schema.isPattern(/^[\w.*^~<>=| -]{1,64}$/, { expected: 'a version in quotes, such as "22"' })
+)
+
 export const BuildSettings = Schema.Struct({
   /** Folder of the app, for sources that hold several. */
   root: Schema.optionalKey(Path),
+  /** What it is written for, where its files do not tell. */
+  runtime: Schema.optionalKey(Schema.Literals(runtimes)),
+  nodeVersion: Schema.optionalKey(Version),
+  pythonVersion: Schema.optionalKey(Version),
+  goVersion: Schema.optionalKey(Version),
   /** Commands for a POSIX shell; an empty one: nothing is run. */
   install: Schema.optionalKey(Command),
   build: Schema.optionalKey(Command),

@@ -17,12 +17,24 @@ export interface SourceFacts {
 export const settingsFile = "svc.yaml"
 const texts: ReadonlySet<string> = new Set([
   "package.json",
+  ".nvmrc",
+  ".node-version",
+  "requirements.txt",
+  "pyproject.toml",
+  ".python-version",
+  "Procfile",
+  "go.mod",
   settingsFile,
   "Dockerfile",
   "Containerfile",
   ".dockerignore"
 ])
-const locks: ReadonlySet<string> = new Set(lockfiles.map(([file]) => file))
+const locks: ReadonlySet<string> = new Set([
+  ...lockfiles.map(([file]) => file),
+  "uv.lock",
+  "poetry.lock",
+  "go.sum"
+])
 /** Bytes of one text, of all of them, and how many folders deep one may lie. */
 const longest = 256 * 1024
 const longestAll = 4 * 1024 * 1024
@@ -65,6 +77,8 @@ export const makeFacts = () => {
     text: (path: string, content: Buffer): void => {
       bytes += content.length
       read.set(path, content.toString("utf8"))
+      // Most projects of Python have no other lock file.
+      if (baseOf(path) === "requirements.txt") digests.set(path, digestOf(content))
     },
     lock: (path: string, digest: string): void => {
       digests.set(path, digest)

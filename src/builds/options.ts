@@ -12,7 +12,7 @@ export interface BuildOptions {
   readonly logBytes: number
   /** Bytes of what a build may leave. */
   readonly resultBytes: number
-  /** How long fetching the image that apps are built in may come no nearer. */
+  /** How long fetching an image that apps are built in may come no nearer. */
   readonly pullStallMs: number
   /** Bytes that one may print at all. */
   readonly printedBytes: number

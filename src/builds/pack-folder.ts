@@ -12,7 +12,7 @@ import { type Pack, pack } from "tar-stream"
 import { digestOf, makeFacts, type SourceFacts } from "./facts.ts"
 
 /** Of no use to anybody else: they are made anew where the source is built. */
-const never: ReadonlySet<string> = new Set([".git", "node_modules", ".DS_Store"])
+const never: ReadonlySet<string> = new Set([".git", "node_modules", ".venv", "__pycache__", ".DS_Store"])
 const ignoreFiles = [".gitignore", ".svcignore"]
 
 interface Rules {

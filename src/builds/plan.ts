@@ -4,13 +4,16 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import type { BuildPlan } from "#schemas/build-plan.ts"
+import type { BuildPlan, Runtime } from "#schemas/build-plan.ts"
 import { type BuildSettings, settingsOf } from "./build-settings.ts"
 import { areFew, longestPatterns } from "./dockerfile/glob.ts"
 import { parseDockerfile } from "./dockerfile/parse.ts"
 import { folderOf, type SourceFacts, settingsFile } from "./facts.ts"
+import { buildOfGo, requiredGo, startOfGo } from "./go.ts"
 import { installOf, lockfiles, managerOf, type PackageManager } from "./package-managers.ts"
 import { PlanRefused } from "./plan-refused.ts"
+import { installOfPython, isPython, requiredPython, startOfPython } from "./python.ts"
+import { nodeVersion, pythonVersions, wanted } from "./versions.ts"
 
 type Planned = Result.Result<BuildPlan, PlanRefused>
 
@@ -20,7 +23,8 @@ const Package = Schema.fromJsonString(
     packageManager: Schema.optionalKey(Schema.String),
     scripts: Schema.optionalKey(Schema.Record(Schema.String, Schema.String)),
     dependencies: Schema.optionalKey(Schema.Record(Schema.String, Schema.String)),
-    devDependencies: Schema.optionalKey(Schema.Record(Schema.String, Schema.String))
+    devDependencies: Schema.optionalKey(Schema.Record(Schema.String, Schema.String)),
+    engines: Schema.optionalKey(Schema.Struct({ node: Schema.optionalKey(Schema.String) }))
   })
 )
 type Package = typeof Package.Type
@@ -72,23 +76,18 @@ export const planOf = (facts: SourceFacts): Planned => {
   const dockerfile = given.dockerfile ?? dockerfileNames.find((name) => names.has(name))
   if (given.dockerfile !== undefined) return byDockerfile(facts, root, given.dockerfile)
   const packageJson = facts.texts.get(inside(root, "package.json"))
-  if (packageJson === undefined) {
-    const { install, build, start, output } = given
-    if (start !== undefined || output !== undefined)
-      return Result.succeed(
-        ended(
-          given,
-          root,
-          [...stepOf("install", install, root), ...stepOf("build", build, root)],
-          [],
-          start ?? ""
-        )
-      )
-    if (dockerfile !== undefined) return byDockerfile(facts, root, dockerfile)
+  const saysHow = given.start !== undefined || given.output !== undefined
+  const isNode = given.runtime === undefined ? packageJson !== undefined : given.runtime === "node"
+  if (!isNode || packageJson === undefined) {
+    if (dockerfile !== undefined && !saysHow && given.runtime === undefined)
+      return byDockerfile(facts, root, dockerfile)
+    const runtime = given.runtime ?? (names.has("go.mod") ? "go" : isPython(names) ? "python" : undefined)
+    if (runtime === "python" || runtime === "go") return planOfOther(facts, root, given, runtime)
+    if (saysHow) return planned({ facts, root, given }, "node", given)
     if (names.has("index.html")) return Result.succeed(asItIs(root, []))
     return refuse(
       "no_build_plan",
-      "There is neither a package.json nor an index.html nor a Dockerfile in this folder"
+      "This folder has no package.json, index.html or Dockerfile, and nothing of Python or Go"
     )
   }
   const decoded = decode(packageJson)
@@ -102,10 +101,103 @@ export const planOf = (facts: SourceFacts): Planned => {
     project.packageManager ?? above?.packageManager
   )
   if (Result.isFailure(manager)) return Result.fail(manager.failure)
-  return planOfPackage(
+  const found = planOfPackage(
     { names, root, locked, project, given, hasDockerfile: dockerfile !== undefined },
     manager.success
   )
+  return Result.flatMap(found, (plan) =>
+    on(plan, versionsOf(facts, root, given, "node", project.engines?.node))
+  )
+}
+
+/** Where a version may be said, the more particular first. */
+const versionsOf = (
+  { texts }: SourceFacts,
+  root: string,
+  given: BuildSettings,
+  name: Runtime["name"],
+  nodeEngine?: string
+) => {
+  const setting = { by: `${name}Version in svc.yaml`, text: given[`${name}Version`] }
+  const at = (file: string) => texts.get(inside(root, file)) ?? texts.get(file)
+  switch (name) {
+    case "node":
+      return wanted(name, [
+        { ...setting, read: nodeVersion },
+        { by: ".nvmrc", text: at(".nvmrc"), read: nodeVersion },
+        { by: ".node-version", text: at(".node-version"), read: nodeVersion },
+        { by: "engines in package.json", text: nodeEngine, read: (text) => text, lenient: true }
+      ])
+    case "python":
+      return wanted(name, [
+        { ...setting, read: pythonVersions },
+        { by: ".python-version", text: at(".python-version"), read: pythonVersions },
+        {
+          by: "pyproject.toml",
+          text: requiredPython(texts.get(inside(root, "pyproject.toml"))),
+          read: pythonVersions,
+          lenient: true
+        }
+      ])
+    case "go":
+      return wanted(name, [
+        { ...setting, read: (text) => text },
+        { by: "go.mod", text: requiredGo(texts.get(inside(root, "go.mod"))), read: (text) => text }
+      ])
+  }
+}
+
+/** Node of any version is what goes without saying. */
+const on = (plan: BuildPlan, runtime: Result.Result<Runtime, PlanRefused>): Planned =>
+  Result.map(runtime, (one) =>
+    plan.kind === "dockerfile" || (one.name === "node" && one.versions === null)
+      ? plan
+      : { ...plan, runtime: one }
+  )
+
+interface Steps {
+  readonly install?: string | undefined
+  readonly build?: string | undefined
+  readonly start?: string | undefined
+}
+const planned = (
+  {
+    facts,
+    root,
+    given
+  }: { readonly facts: SourceFacts; readonly root: string; readonly given: BuildSettings },
+  name: Runtime["name"],
+  { install, build, start = "" }: Steps
+): Planned => {
+  const steps = [...stepOf("install", install, root), ...stepOf("build", build, root)]
+  return on(ended(given, root, steps, [], start), versionsOf(facts, root, given, name))
+}
+
+const planOfOther = (
+  facts: SourceFacts,
+  root: string,
+  given: BuildSettings,
+  name: "python" | "go"
+): Planned => {
+  const at = (file: string) => (file === "" ? root : inside(root, file))
+  const names = facts.folders.get(root) ?? new Set<string>()
+  const procfile = /^web:\s*(.+)$/m.exec(facts.texts.get(at("Procfile")) ?? "")?.[1]?.trim()
+  const place = { facts, root, given }
+  if (name === "go") {
+    const build = given.build === undefined ? buildOfGo(facts, at) : Result.succeed(given.build)
+    return Result.flatMap(build, (build) =>
+      planned(place, name, { install: "go mod download", start: procfile ?? startOfGo, ...given, build })
+    )
+  }
+  const start = given.start ?? procfile ?? startOfPython(facts, at)
+  if (start === undefined && given.output === undefined)
+    return refuse(
+      "no_start_command",
+      names.has("manage.py")
+        ? "What starts this site is unknown: gunicorn is none of its packages, or there is no wsgi.py"
+        : "There is no main.py, app.py or server.py, and no line web: in a Procfile"
+    )
+  return planned(place, name, { install: installOfPython(names), ...given, start })
 }
 
 const byDockerfile = (facts: SourceFacts, root: string, named: string): Planned => {

@@ -1,9 +1,13 @@
 import * as Config from "effect/Config"
-import { atLeastOne, optional } from "#src/settings.ts"
+import { atLeastOne } from "#src/settings.ts"
+import { BaseImages, baseImagesOf } from "./base-images.ts"
 
 export const settings = Config.all({
-  /** Image that apps are built in and run on; it has Node, npm and a shell. Absent: nothing is built. */
-  buildImage: optional("SVC_BUILD_IMAGE"),
+  /** Images that apps are built in and run on. None: nothing is built. */
+  buildImages: Config.schema(BaseImages, "SVC_BUILD_IMAGE").pipe(
+    Config.map(baseImagesOf),
+    Config.withDefault([])
+  ),
   /** MiB of one upload. */
   uploadMb: atLeastOne("SVC_UPLOAD_MB", 256),
   /** MiB of all uploads that wait for their build on this host. */

@@ -24,7 +24,7 @@ export type Build =
   | { readonly _tag: "Built"; readonly image: PulledImage }
   | { readonly _tag: "Failed"; readonly errorCode: BuildFailed["errorCode"]; readonly message: string }
 
-export interface PendingBuild extends Pick<BuildRequest, "orgId" | "packagesOf" | "uid"> {
+export interface PendingBuild extends Pick<BuildRequest, "orgId" | "packagesOf" | "uid" | "variables"> {
   /** What is built, brought to this host first where it is elsewhere. */
   readonly source: Effect.Effect<Pick<BuildRequest, "digest" | "plan">, BuildFailed>
 }
@@ -91,9 +91,10 @@ export class DeploymentBuilds extends Context.Service<
         return { print, say }
       }
 
-      const build = Effect.fnUntraced(function* ({ orgId, packagesOf, uid, source }: PendingBuild) {
+      const build = Effect.fnUntraced(function* ({ source, ...known }: PendingBuild) {
+        const { orgId, uid } = known
         const printer = printerOf({ orgId, uid })
-        const request = { orgId, packagesOf, uid, ...(yield* source) }
+        const request = { ...known, ...(yield* source) }
         sources.set(uid, keyOf(request))
         const { steps } = request.plan
         yield* printer.say(

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { AppSpec } from "#schemas/app.ts"
 import { DeploymentSpec } from "#schemas/deployment.ts"
@@ -18,6 +19,7 @@ import { Regions } from "#src/api/Regions.ts"
 import { targetEnvironment, targetProject, targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
+import { chooseBase } from "#src/builds/base-images.ts"
 import { settings as buildSettings } from "#src/builds/settings.ts"
 import { Uploads } from "#src/builds/Uploads.ts"
 import { makeLogHandler } from "#src/container-logs/log-handler.ts"
@@ -44,7 +46,7 @@ export const layer = HttpApiBuilder.group(
     const uploads = yield* Uploads
     const commits = yield* CommitSources
     const { registries } = yield* settings
-    const { buildImage } = yield* buildSettings
+    const { buildImages } = yield* buildSettings
     const showLog = yield* makeLogHandler
 
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
@@ -84,7 +86,7 @@ export const layer = HttpApiBuilder.group(
 
     /** Of the project's repository, unless another is named. */
     const commitOf = Effect.fnUntraced(function* ({ repo, ref }: GitRequest) {
-      if (buildImage === undefined) return yield* nothingBuilt
+      if (buildImages.length === 0) return yield* nothingBuilt
       const { orgId } = yield* RequestScope
       const { projectId } = yield* targetEnvironment
       const project = yield* Effect.mapError(resources.get(orgId, projectId), fromStore)
@@ -113,14 +115,18 @@ export const layer = HttpApiBuilder.group(
     const sourceOf = Effect.fnUntraced(function* ({ image, upload, git }: DeploymentRequest) {
       if (git !== undefined) return yield* commitOf(git)
       if (upload === undefined) return { kind: "image" as const, image: image ?? "" }
-      if (buildImage === undefined) return yield* nothingBuilt
+      if (buildImages.length === 0) return yield* nothingBuilt
       const { orgId } = yield* RequestScope
       const found = yield* uploads.find({ orgId, digest: upload })
       if (Option.isNone(found))
         return yield* invalid([
           { pointer: "/upload", message: "is not here, or is kept no more; upload the source again" }
         ])
-      return { kind: "upload" as const, digest: upload, plan: found.value.plan }
+      const { plan } = found.value
+      const base = plan.kind === "dockerfile" ? undefined : chooseBase(buildImages, plan.runtime)
+      if (base !== undefined && Result.isFailure(base))
+        return yield* invalid([{ pointer: "/upload", message: base.failure }])
+      return { kind: "upload" as const, digest: upload, plan }
     })
 
     interface Place {
@@ -213,7 +219,7 @@ export const layer = HttpApiBuilder.group(
         ),
         upload: Effect.fnUntraced(function* ({ params: { digest }, query: { offset = 0, size }, request }) {
           const { orgId } = yield* RequestScope
-          if (buildImage === undefined) return yield* nothingBuilt
+          if (buildImages.length === 0) return yield* nothingBuilt
           // What comes from within this process has no body of its own.
           const { source } = request
           if (!(source instanceof IncomingMessage))

@@ -2,6 +2,8 @@ import * as Layer from "effect/Layer"
 import * as deployment from "#reconcilers/deployment/deployment.ts"
 import { AppLogs } from "#src/apps/AppLogs.ts"
 import { Apps } from "#src/apps/Apps.ts"
+import { AppVariables } from "#src/apps/AppVariables.ts"
+import * as environments from "#src/apps/services.ts"
 import { BuildContainers } from "#src/builds/BuildContainers.ts"
 import { Builder } from "#src/builds/Builder.ts"
 import { DockerfileBuilds } from "#src/builds/dockerfile/DockerfileBuilds.ts"
@@ -39,6 +41,8 @@ const making = Layer.mergeAll(DeploymentPulls.layer, DeploymentBuilds.layer).pip
   Layer.provideMerge(Layer.mergeAll(Deployments.layer, building))
 )
 
+const variables = AppVariables.layer.pipe(Layer.provide(environments.layer))
+
 export const commits = CommitSources.layer.pipe(
   Layer.provide([
     GitFetch.layer,
@@ -50,6 +54,6 @@ export const commits = CommitSources.layer.pipe(
 
 export const server: Server<typeof Operations> = {
   handlers: handlers.layer.pipe(Layer.provide([Deployments.layer, Uploads.layer, commits])),
-  reconcilers: deployment.layer.pipe(Layer.provide([making, commits, Apps.layer, AppLogs.layer])),
+  reconcilers: deployment.layer.pipe(Layer.provide([making, commits, Apps.layer, AppLogs.layer, variables])),
   loops: tidy.layer.pipe(Layer.provide(making))
 }

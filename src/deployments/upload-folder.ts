@@ -34,6 +34,11 @@ export const lookAt = Effect.fnUntraced(function* (named: string) {
 })
 
 export const showPlan = Effect.fnUntraced(function* (plan: BuildPlan) {
+  const runtime = plan.kind === "dockerfile" ? undefined : plan.runtime
+  if (runtime !== undefined)
+    yield* out(
+      `runtime: ${runtime.name}${runtime.versions === null ? "" : ` ${runtime.versions} (${runtime.saidBy})`}`
+    )
   for (const { name, command } of plan.steps) yield* out(`${name}: ${command}`)
   if (plan.kind === "dockerfile") {
     for (const { from, instructions } of plan.stages)

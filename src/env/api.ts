@@ -8,9 +8,13 @@ import { Deleted, environmentQuery, projectParams } from "#src/api/definition/fi
 import { group, operation } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
 
-const Variable = Schema.Struct({ key: VariableKey, value: VariableValue }).annotate({
-  identifier: "Variable"
-})
+const Variable = Schema.Struct({
+  key: VariableKey,
+  value: VariableValue,
+  build: Schema.optionalKey(Schema.Boolean).annotateKey({
+    description: "Whether builds are given it as well; left out: as before, which is no at first"
+  })
+}).annotate({ identifier: "Variable" })
 
 export const VariableList = Schema.Array(Variable)
 

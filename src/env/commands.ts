@@ -23,11 +23,13 @@ const ls = command(
   ({ client, at, where, json: asJson, flags }) =>
     Effect.gen(function* () {
       const variables = yield* call(client.asMember.env.list(yield* at))
-      const shown = variables.map(({ key, value }) => ({ key, value: flags.show ? value : "****" }))
+      const shown = variables.map((one) => ({ ...one, value: flags.show ? one.value : "****" }))
       if (asJson) return yield* json(shown)
       if (shown.length === 0)
         return yield* say(`There are no variables in ${where.project}/${where.environment}`)
       yield* exact(shown.map(({ key, value }) => `${key}=${flags.show ? quoted(value) : value}`).join("\n"))
+      const marked = shown.flatMap(({ key, build }) => (build === true ? [key] : []))
+      if (marked.length > 0) yield* say(`Builds are given ${marked.join(", ")} as well`)
     })
 ).pipe(Command.withAlias("list"), Command.withDescription("List variables; values only with --show"))
 
@@ -61,6 +63,10 @@ const set = command(
     fromFile: Flag.String("from-file").pipe(
       Flag.withDescription("Set every variable of a .env file"),
       Flag.optional
+    ),
+    build: Flag.Boolean("build").pipe(
+      Flag.withDescription("Whether builds are given it as well, and not only what runs; without: as before"),
+      Flag.optional
     )
   },
   ({ client, at, where, json: asJson, flags }) =>
@@ -73,9 +79,13 @@ const set = command(
           "A value in an argument shows in the process list; pipe it: printf %s VALUE | svc env set PROJECT KEY",
           exitCodes.usage
         )
-      const vars = Option.isSome(flags.fromFile)
+      const given = Option.isSome(flags.fromFile)
         ? yield* readFile(flags.fromFile.value)
         : [{ key: key ?? "", value: yield* readSecret(`Value of ${key}`) }]
+      const vars = Option.match(flags.build, {
+        onNone: () => given,
+        onSome: (build) => given.map((one) => ({ ...one, build }))
+      })
       const { count } = yield* call(client.asMember.env.set({ ...(yield* at), payload: { vars } }))
       yield* inForce(where, flags)
       yield* asJson

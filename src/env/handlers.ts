@@ -6,7 +6,13 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
-import { EnvVariablesSpec, envVariablesName, mostVariables, variableField } from "#schemas/env-variables.ts"
+import {
+  EnvVariablesSpec,
+  envVariablesName,
+  mostVariables,
+  sortedNames,
+  variableField
+} from "#schemas/env-variables.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
@@ -60,7 +66,7 @@ export const layer = HttpApiBuilder.group(
       // What is being deleted gives way to what takes its place.
       if (Option.isNone(found) || found.value.deletionRequestedAt !== null) return undefined
       const spec = yield* Effect.orDie(decodeSpec(found.value.spec))
-      return { record: found.value, variables: spec.variables }
+      return { record: found.value, ...spec }
     })
 
     return handlers.handleAll(
@@ -76,6 +82,7 @@ export const layer = HttpApiBuilder.group(
           const variables = [...values]
             .map(([field, value]) => ({ key: field.slice(prefix.length), value: Redacted.value(value) }))
             .filter(({ key }) => key in now.variables)
+            .map((one) => (now.forBuilds.includes(one.key) ? { ...one, build: true } : one))
           return answer(VariableList, variables, now.record)
         }),
         set: billedLate(
@@ -84,6 +91,7 @@ export const layer = HttpApiBuilder.group(
             const { projectId, environment, environmentUid } = yield* targetEnvironment
             const values = new Map(payload.vars.map(({ key, value }): [string, string] => [key, value]))
             const added = Object.fromEntries([...values].map(([key, value]) => [key, fingerprint(value)]))
+            const marks = new Map(payload.vars.map(({ key, build }) => [key, build]))
             const sealed = Object.fromEntries(
               [...values].map(([key, value]) => [variableField(key), Redacted.make(value)])
             )
@@ -91,6 +99,11 @@ export const layer = HttpApiBuilder.group(
               const now = yield* current
               const variables = { ...now?.variables, ...added }
               if (Object.keys(variables).length > mostVariables) return yield* tooMany
+              const forBuilds = sortedNames([
+                ...(now?.forBuilds ?? []).filter((key) => marks.get(key) !== false),
+                ...[...marks].flatMap(([key, build]) => (build === true ? [key] : []))
+              ])
+              const spec = { variables, forBuilds }
               yield* billing
               const expected = yield* precondition(now?.record)
               const change: Change =
@@ -103,11 +116,11 @@ export const layer = HttpApiBuilder.group(
                       environment,
                       name: envVariablesName,
                       parentUid: environmentUid,
-                      spec: { variables },
+                      spec,
                       managedBy: "api",
                       secrets: sealed
                     }
-                  : { ...onTopOf(now.record), ...expected, spec: { variables }, secrets: sealed }
+                  : { ...onTopOf(now.record), ...expected, spec, secrets: sealed }
               yield* resources.write(orgId, [change], caller.actor)
             })
             yield* merging(write)
@@ -123,7 +136,8 @@ export const layer = HttpApiBuilder.group(
             }
             const expected = yield* precondition(now.record)
             const { [params.key]: _gone, ...variables } = now.variables
-            const change = { ...onTopOf(now.record), ...expected, spec: { variables } }
+            const forBuilds = now.forBuilds.filter((key) => key !== params.key)
+            const change = { ...onTopOf(now.record), ...expected, spec: { variables, forBuilds } }
             yield* resources.write(orgId, [change], caller.actor)
           })
           yield* merging(write)

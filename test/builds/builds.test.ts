@@ -1,4 +1,6 @@
 /** From a folder to an app that answers: real builds with real Node and npm, in real containers. */
+import * as fs from "node:fs"
+import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { answerOf, makeShop, over, readDeployment, ready } from "#test/apps/world.ts"
@@ -45,13 +47,22 @@ const server = (word: string) => ({
     scripts: { build: "node build.js", start: "node server.js" }
   }),
   "package-lock.json": JSON.stringify(locked),
-  "build.js": `require("fs").writeFileSync("built.txt", ${JSON.stringify(word)} + " " + require("lib") + " " + process.getuid())`,
+  "build.js": `const { TOKEN = "", PLAIN = "none" } = process.env
+    require("fs").writeFileSync("built.txt", [${JSON.stringify(word)}, require("lib"), process.getuid(), TOKEN.length, PLAIN].join(" "))`,
   "server.js": `const text = require("fs").readFileSync("built.txt", "utf8") + " " + (process.env.CI ?? "run")
       + " " + require("fs").existsSync("secret.txt")
     require("http").createServer((_, answer) => answer.end(text)).listen(process.env.PORT)`
 })
-const entriesOf = (files: Readonly<Record<string, string>>) =>
-  Object.entries(files).map(([name, content]) => file(name, content))
+/** The value of variables that only builds, and what runs, may see. */
+const canary = "canary-4711-of-builds"
+const filesWith = (text: string, folder: string) =>
+  fs.readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => {
+    const file = path.join(folder, name)
+    return fs.lstatSync(file).isFile() && fs.readFileSync(file).includes(text)
+  })
+/** A program that is started as it is, once this has run: without npm, whose start takes longer than most of it. */
+const stepsOf = (build: string) =>
+  file("svc.yaml", JSON.stringify({ build: { build, start: "exec node x" } }))
 
 layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds", (it) => {
   it.effect(
@@ -72,10 +83,17 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
           [0, "install: npm ci --no-audit --no-fund\nbuild: npm run build\nstart: exec node server.js\n"],
           plan.stderr
         )
+        for (const [key, ...flags] of [["PLAIN"], ["TOKEN", "--build"]] as const) {
+          const set = yield* user.svc(["env", "set", "folder", key, ...flags], { stdin: canary })
+          assert.strictEqual(set.code, 0, set.stderr)
+        }
         const done = yield* user.svc(["deploy", "folder", "app"])
         assert.strictEqual(done.code, 0, done.stdout + done.stderr)
         assert.include(done.stdout + done.stderr, host)
-        assert.strictEqual(yield* answerOf(host), "200 one from the library 1000 run false")
+        assert.strictEqual(
+          yield* answerOf(host),
+          `200 one from the library 1000 ${canary.length} none run false`
+        )
         const again = yield* user.svc(["deploy", "folder", "app", "--json"])
         assert.strictEqual(again.code, 0, again.stderr)
         const { id, imageDigest } = JSON.parse(again.stdout)
@@ -88,6 +106,12 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
         // The engine adds two of its own.
         assert.deepStrictEqual(names.sort(), ["NODE_EXTRA_CA_CERTS", "PATH", "TERM", "container"])
         assert.strictEqual(image.Config.User, "1000:1000")
+        // Nor is it known to anybody what its variables are.
+        const kept = [JSON.stringify(image), podman("history", "--no-trunc", "--format", "json", image.Id)]
+        for (const text of [...kept, log, done.stdout, done.stderr, again.stdout])
+          assert.notInclude(text, canary)
+        assert.include(log, "Variables of the build: TOKEN\n")
+        assert.deepStrictEqual(filesWith(canary, image.GraphDriver.Data.UpperDir), [])
         yield* nothingIsLeft
       }),
     patience
@@ -102,16 +126,9 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
         const id = yield* deploySource(
           path,
           file(
-            "package.json",
-            JSON.stringify({
-              devDependencies: { vite: "file:./vite" },
-              scripts: {
-                build:
-                  "mkdir -p dist/assets && cp page.html dist/index.html && cp a.js dist/assets/app-B4kd91Qz.js"
-              }
-            })
+            "svc.yaml",
+            "build: { output: dist, fallback: true, build: 'mkdir -p dist/assets && cp page.html dist/index.html && cp a.js dist/assets/app-B4kd91Qz.js' }"
           ),
-          file("vite/package.json", '{"name":"vite","version":"1.0.0"}'),
           file("page.html", "<p>page</p>"),
           file("a.js", "1")
         )
@@ -133,7 +150,14 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
     () =>
       Effect.gen(function* () {
         const { podman } = yield* Containers
+        const { call } = yield* Plane
         const { path, host } = yield* makeShop("dockerfile")
+        const vars = [
+          { key: "TOKEN", value: canary, build: true },
+          { key: "PLAIN", value: canary }
+        ]
+        const set = yield* call("PUT", `${path}/env`, { body: { vars } })
+        assert.strictEqual(set.status, 200, set.text)
         const id = yield* deploySource(
           path,
           file(
@@ -143,8 +167,9 @@ FROM \${BASE} AS base
 WORKDIR /srv/app
 FROM base AS build
 ARG WORD=argued
+ARG TOKEN
 COPY package.json ./
-RUN echo "$WORD \${NODE_ENV:-none} $(id -u)" > built.txt && echo begun
+RUN echo "$WORD \${NODE_ENV:-none} $(id -u) \${#TOKEN} \${PLAIN:-none}" > built.txt && echo begun
 ENV NODE_ENV=production
 FROM base
 ENV GREETING="hello there"
@@ -174,10 +199,12 @@ CMD ["node", "server.js"]
         assert.strictEqual(done.state, "ready", `${done.error}\n${yield* logOf(path, id)}`)
         assert.strictEqual(
           yield* answerOf(host),
-          "200 argued none 0|hello there|hello there|1000|/srv/app|1000|false|"
+          `200 argued none 0 ${canary.length} none|hello there|hello there|1000|/srv/app|1000|false|`
         )
         const kept = podman("image", "inspect", done.imageDigest.replace("sha256:", ""))
         assert.notInclude(kept, "argued")
+        for (const text of [kept, yield* logOf(path, id)]) assert.notInclude(text, canary)
+        assert.deepStrictEqual(filesWith(canary, JSON.parse(kept)[0].GraphDriver.Data.UpperDir), [])
         const bad = yield* deploySource(
           path,
           file("Dockerfile", `FROM ${baseImage}\nRUN echo no such; exit 7\n`)
@@ -195,43 +222,24 @@ CMD ["node", "server.js"]
   )
 
   it.effect(
-    "that fail say so, and what answered before goes on",
-    () =>
-      Effect.gen(function* () {
-        const { path, host } = yield* makeShop("fails")
-        yield* ready(path, yield* deploySource(path, file("index.html", "good")))
-        assert.strictEqual(yield* answerOf(host), "200 good")
-        const broken = (build: string) =>
-          deploySource(path, file("package.json", JSON.stringify({ scripts: { build, start: "node x" } })))
-        const bad = yield* broken("echo no such thing >&2; exit 3")
-        const failed = yield* over(path, bad)
-        assert.deepStrictEqual([failed.state, failed.errorCode], ["failed", "build_failed"])
-        assert.include(yield* logOf(path, bad), "no such thing")
-        assert.strictEqual(yield* answerOf(host), "200 good")
-        yield* nothingIsLeft
-      }),
-    patience
-  )
-
-  it.effect(
-    "end with their containers when they are cancelled",
+    "that fail say so, cancelled ones end with their containers, and what answered before goes on",
     () =>
       Effect.gen(function* () {
         const { call } = yield* Plane
-        const { path } = yield* makeShop("ends")
-        const id = yield* deploySource(
-          path,
-          file(
-            "package.json",
-            JSON.stringify({ scripts: { build: "echo begun; sleep 600", start: "node x" } })
-          )
-        )
+        const { path, host } = yield* makeShop("fails")
+        yield* ready(path, yield* deploySource(path, file("index.html", "good")))
+        const bad = yield* deploySource(path, stepsOf("echo no such thing >&2; exit 3"))
+        const failed = yield* over(path, bad)
+        assert.deepStrictEqual([failed.state, failed.errorCode], ["failed", "build_failed"])
+        assert.include(yield* logOf(path, bad), "no such thing")
+        const id = yield* deploySource(path, stepsOf("echo begun; sleep 600"))
         yield* eventually("it runs", logOf(path, id), (text) => text.includes("\nbegun"))
         assert.strictEqual((yield* readDeployment(path, id)).state, "building")
         assert.lengthOf(yield* buildContainers, 2)
         const cancelled = yield* call("POST", `${path}/deployments/${id}/cancel`)
         assert.strictEqual(cancelled.status, 202, cancelled.text)
         assert.strictEqual((yield* over(path, id)).state, "cancelled")
+        assert.strictEqual(yield* answerOf(host), "200 good")
         yield* nothingIsLeft
       }),
     patience
@@ -245,13 +253,14 @@ CMD ["node", "server.js"]
         const { path, host } = yield* makeShop("crashed")
         const id = yield* deploySource(
           path,
-          ...entriesOf({
-            "package.json": JSON.stringify({ scripts: { build: "echo begun; sleep 5", start: "node s.js" } }),
-            "s.js": `require("http").createServer((_, a) => a.end("up")).listen(process.env.PORT)`
-          })
+          stepsOf("echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done"),
+          file("x", `require("http").createServer((_, a) => a.end("up")).listen(process.env.PORT)`)
         )
         yield* eventually("it runs", logOf(path, id), (text) => text.includes("\nbegun"))
         for (const name of yield* buildContainers) podman("rm", "-f", "-t", "0", name)
+        yield* eventually("it runs anew", logOf(path, id), (text) => text.split("\nbegun").length === 3)
+        for (const name of yield* buildContainers)
+          if (name.endsWith("-build")) podman("exec", name, "touch", "/tmp/go")
         yield* ready(path, id)
         assert.strictEqual(yield* answerOf(host), "200 up")
         assert.lengthOf((yield* logOf(path, id)).split("\nbegun"), 3)
@@ -279,12 +288,17 @@ CMD ["node", "server.js"]
         assert.strictEqual(yield* of(link("a", "/etc/passwd")), "422 archive_entry_refused")
         assert.strictEqual(yield* of({ name: "d", type: "block-device" }), "422 archive_entry_refused")
         assert.strictEqual(yield* of(file("x", "x".repeat(2 ** 21))), "413 archive_too_large")
-        assert.strictEqual(yield* of(file("main.py", "1")), "422 no_build_plan")
+        assert.strictEqual(yield* of(file("main.rb", "1")), "422 no_build_plan")
         assert.strictEqual(yield* refused(Buffer.from("no tar".repeat(200))), "422 archive_malformed")
         const good = yield* Effect.promise(() => tar(file("index.html", "1")))
         assert.strictEqual(yield* refused(good, digestOf(Buffer.from("2"))), "422 digest_mismatch")
         const none = yield* call("POST", `${path}/deployments`, { body: { upload: digestOf(good) } })
         assert.strictEqual(none.status, 422, none.text)
+        const snake = yield* Effect.promise(() => tar(file("main.py", "1")))
+        assert.strictEqual((yield* send(path, snake)).body.plan.runtime.name, "python")
+        const nowhere = yield* call("POST", `${path}/deployments`, { body: { upload: digestOf(snake) } })
+        assert.strictEqual(nowhere.status, 422, nowhere.text)
+        assert.include(nowhere.text, "Nothing is built for Python here")
         const both = yield* call("POST", `${path}/deployments`, {
           body: { upload: digestOf(good), image: "alpine:3" }
         })
@@ -335,6 +349,6 @@ campaign(
   it.live,
   "frameworks",
   "frameworks are built and answer without any instructions",
-  { rounds: 0, roundMs },
+  { rounds: 0, roundMs: 2 * roundMs },
   frameworkBuilds
 )

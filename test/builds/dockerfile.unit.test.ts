@@ -118,6 +118,26 @@ COPY a b ./to
     })
   })
 
+  it("gives commands the values of arguments, and shows them in no name", () => {
+    const text = `FROM a
+RUN before
+ARG TOKEN=none
+ARG COPIED=\${TOKEN}
+ENV PUBLIC=\${TOKEN}
+WORKDIR /srv/\${PUBLIC}
+USER \${TOKEN}
+COPY --chown=\${COPIED} a \${TOKEN}/
+RUN after`
+    const [stage] = Result.getOrThrow(parseDockerfile(text))
+    const image = { env: {}, user: "", workdir: "", entrypoint: [], cmd: [] }
+    const { operations } = resolve(stage!, image, { TOKEN: "secret", OTHER: "secret" })
+    const [before, after] = operations.flatMap((one) => (one.do === "run" ? [one] : []))
+    assert.deepStrictEqual(before?.env, {})
+    assert.deepStrictEqual(after?.env, { TOKEN: "secret", COPIED: "secret", PUBLIC: "secret" })
+    assert.notInclude(JSON.stringify(operations.filter((one) => one.do !== "run")), "secret")
+    assert.deepStrictEqual([after?.user, after?.workdir], ["none", "/srv/none"])
+  })
+
   it("has a command of its own without the image's, once it has an entrypoint", () => {
     const [stage] = stages(`FROM a\nENTRYPOINT ["x"]`)
     const { result } = resolve(stage ?? { from: "", instructions: [] }, image)

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import { answerOf, makeShop, over } from "#test/apps/world.ts"
 import type { Round } from "#test/campaigns/campaign.ts"
 import { file } from "./archives.ts"
+import { makePythonBase, pythonImage } from "./python-base.ts"
 import { buildPlane, deploySource, logOf, nothingIsLeft } from "./world.ts"
 
 const integrity =
@@ -129,6 +130,71 @@ const frameworks: Readonly<Record<string, Sample>> = {
     },
     answers: /<p>next<\/p>/
   },
+  "react-router": {
+    files: {
+      "package.json": project(
+        { build: "react-router build" },
+        {
+          "react-router": "7.18.4",
+          "@react-router/node": "7.18.4",
+          "@react-router/serve": "7.18.4",
+          isbot: "^5",
+          react: "^19",
+          "react-dom": "^19"
+        },
+        { devDependencies: { "@react-router/dev": "7.18.4", vite: "^7" }, type: "module" }
+      ),
+      "vite.config.js": `import { reactRouter } from "@react-router/dev/vite"
+export default { plugins: [reactRouter()] }`,
+      "app/routes.js": `import { index } from "@react-router/dev/routes"
+export default [index("home.jsx")]`,
+      "app/root.jsx": `import { Outlet, Scripts } from "react-router"
+export default function Root() {
+  return <html lang="en"><body><Outlet /><Scripts /></body></html>
+}`,
+      "app/home.jsx": `export const loader = () => ({ word: "rou" + "ter" })
+export default function Home({ loaderData }) {
+  return <p>{loaderData.word}</p>
+}`
+    },
+    answers: /<p>router<\/p>/
+  },
+  nuxt: {
+    files: {
+      "package.json": project({ build: "nuxt build" }, { nuxt: "^4", vue: "^3" }),
+      "nuxt.config.ts": "export default defineNuxtConfig({ telemetry: false })",
+      "app/app.vue": `<script setup>const word = "nu" + "xt"</script>
+<template><p>{{ word }}</p></template>`
+    },
+    answers: /<p>nuxt<\/p>/
+  },
+  sveltekit: {
+    files: {
+      "package.json": project(
+        { build: "vite build" },
+        {},
+        {
+          type: "module",
+          devDependencies: {
+            "@sveltejs/adapter-node": "^5",
+            "@sveltejs/kit": "^2",
+            "@sveltejs/vite-plugin-svelte": "^6",
+            svelte: "^5",
+            vite: "^7"
+          }
+        }
+      ),
+      "svelte.config.js": `import adapter from "@sveltejs/adapter-node"
+export default { kit: { adapter: adapter() } }`,
+      "vite.config.js": `import { sveltekit } from "@sveltejs/kit/vite"
+export default { plugins: [sveltekit()] }`,
+      "src/app.html": `<html lang="en"><head>%sveltekit.head%</head><body>%sveltekit.body%</body></html>`,
+      "src/routes/+page.server.js": `export const load = () => ({ word: "svel" + "te" })`,
+      "src/routes/+page.svelte": `<script>let { data } = $props()</script>
+<p>{data.word}</p>`
+    },
+    answers: /<p>svelte<\/p>/
+  },
   hono: {
     files: {
       "package.json": project({ start: "node server.mjs" }, { hono: "^4", "@hono/node-server": "^1" }),
@@ -147,6 +213,37 @@ serve({ fetch: app.fetch, port: Number(process.env.PORT) })`
     },
     answers: /express/
   }
+}
+
+/** It needs a package that is made where it is installed: nothing is fetched. */
+const python: Sample = {
+  files: {
+    "requirements.txt": "./lib\n",
+    "lib/pyproject.toml": `[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "lib"
+version = "1.0"`,
+    "lib/backend.py": `import zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    name = "lib-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.writestr("lib.py", "word = 'from pip'")
+        wheel.writestr("lib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: lib\\nVersion: 1.0\\n")
+        wheel.writestr("lib-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("lib-1.0.dist-info/RECORD", "lib.py,,\\nlib-1.0.dist-info/RECORD,,\\n")
+    return name`,
+    "main.py": `import http.server, lib, os, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write((lib.word + " " + sys.prefix).encode())
+http.server.HTTPServer(("", int(os.environ["PORT"])), Answer).serve_forever()`
+  },
+  answers: /from pip \/app\/.venv/
 }
 
 const build = Effect.fnUntraced(function* (path: string, files: Readonly<Record<string, string>>) {
@@ -175,11 +272,11 @@ export const packageManagers = ({ seed }: Round) =>
 export const frameworkBuilds = ({ seed }: Round) =>
   Effect.gen(function* () {
     const bad: Array<string> = []
-    for (const [name, { files, answers }] of Object.entries(frameworks)) {
+    for (const [name, { files, answers }] of Object.entries({ python, ...frameworks })) {
       const { path, host } = yield* makeShop(`${name}-${seed}`)
       const done = yield* Effect.exit(build(path, files))
       const answer = done._tag === "Success" ? yield* answerOf(host) : Cause.pretty(done.cause)
       if (!answers.test(answer)) bad.push(`${name}: ${answer}`)
     }
     assert.deepStrictEqual(bad, [])
-  }).pipe(Effect.provide(buildPlane()))
+  }).pipe(Effect.provide(buildPlane({}, (engine) => `python@${makePythonBase(engine)}=${pythonImage}`)))

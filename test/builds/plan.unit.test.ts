@@ -1,6 +1,9 @@
 /** From the files of a folder to how it is built and run. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import type { Runtime } from "#schemas/build-plan.ts"
+import { BaseImages, baseImagesOf, chooseBase } from "#src/builds/base-images.ts"
 import { digestOf, makeFacts } from "#src/builds/facts.ts"
 import { planOf } from "#src/builds/plan.ts"
 
@@ -159,7 +162,7 @@ describe("the plan of a build", () => {
   })
 
   it("refuses by a code what it cannot build", () => {
-    assert.strictEqual(plan(["main.py"]), "no_build_plan")
+    assert.strictEqual(plan(["main.rb"]), "no_build_plan")
     assert.strictEqual(plan([], undefined, { Dockerfile: "FROM scratch" }), "dockerfile_unsupported")
     assert.strictEqual(plan([], "{"), "bad_package_json")
     assert.strictEqual(plan([], "[]"), "bad_package_json")
@@ -184,5 +187,119 @@ describe("the plan of a build", () => {
 
   it("says that a Dockerfile beside a package.json is not used", () => {
     assert.match(JSON.stringify(plan(["Dockerfile"], { scripts })), /Dockerfile is not used/)
+  })
+
+  const runtimeOf = (found: ReturnType<typeof plan>) =>
+    typeof found === "string" || found.kind === "dockerfile"
+      ? found
+      : found.runtime && [found.runtime.versions, found.runtime.saidBy]
+
+  it("asks for the version of Node that svc.yaml, a version file or package.json says", () => {
+    const by = (more: Readonly<Record<string, string>>, project: object = { scripts }) =>
+      runtimeOf(plan([], project, more))
+    assert.isUndefined(by({}))
+    const engines = { scripts, engines: { node: ">=18 <23" } }
+    assert.deepStrictEqual(by({}, engines), [">=18 <23", "engines in package.json"])
+    assert.deepStrictEqual(by({ ".node-version": "v20.1.0\n" }, engines), ["v20.1.0", ".node-version"])
+    assert.deepStrictEqual(by({ ".node-version": "20", ".nvmrc": "lts/jod # long" }), ["22", ".nvmrc"])
+    assert.deepStrictEqual(by({ ".nvmrc": "20", "svc.yaml": 'build: { nodeVersion: "24" }' }), [
+      "24",
+      "nodeVersion in svc.yaml"
+    ])
+    for (const any of ["lts/*", "node"]) assert.isUndefined(by({ ".nvmrc": any }, engines), any)
+    // As npm has it.
+    assert.isUndefined(by({}, { scripts, engines: { node: "the newest" } }))
+    assert.strictEqual(by({ ".nvmrc": "iojs" }), "bad_settings")
+    assert.strictEqual(by({ "svc.yaml": "build: { nodeVersion: 22 }" }), "bad_settings")
+  })
+
+  it("installs packages of Python by what names them, and starts what they are for", () => {
+    const by = (more: Readonly<Record<string, string>>) => {
+      const found = plan([], undefined, more)
+      return [[commands(found)].flat(), startOf(found)] as const
+    }
+    const [[pip], start] = by({ "requirements.txt": "Flask==3.1\ngunicorn", "app.py": "" })
+    assert.match(String(pip), /venv --clear .venv\n.venv\/bin\/pip install -r requirements.txt$/)
+    assert.strictEqual(start, 'exec gunicorn app:app --bind 0.0.0.0:"$PORT"')
+    const project = '[project]\ndependencies = ["fastapi[standard]>=0.1"]\nrequires-python = ">=3.11,<3.14"'
+    const [[uv], served] = by({ "pyproject.toml": project, "uv.lock": "", "main.py": "" })
+    assert.match(String(uv), /'uv<1'\n\/tmp\/uv\/bin\/uv sync --frozen --no-dev$/)
+    assert.strictEqual(served, 'exec uvicorn main:app --host 0.0.0.0 --port "$PORT"')
+    const [[poetry]] = by({ "pyproject.toml": project, "poetry.lock": "", "main.py": "" })
+    assert.match(String(poetry), /poetry install --only main --no-root/)
+    const site = { "manage.py": "", "shop/wsgi.py": "", "requirements.txt": "django\ngunicorn" }
+    assert.strictEqual(by(site)[1], 'exec gunicorn shop.wsgi --bind 0.0.0.0:"$PORT"')
+    assert.strictEqual(by({ ...site, "requirements.txt": "django" })[1], "no_start_command")
+    assert.strictEqual(by({ ...site, Procfile: "release: x\nweb: ./run it\n" })[1], "./run it")
+    assert.deepStrictEqual(by({ "main.py": "", "requirements.txt": "flaskish" })[1], "exec python3 main.py")
+  })
+
+  it("asks for the version of Python or Go that the project says", () => {
+    const by = (more: Readonly<Record<string, string>>) => runtimeOf(plan(["main.py"], undefined, more))
+    const project = (text: string) => ({ "pyproject.toml": `[project]\nrequires-python = "${text}"\n` })
+    assert.deepStrictEqual(by(project(">=3.11, <3.14, !=3.12.1")), [">=3.11 <3.14", "pyproject.toml"])
+    assert.deepStrictEqual(by(project("~=3.11")), [">=3.11 <4", "pyproject.toml"])
+    assert.deepStrictEqual(by(project("==3.12.*")), ["3.12", "pyproject.toml"])
+    assert.deepStrictEqual(by({ ".python-version": "3.12.4\n", ...project(">=3") }), [
+      "3.12.4",
+      ".python-version"
+    ])
+    const goes = plan(["main.go"], undefined, { "go.mod": "module a\n\ngo 1.24.1\n" })
+    assert.deepStrictEqual(runtimeOf(goes), [">=1.24.1", "go.mod"])
+    assert.deepStrictEqual(commands(goes), ["go mod download", "go build -trimpath -o .svc-app ."])
+    assert.strictEqual(startOf(goes), "exec ./.svc-app")
+    const below = (...names: ReadonlyArray<string>) => commands(plan(names, undefined, { "go.mod": "" }))
+    assert.deepStrictEqual(below("cmd/web/main.go").at(-1), "go build -trimpath -o .svc-app './cmd/web'")
+    assert.strictEqual(below("cmd/web/a.go", "cmd/job/b.go"), "no_start_command")
+  })
+
+  it("takes a Dockerfile before Python and Go, and what svc.yaml says before both", () => {
+    const files = { Dockerfile: "FROM a", "requirements.txt": "", "main.py": "", "package.json": "{}" }
+    const { "package.json": _, ...bare } = files
+    const found = plan([], undefined, bare)
+    assert.strictEqual(typeof found === "string" ? found : found.kind, "dockerfile")
+    const said = plan([], undefined, { ...files, "svc.yaml": "build: { runtime: python }" })
+    assert.strictEqual(startOf(said), "exec python3 main.py")
+  })
+})
+
+describe("the image that an app is built on", () => {
+  const images = baseImagesOf("node@26=a/node:26, node@24=a/node:24,python@3.13=a/py:3.13")
+  const chosen = (name: Runtime["name"], versions: string | null) =>
+    Result.match(chooseBase(images, { name, versions, saidBy: versions && ".nvmrc" }), {
+      onSuccess: ({ reference }) => reference,
+      onFailure: (message) => message
+    })
+
+  it("is the first that has a version which is asked for", () => {
+    assert.strictEqual(chosen("node", null), "a/node:26")
+    assert.strictEqual(chosen("node", ">=18"), "a/node:26")
+    assert.strictEqual(chosen("node", "v24.3.1"), "a/node:24")
+    assert.strictEqual(chosen("node", "^22 || ^24"), "a/node:24")
+    assert.strictEqual(chosen("python", ">=3.11 <4"), "a/py:3.13")
+    assert.strictEqual(Result.getOrThrow(chooseBase(images)).reference, "a/node:26")
+  })
+
+  it("is none where there is no such version, and what there is is named", () => {
+    assert.strictEqual(
+      chosen("node", "22"),
+      "Node 22 (.nvmrc) is not here; there is 26, 24. nodeVersion in svc.yaml chooses another one"
+    )
+    assert.match(chosen("python", ">=3.14"), /there is 3.13/)
+    assert.match(chosen("go", null), /Nothing is built for Go here/)
+  })
+
+  it("without a version is for every version", () => {
+    const [only] = baseImagesOf("docker.io/library/node:26-slim@sha256:ab")
+    assert.deepStrictEqual(only, {
+      runtime: "node",
+      version: undefined,
+      reference: "docker.io/library/node:26-slim@sha256:ab"
+    })
+    assert.isTrue(
+      Result.isSuccess(chooseBase(only ? [only] : [], { name: "node", versions: "18", saidBy: "x" }))
+    )
+    for (const bad of ["ruby=a", "node@x=a", "node@26=", "a b"])
+      assert.throws(() => Schema.decodeSync(BaseImages)(bad), /must not have/, bad)
   })
 })

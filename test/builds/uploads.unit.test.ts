@@ -3,13 +3,16 @@ import { randomUUID } from "node:crypto"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
-import { Readable } from "node:stream"
+import { PassThrough, Readable } from "node:stream"
 import { afterAll, assert, layer } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { keyOf, Uploads } from "#src/builds/Uploads.ts"
 import { AppConfig } from "#src/config.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { digestOf, file, tar } from "./archives.ts"
 
 const dataDir = Effect.runSync(Effect.sync(() => fs.mkdtempSync(path.join(os.tmpdir(), "svc-uploads-"))))
@@ -121,6 +124,62 @@ layer(world, { excludeTestServices: true })("uploads", (it) => {
         Effect.all([part(offset, some), part(offset, some)], { concurrency: "unbounded" })
       assert.deepStrictEqual(yield* both(0, content.subarray(0, 2_000)), ["2000 false", "2000 false"])
       assert.deepStrictEqual(yield* both(2_000, content.subarray(2_000)), [`${size} true`, `${size} true`])
+    })
+  )
+
+  it.effect("are whole if another process takes the last part while this one does", () =>
+    Effect.gen(function* () {
+      const here = yield* Uploads
+      const there = yield* Effect.map(Layer.build(Layer.fresh(world)), Context.get(Uploads))
+      const content = yield* page("two processes".repeat(1_000))
+      const ref = { orgId: "processes", digest: digestOf(content) }
+      const size = content.length
+      const rest = { offset: 2_000, size }
+      yield* here.append(ref, { offset: 0, size }, Readable.from([content.subarray(0, 2_000)]))
+      const slow = new PassThrough()
+      slow.write(content.subarray(2_000, 2_500))
+      const waiting = yield* Effect.forkChild(here.append(ref, rest, slow))
+      const sending = path.join(dataDir, "uploads", ref.orgId, `${ref.digest}.sending`)
+      yield* eventually(
+        "it has begun",
+        Effect.sync(() => fs.statSync(sending).size),
+        (bytes) => bytes === 2_500
+      )
+      // That one does not take a part which begins before where the file ends, and tells where it does.
+      assert.strictEqual(
+        (yield* there.append(ref, rest, Readable.from([content.subarray(2_000)]))).received,
+        2_500
+      )
+      const own = { offset: 2_500, size }
+      const done = yield* there.append(ref, own, Readable.from([content.subarray(2_500)]))
+      assert.strictEqual(done.upload?.entries, 1)
+      const archive = fs.readFileSync(here.fileOf(ref))
+      slow.end(content.subarray(2_500))
+      const late = yield* Fiber.join(waiting)
+      assert.isTrue(late.upload === undefined || late.upload.entries === 1)
+      // Whoever asks again is told that all of it is here; nobody has changed it.
+      const again = yield* here.append(ref, { offset: 0, size }, Readable.from([]))
+      assert.deepStrictEqual([again.upload?.plan, again.upload?.bytes], [done.upload?.plan, size])
+      assert.isTrue(archive.equals(fs.readFileSync(here.fileOf(ref))))
+    })
+  )
+
+  it.effect("that two processes take at once are kept once, by what they hold", () =>
+    Effect.gen(function* () {
+      const there = yield* Effect.map(Layer.build(Layer.fresh(world)), Context.get(Uploads))
+      const content = yield* page("at once".repeat(2_000))
+      const ref = { orgId: "at-once", digest: digestOf(content) }
+      const by = (uploads: Uploads["Service"], bytes: Buffer) =>
+        Effect.result(uploads.store(ref, Readable.from([bytes.subarray(0, 900), bytes.subarray(900)])))
+      const here = yield* Uploads
+      const wrong = yield* page("something else")
+      const results = yield* Effect.all([by(here, content), by(there, wrong), by(there, content)], {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual([results[0]._tag, results[2]._tag], ["Success", "Success"])
+      const kept = files().filter((name) => name.includes(ref.digest))
+      assert.deepStrictEqual(kept.map((name) => path.extname(name)).sort(), [".json", ".tar"])
+      assert.include(fs.readFileSync(here.fileOf(ref), "utf8"), "at once")
     })
   )
 

@@ -43,7 +43,8 @@ export const makeBase = ({ folder, podman }: Engine) => {
   }
   const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
   fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
-    recursive: true
+    recursive: true,
+    filter: (from) => !/\/npm\/(docs|man)$/.test(from)
   })
   for (const name of ["npm", "npx"])
     fs.symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, path.join(root, "usr/local/bin", name))
@@ -70,12 +71,18 @@ export const makeBase = ({ folder, podman }: Engine) => {
   fs.rmSync(archive)
 }
 
-export const buildPlane = (values: Partial<BuildOptions> = {}) =>
+/** `makeMore`: other images to build on, which it names as the setting does. */
+export const buildPlane = (
+  values: Partial<BuildOptions> = {},
+  makeMore: (engine: Engine) => string = () => ""
+) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      makeBase(yield* Containers)
+      const engine = yield* Containers
+      makeBase(engine)
+      const images = `${baseImage},${makeMore(engine)}`
       const defaults = yield* BuildOptions
-      return appPlane({}, { SVC_BUILD_IMAGE: baseImage, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
+      return appPlane({}, { SVC_BUILD_IMAGE: images, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
         Layer.provide(Layer.succeed(BuildOptions, { ...defaults, ...values }))
       )
     })

@@ -45,6 +45,30 @@ layer(testPlane(), { excludeTestServices: true })("variables", (it) => {
     })
   )
 
+  it.effect("are for what runs alone, until they are marked for builds", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      yield* call("POST", "/v1/orgs/main/projects", { body: { name: "Marked", slug: "marked" } })
+      const place = "/v1/orgs/main/projects/marked/env"
+      const set = (...vars: ReadonlyArray<object>) => call("PUT", place, { body: { vars } })
+      const marked = Effect.map(call("GET", place), ({ body }) =>
+        body.flatMap(({ key, build }: { key: string; build?: boolean }) => (build === true ? [key] : []))
+      )
+      yield* set({ key: "A", value: "1" }, { key: "B", value: "1", build: true })
+      assert.deepStrictEqual(yield* marked, ["B"])
+      const { body } = yield* call("GET", "/v1/orgs/main/manifest")
+      const shown = body.projects.find(({ slug }: { slug: string }) => slug === "marked")
+      assert.deepStrictEqual([shown.env, shown.envForBuilds], [{ A: "****", B: "****" }, ["B"]])
+      // A new value alone leaves the mark.
+      yield* set({ key: "A", value: "2", build: true }, { key: "B", value: "2" })
+      assert.deepStrictEqual(yield* marked, ["A", "B"])
+      yield* set({ key: "B", value: "2", build: false })
+      yield* call("DELETE", `${place}/A`)
+      yield* set({ key: "A", value: "3" })
+      assert.deepStrictEqual(yield* marked, [])
+    })
+  )
+
   it.effect("callers who set different variables at once lose none", () =>
     Effect.gen(function* () {
       const { call } = yield* Plane

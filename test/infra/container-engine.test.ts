@@ -14,7 +14,7 @@ import { ContainerEngine, type ContainerPlan } from "#src/infra/containers/Conta
 import { bridgeOf } from "#src/infra/containers/network.ts"
 import { leadTo } from "#src/infra/containers/services.ts"
 import { Host } from "#src/infra/host/Host.ts"
-import { containerEngine, sh } from "#test/setup/containers.ts"
+import { containerEngineWithUserRange, sh } from "#test/setup/containers.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 
@@ -23,21 +23,30 @@ const label = `svc.installation=${installation}`
 const environmentUid = uuid()
 const orgId = uuid()
 
-class World extends Context.Service<World, { readonly image: string }>()("test/World") {}
+class World extends Context.Service<
+  World,
+  { readonly image: string; readonly socket: string; readonly folder: string }
+>()("test/World") {}
 
 const world = Layer.unwrap(
-  Effect.map(containerEngine, ({ folder, socket, openImage }) =>
+  Effect.map(containerEngineWithUserRange, ({ folder, socket, openImage }) =>
     Layer.effect(
       World,
       Effect.gen(function* () {
         const engine = yield* ContainerEngine
         const { id } = yield* engine.pull({ reference: openImage, credentials: undefined }, 60_000)
-        return { image: id }
+        return { image: id, socket, folder }
       })
     ).pipe(
       Layer.provideMerge(ContainerEngine.layer),
       Layer.provide(Host.layer),
-      Layer.provide(AppConfig.layerWith({ dataDir: `${folder}/data`, containerSocket: socket }))
+      Layer.provide(
+        AppConfig.layerWith({
+          dataDir: `${folder}/data`,
+          containerSocket: socket,
+          userNamespaces: "required"
+        })
+      )
     )
   )
 )
@@ -118,7 +127,8 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
               echo hello >/tmp/said
               echo "tmp: $(busybox df -m /tmp | busybox awk 'NR==2 {print $2}')"
               echo "oom: $(busybox cat /proc/self/oom_score_adj)"
-              busybox grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status
+              busybox grep -E "CapEff|CapBnd|NoNewPrivs|Seccomp:" /proc/self/status
+              echo "largest file: $(ulimit -f)"
               busybox httpd -p 8080 -h /tmp
               echo serving
               while :; do
@@ -126,6 +136,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
                 busybox sleep 0.1
               done`),
             tmpMb: 8,
+            largestFileMb: 4,
             user: "1000:1000",
             oomScore: 500
           })
@@ -143,7 +154,10 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
           "oom: 500",
           "CapEff:\t0000000000000000",
           "CapBnd:\t0000000000000000",
-          "NoNewPrivs:\t1"
+          "NoNewPrivs:\t1",
+          // A filter of system calls (proc(5)).
+          "Seccomp:\t2",
+          "largest file: 8192"
         ])
           assert.include(text.split("\n"), line)
         const labels = (yield* engine.list(label))[0]?.labels ?? {}
@@ -222,5 +236,42 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         assert.deepStrictEqual(rulesOf(gone), [])
       }).pipe(Effect.scoped),
     300_000
+  )
+
+  it.effect("has users of its own, where the engine has some to give", () =>
+    Effect.gen(function* () {
+      const { image, socket, folder } = yield* World
+      const engine = yield* ContainerEngine.pipe(
+        Effect.provide(
+          ContainerEngine.layer.pipe(
+            Layer.provide(Host.layer),
+            Layer.provide(
+              AppConfig.layerWith({
+                dataDir: `${folder}/data`,
+                containerSocket: socket,
+                userNamespaces: "required"
+              })
+            )
+          )
+        )
+      )
+      const [own, host] = [`svc-${uuid()}`, `svc-${uuid()}`]
+      const root = { command: sh("busybox cat /proc/self/uid_map"), network: { kind: "none" } } as const
+      yield* Effect.addFinalizer(() =>
+        Effect.forEach([own, host], (name) => Effect.ignore(engine.remove(name)), { discard: true })
+      )
+      yield* engine.create(planOf(own, image, root))
+      yield* engine.create(planOf(host, image, { ...root, hostUsers: true }))
+      for (const name of [own, host]) yield* engine.run(name, {})
+      const usersOf = (name: string) =>
+        Effect.map(
+          eventually("it tells them", printed(name), (text) => text.includes("\n")),
+          (text) => text.trim().split(/\s+/).map(Number)
+        )
+      const [first, outside = 0, count] = yield* usersOf(own)
+      assert.deepStrictEqual([first, count], [0, 65_536])
+      assert.isAtLeast(outside, 2_147_483_648)
+      assert.deepStrictEqual(yield* usersOf(host), [0, 0, 4_294_967_295])
+    }).pipe(Effect.scoped)
   )
 })

@@ -24,6 +24,7 @@ export const everything = {
   region: "local",
   git: { repo: "acme/app.web", ref: "main" },
   env: { TOKEN: "secret", KEPT: "****" },
+  envForBuilds: ["TOKEN"],
   environments: { staging: {} },
   domains: ["www.example.com"],
   storage: [{ name: "uploads", region: "eu" }],

@@ -49,7 +49,10 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
     const variables = (environment: string, values: Readonly<Record<string, string>>): Change => ({
       ...{ action: "create", uid: uuid(), kind: "EnvVariables", projectId, environment, name: "variables" },
       ...{ parentUid: null, managedBy: "api" },
-      spec: { variables: Object.fromEntries(Object.keys(values).map((key) => [key, "fingerprint"])) },
+      spec: {
+        variables: Object.fromEntries(Object.keys(values).map((key) => [key, "fingerprint"])),
+        forBuilds: ["SHARED"]
+      },
       secrets: Object.fromEntries(
         Object.entries(values).map(([key, value]) => [variableField(key), Redacted.make(value)])
       )
@@ -58,7 +61,7 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
       ...{ action: "create", uid, kind: "Environment", projectId, environment: null, name, parentUid },
       ...{ spec: { origin: "https://app.example.test" }, managedBy: "api" }
     })
-    const [uid, own, taken] = [uuid(), uuid(), uuid()]
+    const [uid, own, taken, deployment] = [uuid(), uuid(), uuid(), uuid()]
     const [first, second] = ["1".repeat(40), "2".repeat(40)]
     const preview = { pullRequest: 5, commit: first, fork: true, approvedCommit: null as string | null }
     yield* resources.write(
@@ -71,6 +74,11 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
           ...{ parentUid: projectId, spec: preview, managedBy: "api" }
         },
         environment(own, "preview-5", uid),
+        {
+          ...{ action: "create", uid: deployment, kind: "Deployment", projectId, environment: "preview-5" },
+          ...{ name: deployment, parentUid: own, managedBy: "api" },
+          spec: { region: "local", source: { kind: "git", url: "https://x.test", ref: "x", commit: first } }
+        },
         // A user has had it since before there were previews.
         environment(taken, "preview-6", projectId),
         variables("preview-6", { SECRET: "of a user" })
@@ -85,6 +93,9 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
       const reached = yield* environments.reachable([{ orgId, environmentUid }])
       assert.deepStrictEqual(reached.get(environmentUid), services)
       const { isWithheld } = yield* (yield* Invocations).target(orgId, environmentUid)
+      const building = yield* (yield* AppVariables).forBuild({ ...place, deployment })
+      const { SHARED } = variables
+      assert.deepStrictEqual(Redacted.value(building), SHARED === undefined ? {} : { SHARED })
       const all = { hasToken: token !== undefined, isReached: services.length > 0, isCalled: !isWithheld }
       return { ...all, variables }
     })

@@ -82,10 +82,17 @@ ${secured ? `auth: { htpasswd: { realm: test, path: ${users} } }` : ""}
   return { host: `127.0.0.1:${port()}`, child }
 }
 
-const serve = (args: ReadonlyArray<string>, socket: string, env: NodeJS.ProcessEnv, log: string) => {
+const serve = (
+  program: readonly [string, ...ReadonlyArray<string>],
+  args: ReadonlyArray<string>,
+  socket: string,
+  env: NodeJS.ProcessEnv,
+  log: string
+) => {
   const out = fs.openSync(log, "a")
+  const [command, ...before] = program
   // What watches containers leaves files where the service was started.
-  const child = spawn("podman", [...args, "system", "service", "-t", "0", `unix://${socket}`], {
+  const child = spawn(command, [...before, ...args, "system", "service", "-t", "0", `unix://${socket}`], {
     stdio: ["ignore", out, out],
     cwd: path.dirname(socket),
     env
@@ -119,108 +126,133 @@ const ended = (child: ChildProcess) =>
     ? Promise.resolve()
     : new Promise<void>((resolve) => child.once("exit", () => resolve()))
 
-export const containerEngine = Effect.acquireRelease(
-  Effect.promise(async () => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-pod-"))
-    const socket = path.join(folder, "podman.sock")
-    const [closed, open] = await Promise.all([
-      startRegistry(folder, "closed", true),
-      startRegistry(folder, "open", false)
-    ])
-    fs.writeFileSync(
-      path.join(folder, "registries.conf"),
-      [closed, open].map(({ host }) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`).join("\n")
-    )
-    fs.writeFileSync(path.join(folder, "no-auth.json"), "{}")
-    const sandbox = { name: "svc-sandbox", calls: path.join(folder, "sandbox.calls") }
-    const program = path.join(folder, "sandbox")
-    fs.writeFileSync(program, `#!/bin/sh\necho "$@" >> ${sandbox.calls}\nexec runc "$@"\n`, { mode: 0o755 })
-    fs.writeFileSync(
-      path.join(folder, "containers.conf"),
-      `[engine.runtimes]\n${sandbox.name} = ["${program}"]\n`
-    )
-    // The other one is Podman's default, and needs the second version of control groups.
-    const hasOther = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") && fs.existsSync("/usr/bin/crun")
-    const runtime = hasOther ? [] : ["--runtime", "runc"]
-    const args = [
-      ...["--root", path.join(folder, "root"), "--runroot", path.join(folder, "run")],
-      ...["--tmpdir", path.join(folder, "tmp"), "--network-config-dir", path.join(folder, "net")],
-      ...["--events-backend", "file", ...runtime]
-    ]
-    const env = {
-      ...process.env,
-      CONTAINERS_REGISTRIES_CONF: path.join(folder, "registries.conf"),
-      CONTAINERS_CONF: path.join(folder, "containers.conf"),
-      REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
-    }
-    const podman = (...more: ReadonlyArray<string>) => {
-      const done = spawnSync("podman", [...args, ...more], {
-        cwd: folder,
-        encoding: "utf8",
-        env,
-        timeout: 300_000
-      })
-      if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
-      return done.stdout.trim()
-    }
-    const openImage = `${open.host}/test/box:1`
-    // Both registries serve the files of this folder. To build an image takes seconds.
-    fromTemplate("registry", path.join(folder, "registry"), () => {
-      const context = path.join(folder, "image")
-      fs.mkdirSync(context)
-      fs.copyFileSync("/bin/busybox", path.join(context, "busybox"))
+/**
+ * `userRange`: the engine has user ids to give to containers. It sees a file of its own in place of the machine's, so that
+ * it serves in a mount namespace, in which its commands run as well.
+ */
+const engineWith = (userRange: boolean) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-pod-"))
+      const socket = path.join(folder, "podman.sock")
+      const [closed, open] = await Promise.all([
+        startRegistry(folder, "closed", true),
+        startRegistry(folder, "open", false)
+      ])
       fs.writeFileSync(
-        path.join(context, "Dockerfile"),
-        'FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\nCMD ["/bin/sh"]\n'
+        path.join(folder, "registries.conf"),
+        [closed, open].map(({ host }) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`).join("\n")
       )
-      podman("build", "-q", "-t", openImage, context)
-      podman("push", "-q", openImage)
-      podman("rmi", "-f", openImage)
-    })
-    const log = path.join(folder, "podman.log")
-    let service = serve(args, socket, env, log)
-    const answers = () => until("the engine answers", () => answersAt(socket))
-    await answers()
-    const engine: Engine = {
-      folder,
-      socket,
-      registry: closed.host,
-      image: `${closed.host}/test/box:1`,
-      openRegistry: open.host,
-      openImage,
-      kill: async () => {
-        service.kill("SIGKILL")
-        await ended(service)
-        fs.rmSync(socket, { force: true })
-      },
-      restart: async (other) => {
-        service = serve(other === undefined ? args : [...args, "--runtime", other], socket, env, log)
-        await answers()
-      },
-      podman,
-      sandbox
-    }
-    const close = async () => {
-      try {
-        podman("rm", "-f", "-a", "-t", "0")
-        podman("network", "prune", "-f")
-      } catch {
-        // What cannot be removed is gone with its folder.
-      }
-      for (const child of [service, closed.child, open.child]) {
-        child.kill("SIGKILL")
-        await ended(child)
-      }
-      // What watches a container cleans up after its end, and may mount the storage once more.
-      await until("its folder is gone", () => {
-        for (const place of mountsIn(folder)) spawnSync("umount", ["-l", place], { stdio: "ignore" })
-        fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
-        return true
+      fs.writeFileSync(path.join(folder, "no-auth.json"), "{}")
+      const sandbox = { name: "svc-sandbox", calls: path.join(folder, "sandbox.calls") }
+      const sandboxProgram = path.join(folder, "sandbox")
+      fs.writeFileSync(sandboxProgram, `#!/bin/sh\necho "$@" >> ${sandbox.calls}\nexec runc "$@"\n`, {
+        mode: 0o755
       })
-    }
-    return { engine, close }
-  }),
-  ({ close }) => Effect.promise(close)
-).pipe(Effect.map(({ engine }) => engine))
+      fs.writeFileSync(
+        path.join(folder, "containers.conf"),
+        `[engine.runtimes]\n${sandbox.name} = ["${sandboxProgram}"]\n`
+      )
+      // The other one is Podman's default, and needs the second version of control groups.
+      const hasOther = fs.existsSync("/sys/fs/cgroup/cgroup.controllers") && fs.existsSync("/usr/bin/crun")
+      const runtime = hasOther ? [] : ["--runtime", "runc"]
+      const args = [
+        ...["--root", path.join(folder, "root"), "--runroot", path.join(folder, "run")],
+        ...["--tmpdir", path.join(folder, "tmp"), "--network-config-dir", path.join(folder, "net")],
+        ...["--events-backend", "file", ...runtime]
+      ]
+      const env = {
+        ...process.env,
+        CONTAINERS_REGISTRIES_CONF: path.join(folder, "registries.conf"),
+        CONTAINERS_CONF: path.join(folder, "containers.conf"),
+        REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
+      }
+      const range = path.join(folder, "subuid")
+      if (userRange) fs.writeFileSync(range, "containers:2147483648:1073741824\n")
+      const own = `mount --bind ${range} /etc/subuid && mount --bind ${range} /etc/subgid && exec podman "$@"`
+      const program = userRange
+        ? (["unshare", "-m", "sh", "-c", own, "podman"] as const)
+        : (["podman"] as const)
+      const podman = (...more: ReadonlyArray<string>) => {
+        const [command, ...before] = userRange
+          ? ["nsenter", `--mount=/proc/${service.pid}/ns/mnt`, "podman"]
+          : ["podman"]
+        const done = spawnSync(command ?? "", [...before, ...args, ...more], {
+          cwd: folder,
+          encoding: "utf8",
+          env,
+          timeout: 300_000
+        })
+        if (done.status !== 0) throw new Error(`podman ${more.join(" ")}: ${done.stderr}`)
+        return done.stdout.trim()
+      }
+      const log = path.join(folder, "podman.log")
+      let service = serve(program, args, socket, env, log)
+      const answers = () => until("the engine answers", () => answersAt(socket))
+      await answers()
+      const openImage = `${open.host}/test/box:1`
+      // Both registries serve the files of this folder. To build an image takes seconds.
+      fromTemplate("registry", path.join(folder, "registry"), () => {
+        const context = path.join(folder, "image")
+        fs.mkdirSync(context)
+        fs.copyFileSync("/bin/busybox", path.join(context, "busybox"))
+        fs.writeFileSync(
+          path.join(context, "Dockerfile"),
+          'FROM scratch\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\nCMD ["/bin/sh"]\n'
+        )
+        podman("build", "-q", "-t", openImage, context)
+        podman("push", "-q", openImage)
+        podman("rmi", "-f", openImage)
+      })
+      const engine: Engine = {
+        folder,
+        socket,
+        registry: closed.host,
+        image: `${closed.host}/test/box:1`,
+        openRegistry: open.host,
+        openImage,
+        kill: async () => {
+          service.kill("SIGKILL")
+          await ended(service)
+          fs.rmSync(socket, { force: true })
+        },
+        restart: async (other) => {
+          service = serve(
+            program,
+            other === undefined ? args : [...args, "--runtime", other],
+            socket,
+            env,
+            log
+          )
+          await answers()
+        },
+        podman,
+        sandbox
+      }
+      const close = async () => {
+        try {
+          podman("rm", "-f", "-a", "-t", "0")
+          podman("network", "prune", "-f")
+        } catch {
+          // What cannot be removed is gone with its folder.
+        }
+        for (const child of [service, closed.child, open.child]) {
+          child.kill("SIGKILL")
+          await ended(child)
+        }
+        // What watches a container cleans up after its end, and may mount the storage once more.
+        await until("its folder is gone", () => {
+          for (const place of mountsIn(folder)) spawnSync("umount", ["-l", place], { stdio: "ignore" })
+          fs.rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+          return true
+        })
+      }
+      return { engine, close }
+    }),
+    ({ close }) => Effect.promise(close)
+  ).pipe(Effect.map(({ engine }) => engine))
+
+export const containerEngine = engineWith(false)
+export const containerEngineWithUserRange = engineWith(true)
 
 export const sh = (script: string): ReadonlyArray<string> => ["/bin/sh", "-c", script]

@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { pack } from "tar-stream"
 import type { DockerfilePlan } from "#schemas/build-plan.ts"
 import { rangesOf } from "#src/address-ranges.ts"
@@ -34,6 +35,8 @@ interface DockerfileRequest {
   readonly plan: DockerfilePlan
   /** Archive of the source. */
   readonly source: string
+  /** Values of build arguments that its stages declare. */
+  readonly variables: Redacted.Redacted<Readonly<Record<string, string>>>
   /** Is told of each container that is made. */
   readonly made: Set<string>
 }
@@ -58,7 +61,7 @@ export class DockerfileBuilds extends Context.Service<
       const images = yield* Images
       const containers = yield* BuildContainers
       const options = yield* BuildOptions
-      const { buildImage } = yield* settings
+      const { buildImages } = yield* settings
       const { dataDir, outboundAllow } = yield* AppConfig
       const allowed = rangesOf(outboundAllow)
       const drafts = path.join(dataDir, "uploads")
@@ -74,7 +77,7 @@ export class DockerfileBuilds extends Context.Service<
        * everybody's. A user names the host and the engine connects to it from this machine, so its addresses are judged.
        */
       const imageOf = Effect.fnUntraced(function* (name: string) {
-        if (name === buildImage) {
+        if (buildImages.some(({ reference }) => reference === name)) {
           const found = yield* engine.findImage(name)
           if (Option.isSome(found)) return found.value
         }
@@ -234,7 +237,7 @@ export class DockerfileBuilds extends Context.Service<
           const image = yield* imageOf(stage.from)
           const defaults = yield* engine.imageDefaults(image)
           const { operations, result } = yield* Effect.try({
-            try: () => resolve(stage, defaults),
+            try: () => resolve(stage, defaults, Redacted.value(request.variables)),
             catch: (error) =>
               failed(error instanceof TooLong ? error.message : "The Dockerfile cannot be read")
           })

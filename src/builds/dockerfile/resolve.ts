@@ -39,33 +39,49 @@ export interface Resolved {
   readonly result: Start
 }
 
-/** Throws `TooLong`. */
-export const resolve = ({ instructions }: DockerfileStage, image: Start): Resolved => {
+/**
+ * Throws `TooLong`. `given`: values of build arguments. An `ARG` of that name takes its value for the commands and for `ENV`;
+ * where a log or an error would show it, in the names of files, folders and users, it has the value that stands there.
+ */
+export const resolve = (
+  { instructions }: DockerfileStage,
+  image: Start,
+  given: Readonly<Record<string, string>> = {}
+): Resolved => {
   const env = new Map(Object.entries(image.env))
+  const shownEnv = new Map(env)
   const args = new Map<string, string>()
+  const shownArgs = new Map<string, string>()
   const set = new Set<string>()
   let { user, workdir, entrypoint, cmd } = image
   if (workdir === "") workdir = "/"
   const value = (text: string) => expand(text, new Map([...args, ...env]))
+  const shown = (text: string) => expand(text, new Map([...shownArgs, ...shownEnv]))
   const operations: Array<Operation> = []
   for (const one of instructions) {
     switch (one.do) {
       case "env":
         // Within a line, values are those from before it.
-        for (const [name, text] of one.values.map((pair) => [pair.name, value(pair.value)] as const)) {
+        for (const [name, text, plain] of one.values.map(
+          (pair) => [pair.name, value(pair.value), shown(pair.value)] as const
+        )) {
           env.set(name, text)
+          shownEnv.set(name, plain)
           set.add(name)
         }
         break
       case "arg":
-        for (const pair of one.values) args.set(pair.name, value(pair.value))
+        for (const pair of one.values) {
+          args.set(pair.name, given[pair.name] ?? value(pair.value))
+          shownArgs.set(pair.name, shown(pair.value))
+        }
         break
       case "workdir":
-        workdir = path.posix.resolve(workdir, value(one.folder))
+        workdir = path.posix.resolve(workdir, shown(one.folder))
         operations.push({ do: "folder", line: one.line, path: workdir })
         break
       case "user":
-        user = value(one.user)
+        user = shown(one.user)
         break
       case "entrypoint":
         entrypoint = one.command
@@ -87,15 +103,15 @@ export const resolve = ({ instructions }: DockerfileStage, image: Start): Resolv
         })
         break
       case "copy": {
-        const target = value(one.target)
+        const target = shown(one.target)
         operations.push({
           do: "copy",
           line: one.line,
           from: one.from,
-          sources: one.sources.map((source) => path.posix.normalize(value(source)).replace(/^\/+|\/+$/g, "")),
+          sources: one.sources.map((source) => path.posix.normalize(shown(source)).replace(/^\/+|\/+$/g, "")),
           target: path.posix.resolve(workdir, target),
           isFolder: one.sources.length > 1 || /(^|\/)\.{0,2}$/.test(target),
-          owner: one.owner === null ? null : value(one.owner)
+          owner: one.owner === null ? null : shown(one.owner)
         })
       }
     }

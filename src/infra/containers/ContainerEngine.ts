@@ -146,7 +146,8 @@ export class ContainerEngine extends Context.Service<
     ContainerEngine,
     Effect.gen(function* () {
       const host = yield* Host
-      const { containerSocket, executionFirewall, services, environmentRange } = yield* AppConfig
+      const { containerSocket, executionFirewall, services, environmentRange, userNamespaces } =
+        yield* AppConfig
       const starting = yield* Semaphore.make(1)
       const leading = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
@@ -155,7 +156,8 @@ export class ContainerEngine extends Context.Service<
       const { create, remove, forgetNetworks } = yield* makeMaking(call, {
         guarded,
         services,
-        environmentRange
+        environmentRange,
+        userNamespaces
       })
       const { pull, ids, removeImage } = makeImages(call)
       const archives = makeArchives(call)

@@ -11,6 +11,7 @@ import { type Act, type Call, ignoring } from "./calls.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
 import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
+import { makeUsernsMode, type UserNamespaces } from "./user-namespace.ts"
 
 export interface MakingOptions {
   /** Puts the firewall rules where they are missing; false: they cannot be set. */
@@ -19,13 +20,15 @@ export interface MakingOptions {
   readonly services: { readonly name: string; readonly address: string } | undefined
   /** Of networks of environments. */
   readonly environmentRange: string
+  readonly userNamespaces: UserNamespaces
 }
 
 export const makeMaking = Effect.fnUntraced(function* (
   call: Call,
-  { guarded, services, environmentRange }: MakingOptions
+  { guarded, services, environmentRange, userNamespaces }: MakingOptions
 ) {
   const tidying = yield* Semaphore.make(1)
+  const usernsMode = yield* makeUsernsMode(call, userNamespaces)
   const forgetNetworks = tidying.withPermit(forgetGoneNetworks)
 
   const hasNetwork = (name: string) =>
@@ -67,6 +70,7 @@ export const makeMaking = Effect.fnUntraced(function* (
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
     if (!(yield* guarded)) return yield* unguarded
     const { network, tmpMb } = plan
+    const UsernsMode = plan.hostUsers === true ? undefined : yield* usernsMode
     if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     return yield* call(
@@ -89,6 +93,7 @@ export const makeMaking = Effect.fnUntraced(function* (
             NetworkMode: network.kind === "none" ? "none" : plan.name,
             // Every interface gives itself an address of that version, by which this machine is reached.
             ...(hasIpv6() ? { Sysctls: { "net.ipv6.conf.all.disable_ipv6": "1" } } : {}),
+            ...(UsernsMode === undefined ? {} : { UsernsMode }),
             CapDrop: ["ALL"],
             SecurityOpt: ["no-new-privileges"],
             Privileged: false,

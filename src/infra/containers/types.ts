@@ -68,6 +68,11 @@ export interface ContainerPlan {
   readonly user?: string
   /** Folder that its command begins in. Undefined: that of the image. */
   readonly workdir?: string
+  /**
+   * Its users are those of this machine, also where it could have a user namespace: files that are taken out of a container
+   * with one have owners that mean nothing elsewhere.
+   */
+  readonly hostUsers?: true
   /** How early the kernel ends it when the machine is short of memory, from 0 to 1000 (proc(5), oom_score_adj). */
   readonly oomScore?: number
 }

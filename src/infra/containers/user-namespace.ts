@@ -1,0 +1,74 @@
+/**
+ * Whether containers get a user namespace of their own, in which no user is one of this machine's (user_namespaces(7)).
+ * Podman run by root makes one for each container out of the range that the user `containers` has in `/etc/subuid` and
+ * `/etc/subgid`; Docker does it for all of its containers or for none (`userns-remap`), and engines without root always do.
+ */
+import * as fs from "node:fs"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import type { Act, Call } from "./calls.ts"
+import { ContainerError } from "./error.ts"
+
+export type UserNamespaces = "auto" | "required" | "off"
+
+const Info = Schema.Struct({
+  /** Only Podman has one. */
+  BuildahVersion: Schema.optionalKey(Schema.String),
+  Rootless: Schema.optionalKey(Schema.Boolean),
+  SecurityOptions: Schema.optionalKey(Schema.NullOr(Schema.Array(Schema.String)))
+})
+const decode = Schema.decodeUnknownSync(Info)
+
+/** Users of one container: all that images name, also `nobody` (65534). */
+const size = 65_536
+
+/** Whether a text in the form of subuid(5) has room for a container. */
+export const hasRange = (text: string): boolean =>
+  text.split("\n").some((line) => {
+    const [user, , count] = line.split(":")
+    return user === "containers" && Number(count) >= size
+  })
+
+const machineHasRange = (): boolean =>
+  ["/etc/subuid", "/etc/subgid"].every((file) => {
+    try {
+      return hasRange(fs.readFileSync(file, "utf8"))
+    } catch {
+      return false
+    }
+  })
+
+/** What `UsernsMode` of a container says; undefined: nothing, which is the engine's own way. */
+export const makeUsernsMode = (call: Call, wanted: UserNamespaces): Effect.Effect<Act<string | undefined>> =>
+  Effect.gen(function* () {
+    // To tell it, Podman looks at all that it consists of.
+    const ask = call(
+      "Asking the container engine what it is",
+      (docker) => docker.info().then(decode),
+      "20 seconds"
+    )
+    let known: typeof Info.Type | undefined
+    const info = Effect.suspend(() =>
+      known === undefined
+        ? Effect.tap(ask, (found) =>
+            Effect.sync(() => {
+              known = found
+            })
+          )
+        : Effect.succeed(known)
+    )
+    return Effect.gen(function* () {
+      if (wanted === "off" || (wanted === "auto" && !machineHasRange())) return undefined
+      const { BuildahVersion, Rootless, SecurityOptions } = yield* info
+      const options = SecurityOptions ?? []
+      if (Rootless === true || options.some((option) => /^name=(userns|rootless)\b/.test(option)))
+        return undefined
+      if (BuildahVersion !== undefined) return `auto:size=${size}`
+      if (wanted === "auto") return undefined
+      return yield* new ContainerError({
+        reason: "Failed",
+        message:
+          "The container engine makes no user namespaces (SVC_CONTAINER_USERNS=required): set userns-remap in Docker's daemon.json"
+      })
+    })
+  })
