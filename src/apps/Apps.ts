@@ -6,7 +6,10 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { storableText } from "#src/storable.ts"
+import { auditOf } from "#src/store/audit-cte.ts"
 import { Db, inOrg, repeatable } from "#src/store/Db.ts"
+import type { Actor } from "#src/store/records.ts"
 import { dueNow } from "#src/store/work-rows.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import {
@@ -49,6 +52,13 @@ interface Operations extends InstanceChanges, RequestChanges {
     app: string,
     limit: number
   ) => Effect.Effect<ReadonlyArray<Instance>, StoreUnavailable>
+  /** That somebody runs this program in the instance; of what it is given nothing is kept. */
+  readonly auditExec: (
+    orgId: string,
+    instance: string,
+    program: string,
+    actor: Actor
+  ) => Effect.Effect<void, StoreUnavailable>
   /** For answers. */
   readonly row: (orgId: string, app: string) => Effect.Effect<Option.Option<AppRow>, StoreUnavailable>
 }
@@ -134,6 +144,12 @@ export class Apps extends Context.Service<Apps, Operations>()("svc/apps/Apps") {
             select ${instanceColumns(api)} from app_instance
             where org_id = ${orgId}::uuid and app_uid = ${app}::uuid and ${inOrg(api, orgId)}
             order by app_instance.uid desc limit ${limit}::int`),
+        auditExec: (orgId, instance, program, actor) =>
+          Effect.asVoid(
+            repeatable(api`
+              with started as (select ${`${instance} ${storableText(program, 200)}`}::text as id)
+              ${auditOf(api, orgId, { ...actor, outcome: 200 }, "started")}`)
+          ),
         row: (orgId, app) =>
           Effect.map(
             repeatable(api<AppRow>`

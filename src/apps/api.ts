@@ -1,5 +1,6 @@
 /** Apps: what answers at the addresses of environments. */
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { AppPower, appSettings, HealthCheck, Idle } from "#schemas/app.ts"
 import { inputOf } from "#schemas/input.ts"
@@ -14,6 +15,7 @@ import {
 import { group, operation } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
 import { LogPage, logHeaders, logQuery, logStream } from "#src/container-logs/log-page.ts"
+import { ExecRequest } from "./exec-request.ts"
 
 export const AppView = Schema.Struct({
   id: Id,
@@ -116,6 +118,28 @@ export const Apps = group("apps", "What answers at the addresses of environments
       alsoAnswers: logStream,
       target
     })
+  ),
+  HttpApiEndpoint.post("exec", `${base}/exec`, {
+    params,
+    query,
+    payload: ExecRequest,
+    success: Schema.String.annotate({
+      description:
+        "A line of JSON (`ExecLine`) for each piece that is printed, and a last one for how it ended"
+    }).pipe(HttpApiSchema.asText({ contentType: "application/x-ndjson" })),
+    error: bodyProblems(402)
+  }).annotateMerge(
+    operation(
+      "apps.exec",
+      "dangerous",
+      "admin",
+      "Run a program in an instance of the app; it is ended with the request",
+      {
+        sensitive: true,
+        billing: true,
+        target
+      }
+    )
   ),
   HttpApiEndpoint.post("restart", `${base}/restart`, {
     params,

@@ -8,6 +8,7 @@ export const apps = defineFeature({
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const { apps, logs, ps } = await import("./commands.ts")
-    return { commands: [ps, logs, apps] }
+    const { exec } = await import("./exec-command.ts")
+    return { commands: [ps, logs, exec, apps] }
   }
 })

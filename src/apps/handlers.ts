@@ -20,6 +20,7 @@ import { AppLogs } from "./AppLogs.ts"
 import { Apps } from "./Apps.ts"
 import { AppInstanceList, AppView } from "./api.ts"
 import type { AppRow, Instance } from "./app-state.ts"
+import { makeExec } from "./exec-handler.ts"
 
 const decode = Schema.decodeUnknownEffect(AppSpec)
 const storedSpec = Schema.decodeUnknownSync(AppSpec)
@@ -34,6 +35,7 @@ export const layer = HttpApiBuilder.group(
     const apps = yield* Apps
     const logs = yield* AppLogs
     const showLog = yield* makeLogHandler
+    const exec = yield* makeExec
 
     const current = Effect.gen(function* () {
       const { orgId } = yield* RequestScope
@@ -93,6 +95,7 @@ export const layer = HttpApiBuilder.group(
           })
           return yield* showLog(request, { orgId: record.orgId, uid: instance.uid }, logs.read, again)
         }),
+        exec: ({ payload }) => Effect.flatMap(current, (app) => exec(app, payload)),
         restart: Effect.fnUntraced(function* () {
           const { reservation } = yield* RequestScope
           const found = yield* current

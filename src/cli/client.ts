@@ -19,7 +19,7 @@ const make = Effect.fnUntraced(function* (login: Login, credential: Credential |
     Effect.provide(FetchHttpClient.layer),
     Effect.provideService(FetchHttpClient.Fetch, send)
   )
-  return { client, send }
+  return { client, send, sendOnce: yield* authorized(fetch, credential) }
 })
 
 export type ApiClient = Effect.Success<ReturnType<typeof make>>["client"]
@@ -35,6 +35,8 @@ export class Client extends Context.Service<
     readonly asOwner: ApiClient
     /** Sends what has no typed call, with what acts in the organization. */
     readonly send: typeof fetch
+    /** The same for what must not be sent again, and whose answer is read as it comes. */
+    readonly sendOnce: typeof fetch
   }
 >()("svc/cli/Client") {
   static readonly layer = (login: Login) =>
@@ -48,7 +50,8 @@ export class Client extends Context.Service<
           org: login.organization,
           asMember: member.client,
           asOwner: owner.client,
-          send: member.send
+          send: member.send,
+          sendOnce: member.sendOnce
         }
       })
     )

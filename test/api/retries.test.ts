@@ -181,6 +181,8 @@ const others = new Set([
   "previews.approve",
   // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
   ...["deployments.rollback", "deployments.promote"],
+  // It makes nothing, and is never done twice: test/apps/apps.test.ts.
+  "apps.exec",
   // A branch, like `databaseBranches.create`.
   "backups.restore",
   // A look.

@@ -6,6 +6,7 @@ import * as Ref from "effect/Ref"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import {
   answerOf,
@@ -199,6 +200,90 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         assert.deepStrictEqual([before.state, before.exitCode], ["ended", 137])
         yield* eventually("it answers", answerOf(host), (text) => text === "200 up")
       }),
+    patience
+  )
+
+  it.effect(
+    "have programs run in an instance, which are bound as it is and end with whoever asked for them",
+    () =>
+      Effect.gen(function* () {
+        const { url, apiKey, call, sql } = yield* Plane
+        const svc = yield* operator
+        const { path } = yield* makeShop("execs")
+        yield* ready(path, yield* deploy(path, server("execs")))
+        const exec = (...script: ReadonlyArray<string>) =>
+          svc(["exec", "execs", "--", ...sh(script.join("\n"))])
+
+        const bound = yield* exec(
+          'echo "port $PORT as $(busybox id -u)"',
+          "busybox grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status",
+          "echo wrong >&2",
+          "exit 7"
+        )
+        assert.strictEqual(bound.code, 7, bound.stderr)
+        assert.strictEqual(
+          bound.stdout,
+          "port 8080 as 0\nNoNewPrivs:\t1\nSeccomp:\t2\n".replace("NoNew", "CapEff:\t0000000000000000\nNoNew")
+        )
+        assert.strictEqual(bound.stderr, "wrong\n")
+
+        const read = yield* svc(["exec", "execs", "-i", "--json", "--", "busybox", "wc", "-c"], {
+          stdin: "x".repeat(200_000)
+        })
+        assert.deepStrictEqual(JSON.parse(read.stdout), { exitCode: 0, stdout: "200000\n", stderr: "" })
+        assert.strictEqual((yield* svc(["exec", "execs", "--", "nothing-like-that"])).code, 127)
+
+        const left = (word: string) =>
+          Effect.map(exec("busybox ps -o pid,args"), ({ stdout }) => stdout.includes(`sleep ${word}`))
+        // Told to end it would not, so it is made to.
+        const late = yield* svc([
+          "exec",
+          "execs",
+          "--timeout",
+          "2",
+          "--",
+          ...sh("trap '' TERM; busybox sleep 7777")
+        ])
+        assert.strictEqual(late.code, 7, late.stderr)
+        assert.match(late.stderr, /ended after 2 s/)
+        assert.isFalse(yield* left("7777"))
+
+        const gone = new AbortController()
+        const answer = yield* Effect.promise(() =>
+          fetch(`${url}${path}/app/exec`, {
+            method: "POST",
+            headers: { "content-type": "application/json", authorization: `Bearer ${apiKey}` },
+            body: JSON.stringify({ command: sh("echo begun; exec busybox sleep 8888") }),
+            signal: gone.signal
+          })
+        )
+        const first = yield* Effect.promise(async () => (await answer.body?.getReader().read())?.value)
+        assert.include(Buffer.from(first ?? []).toString(), '"output"')
+        assert.isTrue(yield* left("8888"))
+        gone.abort()
+        yield* eventually("it has ended with its caller", left("8888"), (still) => !still)
+
+        const endless = yield* svc(["exec", "execs", "--", ...sh("busybox cat /dev/zero")])
+        assert.match(endless.stderr, /more than 16777216 bytes/)
+
+        const key = { "idempotency-key": "once" }
+        const body = { command: sh("echo once") }
+        assert.strictEqual((yield* call("POST", `${path}/app/exec`, { body, headers: key })).status, 200)
+        const again = yield* call("POST", `${path}/app/exec`, { body, headers: key })
+        assert.deepStrictEqual([again.status, again.body.code], [409, "already_run"])
+        const [instance] = yield* readInstances(path)
+        const refused = yield* call("POST", `${path}/app/exec`, {
+          body: { command: ["ls"], instance: uuid() }
+        })
+        assert.strictEqual(refused.status, 404)
+        const audited = yield* sql(
+          "select distinct resource from audit_log where operation = 'apps.exec' and outcome = 200 order by 1"
+        )
+        assert.deepStrictEqual(
+          audited.map(({ resource }) => resource),
+          ["/bin/sh", "busybox", "nothing-like-that"].map((program) => `${instance.id} ${program}`)
+        )
+      }).pipe(Effect.scoped),
     patience
   )
 })

@@ -121,7 +121,7 @@ export const testPlane = (
           const sent = options.headers?.["content-type"] === undefined ? body : undefined
           const { status, headers } = response
           asDocumented({ method, path: target, sent, status, headers, text })
-          const isJson = response.headers.get("content-type")?.includes("json") === true
+          const isJson = /[/+]json\b/.test(response.headers.get("content-type") ?? "")
           return {
             status: response.status,
             headers: response.headers,

@@ -61,7 +61,7 @@ export const asDocumented = ({ method, path, sent, status, headers, text }: Exch
     const faults = specified.faults(schema, value)
     if (faults !== undefined) throw missing(`${faults} of ${JSON.stringify(value)}`)
   }
-  if (type.endsWith("json")) fits([...pointer, "content", type, "schema"], JSON.parse(text))
+  if (/[/+]json$/.test(type)) fits([...pointer, "content", type, "schema"], JSON.parse(text))
   if (sent !== undefined && status < 300 && requestBody !== undefined) {
     fits([...found.pointer, "requestBody", "content", "application/json", "schema"], JSON.parse(sent))
   }

@@ -1,8 +1,9 @@
 /** Running a program in a container that runs (Docker Engine API, "Exec"). */
-import type { Readable } from "node:stream"
+import type { Duplex } from "node:stream"
 import type Docker from "dockerode"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import { endProgram } from "./end-program.ts"
 import { ContainerError, containerError } from "./error.ts"
 import { frames, type LogPiece } from "./logs.ts"
 
@@ -10,15 +11,19 @@ export interface Program {
   readonly command: ReadonlyArray<string>
   /** Besides those of the container. */
   readonly env: Readonly<Record<string, string>>
-  readonly user: string
-  readonly workdir: string
+  /** Left out: as whom the container's own command runs, and where that began. */
+  readonly user?: string
+  readonly workdir?: string
+  /** What it reads; left out: nothing. */
+  readonly stdin?: Uint8Array
+  /** It is ended with whoever runs it. Left out: it goes on in the container. */
+  readonly attended?: true
 }
 
-/** It goes on in the container if this is interrupted. */
 export const execute = <E>(
   engine: Effect.Effect<Docker, ContainerError>,
   name: string,
-  { command, env, user, workdir }: Program,
+  { command, env, user, workdir, stdin, attended }: Program,
   print: (pieces: ReadonlyArray<LogPiece>) => Effect.Effect<void, E>
 ): Effect.Effect<number, ContainerError | E> => {
   const failed = containerError("Running a program in the container")
@@ -33,22 +38,27 @@ export const execute = <E>(
         docker.getContainer(name).exec({
           Cmd: [...command],
           Env: Object.entries(env).map(([key, value]) => `${key}=${value}`),
-          User: user,
-          WorkingDir: workdir,
-          AttachStdin: false,
+          ...(user === undefined ? {} : { User: user }),
+          ...(workdir === undefined ? {} : { WorkingDir: workdir }),
+          AttachStdin: stdin !== undefined,
           AttachStdout: true,
           AttachStderr: true,
           Tty: false
         }),
       catch: failed
     }).pipe(bounded)
+    let over = false
+    // Before it is started: whoever is interrupted meanwhile leaves nothing behind either.
+    if (attended === true)
+      yield* Effect.addFinalizer(() => Effect.suspend(() => (over ? Effect.void : endProgram(exec))))
     const output = yield* Effect.acquireRelease(
       Effect.tryPromise({
-        try: (): Promise<Readable> => exec.start({ hijack: true, stdin: false }),
+        try: (): Promise<Duplex> => exec.start({ hijack: true, stdin: stdin !== undefined }),
         catch: failed
       }).pipe(bounded),
       (stream) => Effect.sync(() => void stream.destroy())
     )
+    if (stdin !== undefined) yield* Effect.sync(() => void output.end(stdin))
     yield* Stream.fromAsyncIterable(frames(output, false), failed).pipe(
       Stream.groupedWithin(256, "200 millis"),
       Stream.mapEffect(print),
@@ -60,7 +70,10 @@ export const execute = <E>(
         try: () => exec.inspect(),
         catch: failed
       }).pipe(bounded)
-      if (!Running && ExitCode !== null) return ExitCode
+      if (!Running && ExitCode !== null) {
+        over = true
+        return ExitCode
+      }
       yield* Effect.sleep("200 millis")
     }
     return yield* new ContainerError({
