@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
+import { TracerEnabled } from "effect/References"
 import { inject } from "vitest"
 import { Db, type DbOptions } from "#src/store/Db.ts"
 import { asAdministrator } from "./administrator.ts"
@@ -36,5 +37,10 @@ export const emptyDatabase = makeDatabase(undefined)
 /** URL of a new database with the schema of the state store and no rows, dropped when the scope closes. */
 export const migratedDatabase = Effect.suspend(() => makeDatabase(inject("databaseTemplate")))
 
+/** Traces nothing, as a program without a collector. */
 export const testDb = (options: Partial<DbOptions> = {}) =>
-  Layer.unwrap(Effect.map(migratedDatabase, (url) => Db.layer({ url, ...options })))
+  Layer.unwrap(
+    Effect.map(migratedDatabase, (url) =>
+      Layer.provideMerge(Db.layer({ url, ...options }), Layer.succeed(TracerEnabled, false))
+    )
+  )
