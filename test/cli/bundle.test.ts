@@ -49,9 +49,12 @@ new Worker(new URL("./a-thread.ts", import.meta.url)).on("message", console.log)
   (folder) => Effect.sync(() => fs.rmSync(folder, { recursive: true, force: true }))
 )
 
+/** Every file says what it is: guessing would compile it once more. */
+const flag = "--no-experimental-detect-module"
+
 const run = (folder: string, program: string) =>
   Effect.promise(async () => {
-    const { stdout } = await promisify(execFile)(process.execPath, [path.join(folder, program)], {
+    const { stdout } = await promisify(execFile)(process.execPath, [flag, path.join(folder, program)], {
       cwd: folder
     })
     return stdout.trim().split("\n")

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
+import { TracerEnabled } from "effect/References"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { digestOf } from "#src/access/Access.ts"
 import { newApiKey, newSessionToken } from "#src/access/bootstrap.ts"
@@ -97,7 +98,8 @@ export const testPlane = (
         },
         variables
       )
-      const quiet = Logger.layer([])
+      // As in a program without a collector.
+      const quiet = Layer.merge(Logger.layer([]), Layer.succeed(TracerEnabled, false))
       const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))
       const { made } = Context.get(context, FirstStart)
       if (made === undefined) return yield* Effect.die("the store was not empty")

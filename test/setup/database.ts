@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
+import { TracerEnabled } from "effect/References"
 import { inject } from "vitest"
 import { Db, type DbOptions } from "#src/store/Db.ts"
 import { asAdministrator } from "./administrator.ts"
@@ -13,7 +14,10 @@ const makeDatabase = (template: string | undefined) =>
     const name = `test_${process.pid}_${Math.random().toString(36).slice(2)}`
     yield* Effect.acquireRelease(
       Effect.orDie(
-        administrate(`create database ${name}${template === undefined ? "" : ` template ${template}`}`)
+        // As files: to write the copy to the log as well would take twice the processor time.
+        administrate(
+          `create database ${name}${template === undefined ? "" : ` template ${template} strategy file_copy`}`
+        )
       ),
       () =>
         // The server waits no longer than five seconds for the connections that it ends.
@@ -33,5 +37,10 @@ export const emptyDatabase = makeDatabase(undefined)
 /** URL of a new database with the schema of the state store and no rows, dropped when the scope closes. */
 export const migratedDatabase = Effect.suspend(() => makeDatabase(inject("databaseTemplate")))
 
+/** Traces nothing, as a program without a collector. */
 export const testDb = (options: Partial<DbOptions> = {}) =>
-  Layer.unwrap(Effect.map(migratedDatabase, (url) => Db.layer({ url, ...options })))
+  Layer.unwrap(
+    Effect.map(migratedDatabase, (url) =>
+      Layer.provideMerge(Db.layer({ url, ...options }), Layer.succeed(TracerEnabled, false))
+    )
+  )

@@ -78,6 +78,18 @@ export interface PostgresOptions {
   readonly durable: boolean | "against kills"
 }
 
+/**
+ * Nobody recovers this server or replicates it, so it logs the least. Its tables are too short-lived for statistics:
+ * whether they were gathered before a statement was planned would be luck.
+ */
+const fast = [
+  "synchronous_commit = off",
+  "wal_level = minimal",
+  "max_wal_senders = 0",
+  "autovacuum = off",
+  "io_method = sync"
+]
+
 export const startPostgres = async ({ durable }: PostgresOptions): Promise<TemporaryPostgres> => {
   const native = Option.getOrThrow(await bundled())
   const bin = path.join(native, "bin")
@@ -114,7 +126,7 @@ export const startPostgres = async ({ durable }: PostgresOptions): Promise<Tempo
     "max_connections = 300",
     "shared_buffers = 256MB",
     ...(durable === true ? [] : ["fsync = off", "full_page_writes = off"]),
-    ...(durable === false ? ["synchronous_commit = off"] : [])
+    ...(durable === false ? fast : [])
   ]
   fs.appendFileSync(path.join(data, "postgresql.conf"), settings.join("\n"))
   const control = path.join(bin, "pg_ctl")

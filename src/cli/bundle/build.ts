@@ -62,6 +62,8 @@ export const build = async (): Promise<void> => {
       entryFileNames: "[name].js",
       chunkFileNames: "[name]-[hash].js"
     })
+    // Without it Node would compile each file once more, only to see that it is a module.
+    await fs.writeFile(path.join(made, "package.json"), JSON.stringify({ type: "module" }))
     await fs.writeFile(path.join(made, "stamp"), of)
     await replace(made)
   } finally {
