@@ -69,7 +69,7 @@ export const load = async (
 }
 
 export const serving = async (port: number, target: string, child: ChildProcess) => {
-  for (let i = 0; i < 400; i++) {
+  for (let i = 0; i < 2_400; i++) {
     if (child.exitCode !== null) throw new Error(`a server ended with ${child.exitCode}`)
     const ok = await fetch(`http://127.0.0.1:${port}${target}`).then(
       (response) => response.status < 500,
