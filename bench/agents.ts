@@ -10,10 +10,10 @@ import { digestOf } from "#src/access/Access.ts"
 import { newApiKey } from "#src/access/bootstrap.ts"
 import { grantable } from "#src/agents/scopes.ts"
 import { newAccessToken } from "#src/agents/tokens.ts"
-import { ended, load } from "./api.ts"
 import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
 import { cpuBelow, cpuOf, postmasterOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
+import { ended, load } from "./load.ts"
 
 const rounds = 11
 const seconds = 1.5

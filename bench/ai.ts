@@ -12,9 +12,9 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { Pool } from "undici"
 import { freePort } from "#test/setup/postgres.ts"
-import { ended, serving } from "./api.ts"
 import { type Figure, median } from "./figures.ts"
 import { heapOf, heapTeller } from "./heap.ts"
+import { ended, serving } from "./load.ts"
 
 const clients = 50
 const rounds = 5

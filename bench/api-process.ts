@@ -6,7 +6,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import type postgres from "postgres"
 import { freePort } from "#test/setup/postgres.ts"
-import { ended, serving } from "./api.ts"
+import { ended, serving } from "./load.ts"
 
 /** A folder that the programs of a measurement may share. Whoever makes it removes it. */
 export const benchFolder = (): string => {
@@ -23,6 +23,8 @@ export const apiProcess = async (
     readonly env?: Record<string, string>
     readonly args?: ReadonlyArray<string>
     readonly ipc?: boolean
+    /** Default: the API alone. */
+    readonly roles?: string
   } = {}
 ) => {
   const [port, metricsPort] = await Promise.all([freePort(), freePort()])
@@ -38,11 +40,12 @@ export const apiProcess = async (
       SVC_PORT: String(port),
       SVC_METRICS_PORT: String(metricsPort),
       SVC_RATE_LIMIT: "100000000",
-      SVC_ROLES: "api"
+      SVC_ROLES: options.roles ?? "api"
     }
   })
   try {
-    await serving(port, "/v1/health", child)
+    if (options.roles?.includes("api") === false) await serving(metricsPort, "/metrics", child)
+    else await serving(port, "/v1/health", child)
   } catch (error) {
     await ended(child)
     throw error

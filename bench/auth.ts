@@ -6,10 +6,10 @@ import type { ChildProcess } from "node:child_process"
 import { createHash, randomBytes, randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
 import postgres from "postgres"
-import { ended, load } from "./api.ts"
 import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
 import { cpuBelow, cpuOf, postmasterOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
+import { ended, load } from "./load.ts"
 
 const rounds = 11
 const seconds = 1.5

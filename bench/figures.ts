@@ -19,3 +19,7 @@ export const print = (title: string, figures: ReadonlyArray<Figure>): void => {
 
 export const median = (values: ReadonlyArray<number>): number =>
   values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
+
+/** What lies between the rounds of a figure. */
+export const spread = (values: ReadonlyArray<number>): string =>
+  `rounds ${Math.min(...values).toFixed(2)} to ${Math.max(...values).toFixed(2)}`

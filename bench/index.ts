@@ -6,8 +6,9 @@ import { type Figure, print } from "./figures.ts"
 const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArray<Figure>>>> = {
   noop: async () => (await import("./noop.ts")).noop,
   latency: async () => (await import("./latency.ts")).latency,
-  plan: async () => (await import("./api.ts")).plan,
+  plan: async () => (await import("./plan.ts")).plan,
   api: async () => (await import("./api.ts")).api,
+  idle: async () => (await import("./idle.ts")).idle,
   mcp: async () => (await import("./mcp.ts")).mcp,
   auth: async () => (await import("./auth.ts")).auth,
   agents: async () => (await import("./agents.ts")).agents,

@@ -5,11 +5,11 @@
 import { createHash, randomBytes, randomUUIDv7 } from "node:crypto"
 import * as fs from "node:fs"
 import postgres from "postgres"
-import { ended, load } from "./api.ts"
 import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
 import { cpuOf } from "./cpu.ts"
 import { type Figure, median } from "./figures.ts"
 import { heapOf, heapTeller } from "./heap.ts"
+import { ended, load } from "./load.ts"
 
 const rounds = 9
 const seconds = 1.5

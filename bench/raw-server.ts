@@ -1,83 +1,22 @@
-/** The peer: `node:http` and postgres.js, running the statements that the API runs for the same two requests. */
-import { createHash, randomUUIDv7 } from "node:crypto"
+/** A peer of the API: `node:http` and postgres.js, with nothing between them. */
 import * as http from "node:http"
-import postgres from "postgres"
-
-const sql = postgres(process.env["SVC_DATABASE_URL"] ?? "", {
-  max: 8,
-  onnotice: () => {},
-  connection: { role: "svc_api" }
-})
-
-const access = async (authorization: string | undefined) => {
-  const digest = createHash("sha256")
-    .update((authorization ?? "").slice("Bearer ".length))
-    .digest()
-  const [row] = await sql`select * from svc_access('key', ${digest}, 'main')`
-  return row
-}
-const gate = (org: string) => sql`(select set_config('svc.org_id', ${org}, true)) is not null`
-
-const list = async (org: string) => {
-  const rows = await sql`
-    select r.uid, r.name, r.spec, r.created_at, r.updated_at, r.phase, r.conditions, r.differences, r.status, r.revision::text,
-      w.attempt, w.due_at, w.last_error, w.handled_retry
-    from resource r left join work w on w.org_id = r.org_id and w.uid = r.uid
-    where r.org_id = ${org} and r.kind = 'Project' and r.deleted_at is null and ${gate(org)} order by r.name`
-  return rows.map(({ uid, name, spec, created_at, updated_at }) => ({
-    id: uid,
-    name: spec.name,
-    slug: name,
-    runtimeClass: spec.runtimeClass,
-    region: spec.region ?? null,
-    git: spec.git ?? null,
-    createdAt: created_at.toISOString(),
-    updatedAt: updated_at.toISOString()
-  }))
-}
-
-const create = async (org: string, principal: string, slug: string) => {
-  const [place] = await sql`
-    select p.uid, e.uid as environment from resource p
-    left join resource e on e.org_id = ${org} and e.kind = 'Environment' and e.project_id = p.uid and e.environment is null
-      and e.name = 'production' and e.deleted_at is null
-    where p.org_id = ${org} and p.kind = 'Project' and p.deleted_at is null and p.name = 'project-1' and ${gate(org)} limit 1`
-  const uid = randomUUIDv7()
-  const [made] = await sql`
-    with parent as materialized (
-      select uid from resource where org_id = ${org} and uid = ${place?.["uid"]} and deletion_requested_at is null and ${gate(org)} for share
-    ), created as (
-      insert into resource (org_id, uid, kind, project_id, name, parent_uid, spec, managed_by)
-      select ${org}, ${uid}, 'Environment', uid, ${slug}, uid, '{}', 'api' from parent where ${gate(org)}
-      returning uid, created_at, generation
-    ), queued as (
-      insert into work (org_id, uid, kind) select ${org}, uid, 'Environment' from created where ${gate(org)}
-    ), history as (
-      insert into resource_event (org_id, uid, type, reason, message, actor, generation)
-      select ${org}, uid, 'Normal', 'Created', 'Created by environments.create', ${principal}, generation from created where ${gate(org)}
-    ), audited as (
-      insert into audit_log (org_id, principal, credential, operation, resource, request_id, outcome)
-      select ${org}, ${principal}, 'key', 'environments.create', uid::text, 'raw', 201 from created where ${gate(org)}
-    )
-    select uid, created_at, pg_notify('svc_work', ''), pg_notify('svc_change', ${org}) from created`
-  return { id: made?.["uid"], slug, implicit: false, createdAt: made?.["created_at"].toISOString() }
-}
+import { answerTo } from "./peer-statements.ts"
 
 http
   .createServer((request, response) => {
     const chunks: Array<Buffer> = []
     request.on("data", (chunk: Buffer) => chunks.push(chunk))
     request.on("end", () => {
-      const answer = async () => {
-        if (request.url === "/health") return [200, { ok: true }] as const
-        const caller = await access(request.headers.authorization)
-        if (caller === undefined) return [401, { error: "unauthenticated" }] as const
-        if (request.method === "GET") return [200, await list(caller["org_id"])] as const
-        const { slug } = JSON.parse(Buffer.concat(chunks).toString()) as { slug: string }
-        return [201, await create(caller["org_id"], caller["credential_id"], slug)] as const
-      }
-      answer().then(
-        ([status, body]) => {
+      const { authorization } = request.headers
+      const answer =
+        request.url === "/health"
+          ? Promise.resolve({ status: 200, body: { ok: true } })
+          : answerTo(
+              authorization,
+              request.method === "GET" ? undefined : JSON.parse(Buffer.concat(chunks).toString())
+            )
+      answer.then(
+        ({ status, body }) => {
           const text = JSON.stringify(body)
           response
             .writeHead(status, {
@@ -90,6 +29,6 @@ http
       )
     })
   })
-  .listen(Number(process.env["RAW_PORT"]), "127.0.0.1")
+  .listen(Number(process.env["PEER_PORT"]), "127.0.0.1")
 
 process.once("SIGTERM", () => process.exit(0))

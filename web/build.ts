@@ -4,48 +4,15 @@
  *
  * What is built stands beside the old until it is complete, so a process that starts meanwhile finds one or the other.
  */
-import { createHash } from "node:crypto"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { promisify } from "node:util"
 import { brotliCompress, constants, gzip } from "node:zlib"
 import type { Plugin } from "vite"
+import { digestOf, dist, inputsFile, isBuilt, ownFiles } from "../src/dashboard/build-inputs.ts"
 
 const folder = import.meta.dirname
 const repository = path.dirname(folder)
-const dist = path.join(folder, "dist")
-/** Lists, with their digests, the files that the build was made of. It is not served. */
-const inputsFile = "inputs.json"
-
-const digestOf = async (file: string): Promise<string> =>
-  createHash("sha256")
-    .update(await fs.readFile(path.join(repository, file)))
-    .digest("base64")
-
-/** What every build is made of; which definitions of `src` and `schemas` are in it, the bundler says. */
-const ownFiles = async (): Promise<ReadonlyArray<string>> => {
-  const entries = await fs.readdir(path.join(folder, "src"), { recursive: true, withFileTypes: true })
-  const sources = entries
-    .filter((entry) => entry.isFile())
-    .map(({ parentPath, name }) => path.relative(repository, path.join(parentPath, name)))
-  return [...sources, "web/build.ts", "web/index.html", "web/vite.config.ts", "package-lock.json"].sort()
-}
-
-const isFresh = async (): Promise<boolean> => {
-  try {
-    const text = await fs.readFile(path.join(dist, inputsFile), "utf8")
-    const built = new Map<string, unknown>(Object.entries(JSON.parse(text)))
-    const own = await ownFiles()
-    if (own.some((file) => !built.has(file))) return false
-    const same = await Promise.all(
-      [...built].map(async ([file, digest]) => (await digestOf(file)) === digest)
-    )
-    return same.every((one) => one)
-  } catch {
-    // There is no build, or a file of it is gone.
-    return false
-  }
-}
 
 /** Collects the files of this repository that went into the bundle. */
 const collecting = (found: Set<string>): Plugin => ({
@@ -90,7 +57,7 @@ const replace = async (built: string): Promise<void> => {
 
 /** Answers whether there was something to build. */
 export const buildDashboard = async (): Promise<boolean> => {
-  if (await isFresh()) return false
+  if (await isBuilt()) return false
   const into = path.join(folder, `dist-${process.pid}`)
   const found = new Set(await ownFiles())
   // Before the build: a file that changes meanwhile makes the next start build again.

@@ -16,7 +16,7 @@ import { fromStore, notFound, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import { AiGatewayView, CallPage, GatewayKeyList, UsageView } from "./api.ts"
 import { GatewayKeys } from "./GatewayKeys.ts"
 import { type CallRecord, GatewayUsage, type MonthUsage } from "./GatewayUsage.ts"
@@ -37,7 +37,7 @@ const monthView = ({ month, reserved, ...sums }: MonthUsage, budgetUsd: number) 
   remainingUsd: usdOf(Math.max(0, nanoUsdOf(budgetUsd) - sums.spent - reserved))
 })
 
-const gatewayView = (record: ResourceRecord, usage: MonthUsage) => {
+const gatewayView = (record: ListedRecord, usage: MonthUsage) => {
   const spec = decode(record.spec)
   return {
     id: record.uid,
@@ -72,11 +72,11 @@ export const layer = HttpApiBuilder.group(
     }
     const gateways = yield* resourceHandlers(AiGateway, {
       view: AiGatewayView,
-      viewer: Effect.fnUntraced(function* (records: ReadonlyArray<ResourceRecord>) {
+      viewer: Effect.fnUntraced(function* (records: ReadonlyArray<ListedRecord>) {
         const { orgId } = yield* RequestScope
         const uids = records.map(({ uid }) => uid)
         const months = yield* Effect.mapError(usage.months(orgId, uids), fromStore)
-        return (record: ResourceRecord) => gatewayView(record, monthOf(months, record.uid))
+        return (record: ListedRecord) => gatewayView(record, monthOf(months, record.uid))
       })
     })
 

@@ -14,7 +14,7 @@ import { fromStore, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetProject, targetRecord } from "#src/api/target.ts"
 import { Resources } from "#src/store/Resources.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import { AlertHistory, type AlertHistoryEntry } from "./AlertHistory.ts"
 import { type AlertStanding, Alerts } from "./Alerts.ts"
 import { AlertHistoryPage, AlertView } from "./api.ts"
@@ -104,7 +104,7 @@ export const layer = HttpApiBuilder.group(
 const spelled = (time: string): string => new Date(time).toISOString()
 const instant = (time: string | null): string | null => (time === null ? null : spelled(time))
 
-const alertView = (record: ResourceRecord, standing: AlertStanding | undefined) => {
+const alertView = (record: ListedRecord, standing: AlertStanding | undefined) => {
   const spec = storedSpec(record.spec)
   const { state = "no_data", measured = null, incident = null, silence = null } = standing ?? {}
   return {

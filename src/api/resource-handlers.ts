@@ -11,7 +11,7 @@ import type { Json, Kind } from "#schemas/kind.ts"
 import { placed, regionFault } from "#schemas/placement.ts"
 import type { CreateChange, SecretValues, Written } from "#src/store/change.ts"
 import { Resources } from "#src/store/Resources.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord, ResourceRecord } from "#src/store/records.ts"
 import type { Referring } from "#src/store/reference-checks.ts"
 import { answer } from "./answer.ts"
 import { RequestScope } from "./definition/scope.ts"
@@ -57,8 +57,8 @@ interface Options<View extends Schema.Top, Request> {
   readonly view: View
   /** Looks up what the views of `records` need besides these, at once for all, and answers how one is viewed. */
   readonly viewer: (
-    records: ReadonlyArray<ResourceRecord>
-  ) => Effect.Effect<(record: ResourceRecord) => View["Encoded"], Problem, Needs>
+    records: ReadonlyArray<ListedRecord>
+  ) => Effect.Effect<(record: ListedRecord) => View["Encoded"], Problem, Needs>
   /** What the path names, if the gate did not look it up as a resource. */
   readonly target?: (request: Request) => Effect.Effect<ResourceRecord, Problem, Needs>
   /** What a caller is told whose name for it is taken. */
@@ -92,7 +92,7 @@ export const resourceHandlers = Effect.fnUntraced(function* <
   })
 
   const all = Schema.Array(view)
-  const viewsOf = (records: ReadonlyArray<ResourceRecord>) =>
+  const viewsOf = (records: ReadonlyArray<ListedRecord>) =>
     Effect.flatMap(viewer(records), (one) => viewAll(records, one))
   const viewOf = Effect.fnUntraced(function* (record: ResourceRecord) {
     const [found] = yield* viewsOf([record])
@@ -105,7 +105,7 @@ export const resourceHandlers = Effect.fnUntraced(function* <
     const { orgId } = yield* RequestScope
     const { projectId, environment } = kind.scope === "organization" ? noProject : yield* targetProject
     const records = yield* Effect.mapError(
-      resources.listKind(orgId, kind.name, projectId, environment),
+      resources.showKind(orgId, kind.name, projectId, environment),
       fromStore
     )
     return answer(all, yield* viewsOf(records))

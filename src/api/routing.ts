@@ -16,6 +16,7 @@ import { callerAddress } from "#src/access/caller-address.ts"
 import { AppConfig } from "#src/config.ts"
 import { Api } from "./definition/api.ts"
 import { tooLarge } from "./failure.ts"
+import { admission } from "./overload.ts"
 import { pagePaths, protocolPaths } from "./page-paths.ts"
 import { internalResponse, problem, toResponse } from "./problem.ts"
 
@@ -75,6 +76,7 @@ export const layer = HttpRouter.middleware(
     // As containers call it.
     if (services !== undefined) hosts.add(services.name.toLowerCase())
     const routes = methodsByPath()
+    const admitted = yield* admission
 
     const answer = Effect.fnUntraced(function* (
       http: Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled>,
@@ -82,20 +84,22 @@ export const layer = HttpRouter.middleware(
     ) {
       if (!isReadable(request.url)) return yield* toResponse(unknownPath)
       // Which of them a proxy on the way went by, nobody can tell. What comes from within this process has none.
-      const { source } = request
-      const rawHeaders = source instanceof IncomingMessage ? source.rawHeaders : []
+      const source = request.source instanceof IncomingMessage ? request.source : undefined
+      const rawHeaders = source?.rawHeaders ?? []
       const hostFields = rawHeaders.filter((part, index) => index % 2 === 0 && part.toLowerCase() === "host")
       if (hostFields.length > 1) return yield* toResponse(malformed)
       const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")
       if (named !== undefined && !hosts.has(named)) return yield* toResponse(unknownHost)
-      const response = yield* Effect.catchCause(http, (cause) =>
-        Cause.hasInterruptsOnly(cause)
-          ? Effect.interrupt
-          : Effect.flatMap(HttpServerError.causeResponse(cause), ([made]) =>
-              made.status < 500
-                ? Effect.succeed(made)
-                : Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
-            )
+      const response = yield* Effect.catchCause(
+        source === undefined ? http : admitted(source, http),
+        (cause) =>
+          Cause.hasInterruptsOnly(cause)
+            ? Effect.interrupt
+            : Effect.flatMap(HttpServerError.causeResponse(cause), ([made]) =>
+                made.status < 500
+                  ? Effect.succeed(made)
+                  : Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
+              )
       )
       if (!isBare(response)) return response
       switch (response.status) {

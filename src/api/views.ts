@@ -31,7 +31,8 @@ export const decodeWith = <Spec, Status>(kind: Kind<string, Spec, Status>) => {
   const decode = Schema.decodeUnknownSync(
     Schema.Struct({ spec: kind.spec, status: Schema.NullOr(kind.status) })
   )
-  return (record: ResourceRecord) => decode({ spec: record.spec, status: record.status })
+  return (record: Pick<ResourceRecord, "spec" | "status">) =>
+    decode({ spec: record.spec, status: record.status })
 }
 
 /** Whether the stored specification is one of its kind still. */

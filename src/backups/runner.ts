@@ -89,7 +89,7 @@ export const layer = Layer.effectDiscard(
       if (now !== seen) Queue.offerUnsafe(toPlan, undefined)
       seen = now
       const archiving = yield* shipping.all(databases)
-      yield* tell(databases, archiving)
+      if (databases.length > 0) yield* tell(databases, archiving)
       // What was archived goes on to destinations.
       yield* carrying.look
       return archiving.more

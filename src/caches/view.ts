@@ -2,11 +2,11 @@
 import { Cache } from "#schemas/cache.ts"
 import { cacheSizes } from "#schemas/catalog.ts"
 import { decodeWith, serviceStatus } from "#src/api/views.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 
 const decode = decodeWith(Cache)
 
-export const cacheView = (record: ResourceRecord) => {
+export const cacheView = (record: ListedRecord) => {
   const { spec, status } = decode(record)
   return {
     id: record.uid,

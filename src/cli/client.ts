@@ -2,10 +2,12 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FetchHttpClient from "effect/http/FetchHttpClient"
+import * as HttpClient from "effect/http/HttpClient"
 import { isHttpClientError } from "effect/http/HttpClientError"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as Struct from "effect/Struct"
 import { Api } from "#src/api/definition/api.ts"
 import { ProblemBody } from "#src/api/definition/problem.ts"
 import { authorized, type Credential } from "./bearer.ts"
@@ -13,16 +15,28 @@ import { CliFailure, exitCodes, failure, fromProblem } from "./failure.ts"
 import { type Login, memberCredential, ownerCredential } from "./login.ts"
 import { resending } from "./resend.ts"
 
+export type ApiClient = HttpApiClient.ForApi<typeof Api>
+
+/** Each group is made when it is first used: a command calls one or two of them, and all take a fifth of a second. */
+const clientOf = (httpClient: HttpClient.HttpClient, baseUrl: string): ApiClient => {
+  const client = {}
+  for (const group of Struct.keys(Api.groups)) {
+    let made: object | undefined
+    Object.defineProperty(client, group, {
+      get: () => (made ??= Effect.runSync(HttpApiClient.group(Api, { group, httpClient, baseUrl })))
+    })
+  }
+  return client as ApiClient
+}
+
 const make = Effect.fnUntraced(function* (login: Login, credential: Credential | undefined) {
   const send = yield* authorized(resending(fetch), credential)
-  const client = yield* HttpApiClient.make(Api, { baseUrl: login.apiUrl }).pipe(
+  const httpClient = yield* HttpClient.HttpClient.pipe(
     Effect.provide(FetchHttpClient.layer),
     Effect.provideService(FetchHttpClient.Fetch, send)
   )
-  return { client, send, sendOnce: yield* authorized(fetch, credential) }
+  return { client: clientOf(httpClient, login.apiUrl), send, sendOnce: yield* authorized(fetch, credential) }
 })
-
-export type ApiClient = Effect.Success<ReturnType<typeof make>>["client"]
 
 export class Client extends Context.Service<
   Client,

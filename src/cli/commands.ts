@@ -60,7 +60,7 @@ const doctor = Command.make("doctor", { json: asJson }, (flags) =>
   Effect.gen(function* () {
     const { dependencies } = yield* Effect.promise(() => import("#src/infra/host/dependencies.ts"))
     const { limitsOfServers } = yield* Effect.promise(() => import("./doctor-limits.ts"))
-    const found = yield* Effect.promise(() => dependencies())
+    const found = yield* Effect.promise(() => dependencies("versions"))
     const limits = yield* limitsOfServers
     if (flags.json) yield* json({ dependencies: found, limits })
     else {

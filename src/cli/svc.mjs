@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 // Plain JavaScript, so that an old Node can read it and say what is wrong.
-import { spawn } from "node:child_process"
 import { existsSync } from "node:fs"
 import * as module from "node:module"
 import { fileURLToPath } from "node:url"
@@ -22,6 +21,7 @@ if (major > 24 || (major === 24 && minor >= 7)) {
     )
     process.exit(1)
   }
+  const { spawn } = await import("node:child_process")
   const child = spawn(own, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: "inherit" })
   // Whoever ends this process means that one.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal))

@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CredentialsNotKept, Keeper } from "#src/access/bootstrap.ts"
 import { AppConfig } from "#src/config.ts"
+import { isBuilt } from "#src/dashboard/build-inputs.ts"
 import { checkSettings } from "#src/features.ts"
 import { endedAs } from "#src/infra/host/oom-score.ts"
 import { oomScores } from "#src/infra/host/server-limits.ts"
@@ -99,7 +100,11 @@ const builtDashboard = Effect.callback<string>((resume) => {
       )
   )
   return Effect.sync(() => child.kill())
-}).pipe(Effect.flatMap((line) => (line === "" ? Effect.void : say(line))))
+}).pipe(
+  Effect.flatMap((line) => (line === "" ? Effect.void : say(line))),
+  // Starting a process only to look would be a sixth of a start.
+  Effect.when(Effect.map(Effect.promise(isBuilt), (built) => !built))
+)
 
 const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
 

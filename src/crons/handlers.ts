@@ -16,7 +16,7 @@ import { handlersOf } from "#src/api/handler.ts"
 import { fromStore, notFound, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import { CronRunPage, CronRunView, CronView } from "./api.ts"
 import { Crons } from "./Crons.ts"
 import type { RunRecord } from "./run.ts"
@@ -99,7 +99,7 @@ export const layer = HttpApiBuilder.group(
   })
 )
 
-const cronView = (record: ResourceRecord, lastRunAt: Date | undefined, now: number) => {
+const cronView = (record: ListedRecord, lastRunAt: Date | undefined, now: number) => {
   const spec = storedSpec(record.spec)
   const next = spec.enabled ? nextRun(spec.schedule, spec.timezone, now) : undefined
   return {

@@ -1,11 +1,11 @@
 /** How a database looks to callers. */
 import { Database } from "#schemas/database.ts"
 import { decodeWith, serviceStatus } from "#src/api/views.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 
 const decode = decodeWith(Database)
 
-export const databaseView = (record: ResourceRecord) => {
+export const databaseView = (record: ListedRecord) => {
   const { spec, status } = decode(record)
   return {
     id: record.uid,

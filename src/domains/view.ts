@@ -5,7 +5,7 @@ import { RequestScope } from "#src/api/definition/scope.ts"
 import { fromStore, type Problem } from "#src/api/problem.ts"
 import { decodeWith } from "#src/api/views.ts"
 import { EdgeSites } from "#src/edge/EdgeSites.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import type { DomainView } from "./api.ts"
 import { Claims } from "./Claims.ts"
 import { destinations, instructionsOf } from "./destinations.ts"
@@ -21,8 +21,8 @@ export const makeViewer = Effect.gen(function* () {
   const destinationOf = yield* destinations
 
   return Effect.fnUntraced(function* (
-    records: ReadonlyArray<ResourceRecord>
-  ): Effect.fn.Return<(record: ResourceRecord) => View, Problem, RequestScope> {
+    records: ReadonlyArray<ListedRecord>
+  ): Effect.fn.Return<(record: ListedRecord) => View, Problem, RequestScope> {
     const { orgId } = yield* RequestScope
     const environments = [...new Set(records.flatMap(({ parentUid }) => parentUid ?? []))]
     const [claimed, managed] = yield* Effect.mapError(
@@ -47,7 +47,7 @@ export const makeViewer = Effect.gen(function* () {
   })
 })
 
-const viewOf = (record: ResourceRecord, instructions: string): View => {
+const viewOf = (record: ListedRecord, instructions: string): View => {
   const { spec, status } = decode(record)
   const failed = record.phase === "failed"
   const ready = record.conditions.find(({ type }) => type === "Ready")

@@ -9,7 +9,7 @@ import { fromStore, invalid, problem } from "#src/api/problem.ts"
 import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { decodeWith } from "#src/api/views.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import { GitSourceView } from "./api.ts"
 import { GitSources } from "./GitSources.ts"
 import { nothingYet } from "./look.ts"
@@ -89,7 +89,7 @@ const held: ReadonlySet<GitSourceFault["code"]> = new Set([
   "billing_inactive"
 ])
 
-const sourceView = (record: ResourceRecord) => {
+const sourceView = (record: ListedRecord) => {
   const { spec, status } = decode(record)
   const { principal: _, ...settings } = spec
   const { failures: __, ...seen } = status ?? nothingYet

@@ -16,7 +16,7 @@ import { targetProject, targetRecord } from "#src/api/target.ts"
 import { decodeWith } from "#src/api/views.ts"
 import { amend } from "#src/api/writing.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { isReady, type ResourceRecord } from "#src/store/records.ts"
+import { isReady, type ListedRecord, type ResourceRecord } from "#src/store/records.ts"
 import { PreviewView } from "./api.ts"
 
 const decode = decodeWith(Preview)
@@ -102,7 +102,7 @@ export const layer = HttpApiBuilder.group(
   })
 )
 
-const previewView = (record: ResourceRecord) => {
+const previewView = (record: ListedRecord) => {
   const { spec, status } = decode(record)
   const { database: _, followed: __, repository: ___, pullRequest, ...shown } = spec
   const isClosing = record.deletionRequestedAt !== null

@@ -3,11 +3,11 @@ import { Environment } from "#schemas/environment.ts"
 import { implicitEnvironments } from "#schemas/names.ts"
 import { Project } from "#schemas/project.ts"
 import { decodeWith } from "#src/api/views.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord, ResourceRecord } from "#src/store/records.ts"
 
 const decodeProject = decodeWith(Project)
 
-export const projectView = (record: ResourceRecord) => {
+export const projectView = (record: ListedRecord) => {
   const { spec } = decodeProject(record)
   return {
     id: record.uid,
@@ -27,7 +27,7 @@ const implicit: ReadonlySet<string> = new Set(implicitEnvironments)
 export const isImplicit = ({ name }: Pick<ResourceRecord, "name">): boolean => implicit.has(name)
 
 const decodeEnvironment = decodeWith(Environment)
-export const environmentView = (record: ResourceRecord) => {
+export const environmentView = (record: ListedRecord) => {
   const { spec, status } = decodeEnvironment(record)
   return {
     id: record.uid,

@@ -15,7 +15,7 @@ import { targetRecord } from "#src/api/target.ts"
 import { serviceStatus } from "#src/api/views.ts"
 import { reservedAt } from "#src/store/Reservation.ts"
 import { Resources } from "#src/store/Resources.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord } from "#src/store/records.ts"
 import { longestMessage, QueueStats, QueueView } from "./api.ts"
 import { Messages } from "./Messages.ts"
 
@@ -24,7 +24,7 @@ const decodeSpec = Schema.decodeUnknownSync(QueueSpec)
 /** How long a creation waits for the queue to deliver. It takes messages before. */
 const patience = "5 seconds"
 
-const queueView = (record: ResourceRecord) => {
+const queueView = (record: ListedRecord) => {
   const { consumer, ...spec } = decodeSpec(record.spec)
   return {
     id: record.uid,

@@ -13,7 +13,7 @@ import { writeChanges } from "./changes.ts"
 import { Db, inOrg, orUnavailable, repeatable, type Sql } from "./Db.ts"
 import type { NameTaken, NotFound, Refused, RevisionConflict } from "./errors.ts"
 import { KeyRing } from "./KeyRing.ts"
-import type { Actor, ResourceRecord } from "./records.ts"
+import type { Actor, ListedRecord, ResourceRecord } from "./records.ts"
 import { missingIn, type Referring } from "./reference-checks.ts"
 import { conditionsIn, differencesIn, phaseIn } from "./status-columns.ts"
 
@@ -83,6 +83,13 @@ export class Resources extends Context.Service<
       projectId: string | null,
       environment?: string
     ) => Effect.Effect<ReadonlyArray<ResourceRecord>, StoreUnavailable>
+    /** The same, with what lists show of them. */
+    readonly showKind: (
+      orgId: string,
+      kind: string,
+      projectId: string | null,
+      environment?: string
+    ) => Effect.Effect<ReadonlyArray<ListedRecord>, StoreUnavailable>
     /** The one resource with this name in its place; `null` where the kind's scope has no such part. */
     readonly find: (
       orgId: string,
@@ -146,6 +153,22 @@ export class Resources extends Context.Service<
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name, r.environment`)
           return rows.map(toRecord)
+        }),
+        // Index: resource_by_place.
+        showKind: Effect.fn("Resources.showKind")(function* (orgId, kind, projectId, environment) {
+          const rows = yield* repeatable(sql<ListedRow>`
+            select r.uid, r.kind, r.environment, r.name, r.parent_uid as "parentUid", r.spec, r.status, r.phase,
+              r.conditions, r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt",
+              r.updated_at as "updatedAt",
+              case when r.phase <> 'ready' then (select w.last_error from work w
+                where w.org_id = r.org_id and w.uid = r.uid and ${inOrg(sql, orgId)}) end as "lastError"
+            from resource r
+            where r.org_id = ${orgId}::uuid and r.kind = ${kind}
+              and ${projectId === null ? sql`r.project_id is null` : sql`r.project_id = ${projectId}::uuid`}
+              ${environment === undefined ? sql`` : sql`and r.environment = ${environment}::text`}
+              and r.deleted_at is null and ${inOrg(sql, orgId)}
+            order by r.name, r.environment`)
+          return rows.map((row) => toListed(orgId, row))
         }),
         // Index: resource_by_place.
         find: Effect.fn("Resources.find")(function* (orgId, kind, projectId, environment, name) {
@@ -253,14 +276,46 @@ export const source = (sql: Sql) => sql`
   left join work w on w.org_id = r.org_id and w.uid = r.uid
   left join resource p on p.org_id = r.org_id and p.uid = r.project_id`
 
+type ListedRow = Pick<Row, Exclude<keyof ListedRecord, "orgId" | "lastError">> & {
+  readonly lastError: string | null
+}
+
+const once = <A>(read: () => A): (() => A) => {
+  let value: A | undefined
+  return () => (value ??= read())
+}
+
+// What the engine found is decoded when it is asked for: most lists show little of it, and it takes as long as the rest.
+
 export const toRecord = (row: Row): ResourceRecord => {
-  const conditions = conditionsIn(row.conditions)
-  const phase = phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
+  const conditions = once(() => conditionsIn(row.conditions))
+  const differences = once(() => differencesIn(row.differences))
   return {
     ...row,
     spec: fromStored(row.kind, row.spec),
-    phase,
-    conditions,
-    differences: differencesIn(row.differences)
+    get phase() {
+      return phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
+    },
+    get conditions() {
+      return conditions()
+    },
+    get differences() {
+      return differences()
+    }
+  }
+}
+
+const toListed = (orgId: string, row: ListedRow): ListedRecord => {
+  const conditions = once(() => conditionsIn(row.conditions))
+  return {
+    orgId,
+    ...row,
+    spec: fromStored(row.kind, row.spec),
+    get phase() {
+      return phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
+    },
+    get conditions() {
+      return conditions()
+    }
   }
 }

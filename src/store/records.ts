@@ -37,6 +37,27 @@ export interface ResourceRecord {
   readonly handledRetry: string | null
 }
 
+/** What lists of one kind show of each: reading the rest would cost as much again. */
+export type ListedRecord = Pick<
+  ResourceRecord,
+  | "orgId"
+  | "uid"
+  | "kind"
+  | "environment"
+  | "name"
+  | "parentUid"
+  | "spec"
+  | "status"
+  | "phase"
+  | "conditions"
+  | "deletionRequestedAt"
+  | "createdAt"
+  | "updatedAt"
+> & {
+  /** Null also for what is ready. */
+  readonly lastError: string | null
+}
+
 /** Whether users can rely on it, as the last look found. */
 export const isReady = (conditions: ResourceRecord["conditions"]): boolean =>
   conditions.some(({ type, status }) => type === "Ready" && status === "true")

@@ -22,8 +22,12 @@ export const conditionsIn = understood(Condition)
 export const differencesIn = understood(Difference)
 
 /** In place of a phase that this version does not know: what the conditions say. */
-export const phaseIn = (phase: string, deleting: boolean, conditions: ReadonlyArray<Condition>): Phase => {
+export const phaseIn = (
+  phase: string,
+  deleting: boolean,
+  conditions: () => ReadonlyArray<Condition>
+): Phase => {
   if (isPhase(phase)) return phase
   if (deleting) return "deleting"
-  return conditions.some(({ type, status }) => type === "Ready" && status === "true") ? "ready" : "pending"
+  return conditions().some(({ type, status }) => type === "Ready" && status === "true") ? "ready" : "pending"
 }

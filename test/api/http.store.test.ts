@@ -3,7 +3,9 @@ import * as net from "node:net"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import { assert, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import { bounds, listener } from "#src/api/listener.ts"
+import { RequestLimit } from "#src/api/overload.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 
 /** Sends bytes as they are, and answers all that comes back until the connection ends. */
@@ -26,7 +28,27 @@ const raw = Effect.fnUntraced(function* (lines: ReadonlyArray<string>) {
   return yield* exchange(Number(new URL(url).port), (socket) => socket.write(text))
 })
 
-layer(testPlane({ roles: new Set(["api"] as const) }), { excludeTestServices: true })("HTTP", (it) => {
+const limit = { atOnce: 1_000 }
+const HttpPlane = testPlane({ roles: new Set(["api"] as const) }).pipe(
+  Layer.provide(Layer.succeed(RequestLimit, limit))
+)
+
+layer(HttpPlane, { excludeTestServices: true })("HTTP", (it) => {
+  it.effect("a server with too much to do says so, and when to come again", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Plane
+      const usual = limit.atOnce
+      yield* Effect.addFinalizer(() => Effect.sync(() => (limit.atOnce = usual)))
+      limit.atOnce = 0
+      const { status, headers, body } = yield* call("GET", "/v1/orgs/main/projects")
+      assert.deepStrictEqual([status, body.code], [503, "overloaded"])
+      assert.match(headers.get("retry-after") ?? "", /^[1-5]$/)
+      assert.isNotEmpty(headers.get("x-request-id"))
+      limit.atOnce = usual
+      assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects")).status, 200)
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("a body that is not UTF-8 is malformed, and one that is encoded is not taken", () =>
     Effect.gen(function* () {
       const { url, apiKey, session } = yield* Plane

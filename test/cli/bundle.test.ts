@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 const project = fileURLToPath(new URL("../../", import.meta.url))
 const said = "from the source"
 
-/** A project of three files, started as this one is. */
+/** A project of few files, started as this one is. */
 const makeProject = Effect.acquireRelease(
   Effect.sync(() => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-bundle-"))
@@ -31,14 +31,17 @@ const makeProject = Effect.acquireRelease(
       "src/cli/a-thread.ts",
       `import { readFileSync } from "node:fs"
 import { parentPort } from "node:worker_threads"
+import "./shared.ts"
 const text: string = readFileSync(new URL("../text.txt", import.meta.url), "utf8").trim()
 parentPort?.postMessage(\`\${text}, in a thread\`)
 `
     )
+    write("src/cli/shared.ts", `if (process.argv[2] === "names") console.log("shared")`)
     write(
       "src/cli/main.ts",
       `import { readFileSync } from "node:fs"
 import { Worker } from "node:worker_threads"
+import "./shared.ts"
 console.log(new Error().stack?.includes("svc-program") ? "from the bundle" : "${said}")
 console.log(readFileSync(new URL("../text.txt", import.meta.url), "utf8").trim())
 new Worker(new URL("./a-thread.ts", import.meta.url)).on("message", console.log)
@@ -70,6 +73,10 @@ it.live("a bundle does what its source does, and only while it is of that source
     const [how, ...rest] = yield* svc()
     assert.strictEqual(how, "from the bundle")
     assert.deepStrictEqual(rest, bySource.slice(1))
+    // A thread loads what it needs and not the program.
+    const thread = fs.readFileSync(path.join(folder, "node_modules/.cache/svc-program/a-thread.js"), "utf8")
+    assert.match(thread, /"\.\/a-thread-/)
+    assert.notMatch(thread, /main/)
     const main = path.join(folder, "src/cli/main.ts")
     fs.writeFileSync(main, fs.readFileSync(main, "utf8").replace(said, "from what was changed"))
     assert.strictEqual((yield* svc())[0], "from what was changed")

@@ -59,6 +59,41 @@ layer(Store, { excludeTestServices: true })("resources", (it) => {
     })
   )
 
+  it.effect("what lists show of a kind is what its records say", () =>
+    Effect.gen(function* () {
+      const resources = yield* Resources
+      const org = yield* makeOrganization()
+      const place = yield* makeProject(org.id, "shop")
+      const [failed, ready] = [cacheChange(place, "failed"), cacheChange(place, "ready")]
+      yield* resources.write(org.id, [failed, ready], actor)
+      const { engine: sql } = yield* Db
+      yield* sql`update resource set phase = case name when 'ready' then 'ready' else 'failed' end,
+        conditions = '[{"type": "Ready", "status": "false", "reason": "Failed", "message": "no", "observedGeneration": 1,
+          "lastTransitionAt": "2026-01-01T00:00:00.000Z"}, {"type": "Newer", "shape": "of another version"}]'
+        where org_id = ${org.id} and kind = 'Cache'`
+      yield* sql`update work set last_error = 'no room' where org_id = ${org.id} and kind = 'Cache'`
+      const shown = yield* resources.showKind(org.id, "Cache", place.projectId, "production")
+      const records = yield* resources.listKind(org.id, "Cache", place.projectId, "production")
+      assert.deepStrictEqual(
+        shown.map(({ name, phase, lastError }) => [name, phase, lastError]),
+        [
+          ["failed", "failed", "no room"],
+          ["ready", "ready", null]
+        ]
+      )
+      for (const [index, one] of shown.entries()) {
+        const { lastError: _, ...rest } = one
+        const { name, conditions } = one
+        assert.deepStrictEqual([name, conditions.length], [records[index]?.name, 1])
+        for (const [key, value] of Object.entries(rest))
+          assert.deepStrictEqual(records[index]?.[key as keyof typeof rest], value, key)
+      }
+      const other = yield* makeOrganization()
+      assert.deepStrictEqual(yield* resources.showKind(other.id, "Cache", place.projectId), [])
+      assert.deepStrictEqual(yield* resources.showKind(org.id, "Cache", null), [])
+    })
+  )
+
   it.effect("a taken name is refused and nothing of the batch is stored", () =>
     Effect.gen(function* () {
       const resources = yield* Resources

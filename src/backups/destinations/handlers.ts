@@ -13,7 +13,7 @@ import { resourceHandlers } from "#src/api/resource-handlers.ts"
 import { targetRecord } from "#src/api/target.ts"
 import { amend } from "#src/api/writing.ts"
 import { Resources } from "#src/store/Resources.ts"
-import type { ResourceRecord } from "#src/store/records.ts"
+import type { ListedRecord, ResourceRecord } from "#src/store/records.ts"
 import type { PlaceError, PlaceFault } from "../repository/Place.ts"
 import { BackupDestinationView } from "./api.ts"
 import type { DestinationConfig } from "./connection.ts"
@@ -199,7 +199,7 @@ const specOf = ({ endpoint, bucket, prefix, region }: DestinationConfig, version
   version
 })
 
-const view = (record: ResourceRecord, spec: BackupDestinationSpec, tested: Tested | undefined) => {
+const view = (record: ListedRecord, spec: BackupDestinationSpec, tested: Tested | undefined) => {
   const { version, endpoint, bucket, prefix, region } = spec
   const fault = tested?.fault ?? null
   return {

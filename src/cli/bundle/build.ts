@@ -1,7 +1,7 @@
 /** `npm run build`: puts the program into few files, if they are not of this very source already. */
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
-import { rolldown } from "rolldown"
+import { type Plugin, rolldown } from "rolldown"
 import { bundleFolder, freshBundle, root, stamp } from "./fresh.mjs"
 
 /** These load files beside their own, or native code, or are loaded by few commands only. */
@@ -33,6 +33,51 @@ const ownPlace = (folder: string) => ({
           .replaceAll("SVC_BUNDLE", "import.meta.url")
 })
 
+interface Module {
+  readonly importedIds: ReadonlyArray<string>
+  readonly dynamicImporters: ReadonlyArray<string>
+}
+
+/** All that these load at once, before any of it is asked for. */
+const loadedWith = (modules: ReadonlyMap<string, Module>, first: ReadonlyArray<string>): Set<string> => {
+  const found = new Set<string>()
+  const left = [...first]
+  for (let id = left.pop(); id !== undefined; id = left.pop()) {
+    if (found.has(id)) continue
+    found.add(id)
+    left.push(...(modules.get(id)?.importedIds ?? []))
+  }
+  return found
+}
+
+/**
+ * Node finds, reads and links each file for itself, which costs more than what is in it: what is always loaded together
+ * is one file. Left to the bundler, each set of places that load a module on demand would be a file, 300 of them.
+ * No file here imports one that comes later in this list.
+ */
+const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<string>) => {
+  const loadedBy = (importer: RegExp, names: RegExp) =>
+    [...modules].flatMap(([id, { dynamicImporters }]) =>
+      names.test(id) && dynamicImporters.some((by) => importer.test(by)) ? [id] : []
+    )
+  const [main = "", ...threads] = entries
+  const layers = [
+    ...threads
+      .map((thread) => ({ name: path.basename(thread, ".ts"), holds: loadedWith(modules, [thread]) }))
+      .sort((a, b) => a.holds.size - b.holds.size),
+    { name: "commands", holds: loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)]) },
+    {
+      name: "server",
+      holds: loadedWith(modules, [
+        ...loadedBy(/\/src\/cli\/commands\.ts$/, /\/up\.ts$/),
+        ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
+      ])
+    }
+  ]
+  for (const { holds } of layers) for (const entry of entries) holds.delete(entry)
+  return layers
+}
+
 /** Where a bundle stands, every time of its being made, others may be reading it: the old one goes as a whole. */
 const replace = async (made: string): Promise<void> => {
   const old = `${made}.old`
@@ -47,12 +92,32 @@ export const build = async (): Promise<void> => {
   if (freshBundle() !== undefined) return
   const of = stamp()
   const made = path.join(path.dirname(bundleFolder), `svc-program.${process.pid}`)
+  const modules = new Map<string, Module>()
+  const collecting: Plugin = {
+    name: "collect-modules",
+    buildEnd() {
+      for (const id of this.getModuleIds()) {
+        const module = this.getModuleInfo(id)
+        if (module !== null) modules.set(id, module)
+      }
+    }
+  }
+  const entries = { main: path.join(root, "src/cli/main.ts"), ...(await threads()) }
+  let layers: ReturnType<typeof layersOf> | undefined
+  const layerOf = (id: string) => {
+    layers ??= layersOf(modules, Object.values(entries))
+    return layers.find(({ holds }) => holds.has(id))?.name ?? null
+  }
   const bundle = await rolldown({
-    input: { main: path.join(root, "src/cli/main.ts"), ...(await threads()) },
+    input: entries,
     platform: "node",
     external: (id) => apart.test(id),
-    plugins: [ownPlace(made)],
+    plugins: [ownPlace(made), collecting],
     logLevel: "warn",
+    // What some load on demand and others always is loaded always: nothing to tell.
+    checks: { ineffectiveDynamicImport: false },
+    // Our layers say what is with what, and nobody imports the first files by name.
+    preserveEntrySignatures: "allow-extension",
     tsconfig: false
   })
   try {
@@ -60,10 +125,15 @@ export const build = async (): Promise<void> => {
       dir: made,
       format: "esm",
       entryFileNames: "[name].js",
-      chunkFileNames: "[name]-[hash].js"
+      chunkFileNames: "[name]-[hash].js",
+      comments: false,
+      codeSplitting: {
+        groups: [{ name: layerOf, debugName: "layers" }],
+        includeDependenciesRecursively: false
+      }
     })
-    // Without it Node would compile each file once more, only to see that it is a module.
-    await fs.writeFile(path.join(made, "package.json"), JSON.stringify({ type: "module" }))
+    // Otherwise Node reads each file for what kind of module it is.
+    await fs.writeFile(path.join(made, "package.json"), '{"type":"module"}')
     await fs.writeFile(path.join(made, "stamp"), of)
     await replace(made)
   } finally {

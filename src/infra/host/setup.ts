@@ -62,7 +62,7 @@ export const installPackage = (name: string): boolean => {
 
 /** Idempotent, and quick when nothing is missing. Progress goes to `say`. */
 export const setUpHost = async (say: (line: string) => void): Promise<void> => {
-  const missing = (await dependencies()).filter(({ found }) => found === undefined)
+  const missing = (await dependencies("files")).filter(({ found }) => found === undefined)
   if (missing.length === 0) return
   const asRoot = privileged()
   for (const { name, hint, neededBy } of missing) {
