@@ -48,7 +48,9 @@ export const waiting = {
     Flag.withDefault(300)
   )
 }
-export const project = Argument.String("project").pipe(Argument.withDescription("Slug or id of the project"))
+export const project = Argument.String("project").pipe(
+  Argument.withDescription("Slug or id of the project; . for the one that svc.yaml names (svc link)")
+)
 export const environment = Flag.String("environment").pipe(
   Flag.withAlias("e"),
   Flag.withDescription("Environment (default production)"),

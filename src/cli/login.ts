@@ -23,6 +23,7 @@ import { shellWord } from "./shell-word.ts"
 const ProjectFile = Schema.Struct({
   apiUrl: Schema.optionalKey(Schema.String),
   organization: Schema.optionalKey(Schema.String),
+  project: Schema.optionalKey(Schema.String),
   manifest: Schema.optionalKey(Schema.String)
 })
 
@@ -40,6 +41,8 @@ export interface Login {
   readonly missing: string
   /** Path of the manifest that `plan` and `apply` read when they are given none. */
   readonly manifest: string
+  /** That of the folder, which "." stands for. */
+  readonly project: string | undefined
 }
 
 /** One spelling for each control plane. */
@@ -102,7 +105,7 @@ export const readLogin = Effect.fnUntraced(function* (flags: LoginFlags) {
   const organization = flags.org ?? env("SVC_ORG") ?? project?.organization ?? here[0]?.organization ?? "main"
   const manifest =
     project?.manifest === undefined ? "svc.manifest.yaml" : path.join(project.dir, project.manifest)
-  const common = { apiUrl, organization, manifest }
+  const common = { apiUrl, organization, manifest, project: project?.project }
 
   const token = env("SVC_TOKEN")
   if (token !== undefined) {

@@ -33,7 +33,20 @@ export interface Scope<Where extends Config, At> {
   readonly flags: Where
   readonly at: (where: Values<Where>) => Effect.Effect<At, CliFailure, Client>
   readonly text: (where: Values<Where>, org: string) => string
+  /** With the folder's own project in place of ".". */
+  readonly linked?: (where: Values<Where>) => Effect.Effect<Values<Where>, CliFailure, Client>
 }
+
+const linked = <W extends { readonly project: string }>(where: W): Effect.Effect<W, CliFailure, Client> =>
+  where.project === "."
+    ? Effect.flatMap(Client, ({ login }) =>
+        login.project === undefined
+          ? Effect.fail(
+              failure("No svc.yaml here or above names a project; svc link does it", exitCodes.usage)
+            )
+          : Effect.succeed({ ...where, project: login.project })
+      )
+    : Effect.succeed(where)
 
 export const inOrganization = {
   flags: {},
@@ -44,7 +57,8 @@ export const inProject = {
   flags: { project },
   at: (where: { readonly project: string }) =>
     Effect.map(Client, ({ org }) => ({ params: { orgId: org, projectId: where.project } })),
-  text: (where: { readonly project: string }) => where.project
+  text: (where: { readonly project: string }) => where.project,
+  linked: linked<{ readonly project: string }>
 }
 export const inEnvironment = {
   flags: { project, environment },
@@ -53,7 +67,8 @@ export const inEnvironment = {
       params: { orgId: org, projectId: where.project },
       query: { environment: where.environment }
     })),
-  text: (where: Place) => `${where.project}/${where.environment}`
+  text: (where: Place) => `${where.project}/${where.environment}`,
+  linked: linked<Place>
 }
 
 /** What a command is given to run with. */
@@ -79,14 +94,16 @@ export const commandIn =
     Command.make(name, { connection, where: scope.flags, json: asJson, own }, (flags) =>
       online(
         flags.connection,
-        Effect.flatMap(Client, (client) =>
-          run({
-            client,
-            where: flags.where,
-            at: Effect.suspend(() => scope.at(flags.where)),
-            json: flags.json,
-            flags: flags.own
-          })
+        Effect.flatMap(
+          Effect.all([Client, scope.linked?.(flags.where) ?? Effect.succeed(flags.where)]),
+          ([client, where]) =>
+            run({
+              client,
+              where,
+              at: Effect.suspend(() => scope.at(where)),
+              json: flags.json,
+              flags: flags.own
+            })
         )
       )
     )

@@ -9,6 +9,7 @@ export const deployments = defineFeature({
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const { deploy, deployments, promote, rollback } = await import("./commands.ts")
-    return { commands: [deploy, deployments, rollback, promote] }
+    const { init, link } = await import("./folder-commands.ts")
+    return { commands: [init, link, deploy, deployments, rollback, promote] }
   }
 })

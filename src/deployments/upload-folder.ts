@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
+import { settingsFile } from "#src/builds/facts.ts"
 import { factsOf, packFolder, sourceFiles } from "#src/builds/pack-folder.ts"
 import { planOf } from "#src/builds/plan.ts"
 import { Client, send } from "#src/cli/client.ts"
@@ -16,8 +17,8 @@ import { out, say } from "#src/cli/output.ts"
 const unreadable = (folder: string) => (cause: unknown) =>
   failure(`${folder} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`)
 
-/** Its files, and the plan by which they are built. */
-export const lookAt = Effect.fnUntraced(function* (named: string) {
+/** Its files, and the plan by which they are built; by the files alone without its settings. */
+export const lookAt = Effect.fnUntraced(function* (named: string, { withSettings = true } = {}) {
   const { cwd } = yield* Invocation
   const folder = path.resolve(cwd, named)
   const { files, facts } = yield* Effect.try({
@@ -27,7 +28,11 @@ export const lookAt = Effect.fnUntraced(function* (named: string) {
     },
     catch: unreadable(folder)
   })
-  const planned = planOf(facts)
+  const planned = planOf(
+    withSettings
+      ? facts
+      : { ...facts, texts: new Map([...facts.texts].filter(([name]) => name !== settingsFile)) }
+  )
   if (Result.isFailure(planned))
     return yield* failure(`${planned.failure.message} (${planned.failure.code})`, exitCodes.usage)
   return { folder, files, plan: planned.success }
