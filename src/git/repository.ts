@@ -17,6 +17,18 @@ export interface Repository {
   readonly credential?: GitCredential | undefined
 }
 
+/** A commit, and what belongs to it. */
+export interface WantedCommit extends Repository {
+  readonly commit: string
+  /**
+   * Address below which submodules are given the credential as well; absent: none is. Whoever wrote the commit names its
+   * submodules, and gets to see their files.
+   */
+  readonly credentialBelow?: string | undefined
+  /** Whether they are brought at all; absent: they are. */
+  readonly submodules?: boolean
+}
+
 const invalid = (message: string) => new GitError({ code: "invalid", message })
 
 /** As much of an address as belongs in a message, and no password in it. */
@@ -64,3 +76,12 @@ export const submoduleUrl = (parent: URL, written: string): string => {
   const base = parent.href.replace(/\/+$/, "")
   return new URL(written, `${base}/`).href
 }
+
+/**
+ * Forges read paths without regard to case, and unfold what is escaped: an address that they might read otherwise is below
+ * nothing.
+ */
+export const isBelow = (url: URL, base: string | undefined): boolean =>
+  base !== undefined &&
+  !/%|\/\//.test(url.pathname) &&
+  url.href.toLowerCase().startsWith(`${base.replace(/\/+$/, "").toLowerCase()}/`)

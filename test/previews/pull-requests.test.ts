@@ -129,7 +129,22 @@ const connected = Effect.fnUntraced(function* (owner: string) {
     Effect.map(call("GET", `${path}/deployments?environment=${environment}`), ({ body }) =>
       body.map(({ source }: { source: { commit: string } }) => source.commit)
     )
-  return { repo, pulls, tell, previews, deployed, path, owner, comments, statuses, locked }
+  const connection: string = made.body.id
+  const repository = `https://127.0.0.1:${server.port}/${owner}/shop.git`
+  return {
+    repo,
+    pulls,
+    tell,
+    previews,
+    deployed,
+    path,
+    owner,
+    comments,
+    statuses,
+    locked,
+    connection,
+    repository
+  }
 })
 
 layer(worldOf(3_600), { excludeTestServices: true })("pull requests that are told of", (it) => {
@@ -192,6 +207,51 @@ layer(worldOf(3_600), { excludeTestServices: true })("pull requests that are tol
           )
         )
       })
+  )
+
+  it.effect("show what merging makes of the manifest that svc.yaml names, and have that applied", () =>
+    Effect.gen(function* () {
+      const { sql, call } = yield* Plane
+      const { repo, pulls, tell, owner, comments, statuses, connection, repository } =
+        yield* connected("planner")
+      const body = { name: "planner", url: repository, connection, reviewed: true }
+      const source = yield* call("POST", "/v1/orgs/main/git-sources", { body })
+      assert.strictEqual(source.status, 201, source.text)
+      const files = {
+        ...app,
+        "svc.yaml": "manifest: deploy/all.yaml\n",
+        "deploy/all.yaml":
+          "version: 1\norganization: main\nprojects:\n  - { slug: planned, name: Planned, runtimeClass: scale-to-zero }\n"
+      }
+      const sha = yield* repo.commit(files, { branch: "change" })
+      yield* eventually(
+        "the source and its repository are known",
+        sql(
+          `select 1 from pull_request_look, git_source where repo = '${owner}/shop' and uid = '${source.body.id}'`
+        ),
+        (rows) => rows.length === 1
+      )
+      pulls.set(6, { state: "open", merged: false, sha, from: owner })
+      yield* tell("planned", 6)
+      const said = Effect.sync(() => [...comments.values()][0]?.body ?? "")
+      yield* eventually("the plan is shown", said, (text) => text.includes("- `Project/planned`"))
+      assert.isTrue((yield* said).includes("`deploy/all.yaml`"))
+      const plans = Effect.sync(() => statuses.filter(({ context }) => context === "svc/plan"))
+      yield* eventually("it is a status", plans, ([one]) => one?.commit === sha && one.state === "success")
+      yield* eventually(
+        "it is kept as shown",
+        sql(`select 1 from git_source_review where source_uid = '${source.body.id}' and digest is not null`),
+        (rows) => rows.length === 1
+      )
+      const slugs = Effect.map(call("GET", "/v1/orgs/main/projects"), ({ text }) => text)
+      assert.notInclude(yield* slugs, `"planned"`)
+
+      yield* repo.commit(files)
+      pulls.set(6, { state: "closed", merged: true, sha, from: owner })
+      yield* tell("merged", 6)
+      yield* eventually("it is applied", slugs, (text) => text.includes(`"planned"`))
+      yield* eventually("that is told", said, (text) => /applied at [0-9a-f]{12}/.test(text))
+    })
   )
 })
 
