@@ -9,7 +9,7 @@ import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { killNaming, processesNaming } from "#test/setup/processes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
-import { makePlane, type Plane, planesWorld } from "./planes.ts"
+import { makePlane, type Plane, planesOnSharedServer, planesWorld } from "./planes.ts"
 
 const names = (count: number) =>
   Array.from({ length: count }, (_, i) => `cache-${String(i).padStart(2, "0")}`)
@@ -78,7 +78,7 @@ it.live(
   "killed during an apply, a control plane doubles nothing; servers outlive it, and killed ones come back with their data",
   () =>
     Effect.gen(function* () {
-      const { base, store, planes } = yield* planesWorld
+      const { base, store, planes } = yield* planesOnSharedServer
       yield* Effect.promise(async () => {
         const plane = await makePlane(base, store.url)
         planes.push(plane)

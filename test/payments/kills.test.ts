@@ -7,7 +7,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
-import { makePlane, planesWorld } from "#test/faults/planes.ts"
+import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { until } from "#test/setup/wait.ts"
 import { stripeStandIn } from "./stripe/stand-in.ts"
 import { allScopes, newSecret } from "./world.ts"
@@ -17,7 +17,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const stripe = yield* stripeStandIn
-      const { base, store, planes } = yield* planesWorld
+      const { base, store, planes } = yield* planesOnSharedServer
       yield* Effect.promise(async () => {
         const plane = await makePlane(base, store.url, { SVC_STRIPE_URL: stripe.url })
         planes.push(plane)
@@ -73,7 +73,7 @@ it.live(
         }
         const waitsFor = (statement: string) => async () => {
           const [row] = await sql`select count(*)::int as n from pg_stat_activity
-            where wait_event_type = 'Lock' and query like ${`%${statement}%`} and pid <> pg_backend_pid()`
+            where datname = current_database() and wait_event_type = 'Lock' and query like ${`%${statement}%`} and pid <> pg_backend_pid()`
           return row?.["n"] > 0
         }
         try {

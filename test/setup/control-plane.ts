@@ -115,6 +115,8 @@ export const testPlane = (
             headers: {
               ...(token === null ? {} : { authorization: `Bearer ${token}` }),
               ...(body === undefined ? {} : { "content-type": "application/json" }),
+              // One that was kept open may be closed by the server at the moment at which the next request is sent.
+              connection: "close",
               ...options.headers
             },
             ...(body === undefined ? {} : { body })

@@ -10,9 +10,8 @@ import { tableRules } from "#src/features.ts"
 import { tidy } from "#src/loops/Housekeeping.ts"
 import { round } from "#src/organizations/OrganizationFinalizer.ts"
 import { Db } from "#src/store/Db.ts"
-import { migrate } from "#src/store/migrate.ts"
 import { TableRules } from "#src/store/table-rules.ts"
-import { emptyDatabase, migratedDatabase, testDb } from "#test/setup/database.ts"
+import { migratedDatabase, testDb } from "#test/setup/database.ts"
 import { makeOrganization } from "#test/setup/fixtures.ts"
 
 layer(Layer.mergeAll(testDb(), tableRules), { excludeTestServices: true })("table rules", (it) => {
@@ -85,8 +84,7 @@ layer(Layer.mergeAll(testDb(), tableRules), { excludeTestServices: true })("tabl
 
 it.live("svc_tenant_table keeps the rows of an organization from the requests of another", () =>
   Effect.gen(function* () {
-    const url = yield* emptyDatabase
-    yield* migrate(url)
+    const url = yield* migratedDatabase
     const owner = yield* PgClient.makeClient({ url })
     yield* owner`create table gadget (org_id uuid not null, name text not null)`
     yield* owner`create table reading (org_id uuid not null, name text not null)`

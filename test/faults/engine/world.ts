@@ -9,9 +9,8 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
-import { migrate } from "#src/store/migrate.ts"
 import { Resources } from "#src/store/Resources.ts"
-import { emptyDatabase } from "#test/setup/database.ts"
+import { migratedDatabase } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { until } from "#test/setup/wait.ts"
 import { openPlace } from "./place.ts"
@@ -85,8 +84,7 @@ export const engineWorld = Effect.fn(function* ({
   driftMs = 3_600_000,
   leaseMs = 2_000
 }: WorldOptions = {}) {
-  const url = yield* emptyDatabase
-  yield* migrate(url)
+  const url = yield* migratedDatabase
   const services = yield* Layer.build(
     Resources.layer.pipe(Layer.provideMerge(Db.layer({ url })), Layer.provide(KeyRing.layerEphemeral))
   )
