@@ -140,8 +140,7 @@ export class BuildContainers extends Context.Service<
             memoryMb: options.memoryMb,
             runtime: undefined,
             network: { kind: network },
-            // Stages may run as root. What is copied out of the others keeps its owners, which are the machine's.
-            ...(part.startsWith("stage") ? {} : { hostUsers: true as const }),
+            hostUsers: true,
             user: rest.user ?? `${buildUser}:${buildUser}`,
             largestFileMb: options.diskMb,
             oomScore: 800

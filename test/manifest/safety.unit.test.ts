@@ -259,7 +259,8 @@ describe("what a plan keeps to itself", () => {
     const [step] = made.steps
     assert.deepStrictEqual(step?.secrets, { "variable/CHANGED": "2", "variable/NEW": "five" })
     assert.deepStrictEqual(step?.spec, {
-      variables: { SAME: "fp(one)", CHANGED: "fp(2)", MASKED: "fp(four)", NEW: "fp(five)" }
+      variables: { SAME: "fp(one)", CHANGED: "fp(2)", MASKED: "fp(four)", NEW: "fp(five)" },
+      forBuilds: []
     })
     const change = made.changes.find(({ kind }) => kind === "EnvVariables")
     assert.sameDeepMembers(
