@@ -75,7 +75,7 @@ it.live(
       const first = up([], { NODE_COMPILE_CACHE: compiled })
       yield* says(first, serving)
       const modules = fs.readdirSync(compiled, { recursive: true })
-      assert.isAbove(modules.length, 100, "what it compiled is kept for the next start, however it ends")
+      assert.isAbove(modules.length, 20, "what it compiled is kept for the next start, however it ends")
       const told = first.stderr()
       assert.match(told, /^ {2}svc_[0-9a-f]{40}$/m)
       for (const address of ["Database/main", "Cache/sessions", "Cache/pages"]) {
