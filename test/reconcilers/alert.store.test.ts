@@ -13,6 +13,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { changed, run } from "./on-store.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 const spec = Schema.decodeUnknownSync(AlertSpec)({
@@ -32,13 +33,6 @@ const world = Effect.gen(function* () {
   }).pipe(Effect.provide(context))
 })
 type World = Effect.Success<typeof world>
-
-const run =
-  (statement: string) =>
-  (world: World, { uid }: Resource<AlertSpec>) =>
-    Effect.asVoid(world.db.engine.unsafe(statement.replace("$uid", `'${uid}'`)))
-const changed = (values: Partial<AlertSpec>) => (_: World, resource: Resource<AlertSpec>) =>
-  Effect.succeed({ ...resource, generation: resource.generation + 1, spec: { ...resource.spec, ...values } })
 
 const layer = ({ db }: World) =>
   alert.layer.pipe(

@@ -14,6 +14,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
+import { changed, run } from "./on-store.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 /** Half a year from now: no time passes during a test. */
@@ -93,13 +94,7 @@ const makeResource = (world: World): Resource<CronSpec> => ({
   fence: 1n
 })
 
-const run =
-  (statement: string) =>
-  (world: World, { uid }: Resource<CronSpec>) =>
-    Effect.asVoid(world.db.engine.unsafe(statement.replace("$uid", `'${uid}'`)))
 const set = (what: string) => run(`update cron_schedule set ${what} where uid = $uid`)
-const changed = (values: Partial<CronSpec>) => (_: World, resource: Resource<CronSpec>) =>
-  Effect.succeed({ ...resource, generation: resource.generation + 1, spec: { ...resource.spec, ...values } })
 
 reconcilerSuite<World, CronSpec, unknown>({
   name: "a cron job",

@@ -1,55 +1,28 @@
 /** The shared suite on the store: the schedule that the planner follows is the outside of maintenance. */
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as maintenance from "#reconcilers/maintenance.ts"
 import { MaintenanceSpec } from "#schemas/maintenance.ts"
-import { Registry, type Resource } from "#src/engine/Reconciler.ts"
+import { Registry } from "#src/engine/Reconciler.ts"
 import { Schedules } from "#src/maintenance/Schedules.ts"
 import { Db } from "#src/store/Db.ts"
-import { testDb } from "#test/setup/database.ts"
-import { makeOrganization, uuid } from "#test/setup/fixtures.ts"
+import { changed, run, type StoreWorld, singleton, storeWorld } from "./on-store.ts"
 import { reconcilerSuite } from "./suite.ts"
 
 const spec = Schema.decodeUnknownSync(MaintenanceSpec)({ schedule: "weekly" })
 
-const world = Effect.gen(function* () {
-  const context = yield* Layer.build(testDb())
-  const { id: orgId } = yield* Effect.provide(makeOrganization(), context)
-  return { db: Context.get(context, Db), orgId }
-})
-type World = Effect.Success<typeof world>
-
-const makeResource = Effect.fnUntraced(function* ({ db, orgId }: World) {
-  const resource: Resource<MaintenanceSpec> = {
-    ...{ orgId, uid: uuid(), kind: "Maintenance", projectId: uuid(), environment: null },
-    ...{ name: "maintenance", parentUid: null, spec, generation: 1, status: null, facts: {} },
-    ...{ deleting: false, fence: 1n }
-  }
-  yield* Effect.orDie(db.engine`insert into resource (org_id, uid, kind, project_id, name, spec, managed_by)
-    values (${orgId}::uuid, ${resource.uid}::uuid, 'Maintenance', ${resource.projectId}::uuid, 'maintenance', '{}', 'api')`)
-  return resource
-})
-
-const run =
-  (statement: string) =>
-  ({ db }: World, { uid }: Resource<MaintenanceSpec>) =>
-    Effect.asVoid(db.engine.unsafe(statement.replaceAll("$uid", `'${uid}'`)))
-const changed = (values: Partial<MaintenanceSpec>) => (_: World, resource: Resource<MaintenanceSpec>) =>
-  Effect.succeed({ ...resource, generation: resource.generation + 1, spec: { ...resource.spec, ...values } })
-
-reconcilerSuite<World, MaintenanceSpec, unknown>({
+reconcilerSuite<StoreWorld, MaintenanceSpec, unknown>({
   name: "maintenance",
   kind: "Maintenance",
-  world,
+  world: storeWorld,
   layer: ({ db }) =>
     maintenance.layer.pipe(
       Layer.provide(Schedules.layer),
       Layer.provide(Layer.succeed(Db, db)),
       Layer.provideMerge(Registry.layer)
     ),
-  makeResource,
+  makeResource: singleton("Maintenance", "maintenance", spec),
   snapshot: ({ db }, { uid }) =>
     db.engine`select schedule, next_at is not null as planned from maintenance_schedule where uid = ${uid}::uuid`,
   remains: ({ db }, { uid }) =>
