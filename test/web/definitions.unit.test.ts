@@ -14,8 +14,9 @@ it("each kind of resource has a list of its own, but for those that contain othe
 
 it("it imports definitions only, which load in a browser", () => {
   const allowed =
-    /^#src\/container-logs\/log-page[.]ts$|^#schemas\/|^#src\/api\/definition\/|^#src\/[a-z-]+\/api(\/[a-z-]+)?[.]ts$|^[.]{1,2}\//
-  const packages = /^(react|react-dom\/client|@base-ui\/react\/[a-z-]+|effect\/[A-Za-z/-]+)$/
+    /^#src\/container-logs\/log-page[.]ts$|^#schemas\/|^#src\/api\/definition\/|^#src\/[a-z-]+\/(api(\/[a-z-]+)?|destinations\/api|event-types|score)[.]ts$|^[.]{1,2}\//
+  const packages =
+    /^(react|react-dom\/client|@base-ui\/react\/[a-z-]+|uplot(\/dist\/uPlot[.]min[.]css)?|effect\/[A-Za-z/-]+)$/
   const faults = fs
     .readdirSync("web/src", { recursive: true, encoding: "utf8" })
     .filter((file) => /[.]tsx?$/.test(file))
