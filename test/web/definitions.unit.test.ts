@@ -1,7 +1,11 @@
 /** What the dashboard takes from the rest of the program. */
 import * as fs from "node:fs"
 import { assert, it } from "@effect/vitest"
+import * as Schema from "effect/Schema"
+import { parse } from "yaml"
 import { kinds } from "#schemas/index.ts"
+import { Manifest as ManifestDocument } from "#schemas/manifest.ts"
+import { firstOf } from "../../web/src/pages/first-of.ts"
 import { kindNames } from "../../web/src/shell/kind-names.ts"
 
 it("each kind of resource has a list of its own, but for those that contain others", () => {
@@ -10,6 +14,20 @@ it("each kind of resource has a list of its own, but for those that contain othe
     kindNames.map(([kind]) => kind),
     kinds.map(({ name }) => name).filter((name) => !containers.includes(name))
   )
+})
+
+it("of each of them a page says how the first one is made, in lines that a manifest takes", () => {
+  assert.sameMembers(
+    Object.keys(firstOf),
+    kindNames.map(([kind]) => kind)
+  )
+  for (const { manifest } of Object.values(firstOf))
+    if (manifest !== undefined)
+      Schema.decodeUnknownSync(ManifestDocument)({
+        version: 1,
+        organization: "acme",
+        projects: [{ name: "Shop", slug: "shop", runtimeClass: "always-on", ...parse(manifest) }]
+      })
 })
 
 it("it imports definitions only, which load in a browser", () => {

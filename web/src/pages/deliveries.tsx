@@ -67,7 +67,7 @@ export const Deliveries = ({ id, url }: { readonly id: string; readonly url: str
                   head: "Event",
                   cell: ({ event }) => (
                     <details>
-                      <summary className="font-mono text-[12.5px]">{event.type}</summary>
+                      <summary className="font-mono text-[12.5px] whitespace-nowrap">{event.type}</summary>
                       <pre className="mt-1 max-w-96 overflow-x-auto font-mono text-[12px] text-soft">
                         {JSON.stringify(event.data, null, 2)}
                       </pre>

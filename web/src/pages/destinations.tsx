@@ -73,7 +73,9 @@ export const DestinationsPage = () => {
                   </Code>
                   <p className="mt-3">A database names it by its id in the manifest:</p>
                   <Code>
-                    {"databases:\n  - name: main\n    region: local\n    backup: { destinationIds: [ID] }"}
+                    {
+                      "databases:\n  - name: main\n    sku: db-n1\n    region: local\n    backup: { destinationIds: [ID] }"
+                    }
                   </Code>
                 </>
               }

@@ -145,7 +145,7 @@ const Invited = ({ project }: { readonly project: string }) => {
             placeholder="E-mail address"
             value={email}
             onChange={(event) => setEmail(event.target.value)}
-            className={`${inputClass} max-w-72`}
+            className={`${inputClass} min-w-0 flex-1 basis-40 sm:max-w-72`}
           />
           <Button type="submit" busy={acting}>
             Invite

@@ -121,7 +121,7 @@ const Versions = ({ project, environment, version }: PartProps) => {
             <Table
               of={deployments}
               keyOf={({ id }) => id}
-              empty="Nothing was deployed yet: svc deploy IMAGE brings the first version."
+              empty="Nothing was deployed yet: svc deploy brings the first version, of a folder, a commit or an image."
               columns={[
                 {
                   head: "Asked for",

@@ -38,7 +38,7 @@ export const Credentials = ({
       )}
       <Panel>
         {facts.length > 0 && (
-          <dl className="grid gap-x-6 gap-y-2 border-b border-line px-3.5 py-3 sm:grid-cols-2 lg:grid-cols-4">
+          <dl className="grid gap-x-6 gap-y-2 border-b border-line px-3.5 py-3 grid-cols-2 lg:grid-cols-4">
             {facts.map(([what, value]) => (
               <div key={what} className="min-w-0">
                 <dt className="text-[13px] text-soft">{what}</dt>

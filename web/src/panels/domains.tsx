@@ -64,7 +64,7 @@ export const DomainsPanel = ({ project }: { readonly project: string }) => {
                   <p>There is none. Add one here, or with</p>
                   <Code>{`svc domains add ${project} www.example.com`}</Code>
                   <p className="mt-3">In a manifest, below the project:</p>
-                  <Code>{"domains:\n  - hostname: www.example.com"}</Code>
+                  <Code>{"domains: [www.example.com]"}</Code>
                 </>
               }
               columns={[

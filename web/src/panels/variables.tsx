@@ -70,7 +70,7 @@ export const VariablesPanel = ({ resource, project }: ServiceProps) => {
               empty={
                 <>
                   <p>There is none yet. Add one here, in a manifest, or with</p>
-                  <Code>{`svc env set ${project} NAME=value`}</Code>
+                  <Code>{`echo VALUE | svc env set ${project} NAME`}</Code>
                 </>
               }
               columns={[

@@ -42,7 +42,7 @@ export const Table = <A,>({
       <thead>
         <tr>
           {columns.map(({ head, says, look }) => (
-            <th key={says ?? head} className={onTheRight.has(look) ? "text-right!" : undefined}>
+            <th key={says ?? head} className={`relative ${onTheRight.has(look) ? "text-right!" : ""}`}>
               {head === "" ? <span className="sr-only">{says}</span> : head}
             </th>
           ))}
