@@ -6,6 +6,7 @@ import type { Page } from "playwright-core"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
+import { serviceTests } from "./services.ts"
 import { applied, cuttable, data, later, manifestOf, opened, screenshot } from "./world.ts"
 
 await buildDashboard()
@@ -353,4 +354,6 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       })
       assert.deepStrictEqual([...faults, ...wrong, ...elsewhere], [])
     }))
+
+  serviceTests(test)
 })

@@ -97,7 +97,7 @@ const Chart = ({
               label,
               stroke: colourOf(current, strokes[index] ?? "--soft"),
               width: 1.5,
-              points: { show: false },
+              points: { size: 4 },
               ...(bars
                 ? {
                     paths: UPlot.paths.bars?.({ size: [0.7, 40] }) ?? (() => null),
