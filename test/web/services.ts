@@ -32,8 +32,12 @@ const world = Effect.gen(function* () {
     )
 })
 
+/** It takes a second of the processor for each page: every time of these alone, of all where `SCREENSHOTS` is set. */
+const alwaysLookedOver: ReadonlySet<string> = new Set(["database", "webhooks"])
+
 /** Nothing serious, and no wider than the screen: on a phone in the dark, and on a desk by daylight. */
 const lookOver = async (page: Page, name: string): Promise<void> => {
+  if (process.env["SCREENSHOTS"] === undefined && !alwaysLookedOver.has(name)) return
   for (const [width, colorScheme] of [
     [390, "dark"],
     [1280, "light"]
@@ -155,6 +159,7 @@ export const serviceTests = (test: Test): void => {
         await inDialog(page, "Set it")
         await closed(page)
         await said(page, "50.00 USD")
+        await lookOver(page, "budget")
 
         await page.getByRole("link", { name: "Access", exact: true }).click()
         await page.getByLabel("E-mail address").fill("someone@example.test")
@@ -165,6 +170,7 @@ export const serviceTests = (test: Test): void => {
         await inDialog(page, "Change it")
         await closed(page)
         await page.getByRole("cell", { name: "invited addresses" }).first().waitFor()
+        await lookOver(page, "access")
 
         await page.route("**/speed-insights/query", (route) => route.fulfill({ json: report }))
         await page.getByRole("link", { name: "Speed", exact: true }).click()
@@ -198,6 +204,7 @@ export const serviceTests = (test: Test): void => {
         await inDialog(page, "Revoke it")
         await closed(page)
 
+        await lookOver(page, "gateway")
         await page.goto(`/app/main/resources/${made.body.id}`)
         await page.getByRole("button", { name: "Approve this commit" }).click()
         await page.getByRole("alertdialog").getByText("somebody else's repository").waitFor()
@@ -243,11 +250,13 @@ export const serviceTests = (test: Test): void => {
           .last()
           .waitFor()
 
+        await lookOver(page, "keys")
         await page.getByRole("link", { name: "Members" }).click()
         await page.getByRole("button", { name: "Invite somebody" }).click()
         await page.getByLabel("E-mail address").fill("new@example.test")
         await inDialog(page, "Send the invitation")
         await page.getByRole("cell", { name: "new@example.test", exact: true }).waitFor()
+        await lookOver(page, "members")
         await fromMenu(page, "Actions: new@example.test", "Take it back")
         await page.getByRole("cell", { name: "new@example.test", exact: true }).waitFor({ state: "detached" })
 
@@ -257,6 +266,7 @@ export const serviceTests = (test: Test): void => {
         ] as const) {
           await page.getByRole("link", { name: link, exact: true }).click()
           await said(page, empty)
+          await lookOver(page, link)
         }
         await page.getByRole("button", { name: "Add a destination" }).click()
         await page.getByLabel("Name", { exact: true }).fill("offsite")
