@@ -7,6 +7,7 @@ import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
 import { refusals } from "./refusals.ts"
+import { serviceTests } from "./services.ts"
 import { applied, cuttable, data, later, manifestOf, opened, screenshot } from "./world.ts"
 
 await buildDashboard()
@@ -122,7 +123,7 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         await page.getByRole("alertdialog").getByText("The old password stops working at once").waitFor()
         await page.getByRole("button", { name: "Replace it" }).click()
         const shown = (await page.getByText(/^rediss:/).textContent()) ?? ""
-        await page.getByText("This is shown once").waitFor()
+        await page.getByText("is shown once: copy it now").waitFor()
         await screenshot(page, "password")
         const password = new URL(shown).password
         assert.isAbove(password.length, 20)
@@ -165,7 +166,8 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         await page.getByRole("cell", { name: "secret", exact: true }).waitFor()
         assert.notInclude(await page.content(), "not asked for")
         await screenshot(page, "variables")
-        await page.getByRole("button", { name: "Change TOKEN" }).click()
+        await page.getByRole("button", { name: "Actions: TOKEN" }).click()
+        await page.getByRole("menuitem", { name: "Change" }).click()
         await page.getByRole("alertdialog").getByText("Others stay as they are").waitFor()
         await page.getByLabel("Value").fill("value-of-now")
         await page.getByRole("button", { name: "Set it" }).click()
@@ -360,4 +362,6 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       })
       assert.deepStrictEqual([...faults, ...wrong, ...elsewhere], [])
     }))
+
+  serviceTests(test)
 })

@@ -24,18 +24,32 @@ const PlanPage = lazy(async () => ({ default: (await import("./pages/plan.tsx"))
 const SavedPlanPage = lazy(async () => ({ default: (await import("./pages/saved-plan.tsx")).SavedPlanPage }))
 const AuditPage = lazy(async () => ({ default: (await import("./pages/audit.tsx")).AuditPage }))
 const MembersPage = lazy(async () => ({ default: (await import("./pages/members.tsx")).MembersPage }))
+const ProjectPage = lazy(async () => ({ default: (await import("./pages/project.tsx")).ProjectPage }))
+const ProjectsPage = lazy(async () => ({ default: (await import("./pages/project.tsx")).ProjectsPage }))
+const WebhooksPage = lazy(async () => ({ default: (await import("./pages/webhooks.tsx")).WebhooksPage }))
+const KeysPage = lazy(async () => ({ default: (await import("./pages/keys.tsx")).KeysPage }))
+const GitPage = lazy(async () => ({ default: (await import("./pages/git.tsx")).GitPage }))
+const DestinationsPage = lazy(async () => ({
+  default: (await import("./pages/destinations.tsx")).DestinationsPage
+}))
 
 const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
   const [section, id, ...more] = parts
   if (more.length > 0) return undefined
   if (section === "resources" && id !== undefined) return <ResourcePage uid={id} />
   if (section === "plan" && id !== undefined) return <SavedPlanPage id={id} />
+  if (section === "projects" && id !== undefined) return <ProjectPage key={id} slug={id} />
   if (id !== undefined) return undefined
   if (section === undefined) return <Overview />
   if (section === "resources") return <ResourceTree />
   if (section === "plan") return <PlanPage />
   if (section === "audit") return <AuditPage />
   if (section === "members") return <MembersPage />
+  if (section === "projects") return <ProjectsPage />
+  if (section === "webhooks") return <WebhooksPage />
+  if (section === "keys") return <KeysPage />
+  if (section === "git") return <GitPage />
+  if (section === "destinations") return <DestinationsPage />
   return undefined
 }
 

@@ -13,51 +13,9 @@ import { Button } from "../parts/button.tsx"
 import { Confirm } from "../parts/confirm.tsx"
 import { Field } from "../parts/field.tsx"
 import { Problem } from "../parts/problem.tsx"
+import { resumeSays } from "./mend.tsx"
 
 type Props = { readonly resource: Resource }
-
-const resumeSays = "It is looked at at once, and whatever differs from what was asked for is changed then."
-
-/** The one thing that mends it, where there is one: for lists. */
-export const Mend = ({ resource }: Props) => {
-  const { org } = useCaller()
-  const { acting, failure, act } = useAct()
-  const [asked, setAsked] = useState(false)
-  const params = { orgId: org.slug, uid: resource.uid }
-  const standing = standingOf(resource)
-  if (standing === "ready" || resource.deleting) return null
-  const paused = standing === "paused"
-  const { resume, retry } = Resources.endpoints
-  const needed = takesRole(paused ? resume : retry, org.role)
-  if (needed !== undefined) return <span className="text-xs text-faint">takes the role {needed}</span>
-  return (
-    <span title={failure?.message}>
-      <Button
-        busy={acting}
-        aria-label={`${paused ? "Resume" : "Look now"}: ${resource.name}`}
-        onClick={() =>
-          paused ? setAsked(true) : void act(() => client.resources.retry({ params, headers: idempotent() }))
-        }
-      >
-        {failure !== undefined && !asked ? "Try again" : paused ? "Resume" : "Look now"}
-      </Button>
-      <Confirm
-        open={asked}
-        title={`Resume ${resource.name}`}
-        says={resumeSays}
-        action="Resume"
-        busy={acting}
-        failure={failure}
-        close={() => setAsked(false)}
-        confirmed={() =>
-          void act(() => client.resources.resume({ params, headers: idempotent() })).then(
-            (answer) => answer !== undefined && setAsked(false)
-          )
-        }
-      />
-    </span>
-  )
-}
 
 type Asked = "pause" | "resume" | "protect" | "abandon" | undefined
 

@@ -5,8 +5,9 @@ import { useCaller } from "../caller.ts"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { Pages } from "../parts/pages.tsx"
-import { Empty, Head, Panel } from "../parts/panel.tsx"
+import { Head, Panel } from "../parts/panel.tsx"
 import { Principal, useNames } from "../parts/principal.tsx"
+import { Table } from "../parts/table.tsx"
 import { At } from "../parts/time.tsx"
 import { go, pathTo, usePlace, withQuery } from "../router.ts"
 
@@ -62,46 +63,41 @@ export const AuditPage = () => {
               })
             }
           >
-            {(items) =>
-              items.length === 0 ? (
-                <Empty>Nothing matches the filter.</Empty>
-              ) : (
-                <table className="w-full">
-                  <thead>
-                    <tr>
-                      <th>When</th>
-                      <th>Operation</th>
-                      <th>Who</th>
-                      <th>From</th>
-                      <th>Outcome</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {items.map(({ id, at, operation, principal, agent, address, outcome }) => (
-                      <tr key={id}>
-                        <td>
-                          <At at={at} />
-                        </td>
-                        <td className="font-mono text-[12.5px]">{operation}</td>
-                        <td className="wrap-anywhere">
-                          <Principal of={principal} names={names} />
-                          {agent !== null && (
-                            <span className="text-faint">
-                              {" "}
-                              by <span dir="auto">{agent.clientName}</span>
-                            </span>
-                          )}
-                        </td>
-                        <td className="text-soft">{address ?? "this server"}</td>
-                        <td className={outcome >= 400 ? "text-bad" : "text-soft"}>
-                          {outcome >= 400 ? `refused, ${outcome}` : outcome}
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              )
-            }
+            {(items) => (
+              <Table
+                of={items}
+                keyOf={({ id }) => id}
+                empty="Nothing matches the filter."
+                columns={[
+                  { head: "When", cell: ({ at }) => <At at={at} /> },
+                  { head: "Operation", look: "code", cell: ({ operation }) => operation },
+                  {
+                    head: "Who",
+                    look: "written",
+                    cell: ({ principal, agent }) => (
+                      <>
+                        <Principal of={principal} names={names} />
+                        {agent !== null && (
+                          <span className="text-faint">
+                            {" "}
+                            by <span dir="auto">{agent.clientName}</span>
+                          </span>
+                        )}
+                      </>
+                    )
+                  },
+                  { head: "From", look: "soft", cell: ({ address }) => address ?? "this server" },
+                  {
+                    head: "Outcome",
+                    cell: ({ outcome }) => (
+                      <span className={outcome >= 400 ? "text-bad" : "text-soft"}>
+                        {outcome >= 400 ? `refused, ${outcome}` : outcome}
+                      </span>
+                    )
+                  }
+                ]}
+              />
+            )}
           </Pages>
         </Panel>
       </Gated>

@@ -14,8 +14,8 @@ import { Loading } from "../parts/problem.tsx"
 import { ResourceLink } from "../parts/resource-link.tsx"
 import { Ago, In } from "../parts/time.tsx"
 import { pathTo, withQuery } from "../router.ts"
-import { Mend } from "./actions.tsx"
 import { firstManifest } from "./first-manifest.ts"
+import { Mend } from "./mend.tsx"
 import { RecentChanges } from "./recent-changes.tsx"
 
 /** So many of them are on the overview; the list of resources has all. */

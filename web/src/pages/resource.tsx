@@ -110,7 +110,7 @@ const Progress = ({ resource }: { readonly resource: Resource }) => {
   const standing = standingOf(resource)
   if (standing === "ready" && lastError === null) return null
   return (
-    <div className="rounded-lg border border-line bg-panel px-3.5 py-3">
+    <div className="mb-4 rounded-lg border border-line bg-panel px-3.5 py-3">
       <p className="flex flex-wrap gap-x-4 gap-y-1">
         {observedGeneration < generation && (
           <span>

@@ -5,6 +5,7 @@ import { useCaller } from "../caller.ts"
 import { type Resource, useLive } from "../live/resources.ts"
 import { standingOf, whyOf } from "../live/standing.ts"
 import { inputClass } from "../parts/field.tsx"
+import { Link } from "../parts/link.tsx"
 import { State } from "../parts/mark.tsx"
 import { Code, Empty, Head, Panel } from "../parts/panel.tsx"
 import { Loading } from "../parts/problem.tsx"
@@ -13,6 +14,7 @@ import { Rows } from "../parts/rows.tsx"
 import { Ago } from "../parts/time.tsx"
 import { go, pathTo, usePlace, withQuery } from "../router.ts"
 import { kindNames } from "../shell/kind-names.ts"
+import { firstOf } from "./first-of.ts"
 import { Why } from "./overview.tsx"
 
 type Row = { readonly place: string; readonly count: number } | Resource
@@ -116,17 +118,37 @@ export const ResourceTree = () => {
           <Loading what="resources" />
         ) : (
           <Empty>
-            {all.length > 0 && kind === "" ? (
-              "Nothing matches the filter."
-            ) : (
-              <>
-                <p>There is none yet. A manifest makes the first one; plan it here, or run</p>
-                <Code>svc apply -f shop.yaml</Code>
-              </>
-            )}
+            {all.length > 0 && kind === "" ? "Nothing matches the filter." : <FirstOf kind={kind} />}
           </Empty>
         )}
       </Panel>
+    </>
+  )
+}
+
+const FirstOf = ({ kind }: { readonly kind: string }) => {
+  const { org } = useCaller()
+  const first = firstOf[kind]
+  return (
+    <>
+      <p>There is none yet.</p>
+      {first?.manifest !== undefined && (
+        <>
+          <p className="mt-2">In a manifest, below its project, this makes the first one:</p>
+          <Code>{first.manifest}</Code>
+        </>
+      )}
+      <p className="mt-3">
+        {first?.manifest === undefined ? "This command makes the first one:" : "Or by a command:"}
+      </p>
+      <Code>{first?.command ?? "svc apply -f shop.yaml"}</Code>
+      {first?.page !== undefined && (
+        <p className="mt-3">
+          <Link to={pathTo(org.slug, first.page)} className="text-accent underline">
+            {first.page === "projects" ? "Or on the page of its project" : "Or on its page"}
+          </Link>
+        </p>
+      )}
     </>
   )
 }

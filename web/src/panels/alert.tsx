@@ -9,8 +9,9 @@ import { Button } from "../parts/button.tsx"
 import { Confirm } from "../parts/confirm.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { Empty, Panel } from "../parts/panel.tsx"
+import { Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
+import { Table } from "../parts/table.tsx"
 import { Ago, At } from "../parts/time.tsx"
 import { useEvery } from "./every.ts"
 import type { ServiceProps } from "./service.tsx"
@@ -96,36 +97,19 @@ export const AlertPanel = ({ resource, project }: ServiceProps) => {
       <h2>History</h2>
       <Panel>
         <Answered of={history} what="its history">
-          {({ items }) =>
-            items.length === 0 ? (
-              <Empty>Nothing has become of it yet.</Empty>
-            ) : (
-              <table className="w-full">
-                <thead>
-                  <tr>
-                    <th>When</th>
-                    <th>What</th>
-                    <th>Value</th>
-                    <th>Why</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {items.map(({ id, at, change, value, reason }) => (
-                    <tr key={id}>
-                      <td>
-                        <At at={at} />
-                      </td>
-                      <td>{change}</td>
-                      <td className="tabular-nums">{value ?? "–"}</td>
-                      <td className="text-soft wrap-anywhere" dir="auto">
-                        {reason}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            )
-          }
+          {({ items }) => (
+            <Table
+              of={items}
+              keyOf={({ id }) => id}
+              empty="Nothing has become of it yet."
+              columns={[
+                { head: "When", cell: ({ at }) => <At at={at} /> },
+                { head: "What", cell: ({ change }) => change },
+                { head: "Value", look: "number", cell: ({ value }) => value ?? "–" },
+                { head: "Why", look: "soft", cell: ({ reason }) => reason }
+              ]}
+            />
+          )}
         </Answered>
       </Panel>
     </>

@@ -12,7 +12,8 @@ import { Confirm } from "../parts/confirm.tsx"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { Link } from "../parts/link.tsx"
-import { Empty, Panel } from "../parts/panel.tsx"
+import { Panel } from "../parts/panel.tsx"
+import { Table } from "../parts/table.tsx"
 import { At } from "../parts/time.tsx"
 import { pathTo } from "../router.ts"
 import { useEvery } from "./every.ts"
@@ -116,41 +117,34 @@ const Versions = ({ project, environment, version }: PartProps) => {
       <h2>Versions</h2>
       <Panel>
         <Answered of={answer} what="versions">
-          {(deployments) =>
-            deployments.length === 0 ? (
-              <Empty>Nothing was deployed yet: svc deploy IMAGE brings the first version.</Empty>
-            ) : (
-              <table className="w-full">
-                <thead>
-                  <tr>
-                    <th>Asked for</th>
-                    <th>Image</th>
-                    <th>State</th>
-                    <th>What is new</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {deployments.map(({ id, createdAt, source, state, active, message }) => (
-                    <tr key={id}>
-                      <td>
-                        <Link to={pathTo(org.slug, "resources", id)} className="text-accent hover:underline">
-                          <At at={createdAt} />
-                        </Link>
-                      </td>
-                      <td className="font-mono text-[12.5px] wrap-anywhere">{sourceText(source)}</td>
-                      <td className={state === "failed" ? "text-bad" : ""}>
-                        {state}
-                        {active && <b className="font-medium">, answers</b>}
-                      </td>
-                      <td className="text-soft wrap-anywhere" dir="auto">
-                        {message}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            )
-          }
+          {(deployments) => (
+            <Table
+              of={deployments}
+              keyOf={({ id }) => id}
+              empty="Nothing was deployed yet: svc deploy brings the first version, of a folder, a commit or an image."
+              columns={[
+                {
+                  head: "Asked for",
+                  cell: ({ id, createdAt }) => (
+                    <Link to={pathTo(org.slug, "resources", id)} className="text-accent hover:underline">
+                      <At at={createdAt} />
+                    </Link>
+                  )
+                },
+                { head: "Made of", look: "code", cell: ({ source }) => sourceText(source) },
+                {
+                  head: "State",
+                  cell: ({ state, active }) => (
+                    <span className={state === "failed" ? "text-bad" : ""}>
+                      {state}
+                      {active && <b className="font-medium">, answers</b>}
+                    </span>
+                  )
+                },
+                { head: "What is new", look: "soft", cell: ({ message }) => message }
+              ]}
+            />
+          )}
         </Answered>
       </Panel>
     </>
@@ -174,37 +168,30 @@ const Instances = ({ project, environment, version }: PartProps) => {
       <h2>Instances</h2>
       <Panel>
         <Answered of={answer} what="instances">
-          {(instances) =>
-            instances.length === 0 ? (
-              <Empty>None runs.</Empty>
-            ) : (
-              <table className="w-full">
-                <thead>
-                  <tr>
-                    <th>Instance</th>
-                    <th>State</th>
-                    <th>Since</th>
-                    <th>Why it ended</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {instances.slice(0, 20).map(({ id, state, startedAt, endedAt, exitCode, exitReason }) => {
+          {(instances) => (
+            <Table
+              of={instances.slice(0, 20)}
+              keyOf={({ id }) => id}
+              empty="None runs."
+              columns={[
+                { head: "Instance", look: "code", cell: ({ id }) => `…${id.slice(-8)}` },
+                { head: "State", cell: ({ state }) => state },
+                {
+                  head: "Since",
+                  cell: ({ startedAt, endedAt }) => {
                     const since = endedAt ?? startedAt
-                    return (
-                      <tr key={id}>
-                        <td className="font-mono text-[12.5px]">…{id.slice(-8)}</td>
-                        <td>{state}</td>
-                        <td>{since === null ? "–" : <At at={since} />}</td>
-                        <td className="text-soft wrap-anywhere" dir="auto">
-                          {exitReason} {exitCode !== null && `(exit code ${exitCode})`}
-                        </td>
-                      </tr>
-                    )
-                  })}
-                </tbody>
-              </table>
-            )
-          }
+                    return since === null ? "–" : <At at={since} />
+                  }
+                },
+                {
+                  head: "Why it ended",
+                  look: "soft",
+                  cell: ({ exitCode, exitReason }) =>
+                    `${exitReason ?? ""}${exitCode === null ? "" : ` (exit code ${exitCode})`}`
+                }
+              ]}
+            />
+          )}
         </Answered>
       </Panel>
       {of !== undefined && (

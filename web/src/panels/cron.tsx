@@ -1,4 +1,5 @@
 /** A cron job: when it runs next, its runs with their attempts, and a run now. */
+import { nextRun } from "#schemas/cron-schedule.ts"
 import { Crons } from "#src/crons/api.ts"
 import { idempotent } from "../api/call.ts"
 import { services } from "../api/services.ts"
@@ -7,11 +8,28 @@ import { useCaller } from "../caller.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { Empty, Panel } from "../parts/panel.tsx"
+import { Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
+import { Table } from "../parts/table.tsx"
 import { At, duration, In } from "../parts/time.tsx"
 import { useEvery } from "./every.ts"
 import type { ServiceProps } from "./service.tsx"
+
+/** When it runs next, as far as a schedule that can be read tells. */
+const nextTimes = (schedule: string, timezone: string, count: number): ReadonlyArray<string> => {
+  const times: Array<string> = []
+  try {
+    let after = Date.now()
+    for (;;) {
+      const next = nextRun(schedule, timezone, after)
+      if (next === undefined || times.length === count) return times
+      times.push(new Date(next).toISOString())
+      after = next
+    }
+  } catch {
+    return times
+  }
+}
 
 const colours: Readonly<Record<string, string>> = { succeeded: "text-ok", failed: "text-bad" }
 
@@ -56,50 +74,73 @@ export const CronPanel = ({ resource, project }: ServiceProps) => {
           </Button>
         </Gated>
       </div>
+      {shown !== undefined && shown.nextRunAt !== null && (
+        <p className="mb-2 flex flex-wrap gap-x-4 text-soft">
+          Next times:
+          {nextTimes(shown.schedule, shown.timezone, 5).map((at) => (
+            <At key={at} at={at} />
+          ))}
+        </p>
+      )}
       {failure !== undefined && <Problem failure={failure} />}
       <Panel>
         <Answered of={runs} what="runs">
-          {({ items }) =>
-            items.length === 0 ? (
-              <Empty>It has not run yet.</Empty>
-            ) : (
-              <table className="w-full">
-                <thead>
-                  <tr>
-                    <th>Planned for</th>
-                    <th>Result</th>
-                    <th>Took</th>
-                    <th>Attempts</th>
-                    <th>Why</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {items.map(
-                    ({ id, scheduledAt, status, trigger, startedAt, finishedAt, attempts, reason }) => (
-                      <tr key={id}>
-                        <td>
-                          <At at={scheduledAt} />{" "}
-                          {trigger === "manual" && <span className="text-faint">by hand</span>}
-                        </td>
-                        <td className={colours[status] ?? ""}>{status}</td>
-                        <td className="tabular-nums">
-                          {startedAt !== null && finishedAt !== null
-                            ? duration(Date.parse(finishedAt) - Date.parse(startedAt))
-                            : "–"}
-                        </td>
-                        <td className="tabular-nums">{attempts.length}</td>
-                        <td className="text-soft wrap-anywhere" dir="auto">
-                          {reason}
-                        </td>
-                      </tr>
-                    )
-                  )}
-                </tbody>
-              </table>
-            )
-          }
+          {({ items }) => (
+            <Table
+              of={items}
+              keyOf={({ id }) => id}
+              empty="It has not run yet."
+              columns={[
+                {
+                  head: "Planned for",
+                  cell: ({ scheduledAt, trigger }) => (
+                    <>
+                      <At at={scheduledAt} />{" "}
+                      {trigger === "manual" && <span className="text-faint">by hand</span>}
+                    </>
+                  )
+                },
+                {
+                  head: "Result",
+                  cell: ({ status }) => <span className={colours[status] ?? ""}>{status}</span>
+                },
+                {
+                  head: "Took",
+                  look: "number",
+                  cell: ({ startedAt, finishedAt }) =>
+                    startedAt !== null && finishedAt !== null
+                      ? duration(Date.parse(finishedAt) - Date.parse(startedAt))
+                      : "–"
+                },
+                { head: "Attempts", cell: ({ attempts }) => <Attempts of={attempts} /> },
+                { head: "Why", look: "soft", cell: ({ reason }) => reason }
+              ]}
+            />
+          )}
         </Answered>
       </Panel>
     </>
   )
 }
+
+interface Attempt {
+  readonly startedAt: string
+  readonly statusCode: number | null
+  readonly error: string | null
+}
+
+const Attempts = ({ of }: { readonly of: ReadonlyArray<Attempt> }) =>
+  of.length === 0 ? (
+    "–"
+  ) : (
+    <details>
+      <summary className="tabular-nums">{of.length}</summary>
+      <ol className="mt-1 min-w-48 space-y-1 text-soft">
+        {of.map(({ startedAt, statusCode, error }) => (
+          <li key={startedAt} className="wrap-anywhere">
+            <At at={startedAt} /> {statusCode} <span dir="auto">{error}</span>
+          </li>
+        ))}
+      </ol>
+    </details>
+  )

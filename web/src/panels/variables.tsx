@@ -11,8 +11,10 @@ import { Button } from "../parts/button.tsx"
 import { Confirm } from "../parts/confirm.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { Empty, Panel } from "../parts/panel.tsx"
+import { Code, Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
+import { RowMenu } from "../parts/row-menu.tsx"
+import { Table } from "../parts/table.tsx"
 import type { ServiceProps } from "./service.tsx"
 
 /** Names alone: of the values the specification has fingerprints. */
@@ -61,59 +63,65 @@ export const VariablesPanel = ({ resource, project }: ServiceProps) => {
       <h2>Variables</h2>
       <Panel>
         <Answered of={detail} what="variables">
-          {({ body }) => {
-            const keys = keysOf(body.spec)
-            return keys.length === 0 ? (
-              <Empty>There is none yet.</Empty>
-            ) : (
-              <table className="w-full">
-                <thead>
-                  <tr>
-                    <th>Name</th>
-                    <th>Value</th>
-                    <th>
-                      <span className="sr-only">Action</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {keys.map((name) => (
-                    <tr key={name}>
-                      <td className="font-mono text-[12.5px] wrap-anywhere">{name}</td>
-                      <td className="font-mono text-[12.5px] wrap-anywhere whitespace-pre-wrap">
-                        {shown?.key === name ? shown.value : <span className="text-faint">hidden</span>}
-                      </td>
-                      <td>
-                        <Gated by={Env.endpoints.list} what="Reading it">
-                          <span className="flex justify-end gap-2">
-                            <Button
-                              busy={acting}
-                              aria-label={`${shown?.key === name ? "Hide" : "Show"} ${name}`}
-                              onClick={() => (shown?.key === name ? setShown(undefined) : show(name))}
-                            >
-                              {shown?.key === name ? "Hide" : "Show"}
-                            </Button>
-                            <Button
-                              aria-label={`Change ${name}`}
-                              onClick={() => ask({ what: "set", key: name })}
-                            >
-                              Change
-                            </Button>
-                            <Button
-                              aria-label={`Delete ${name}`}
-                              onClick={() => ask({ what: "delete", key: name })}
-                            >
-                              Delete
-                            </Button>
-                          </span>
-                        </Gated>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            )
-          }}
+          {({ body }) => (
+            <Table
+              of={keysOf(body.spec)}
+              keyOf={(name) => name}
+              empty={
+                <>
+                  <p>There is none yet. Add one here, in a manifest, or with</p>
+                  <Code>{`echo VALUE | svc env set ${project} NAME`}</Code>
+                </>
+              }
+              columns={[
+                { head: "Name", look: "code", cell: (name) => name },
+                {
+                  head: "Value",
+                  look: "code",
+                  cell: (name) =>
+                    shown?.key === name ? (
+                      <span className="whitespace-pre-wrap">{shown.value}</span>
+                    ) : (
+                      <span className="text-faint">hidden</span>
+                    )
+                },
+                {
+                  head: "",
+                  says: "Action",
+                  look: "actions",
+                  cell: (name) => (
+                    <Gated by={Env.endpoints.list} what="Reading it">
+                      <span className="flex justify-end gap-1">
+                        <Button
+                          busy={acting}
+                          aria-label={`${shown?.key === name ? "Hide" : "Show"} ${name}`}
+                          onClick={() => (shown?.key === name ? setShown(undefined) : show(name))}
+                        >
+                          {shown?.key === name ? "Hide" : "Show"}
+                        </Button>
+                        <RowMenu
+                          label={name}
+                          actions={[
+                            {
+                              name: "Change",
+                              by: Env.endpoints.set,
+                              run: () => ask({ what: "set", key: name })
+                            },
+                            {
+                              name: "Delete",
+                              by: Env.endpoints.delete,
+                              danger: true,
+                              run: () => ask({ what: "delete", key: name })
+                            }
+                          ]}
+                        />
+                      </span>
+                    </Gated>
+                  )
+                }
+              ]}
+            />
+          )}
         </Answered>
       </Panel>
       <div className="mt-3">

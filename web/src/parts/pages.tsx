@@ -12,12 +12,15 @@ interface Page<A> {
 
 export const Pages = <A,>({
   place,
+  version = "",
   what,
   ask,
   children
 }: {
   /** What the list is of; another one begins at its first page. */
   readonly place: string
+  /** When to ask again. */
+  readonly version?: string
   readonly what: string
   readonly ask: (cursor: string | undefined) => Effect.Effect<Page<A>, unknown>
   readonly children: (items: ReadonlyArray<A>) => ReactNode
@@ -28,7 +31,7 @@ export const Pages = <A,>({
   })
   const cursors = trail.place === place ? trail.cursors : []
   const cursor = cursors.at(-1)
-  const answer = useAnswer(`${place} ${cursor ?? ""}`, () => ask(cursor))
+  const answer = useAnswer(`${place} ${cursor ?? ""}`, () => ask(cursor), version)
   return (
     <Answered of={answer} what={what}>
       {({ items, nextCursor }) => (

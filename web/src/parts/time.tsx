@@ -5,7 +5,8 @@ let now = Date.now()
 const listeners = new Set<() => void>()
 let ticking: ReturnType<typeof setInterval> | undefined
 
-const useNow = (): number =>
+/** Milliseconds, every second anew. */
+export const useNow = (): number =>
   useSyncExternalStore(
     (listener) => {
       listeners.add(listener)
@@ -42,6 +43,10 @@ export const duration = (ms: number): string => {
 
 /** The reader's time zone first, then UTC exactly. */
 const titleOf = (at: string): string => `${local.format(new Date(at))} (${at} UTC)`.replace("Z UTC", " UTC")
+
+/** Of a field of type `datetime-local`: to the second, in the reader's time zone. */
+export const localInput = (at: number): string =>
+  new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 
 type Props = { readonly at: string }
 

@@ -1,5 +1,4 @@
 /** Everything that can be gone to, by typing a part of its name: pages, resources, organizations. */
-import { Dialog } from "@base-ui/react/dialog"
 import { useEffect, useMemo, useRef, useState } from "react"
 import { kindInWords } from "#schemas/kind.ts"
 import { useCaller } from "../caller.ts"
@@ -71,18 +70,22 @@ export const Palette = ({
     addEventListener("keydown", key)
     return () => removeEventListener("keydown", key)
   }, [setOpen])
+  const box = useRef<HTMLDialogElement>(null)
+  useEffect(() => {
+    if (open) box.current?.showModal()
+    else box.current?.close()
+  }, [open])
   return (
-    <Dialog.Root open={open} onOpenChange={setOpen}>
-      <Dialog.Portal>
-        <Dialog.Backdrop className="fixed inset-0 z-40 bg-black/40" />
-        <Dialog.Popup
-          aria-label="Search"
-          className="fixed top-[12vh] left-1/2 z-50 w-[min(36rem,calc(100vw-2rem))] -translate-x-1/2 overflow-hidden rounded-lg border border-line bg-panel outline-none"
-        >
-          <Search close={() => setOpen(false)} />
-        </Dialog.Popup>
-      </Dialog.Portal>
-    </Dialog.Root>
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the Escape key closes it by itself.
+    <dialog
+      ref={box}
+      aria-label="Search"
+      onClose={() => setOpen(false)}
+      onClick={({ target, currentTarget }) => target === currentTarget && setOpen(false)}
+      className="mx-auto mt-[12vh] w-[min(36rem,calc(100vw-2rem))] overflow-hidden rounded-lg border border-line bg-panel text-ink outline-none backdrop:bg-black/40"
+    >
+      {open && <Search close={() => setOpen(false)} />}
+    </dialog>
   )
 }
 

@@ -14,7 +14,12 @@ export const mainSections = (org: string): ReadonlyArray<Section> => [
   { name: "Resources", path: pathTo(org, "resources") },
   { name: "Plan", path: pathTo(org, "plan") },
   { name: "Audit log", path: pathTo(org, "audit") },
-  { name: "Members", path: pathTo(org, "members") }
+  { name: "Members", path: pathTo(org, "members") },
+  { name: "Projects", path: pathTo(org, "projects") },
+  { name: "Webhooks", path: pathTo(org, "webhooks") },
+  { name: "Keys and agents", path: pathTo(org, "keys") },
+  { name: "Git", path: pathTo(org, "git") },
+  { name: "Where backups go", path: pathTo(org, "destinations") }
 ]
 
 /** One for each kind of resource: what has no page of its own is listed all the same. */
