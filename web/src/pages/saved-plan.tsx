@@ -16,6 +16,7 @@ import { State } from "../parts/mark.tsx"
 import { Head, Panel } from "../parts/panel.tsx"
 import { Problem } from "../parts/problem.tsx"
 import { ResourceLink } from "../parts/resource-link.tsx"
+import { Table } from "../parts/table.tsx"
 import { At } from "../parts/time.tsx"
 import { pathTo } from "../router.ts"
 import { Why } from "./overview.tsx"
@@ -139,6 +140,9 @@ interface Goal {
   readonly generation: number
 }
 
+/** Of thousands that were applied so many are drawn; the sentence counts all. */
+const mostDrawn = 300
+
 const Converging = ({ goals }: { readonly goals: ReadonlyArray<Goal> }) => {
   const { byUid } = useLive()
   const rows = goals.map((goal) => {
@@ -155,24 +159,27 @@ const Converging = ({ goals }: { readonly goals: ReadonlyArray<Goal> }) => {
           : `Applied. ${left} of ${rows.length} are not there yet.`}
       </p>
       <Panel>
-        <table className="w-full">
-          <thead>
-            <tr>
-              <th>Resource</th>
-              <th>State</th>
-              <th>Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.slice(0, 300).map(({ uid, address, resource }) => (
-              <tr key={uid}>
-                <td>{resource === undefined ? address : <ResourceLink resource={resource} full />}</td>
-                <td>{resource === undefined ? "Gone" : <State resource={resource} />}</td>
-                <td className="text-soft">{resource !== undefined && <Why resource={resource} />}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          of={rows.slice(0, mostDrawn)}
+          keyOf={({ uid }) => uid}
+          columns={[
+            {
+              head: "Resource",
+              cell: ({ resource, address }) =>
+                resource === undefined ? address : <ResourceLink resource={resource} full />
+            },
+            {
+              head: "State",
+              cell: ({ resource }) => (resource === undefined ? "Gone" : <State resource={resource} />)
+            },
+            {
+              head: "Why",
+              look: "soft",
+              cell: ({ resource }) => resource !== undefined && <Why resource={resource} />
+            }
+          ]}
+          empty="Nothing had to be written."
+        />
       </Panel>
     </>
   )
