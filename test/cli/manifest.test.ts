@@ -36,6 +36,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("manifest
     + /runtimeClass "always-on"
 + shop/production/EnvVariables/variables
     + /variables {"GREETING":"****","TOKEN":"****"}
+    + /forBuilds []
 + shop/production/Cache/pages
     + /sku "cache-n1"
     + /region "local"
