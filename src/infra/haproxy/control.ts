@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto"
 import * as net from "node:net"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import { codeOf } from "../error-code.ts"
 import { HaproxyError } from "./errors.ts"
 
@@ -14,6 +15,20 @@ const answerMs = 10_000
 const longestAnswer = 64 << 20
 /** A line or a payload has to fit into one buffer of HAProxy (`tune.bufsize`, 16 KiB), or is dropped without a word. */
 const longestLine = 8_000
+
+const reasons: Readonly<Record<string, HaproxyError["reason"]>> = {
+  ENOENT: "Closed",
+  ECONNREFUSED: "Closed",
+  ECONNRESET: "Cut",
+  EPIPE: "Cut"
+}
+
+/** A process that is ending may still take connections; a moment later nothing does. */
+const whileEnding = {
+  while: ({ reason }: HaproxyError) => reason === "Cut",
+  schedule: Schedule.spaced("50 millis"),
+  times: 20
+}
 
 /** What is answered to one line of commands. */
 export const ask = (socket: string, line: string): Effect.Effect<string, HaproxyError> =>
@@ -31,10 +46,14 @@ export const ask = (socket: string, line: string): Effect.Effect<string, Haproxy
       length += chunk.length
       if (length > longestAnswer) fail("Silent", "HAProxy's control socket answers without end")
     })
-    connection.once("end", () => resume(Effect.succeed(Buffer.concat(chunks).toString())))
+    connection.once("end", () => {
+      // Every answer has at least an empty line.
+      if (length === 0) fail("Cut", "HAProxy's control socket was closed before an answer")
+      else resume(Effect.succeed(Buffer.concat(chunks).toString()))
+    })
     connection.once("error", (cause) => {
-      const closed = ["ENOENT", "ECONNREFUSED"].includes(codeOf(cause) ?? "")
-      fail(closed ? "Closed" : "Failed", `HAProxy's control socket cannot be used: ${cause.message}`, cause)
+      const reason = reasons[codeOf(cause) ?? ""] ?? "Failed"
+      fail(reason, `HAProxy's control socket cannot be used: ${cause.message}`, cause)
     })
     connection.write(`${line}\n`)
     return Effect.sync(() => connection.destroy())
@@ -71,7 +90,7 @@ const batches = (texts: ReadonlyArray<string>, gap: number): ReadonlyArray<Reado
 
 /** Number of the process that serves, and its limit of connections. */
 export const readInfo = (socket: string) =>
-  Effect.flatMap(ask(socket, "show info"), (answer) => {
+  Effect.flatMap(Effect.retry(ask(socket, "show info"), whileEnding), (answer) => {
     const pid = Number(/^Pid: (\d+)$/m.exec(answer)?.[1])
     return pid > 1 ? Effect.succeed({ pid }) : Effect.fail(refused(answer))
   })

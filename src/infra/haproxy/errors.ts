@@ -11,6 +11,8 @@ export class HaproxyError extends Schema.TaggedError<HaproxyError>()("HaproxyErr
     "StartFailed",
     /** Nothing listens on its control socket. */
     "Closed",
+    /** A connection was taken and ended without an answer: it is ending, and whether it did what was asked is not known. */
+    "Cut",
     /** Its control socket gave no answer in time, or too long a one. */
     "Silent",
     /** It did not do what it was told. */

@@ -94,7 +94,7 @@ export const makeHaproxy = (host: Host["Service"]) => {
     Effect.matchEffect(readInfo(place.socket), {
       onSuccess: () => Effect.succeed(true),
       onFailure: (error) =>
-        error.reason === "Closed" || error.reason === "Failed" ? Effect.succeed(false) : Effect.fail(error)
+        ["Closed", "Cut", "Failed"].includes(error.reason) ? Effect.succeed(false) : Effect.fail(error)
     })
 
   const stop = Effect.fnUntraced(function* (place: HaproxyPlace) {

@@ -141,6 +141,10 @@ export const isStarting = (error: PostgresControlError): boolean => /^57P0/.test
 export const isSilent = (error: PostgresControlError): boolean =>
   ["CONNECT_TIMEOUT", "EAGAIN", "57014", "timeout"].includes(error.code)
 
+/** Whether an error says that a connection was taken and ended: by a server that is ending itself, mostly. */
+export const isCut = (error: PostgresControlError): boolean =>
+  ["ECONNRESET", "EPIPE", "CONNECTION_CLOSED", "CONNECTION_ENDED"].includes(error.code)
+
 export const tellServer = (
   endpoint: PostgresEndpoint,
   text: string

@@ -6,7 +6,14 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Host } from "../host/Host.ts"
 import { failed, PostgresServerError } from "./error.ts"
-import { askServer, isSilent, isStarting, type PostgresLive } from "./PostgresControl.ts"
+import {
+  askServer,
+  isCut,
+  isSilent,
+  isStarting,
+  type PostgresControlError,
+  type PostgresLive
+} from "./PostgresControl.ts"
 
 export type PostgresProcess =
   | { readonly _tag: "Stopped" }
@@ -17,10 +24,20 @@ export type PostgresProcess =
   | { readonly _tag: "Running"; readonly pid: number; readonly live: PostgresLive }
 
 export const everyMoment = Schedule.spaced("25 millis")
+/** A server that was killed may still take connections for a moment; then it is not found any more. */
+const whileEnding = {
+  while: (error: PostgresServerError | PostgresControlError) =>
+    error._tag === "PostgresControlError" && isCut(error),
+  schedule: Schedule.spaced("50 millis"),
+  times: 20
+}
 /** A fast stop waits for a checkpoint; after this an immediate one, which the next start recovers from. */
 const fastStopSeconds = 30
 
-export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => string) => {
+export const makeProcesses = (
+  host: Pick<Host["Service"], "isRunning" | "kill" | "readFile" | "socketDir">,
+  dataOf: (uid: string) => string
+) => {
   // Whole words of the path: the key of a standby begins with its primary's.
   const marker = (uid: string) => `/${uid}/conf`
   /** Pid of the server's main process, from the file it keeps itself. */
@@ -30,11 +47,7 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
     if (!Number.isInteger(pid) || pid <= 1) return undefined
     return (yield* host.isRunning(pid, marker(uid))) ? pid : undefined
   })
-  const processOf = Effect.fnUntraced(function* (
-    uid: string,
-    port: number | undefined,
-    patience: Duration.Input = "1 minute"
-  ) {
+  const look = Effect.fnUntraced(function* (uid: string, port: number | undefined, patience: Duration.Input) {
     const pid = yield* pidOf(uid)
     if (pid === undefined || port === undefined) return { _tag: "Stopped" } as const
     return yield* askServer({ socketDir: host.socketDir, port }).pipe(
@@ -49,10 +62,14 @@ export const makeProcesses = (host: Host["Service"], dataOf: (uid: string) => st
       ),
       Effect.catchIf(isSilent, ({ message }) =>
         Effect.succeed<PostgresProcess>({ _tag: "Silent", pid, message })
-      ),
-      Effect.mapError(failed)
+      )
     )
   })
+  const processOf = (uid: string, port: number | undefined, patience: Duration.Input = "1 minute") =>
+    look(uid, port, patience).pipe(
+      Effect.retry(whileEnding),
+      Effect.mapError((error) => (error._tag === "PostgresServerError" ? error : failed(error)))
+    )
 
   const gone = (uid: string, seconds: number) =>
     pidOf(uid).pipe(
