@@ -95,8 +95,8 @@ export const makeActions = Effect.fnUntraced(function* ({
       }
       case "make": {
         const { instance } = step
-        if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid))
         const plan = yield* planOf(resource, instance)
+        if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid, plan))
         return yield* orEnded(resource, instance, crashOf(instance), Effect.asVoid(engine.create(plan)))
       }
       case "start": {

@@ -18,7 +18,12 @@ export interface InstanceChanges {
       readonly at: Date
     }
   ) => Change
-  readonly making: (ref: FencedApp, instance: string) => Change
+  /** With what its container may use, which its app may want otherwise by then. */
+  readonly making: (
+    ref: FencedApp,
+    instance: string,
+    size: { readonly cpus: number; readonly memoryMb: number }
+  ) => Change
   readonly started: (ref: FencedApp, instance: string, address: string, at: Date) => Change
   readonly healthy: (ref: FencedApp, instance: string) => Change
   /** Checks in a row that a healthy one did not answer; with `after` so many that another is to take its place. */
@@ -65,7 +70,13 @@ export const makeInstanceChanges = (sql: Sql): InstanceChanges => {
           on conflict do nothing
           returning uid`)
       ),
-    making: (ref, uid) => ofInstance(ref, uid, sql`container_made = true`, sql`state = 'starting'`),
+    making: (ref, uid, { cpus, memoryMb }) =>
+      ofInstance(
+        ref,
+        uid,
+        sql`container_made = true, cpus = ${cpus}::numeric, memory_mb = ${memoryMb}::int`,
+        sql`state = 'starting'`
+      ),
     started: (ref, uid, address, at) =>
       ofInstance(
         ref,

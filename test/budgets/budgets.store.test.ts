@@ -10,7 +10,7 @@ import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
-import { withinOneMonth } from "./month.ts"
+import { withinOneMonth } from "./periods.ts"
 
 const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
   Layer.provide(KeyRing.layerEphemeral),

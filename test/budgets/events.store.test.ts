@@ -7,7 +7,7 @@ import { Resources } from "#src/store/Resources.ts"
 import { receiver } from "#test/outbound/receiver.ts"
 import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { deliverer, fixture, subscribe, until, verified } from "#test/webhooks/setting.ts"
-import { withinOneMonth } from "./month.ts"
+import { withinOneMonth } from "./periods.ts"
 
 const stack = Layer.mergeAll(Budgets.layer, Resources.layer).pipe(
   Layer.provideMerge(fixture),

@@ -18,7 +18,7 @@ import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
-import { withinOneMonth } from "./month.ts"
+import { withinOneHour } from "./periods.ts"
 
 const stack = Layer.mergeAll(
   Budgets.layer,
@@ -29,7 +29,7 @@ const stack = Layer.mergeAll(
   Ledger.layer,
   CurrentMetrics.layer,
   Catalog.layerBuiltIn
-).pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()), Layer.provide(withinOneMonth))
+).pipe(Layer.provide(KeyRing.layerEphemeral), Layer.provideMerge(testDb()), Layer.provide(withinOneHour))
 
 const cacheHour = builtIn.caches["cache-n1"] * 1_000_000
 const databaseHour = builtIn.databases["db-n1"] * 1_000_000
@@ -242,7 +242,7 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
             environment,
             name: "app",
             parentUid: production,
-            spec: spec({}),
+            spec: spec({ cpus: 3 }),
             managedBy: "api"
           }) as const
         const change = (values: object) =>
@@ -250,13 +250,14 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
         const start = Effect.fnUntraced(function* (instance: string) {
           const made = { uid: instance, deployment: uuid(), revision: "a", port: 80, at: new Date() }
           assert.isTrue(yield* apps.add(ref, made))
+          assert.isTrue(yield* apps.making(ref, instance, { cpus: 2, memoryMb: 1_000 }))
           assert.isTrue(yield* apps.started(ref, instance, "10.0.0.1:80", new Date()))
         })
         yield* resources.write(orgId, [app(uid, "production")], actor)
         yield* apps.begin({ ...ref, environmentUid: production })
         const [one, other] = [uuid(), uuid()]
         yield* Effect.forEach([one, other], start)
-        // What runs has the size with which it was made.
+        // What runs has the size with which its container was made.
         yield* change({ cpus: 4 })
         yield* apps.ended(ref, other, { at: new Date(), exitCode: 0, reason: "" }, undefined)
         yield* apps.power(ref, "paused")
@@ -282,6 +283,8 @@ layer(stack, { excludeTestServices: true, timeout: "3 minutes" })("metering", (i
           ...{ uid: uuid(), orgId, projectId, generation: 1 },
           ...{ monthlyCap: expected, alertPercent: null, hardStop: true }
         })
+        // As the release before several instances stored it.
+        yield* sql`update resource set spec = spec - 'maxInstances' where uid = ${uid}::uuid`
         for (const more of [{ cpus: 4.5 }, { memoryMb: 1_001 }, { instances: 2 }, { maxInstances: 2 }])
           assert.deepInclude(yield* Effect.flip(change({ cpus: 4, ...more })), { code: "budget_exhausted" })
         yield* change({ cpus: 1, port: 81 })
