@@ -18,14 +18,16 @@ export const ExecutionRuntime = Schema.Struct({ nestedContainers: Schema.Boolean
 
 /** Values of variables and credentials are sealed under the fields `env` and `imagePullCredentials`, and nowhere else. */
 export const ExecutionSpec = Schema.Struct({
-  /** As it was asked for. */
+  /** As it was asked for; with `deployment`, the digest of its image. */
   image: Schema.String,
+  /** Whose image it runs, with the variables and servers of its environment. */
+  deployment: Schema.optionalKey(Schema.Struct({ uid: Schema.String, environment: Schema.String })),
   command: Schema.Array(Schema.String),
   region: Region,
   resources: ExecutionResources,
   runtime: ExecutionRuntime,
   timeoutSeconds: Schema.Int,
-  /** Whether it gets the variables of the project's production environment, passwords among them, and reaches its servers. */
+  /** Whether it gets the variables of an environment, passwords among them, and reaches its servers: that of `deployment`, otherwise production. */
   services: withDefault(Schema.Boolean, false),
   cancelRequested: withDefault(Schema.Boolean, false)
 }).annotate({ identifier: "ExecutionSpec" })

@@ -1,8 +1,10 @@
 /** The steps of an execution, each taken by whoever holds the newest fence, and each safe to take again. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
+import { Deployments } from "#src/deployments/Deployments.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { Followers } from "#src/executions/Followers.ts"
@@ -42,6 +44,7 @@ const soon = <A, E extends { readonly message: string }>(self: Effect.Effect<A, 
 export const makeActions = Effect.gen(function* () {
   const engine = yield* ContainerEngine
   const runs = yield* Runs
+  const deployments = yield* Deployments
   const pulls = yield* Pulls
   const followers = yield* Followers
   const budgets = yield* Budgets
@@ -91,6 +94,8 @@ export const makeActions = Effect.gen(function* () {
         })
       }
       case "pull":
+        if (resource.spec.deployment !== undefined)
+          return yield* useDeployment(resource, run, resource.spec.deployment.uid)
         return yield* externalCall(
           "executions.pull",
           "write"
@@ -106,7 +111,9 @@ export const makeActions = Effect.gen(function* () {
         // Engines differ in how they say that they have no such image.
         const images = yield* Effect.option(engine.images)
         const id = (run.imageId ?? "").replace(/^sha256:/, "")
-        if (images._tag === "None" || images.value.has(id)) return yield* unmade(resource, run, made.failure)
+        // That of a deployment may have been built here: it cannot be had again.
+        if (images._tag === "None" || images.value.has(id) || resource.spec.deployment !== undefined)
+          return yield* unmade(resource, run, made.failure)
         // Somebody removed it since it was fetched.
         yield* write("imageGone", runs.imageGone(ref))
         return yield* pulls.stop(uid)
@@ -142,6 +149,27 @@ export const makeActions = Effect.gen(function* () {
       case "cleanUp":
         return yield* cleanUp(resource, run)
     }
+  })
+
+  const useDeployment = Effect.fnUntraced(function* (
+    resource: ExecutionResource,
+    { startedAt }: Run,
+    deployment: string
+  ) {
+    const { orgId, uid, fence } = resource
+    const found = Option.getOrUndefined(yield* retryable(deployments.find({ orgId, uid: deployment })))
+    const now = new Date(yield* Clock.currentTimeMillis)
+    if (found === undefined || found.imageId === null || found.imageGone)
+      return yield* end(resource, {
+        status: "failed",
+        errorCode: "image_not_found",
+        error: `The image of the deployment ${deployment} is kept no more`,
+        exitCode: null,
+        startedAt,
+        finishedAt: now
+      })
+    const image = { id: found.imageId, digest: found.imageDigest }
+    yield* write("pulled", runs.pulled({ orgId, uid, fence }, image, now))
   })
 
   const end = Effect.fnUntraced(function* (resource: ExecutionResource, ending: Ending) {

@@ -1,13 +1,14 @@
 /**
  * What the engine is asked for: the image, with the credentials that were sealed, and the container with its variables.
  * One that was asked for with services gets besides what the project's production environment provides, and reaches its
- * servers.
+ * servers; one of a deployment gets what an instance of it would.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { defaultEnvironment } from "#schemas/names.ts"
+import { AppVariables } from "#src/apps/AppVariables.ts"
 import { EnvironmentServices } from "#src/apps/EnvironmentServices.ts"
 import { Terminal } from "#src/engine/Reconciler.ts"
 import { parseImage } from "#src/executions/image.ts"
@@ -28,6 +29,7 @@ export const makePlans = Effect.gen(function* () {
   const installation = yield* Installation
   const { sandboxRuntime } = yield* settings
   const environments = yield* EnvironmentServices
+  const appVariables = yield* AppVariables
 
   /** One that is configured no more is never replaced by another. */
   const runtimeOf = ({ spec }: Pick<ExecutionResource, "spec">): string | undefined =>
@@ -54,7 +56,16 @@ export const makePlans = Effect.gen(function* () {
   const provisionOf = ({ orgId, projectId, spec }: ExecutionResource) =>
     !spec.services || projectId === null
       ? Effect.succeedNone
-      : retryable(environments.provide({ orgId, projectId, environment: defaultEnvironment }))
+      : spec.deployment === undefined
+        ? retryable(environments.provide({ orgId, projectId, environment: defaultEnvironment }))
+        : retryable(
+            appVariables.of({
+              orgId,
+              projectId,
+              environment: spec.deployment.environment,
+              spec: { deployment: spec.deployment.uid }
+            })
+          ).pipe(Effect.map(({ env, ...rest }) => Option.some({ ...rest, variables: env })))
 
   const planOf = Effect.fnUntraced(function* (execution: ExecutionResource, run: Run) {
     const { orgId, uid, spec, fence } = execution

@@ -24,7 +24,8 @@ export interface AppPlace {
   readonly projectId: string | null
   readonly environment: string | null
   readonly spec: {
-    readonly port: number
+    /** Absent: nothing is to listen. */
+    readonly port?: number
     /** That is to answer. */
     readonly deployment?: string
   }
@@ -39,7 +40,7 @@ export class AppVariables extends Context.Service<
     readonly of: (app: AppPlace) => Effect.Effect<
       {
         readonly env: Redacted.Redacted<Readonly<Record<string, string>>>
-      } & Pick<Provision, "services" | "files">,
+      } & Pick<Provision, "services" | "files" | "environmentUid">,
       StoreUnavailable | HostError
     >
     /** Those of them that are for builds too. Of a preview that is not trusted with this deployment there are none. */
@@ -95,11 +96,12 @@ export class AppVariables extends Context.Service<
           const { deployment } = spec
           const provision = yield* environments.provide({ orgId, projectId, environment, deployment })
           if (Option.isNone(provision)) return yield* gone
-          const { variables, services, files } = provision.value
+          const { variables, services, files, environmentUid } = provision.value
           const set = yield* setIn({ orgId, projectId, environment }, provision.value)
           const own = Object.fromEntries(set.map(([key, { value }]) => [key, value]))
-          const env = { ...Redacted.value(variables), ...own, PORT: String(spec.port) }
-          return { env: Redacted.make(env), services, files }
+          const port = spec.port === undefined ? {} : { PORT: String(spec.port) }
+          const env = { ...Redacted.value(variables), ...own, ...port }
+          return { env: Redacted.make(env), services, files, environmentUid }
         }),
         forBuild: Effect.fn("AppVariables.forBuild")(function* (place) {
           const standing = yield* trust.standingOf(place)

@@ -9,6 +9,7 @@ export const apps = defineFeature({
   commands: async (): Promise<Commands> => {
     const { apps, logs, ps } = await import("./commands.ts")
     const { exec } = await import("./exec-command.ts")
-    return { commands: [ps, logs, exec, apps] }
+    const { run } = await import("./run-command.ts")
+    return { commands: [ps, logs, exec, run, apps] }
   }
 })

@@ -21,6 +21,7 @@ export const ExecutionView = Schema.Struct({
   id: Id,
   status: ExecutionState,
   image: Schema.String,
+  deploymentId: Schema.optionalKey(Id.annotate({ description: "Whose image it runs" })),
   imageDigest: Schema.NullOr(Schema.String).annotate({ description: "Of the image that was fetched" }),
   command: Schema.Array(Schema.String),
   region: Schema.String,
@@ -28,7 +29,7 @@ export const ExecutionView = Schema.Struct({
   runtime: ExecutionRuntime,
   timeoutSeconds: Schema.Int,
   services: Schema.Boolean.annotate({
-    description: "Whether it has the variables and reaches the servers of the production environment"
+    description: "Whether it has the variables and reaches the servers of its environment"
   }),
   exitCode: Schema.NullOr(Schema.Int),
   errorCode: Schema.NullOr(ExecutionErrorCode),
@@ -80,9 +81,17 @@ const EnvKey = Schema.String.check(
 )
 
 export const ExecutionRequest = Schema.Struct({
-  image: Schema.String.check(Schema.isMaxLength(512)).annotate({
-    description: "Name of an image, with a tag or a digest; without a host it is one of Docker Hub"
-  }),
+  image: Schema.optionalKey(
+    Schema.String.check(Schema.isMaxLength(512)).annotate({
+      description: "Name of an image, with a tag or a digest; without a host it is one of Docker Hub"
+    })
+  ),
+  deploymentId: Schema.optionalKey(
+    Id.annotate({
+      description:
+        "Instead of `image`: that of this deployment, with the variables and servers of its app; takes the role admin"
+    })
+  ),
   command: Schema.NonEmptyArray(part)
     .check(Schema.isMaxLength(256))
     .annotate({ description: "Program and arguments, instead of what the image would run by itself" }),

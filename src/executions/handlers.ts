@@ -4,6 +4,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { DeploymentSpec } from "#schemas/deployment.ts"
 import { ExecutionSpec } from "#schemas/execution.ts"
 import { answer } from "#src/api/answer.ts"
 import { Api } from "#src/api/definition/api.ts"
@@ -17,6 +18,7 @@ import { amend, createdBefore, stored } from "#src/api/writing.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog, executionMicroUsd } from "#src/catalog/Catalog.ts"
 import { makeLogHandler } from "#src/container-logs/log-handler.ts"
+import { Deployments } from "#src/deployments/Deployments.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { ExecutionAvailability, ExecutionList, ExecutionView } from "./api.ts"
@@ -27,6 +29,7 @@ import { executionFaults, specOf } from "./request.ts"
 import { settings } from "./settings.ts"
 
 const storedSpec = Schema.decodeUnknownSync(ExecutionSpec)
+const storedDeployment = Schema.decodeUnknownSync(DeploymentSpec)
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -34,6 +37,7 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const resources = yield* Resources
     const executions = yield* Executions
+    const deployments = yield* Deployments
     const logs = yield* Logs
     const budgets = yield* Budgets
     const catalog = yield* Catalog
@@ -46,6 +50,19 @@ export const layer = HttpApiBuilder.group(
     const read = Effect.fnUntraced(function* (orgId: string, uid: string) {
       const found = yield* Effect.mapError(executions.get(orgId, uid), fromStore)
       return Option.isSome(found) ? executionView(found.value) : yield* notFound("execution")
+    })
+
+    const runnable = Effect.fnUntraced(function* (orgId: string, projectId: string, uid: string) {
+      const [record, deployment] = yield* Effect.mapError(
+        Effect.all([resources.get(orgId, uid), deployments.get(orgId, uid)], { concurrency: 2 }),
+        fromStore
+      )
+      if (Option.isNone(record) || Option.isNone(deployment) || record.value.projectId !== projectId)
+        return yield* notFound("deployment")
+      const { environment, spec, imageDigest, imageGone } = deployment.value
+      if (imageDigest === null || imageGone)
+        return yield* problem(409, "image_gone", "The deployment has no image, or it is kept no more")
+      return { uid, environment, region: storedDeployment(spec).region, imageDigest }
     })
 
     return handlers.handleAll(
@@ -83,18 +100,23 @@ export const layer = HttpApiBuilder.group(
             const { projectId } = yield* targetProject
             const { uid } = reservation
             // Who may read what it prints, may read passwords that otherwise only admins get.
-            if (payload.services === true && role === "member")
+            if ((payload.services === true || payload.deploymentId !== undefined) && role === "member")
               return yield* problem(
                 403,
                 "forbidden",
-                "An execution with services needs the role admin; this credential has member"
+                "An execution with services or of a deployment needs the role admin; this credential has member"
               )
             if ((yield* createdBefore) !== undefined) return yield* read(orgId, uid)
-            const spec = specOf(payload)
+            const deployment =
+              payload.deploymentId === undefined
+                ? undefined
+                : yield* runnable(orgId, projectId, payload.deploymentId)
+            const spec = specOf(payload, deployment)
             const faults = executionFaults(payload, spec, {
               catalog,
               registries,
-              nestedContainers: sandboxRuntime !== undefined
+              nestedContainers: sandboxRuntime !== undefined,
+              deployment
             })
             if (faults.length > 0) return yield* invalid(faults)
             yield* billing
@@ -183,10 +205,11 @@ export const layer = HttpApiBuilder.group(
 
 const executionView = (record: ExecutionRecord) => {
   const { spec, createdAt, startedAt, finishedAt, ...rest } = record
-  const { cancelRequested: _, ...asked } = storedSpec(spec)
+  const { cancelRequested: _, deployment, ...asked } = storedSpec(spec)
   return {
     ...rest,
     ...asked,
+    ...(deployment && { deploymentId: deployment.uid }),
     createdAt: createdAt.toISOString(),
     startedAt: startedAt?.toISOString() ?? null,
     finishedAt: finishedAt?.toISOString() ?? null

@@ -10,14 +10,26 @@ import { isListed, parseImage, registryOf } from "./image.ts"
 /** All values together, so that they fit beside a program's arguments (execve(2)). */
 const longestEnv = 128 * 1024
 
-export const specOf = (request: ExecutionRequest): ExecutionSpec => ({
-  image: request.image,
+/** A deployment of the project whose image is kept. */
+export interface RunnableDeployment {
+  readonly uid: string
+  readonly environment: string
+  readonly region: string
+  readonly imageDigest: string
+}
+
+export const specOf = (
+  request: ExecutionRequest,
+  deployment: RunnableDeployment | undefined
+): ExecutionSpec => ({
+  image: deployment?.imageDigest ?? request.image ?? "",
+  ...(deployment && { deployment: { uid: deployment.uid, environment: deployment.environment } }),
   command: request.command,
   region: request.region,
   resources: { cpuKind: "shared", cpus: 1, memoryMb: 512, ...request.resources },
   runtime: { nestedContainers: false, ...request.runtime },
   timeoutSeconds: request.timeoutSeconds ?? 3_600,
-  services: request.services ?? false,
+  services: request.services ?? deployment !== undefined,
   cancelRequested: false
 })
 
@@ -25,12 +37,13 @@ export interface Offered {
   readonly catalog: CatalogContent
   readonly registries: ReadonlyArray<string>
   readonly nestedContainers: boolean
+  readonly deployment: RunnableDeployment | undefined
 }
 
 export const executionFaults = (
   request: ExecutionRequest,
   spec: ExecutionSpec,
-  { catalog, registries, nestedContainers }: Offered
+  { catalog, registries, nestedContainers, deployment }: Offered
 ): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const fault = (pointer: string, message: string) => void faults.push({ pointer, message })
@@ -42,12 +55,18 @@ export const executionFaults = (
   ) => {
     if (!(value >= min && value <= max)) fault(pointer, `must be from ${min} to ${max}`)
   }
-  const image = parseImage(request.image)
-  if (image === undefined)
+  const image = request.image === undefined ? undefined : parseImage(request.image)
+  if ((request.image === undefined) === (deployment === undefined))
+    fault("", "must have one of image and deploymentId")
+  if (request.image !== undefined && image === undefined)
     fault("/image", "must be the name of an image, such as docker.io/library/alpine:3 or name@sha256:...")
   if (request.command[0] === "") fault("/command/0", "must name a program")
   const region = regionFault(Execution, spec, idsOf(catalog))
   if (region !== undefined) fault(`/${region.field}`, region.message)
+  if (deployment !== undefined && deployment.region !== spec.region)
+    fault("/region", `must be the deployment's, ${deployment.region}: its image is there`)
+  if (deployment !== undefined && !spec.services)
+    fault("/services", "must not be false with a deployment, whose variables it gets")
   if (!cpuKinds.includes(spec.resources.cpuKind))
     fault("/resources/cpuKind", `must be one of: ${cpuKinds.join(", ")}`)
   bounded("/resources/cpus", spec.resources.cpus, limits.cpus)
@@ -70,6 +89,8 @@ export const executionFaults = (
     if (registry === undefined) fault(pointer, "must be the host of a registry")
     else if (!isListed(registry, registries))
       fault(pointer, `is none that takes credentials here: ${registries.join(", ")}`)
+    else if (deployment !== undefined)
+      fault("/imagePullCredentials", "are for an image, not for a deployment")
     else if (image !== undefined && image.registry !== registry)
       fault(pointer, `is not where the image comes from, which is ${image.registry}`)
   }

@@ -210,6 +210,7 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         const { url, apiKey, call, sql } = yield* Plane
         const svc = yield* operator
         const { path } = yield* makeShop("execs")
+        yield* svc(["env", "set", "execs", "SHADE"], { stdin: "teal" })
         yield* ready(path, yield* deploy(path, server("execs")))
         const exec = (...script: ReadonlyArray<string>) =>
           svc(["exec", "execs", "--", ...sh(script.join("\n"))])
@@ -265,6 +266,38 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
 
         const endless = yield* svc(["exec", "execs", "--", ...sh("busybox cat /dev/zero")])
         assert.match(endless.stderr, /more than 16777216 bytes/)
+
+        // In a container of its own, made of the same image.
+        const beside = yield* svc([
+          "run",
+          "execs",
+          "--",
+          ...sh('echo "$SHADE in $SVC_ENVIRONMENT, port $PORT."; echo wrong >&2; exit 9')
+        ])
+        assert.deepStrictEqual(beside, {
+          code: 9,
+          stdout: "teal in production, port .\n",
+          stderr: "wrong\n"
+        })
+        const written = JSON.parse((yield* svc(["run", "execs", "--json", "--", ...sh("echo no")])).stdout)
+        const { deploymentId } = yield* readApp(path)
+        assert.deepInclude(written, { status: "succeeded", exitCode: 0, services: true, deploymentId })
+        const short = yield* svc(["run", "execs", "--timeout", "1", "--", ...sh("exec busybox sleep 6666")])
+        assert.strictEqual(short.code, 7, short.stderr)
+        const long = yield* Effect.forkChild(svc(["run", "execs", "--", ...sh("exec busybox sleep 5555")]))
+        const ofStatus = (status: string) =>
+          Effect.map(call("GET", `${path}/executions?status=${status}`), ({ body }) => body.length === 1)
+        yield* eventually("it runs", ofStatus("running"))
+        yield* Fiber.interrupt(long)
+        yield* eventually("it is cancelled with the command", ofStatus("cancelled"))
+        const both = yield* call("POST", `${path}/executions`, {
+          body: { image: "alpine:3", deploymentId, command: ["ls"], region: "local" }
+        })
+        assert.deepStrictEqual([both.status, both.body.code], [422, "invalid"])
+        const unknown = yield* call("POST", `${path}/executions`, {
+          body: { deploymentId: uuid(), command: ["ls"], region: "local" }
+        })
+        assert.strictEqual(unknown.status, 404)
 
         const key = { "idempotency-key": "once" }
         const body = { command: sh("echo once") }

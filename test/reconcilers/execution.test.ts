@@ -8,10 +8,12 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as execution from "#reconcilers/execution/execution.ts"
 import type { ExecutionSpec } from "#schemas/execution.ts"
+import { AppVariables } from "#src/apps/AppVariables.ts"
 import * as environments from "#src/apps/services.ts"
 import { Budgets } from "#src/budgets/Budgets.ts"
 import { Catalog } from "#src/catalog/Catalog.ts"
 import { AppConfig } from "#src/config.ts"
+import { Deployments } from "#src/deployments/Deployments.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { Logs } from "#src/executions/Logs.ts"
 import { Runs } from "#src/executions/Runs.ts"
@@ -61,7 +63,9 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
       Layer.provide(services.layer),
       Layer.provide(Budgets.layer),
       Layer.provide(Catalog.layerBuiltIn),
-      Layer.provide(environments.layer.pipe(Layer.provide(Layer.succeed(KeyRing, ring)))),
+      Layer.provide([Deployments.layer, AppVariables.layer.pipe(Layer.provide(Resources.layer))]),
+      Layer.provide(environments.layer),
+      Layer.provide(Layer.succeed(KeyRing, ring)),
       Layer.provide(CertificateAuthority.layer),
       Layer.provide(Host.layer),
       Layer.provide(AppConfig.layerWith({ dataDir: engine.folder, containerSocket: engine.socket })),
