@@ -51,6 +51,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_REGISTRIES: "none",
   SVC_SANDBOX_RUNTIME: "not set",
   SVC_EXECUTION_FIREWALL: "not set",
+  SVC_CONTAINER_USERNS: "not set",
   SVC_EXECUTION_RETENTION_DAYS: "not set",
   SVC_EXECUTION_IMAGE_DAYS: "not set",
   SVC_EXECUTION_MEMORY_MB: "not set",

@@ -10,7 +10,7 @@ import { letIn, post, redeem, refresh, requestsOf } from "./plane.ts"
 const { traced, recording } = makeRecording()
 const variables = { SVC_AGENT_RATE_LIMIT: "100000" }
 
-layer(testPlane({}, variables), { excludeTestServices: true })("what is handed to agents", (it) => {
+layer(testPlane({}, variables, true), { excludeTestServices: true })("what is handed to agents", (it) => {
   it.effect("stands in no log, trace, metric or other answer", () =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -50,6 +50,7 @@ layer(testPlane({}, variables), { excludeTestServices: true })("what is handed t
           second.body.refresh_token
         ]
         const spans = traced.map(({ name, attributes, events }) => [name, [...attributes], events])
+        assert.isNotEmpty(spans)
         assert.isAbove(spans.length, 10)
         assert.isAbove(logged.length, 0)
         const told = inspect([answers, spans, logged], {

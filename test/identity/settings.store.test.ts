@@ -100,72 +100,71 @@ layer(testPlane({ proxies: 1, signInRateLimit: 20 }), { excludeTestServices: tru
 
 const { traced, recording } = makeRecording()
 
-layer(testPlane({ signInRateLimit: 10_000 }).pipe(Layer.provide(recording)), { excludeTestServices: true })(
-  "what asks for a recent proof",
-  (it) => {
-    it.effect("is done after the password was given again, or after signing in again", () =>
-      Effect.gen(function* () {
-        const { sql } = yield* Plane
-        const email = "idle@example.com"
-        yield* newcomer(email, password)
-        const browser = yield* visitor
-        yield* browser.post("/sign-in", { email, password, next: "" })
-        yield* browser.json("POST", "/v1/orgs", { name: "Team", slug: "idle-team" })
-        const idle = sql(`update session set authenticated_at = now() - interval '13 hours'
+layer(testPlane({ signInRateLimit: 10_000 }, {}, true).pipe(Layer.provide(recording)), {
+  excludeTestServices: true
+})("what asks for a recent proof", (it) => {
+  it.effect("is done after the password was given again, or after signing in again", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Plane
+      const email = "idle@example.com"
+      yield* newcomer(email, password)
+      const browser = yield* visitor
+      yield* browser.post("/sign-in", { email, password, next: "" })
+      yield* browser.json("POST", "/v1/orgs", { name: "Team", slug: "idle-team" })
+      const idle = sql(`update session set authenticated_at = now() - interval '13 hours'
           where user_id = (select id from account where email = '${email}')`)
-        yield* idle
-        const refused = yield* browser.json("DELETE", "/v1/orgs/idle-team")
-        assert.deepStrictEqual([refused.status, refused.body.code], [403, "reauthentication_required"])
-        const wrong = yield* browser.json("POST", "/v1/auth/prove-again", { password: "nope" })
-        assert.deepStrictEqual([wrong.status, wrong.body.code], [401, "wrong_credentials"])
-        assert.strictEqual((yield* browser.json("DELETE", "/v1/orgs/idle-team")).status, 403)
-        const page = yield* browser.get("/account/prove?next=%2Faccount")
-        assert.include(page.text, 'name="password"')
-        const proved = yield* browser.post("/account/prove", { password, next: "/account" })
-        assert.strictEqual(proved.location, "/account")
-        assert.strictEqual((yield* browser.json("DELETE", "/v1/orgs/idle-team")).status, 200)
+      yield* idle
+      const refused = yield* browser.json("DELETE", "/v1/orgs/idle-team")
+      assert.deepStrictEqual([refused.status, refused.body.code], [403, "reauthentication_required"])
+      const wrong = yield* browser.json("POST", "/v1/auth/prove-again", { password: "nope" })
+      assert.deepStrictEqual([wrong.status, wrong.body.code], [401, "wrong_credentials"])
+      assert.strictEqual((yield* browser.json("DELETE", "/v1/orgs/idle-team")).status, 403)
+      const page = yield* browser.get("/account/prove?next=%2Faccount")
+      assert.include(page.text, 'name="password"')
+      const proved = yield* browser.post("/account/prove", { password, next: "/account" })
+      assert.strictEqual(proved.location, "/account")
+      assert.strictEqual((yield* browser.json("DELETE", "/v1/orgs/idle-team")).status, 200)
 
-        // Without a password one signs in again: setting one is a way in for whoever holds the session.
-        const passwordless = "bare@example.com"
-        const bare = yield* newcomer(passwordless)
-        yield* sql("update session set authenticated_at = now() - interval '16 minutes'")
-        const path = `/account/prove?next=${encodeURIComponent("/account/password")}`
-        assert.strictEqual((yield* bare.get("/account/password")).location, path)
-        assert.strictEqual((yield* bare.post("/account/password", { password, next: "" })).location, path)
-        const told = yield* bare.json("PUT", "/v1/auth/password", { password })
-        assert.deepStrictEqual([told.status, told.body.code], [403, "reauthentication_required"])
-        assert.include((yield* bare.get(path)).text, "/sign-in/by-mail?next=%2Faccount%2Fpassword")
-        yield* bare.post("/sign-in/by-mail", { email: passwordless, next: "/account/password" })
-        const { token } = yield* mailFor(passwordless, 2)
-        assert.strictEqual((yield* bare.post("/sign-in/link", { token })).location, "/account/password")
-        assert.strictEqual((yield* bare.post("/account/password", { password, next: "" })).status, 303)
-      })
-    )
+      // Without a password one signs in again: setting one is a way in for whoever holds the session.
+      const passwordless = "bare@example.com"
+      const bare = yield* newcomer(passwordless)
+      yield* sql("update session set authenticated_at = now() - interval '16 minutes'")
+      const path = `/account/prove?next=${encodeURIComponent("/account/password")}`
+      assert.strictEqual((yield* bare.get("/account/password")).location, path)
+      assert.strictEqual((yield* bare.post("/account/password", { password, next: "" })).location, path)
+      const told = yield* bare.json("PUT", "/v1/auth/password", { password })
+      assert.deepStrictEqual([told.status, told.body.code], [403, "reauthentication_required"])
+      assert.include((yield* bare.get(path)).text, "/sign-in/by-mail?next=%2Faccount%2Fpassword")
+      yield* bare.post("/sign-in/by-mail", { email: passwordless, next: "/account/password" })
+      const { token } = yield* mailFor(passwordless, 2)
+      assert.strictEqual((yield* bare.post("/sign-in/link", { token })).location, "/account/password")
+      assert.strictEqual((yield* bare.post("/account/password", { password, next: "" })).status, 303)
+    })
+  )
 
-    it.effect("and no trace holds what signs somebody in", () =>
-      Effect.gen(function* () {
-        const { session } = yield* Plane
-        const email = "traced@example.com"
-        const browser = yield* visitor
-        browser.cookies.set("svc_session", session)
-        yield* browser.json("POST", "/v1/orgs/main/invitations", { email, role: "member" })
-        const invited = yield* mailFor(email)
-        browser.cookies.clear()
-        yield* browser.get(invited.link)
-        yield* browser.post("/sign-up", { name: "T", email, next: invited.link })
-        const link = yield* mailFor(email, 2)
-        yield* browser.get(link.link)
-        yield* browser.post("/sign-in/link", { token: link.token })
-        yield* browser.json("POST", `/v1/invitations/${invited.token}/accept`, {})
-        yield* browser.get("/v1/auth/oidc/none/callback?state=s&code=c0de-of-a-provider")
-        assert.strictEqual((yield* browser.json("GET", "/v1/orgs/main")).status, 200)
-        const cookie = browser.cookies.get("svc_session") ?? ""
-        const all = JSON.stringify(traced.map(({ name, attributes }) => [name, [...attributes]]))
-        assert.include(all, "/v1/orgs/main")
-        for (const secret of [invited.token, link.token, cookie, session, "c0de-of-a-provider"]) {
-          assert.isFalse(all.includes(secret), secret)
-        }
-      })
-    )
-  }
-)
+  it.effect("and no trace holds what signs somebody in", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const email = "traced@example.com"
+      const browser = yield* visitor
+      browser.cookies.set("svc_session", session)
+      yield* browser.json("POST", "/v1/orgs/main/invitations", { email, role: "member" })
+      const invited = yield* mailFor(email)
+      browser.cookies.clear()
+      yield* browser.get(invited.link)
+      yield* browser.post("/sign-up", { name: "T", email, next: invited.link })
+      const link = yield* mailFor(email, 2)
+      yield* browser.get(link.link)
+      yield* browser.post("/sign-in/link", { token: link.token })
+      yield* browser.json("POST", `/v1/invitations/${invited.token}/accept`, {})
+      yield* browser.get("/v1/auth/oidc/none/callback?state=s&code=c0de-of-a-provider")
+      assert.strictEqual((yield* browser.json("GET", "/v1/orgs/main")).status, 200)
+      const cookie = browser.cookies.get("svc_session") ?? ""
+      const all = JSON.stringify(traced.map(({ name, attributes }) => [name, [...attributes]]))
+      assert.include(all, "/v1/orgs/main")
+      for (const secret of [invited.token, link.token, cookie, session, "c0de-of-a-provider"]) {
+        assert.isFalse(all.includes(secret), secret)
+      }
+    })
+  )
+})

@@ -16,8 +16,8 @@ import { eventually } from "#test/setup/wait.ts"
 
 const second = 1_000
 const hour = 3_600 * second
-/** The beginning of the day before: what is recorded there is over. */
-const begin = Math.floor(Date.now() / (24 * hour) - 1) * 24 * hour
+/** The beginning of a day: the next two of them are over, at whatever hour this runs. */
+const begin = Math.floor(Date.now() / (24 * hour) - 2) * 24 * hour
 
 const place = Effect.gen(function* () {
   const { engine: sql } = yield* Db

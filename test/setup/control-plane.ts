@@ -73,9 +73,11 @@ const folder = Effect.acquireRelease(
   (dataDir) => Effect.promise(() => sweep(dataDir))
 )
 
+/** Traces nothing unless `traced`, as a program without a collector. */
 export const testPlane = (
   settings: Partial<Settings> = {},
-  variables: Readonly<Record<string, string>> = {}
+  variables: Readonly<Record<string, string>> = {},
+  traced = false
 ) =>
   Layer.effect(
     Plane,
@@ -98,8 +100,7 @@ export const testPlane = (
         },
         variables
       )
-      // As in a program without a collector.
-      const quiet = Layer.merge(Logger.layer([]), Layer.succeed(TracerEnabled, false))
+      const quiet = Layer.merge(Logger.layer([]), Layer.succeed(TracerEnabled, traced))
       const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))
       const { made } = Context.get(context, FirstStart)
       if (made === undefined) return yield* Effect.die("the store was not empty")

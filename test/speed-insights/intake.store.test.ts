@@ -56,7 +56,11 @@ layer(testPlane(), { excludeTestServices: true })("measurements that browsers se
         token: site.token,
         body: { origin: "https://preview.example.net" }
       })
-      const list = yield* call("GET", environments, { token: site.token })
+      const list = yield* eventually(
+        "its environments have addresses",
+        call("GET", environments, { token: site.token }),
+        ({ body }) => body.every((one: { address: string | null }) => one.address !== null)
+      )
       const managed: ReadonlyArray<string> = list.body.map((one: { address: string }) => one.address)
       const allowed = [...managed, "https://preview.example.net", `https://www.${site.project}.example:8443`]
       for (const address of allowed) {
