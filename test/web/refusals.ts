@@ -93,4 +93,19 @@ export const refusals = (test: Test) => {
         await page.getByRole("heading", { name: "Creates" }).waitFor()
       })
     }))
+
+  test("a page's file that does not come is asked for once more", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const { page } = yield* opened(session, "main")
+      let dropped = 0
+      yield* Effect.promise(async () => {
+        await page.route("**/assets/members-*.js", (route) =>
+          ++dropped === 1 ? route.abort("connectionreset") : route.continue()
+        )
+        await page.getByRole("link", { name: "Members" }).click()
+        await page.getByRole("heading", { name: "Members", level: 1 }).waitFor()
+      })
+      assert.isAtLeast(dropped, 2)
+    }))
 }

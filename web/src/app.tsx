@@ -1,5 +1,5 @@
 /** Which page an address shows, to whom. */
-import { lazy, type ReactNode, Suspense, useEffect, useMemo, useState } from "react"
+import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react"
 import { client } from "./api/client.ts"
 import { signIn } from "./api/place.ts"
 import { roleOf } from "./api/roles.ts"
@@ -9,6 +9,7 @@ import { type Caller, CallerContext } from "./caller.ts"
 import { followOrganization, useLive } from "./live/resources.ts"
 import { beginDrafts } from "./pages/draft.ts"
 import { Overview } from "./pages/overview.tsx"
+import { lazily } from "./parts/lazily.ts"
 import { Link } from "./parts/link.tsx"
 import { Head } from "./parts/panel.tsx"
 import { Loading, Problem } from "./parts/problem.tsx"
@@ -18,20 +19,18 @@ import { ConnectionLine } from "./shell/connection-line.tsx"
 import { Nav } from "./shell/nav.tsx"
 import { Palette } from "./shell/palette.tsx"
 
-const ResourceTree = lazy(async () => ({ default: (await import("./pages/resources.tsx")).ResourceTree }))
-const ResourcePage = lazy(async () => ({ default: (await import("./pages/resource.tsx")).ResourcePage }))
-const PlanPage = lazy(async () => ({ default: (await import("./pages/plan.tsx")).PlanPage }))
-const SavedPlanPage = lazy(async () => ({ default: (await import("./pages/saved-plan.tsx")).SavedPlanPage }))
-const AuditPage = lazy(async () => ({ default: (await import("./pages/audit.tsx")).AuditPage }))
-const MembersPage = lazy(async () => ({ default: (await import("./pages/members.tsx")).MembersPage }))
-const ProjectPage = lazy(async () => ({ default: (await import("./pages/project.tsx")).ProjectPage }))
-const ProjectsPage = lazy(async () => ({ default: (await import("./pages/project.tsx")).ProjectsPage }))
-const WebhooksPage = lazy(async () => ({ default: (await import("./pages/webhooks.tsx")).WebhooksPage }))
-const KeysPage = lazy(async () => ({ default: (await import("./pages/keys.tsx")).KeysPage }))
-const GitPage = lazy(async () => ({ default: (await import("./pages/git.tsx")).GitPage }))
-const DestinationsPage = lazy(async () => ({
-  default: (await import("./pages/destinations.tsx")).DestinationsPage
-}))
+const ResourceTree = lazily(async () => (await import("./pages/resources.tsx")).ResourceTree)
+const ResourcePage = lazily(async () => (await import("./pages/resource.tsx")).ResourcePage)
+const PlanPage = lazily(async () => (await import("./pages/plan.tsx")).PlanPage)
+const SavedPlanPage = lazily(async () => (await import("./pages/saved-plan.tsx")).SavedPlanPage)
+const AuditPage = lazily(async () => (await import("./pages/audit.tsx")).AuditPage)
+const MembersPage = lazily(async () => (await import("./pages/members.tsx")).MembersPage)
+const ProjectPage = lazily(async () => (await import("./pages/project.tsx")).ProjectPage)
+const ProjectsPage = lazily(async () => (await import("./pages/project.tsx")).ProjectsPage)
+const WebhooksPage = lazily(async () => (await import("./pages/webhooks.tsx")).WebhooksPage)
+const KeysPage = lazily(async () => (await import("./pages/keys.tsx")).KeysPage)
+const GitPage = lazily(async () => (await import("./pages/git.tsx")).GitPage)
+const DestinationsPage = lazily(async () => (await import("./pages/destinations.tsx")).DestinationsPage)
 
 const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
   const [section, id, ...more] = parts

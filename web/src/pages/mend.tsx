@@ -1,5 +1,5 @@
 /** The one thing that mends a resource, where there is one: for lists. */
-import { lazy, Suspense, useState } from "react"
+import { Suspense, useState } from "react"
 import { Resources } from "#src/resources/api.ts"
 import { idempotent } from "../api/call.ts"
 import { client } from "../api/client.ts"
@@ -9,9 +9,10 @@ import { useCaller } from "../caller.ts"
 import type { Resource } from "../live/resources.ts"
 import { standingOf } from "../live/standing.ts"
 import { Button } from "../parts/button.tsx"
+import { lazily } from "../parts/lazily.ts"
 
 /** The library of dialogs is no part of the first screen. */
-const Confirm = lazy(async () => ({ default: (await import("../parts/confirm.tsx")).Confirm }))
+const Confirm = lazily(async () => (await import("../parts/confirm.tsx")).Confirm)
 
 export const resumeSays =
   "It is looked at at once, and whatever differs from what was asked for is changed then."

@@ -1,9 +1,10 @@
 /** A project: where it answers, what it costs, who may see it, how fast it is for visitors; and the list of them. */
-import { type ComponentType, lazy, Suspense } from "react"
+import { type ComponentType, Suspense } from "react"
 import { useCaller } from "../caller.ts"
 import { useLive } from "../live/resources.ts"
 import { standingOf } from "../live/standing.ts"
 import { buttonClass } from "../parts/button.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { Link } from "../parts/link.tsx"
 import { State } from "../parts/mark.tsx"
 import { Code, Head, Panel } from "../parts/panel.tsx"
@@ -16,7 +17,6 @@ import { firstManifest } from "./first-manifest.ts"
 interface TabProps {
   readonly project: string
 }
-const lazily = (load: () => Promise<ComponentType<TabProps>>) => lazy(async () => ({ default: await load() }))
 
 const tabs: ReadonlyArray<readonly [id: string, name: string, tab: ComponentType<TabProps>]> = [
   ["budget", "Budget", lazily(async () => (await import("../panels/budget.tsx")).BudgetPanel)],

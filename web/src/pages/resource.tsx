@@ -1,5 +1,5 @@
 /** One resource: what was asked for beside what is there, why it stands as it does, and what happened to it. */
-import { lazy, type ReactNode, Suspense } from "react"
+import { type ReactNode, Suspense } from "react"
 import { kindInWords } from "#schemas/kind.ts"
 import { client } from "../api/client.ts"
 import { useAnswer } from "../api/use-answer.ts"
@@ -9,6 +9,7 @@ import { type Resource, useLive } from "../live/resources.ts"
 import { standingOf } from "../live/standing.ts"
 import { Answered } from "../parts/answered.tsx"
 import { linesOf } from "../parts/fields.ts"
+import { lazily } from "../parts/lazily.ts"
 import { Link } from "../parts/link.tsx"
 import { Mark, State } from "../parts/mark.tsx"
 import { Empty, Head, Panel } from "../parts/panel.tsx"
@@ -19,7 +20,7 @@ import { Ago, At, In } from "../parts/time.tsx"
 import { pathTo, withQuery } from "../router.ts"
 import { Actions } from "./actions.tsx"
 
-const Service = lazy(() => import("../panels/service.tsx"))
+const Service = lazily(async () => (await import("../panels/service.tsx")).default)
 
 export const ResourcePage = ({ uid }: { readonly uid: string }) => {
   const { byUid, complete } = useLive()

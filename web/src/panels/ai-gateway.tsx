@@ -1,5 +1,5 @@
 /** An AI gateway: what it spent of its budget and on what, its keys, and the calls of the last days. */
-import { lazy, Suspense, useMemo, useState } from "react"
+import { Suspense, useMemo, useState } from "react"
 import { AiGateways, type UsageView } from "#src/ai-gateways/api.ts"
 import { idempotent } from "../api/call.ts"
 import { aiGateways } from "../api/money.ts"
@@ -14,6 +14,7 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { Pages } from "../parts/pages.tsx"
 import { Code, Panel } from "../parts/panel.tsx"
 import { menuColumn, RowMenu } from "../parts/row-menu.tsx"
@@ -24,7 +25,7 @@ import { useEvery } from "./every.ts"
 import type { ServiceProps } from "./service.tsx"
 import { Tile, Tiles } from "./tiles.tsx"
 
-const Chart = lazy(() => import("../parts/chart.tsx"))
+const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
 
 interface Of {
   readonly orgId: string

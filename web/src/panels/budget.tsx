@@ -1,6 +1,6 @@
 /** What a project may spend in a month, what it has spent, and on what. */
 import * as Effect from "effect/Effect"
-import { lazy, Suspense, useMemo, useState } from "react"
+import { Suspense, useMemo, useState } from "react"
 import type { UsageEntry } from "#src/budgets/api.ts"
 import { Projects } from "#src/projects/api.ts"
 import { client } from "../api/client.ts"
@@ -16,13 +16,14 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { Link } from "../parts/link.tsx"
 import { Panel } from "../parts/panel.tsx"
 import { Table } from "../parts/table.tsx"
 import { pathTo } from "../router.ts"
 import { Tile, Tiles } from "./tiles.tsx"
 
-const Chart = lazy(() => import("../parts/chart.tsx"))
+const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
 
 export const BudgetPanel = ({ project }: { readonly project: string }) => {
   const { org } = useCaller()

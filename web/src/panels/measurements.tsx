@@ -1,6 +1,6 @@
 /** What is measured of a resource over a time: the few that say most, and the others on request. */
 import * as DateTime from "effect/DateTime"
-import { lazy, Suspense, useMemo, useState } from "react"
+import { Suspense, useMemo, useState } from "react"
 import type { Unit } from "#schemas/signal.ts"
 import { metrics } from "../api/metrics.ts"
 import { useAnswer } from "../api/use-answer.ts"
@@ -8,10 +8,11 @@ import { useCaller } from "../caller.ts"
 import type { Resource } from "../live/resources.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { useEvery } from "./every.ts"
 import { inUnit } from "./unit.ts"
 
-const Chart = lazy(() => import("../parts/chart.tsx"))
+const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
 
 /** What says most about each kind. The others are there on request. */
 const first: Readonly<Record<string, ReadonlyArray<string>>> = {

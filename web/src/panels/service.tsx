@@ -1,6 +1,7 @@
 /** The daily work of a service, by the kind of the resource. Kinds that have none of their own show nothing here. */
-import { type ComponentType, lazy } from "react"
+import type { ComponentType } from "react"
 import type { Resource } from "../live/resources.ts"
+import { lazily } from "../parts/lazily.ts"
 
 export interface ServiceProps {
   readonly resource: Resource
@@ -10,9 +11,6 @@ export interface ServiceProps {
 export interface OrganizationServiceProps {
   readonly resource: Resource
 }
-
-const lazily = <Props extends object>(load: () => Promise<ComponentType<Props>>) =>
-  lazy(async () => ({ default: await load() }))
 
 const inProject: Readonly<Record<string, ComponentType<ServiceProps>>> = {
   AccessPolicy: lazily(async () => (await import("./access.tsx")).AccessPanel),

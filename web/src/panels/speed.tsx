@@ -1,7 +1,7 @@
 /** How fast a project's pages are for their visitors: p75 of each metric, by route, against the thresholds. */
 
 import * as DateTime from "effect/DateTime"
-import { lazy, Suspense, useMemo, useState } from "react"
+import { Suspense, useMemo, useState } from "react"
 import { SpeedInsights, type SpeedReport } from "#src/speed-insights/api.ts"
 import { scales } from "#src/speed-insights/score.ts"
 import { speedInsights } from "../api/speed.ts"
@@ -16,10 +16,11 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { Code, Panel } from "../parts/panel.tsx"
 import { Table } from "../parts/table.tsx"
 
-const Chart = lazy(() => import("../parts/chart.tsx"))
+const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
 
 type Report = typeof SpeedReport.Type
 type Vital = Report["summary"]["vitals"][number]
