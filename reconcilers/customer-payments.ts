@@ -171,7 +171,13 @@ export const layer = register(
             url,
             attempt: String(fence)
           })
-          return yield* externalCall("payments.endpoint.keep", "write")(connections.keepEndpoint(ref, made))
+          const isKept = yield* externalCall(
+            "payments.endpoint.keep",
+            "write"
+          )(connections.keepEndpoint(ref, made))
+          // Nobody will ever know its secret.
+          if (!isKept) yield* endpoints.deleteEndpoint(processor, secretKey, made.id)
+          return isKept
         })
         const mended = mend.pipe(
           Effect.catchIf(

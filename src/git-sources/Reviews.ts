@@ -71,6 +71,11 @@ export class Reviews extends Context.Service<
       orgId: string,
       sourceIds: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Review>, StoreUnavailable>
+    /**
+     * The pull request is about to show this. Whether that is what it shows already; else what it showed counts no more,
+     * so that nothing is applied under a comment that says something else.
+     */
+    readonly showing: (look: Look, plan: ShownPlan) => Effect.Effect<boolean, StoreUnavailable>
     /** The pull request shows this now. */
     readonly shown: (look: Look, plan: ShownPlan) => Effect.Effect<void, StoreUnavailable>
     /** Its pull request is merged. */
@@ -121,6 +126,18 @@ export class Reviews extends Context.Service<
                 select ${columns} from git_source_review
                 where org_id = ${orgId}::uuid and source_uid = any(${[...sourceIds]}::uuid[])
                 order by pull_request desc`),
+        showing: (look, plan) =>
+          Effect.map(
+            repeatable(sql`
+              with other as (
+                update git_source_review set digest = null
+                where ${one(look, plan)} and digest is distinct from ${plan.digest}::text and ${held(look)}
+                returning 1
+              )
+              select from git_source_review where ${one(look, plan)} and digest is not distinct from ${plan.digest}::text
+                and commit_id = ${plan.commit}::text and not exists (select from other)`),
+            (rows) => rows.length > 0
+          ),
         shown: (look, plan) => {
           const { commit, digest, sourceId, pullRequest } = plan
           const parts = Object.fromEntries(Object.entries(plan.parts).slice(0, mostParts))

@@ -23,7 +23,7 @@ interface About {
   readonly billingActive: boolean
 }
 
-/** Of each group, and fields of each change. */
+/** Of each group that loses nothing, and fields of each change. */
 const mostEntries = 25
 const mostFields = 8
 const longestWord = 300
@@ -35,12 +35,17 @@ export const code = (text: string, most = longestWord): string => {
   return `\`${line.length > most ? `${line.slice(0, most)}…` : line}\``
 }
 
-export const cut = (text: string): string =>
-  text.length > longestText ? `${text.slice(0, longestText).replace(/\n[^\n]*$/, "")}\n\nand more` : text
+/** What each of so many plans may take of a comment. */
+export const roomOf = (plans: number): number => Math.floor(longestText / plans)
 
-const listed = (lines: ReadonlyArray<string>): ReadonlyArray<string> => [
-  ...lines.slice(0, mostEntries).map((line) => `- ${line}`),
-  ...(lines.length > mostEntries ? [`- and ${lines.length - mostEntries} more`] : [])
+const cut = (text: string, room: number): string =>
+  text.length > room
+    ? `${text.slice(0, room).replace(/\n[^\n]*$/, "")}\n\nand more. A plan that is not shown as a whole was reviewed by nobody.`
+    : text
+
+const listed = (lines: ReadonlyArray<string>, most = mostEntries): ReadonlyArray<string> => [
+  ...lines.slice(0, most).map((line) => `- ${line}`),
+  ...(lines.length > most ? [`- and ${lines.length - most} more`] : [])
 ]
 
 const headings = {
@@ -72,9 +77,11 @@ export const planWords = (
   const counts = `${create} to create, ${update} to update, ${replace} to replace, ${gone} to delete`
   const ofOwner = effects.some(({ requires }) => requires.role === "owner")
   const isPaid = effects.some(({ requires }) => requires.billing)
-  const groups = (["create", "update", "replace", "delete"] as const).flatMap((action) => {
+  // What is lost comes first, and every one of it.
+  const groups = (["delete", "replace", "update", "create"] as const).flatMap((action) => {
     const some = effects.filter((change) => change.action === action)
-    return some.length === 0 ? [] : [`\n${headings[action]}:\n`, ...listed(some.map(changeText))]
+    const most = action === "delete" || action === "replace" ? some.length : mostEntries
+    return some.length === 0 ? [] : [`\n${headings[action]}:\n`, ...listed(some.map(changeText), most)]
   })
   const faults = blockers.map(
     ({ message, pointer, line }) =>
@@ -138,5 +145,6 @@ export const noPlan = (
 export const together = (all: ReadonlyArray<PlanWords>): PlanWords | undefined => {
   const order = ["error", "failure", "pending", "success"] as const
   const [worst] = [...all].sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state))
-  return worst && { ...worst, text: cut(all.map(({ text }) => text).join("\n\n")) }
+  const room = roomOf(all.length)
+  return worst && { ...worst, text: all.map(({ text }) => cut(text, room)).join("\n\n") }
 }

@@ -14,7 +14,7 @@ import { Manifests } from "#src/manifest/Manifests.ts"
 import { GitSources } from "./GitSources.ts"
 import { effectsOf, faultOf, invalidText, rightsLost, sourceOf } from "./look.ts"
 import { ManifestRepository } from "./ManifestRepository.ts"
-import { code, noPlan, type PlanWords, planWords, together } from "./plan-comment.ts"
+import { code, noPlan, type PlanWords, planWords, roomOf, together } from "./plan-comment.ts"
 import { type Review, Reviews, type ShownPlan, type SourceOfRepository } from "./Reviews.ts"
 
 interface Look extends ProjectLook {
@@ -139,9 +139,10 @@ export const makeReviewing = Effect.gen(function* () {
       words && {
         ...words,
         ...{ pullRequest, commit },
-        plans: made.map(({ source, digest, parts }) => ({
+        plans: made.map(({ source, digest, parts, text }) => ({
           sourceId: source.uid,
-          ...{ pullRequest, commit, digest, parts }
+          ...{ pullRequest, commit, parts },
+          digest: text.length > roomOf(made.length) ? null : digest
         }))
       }
     )

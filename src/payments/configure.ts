@@ -178,11 +178,14 @@ export const configuration = Effect.gen(function* () {
       const before = yield* current
       if (before === undefined) return yield* notFound("connection to Stripe in this environment")
       // Where Stripe does not answer, its endpoint stays and gets 404.
-      yield* removeEndpoint({ processor, connections }, before, before.secretKey).pipe(
+      const farewell = removeEndpoint({ processor, connections }, before, before.secretKey).pipe(
         Effect.timeoutOption(longestFarewell),
         Effect.catch((error) => Effect.logWarning("a webhook endpoint at Stripe was left behind", error))
       )
+      yield* farewell
       yield* Effect.mapError(connections.disconnect(before, caller.actor), fromStore)
+      // A reconcile that was under way may have missed the endpoint and made it anew before it was over.
+      yield* farewell
       return { ok: true as const }
     })
   }

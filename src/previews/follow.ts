@@ -183,7 +183,8 @@ export const makeFollow = Effect.gen(function* () {
         const plan = planOf.get(number)
         const preview = previews.get(previewSlug(number))
         const words = { pullRequest: number, commit: head.commit, preview, plan }
-        const told = yield* tell(client, look, words)
+        const same = yield* Effect.forEach(plan?.plans ?? [], (shown) => reviews.showing(look, shown))
+        const told = yield* tell(client, look, words, same.includes(false))
         // Only what stands there was reviewed.
         if (plan !== undefined && told.isShown)
           yield* Effect.forEach(plan.plans, (shown) => reviews.shown(look, shown), { discard: true })

@@ -84,7 +84,9 @@ export const makeTell = Effect.gen(function* () {
   return Effect.fnUntraced(function* (
     client: ForgeClient,
     { projectId, repo }: Pick<ProjectLook, "projectId"> & { readonly repo: string },
-    { pullRequest, commit, preview: record, plan }: Words
+    { pullRequest, commit, preview: record, plan }: Words,
+    /** Another process may have told something else since. */
+    anew = false
   ) {
     const preview = record === undefined ? undefined : yield* previewWords(record)
     const isPending = preview?.isPending === true
@@ -99,7 +101,7 @@ export const makeTell = Effect.gen(function* () {
     ]
     const key = `${projectId} ${pullRequest}`
     const now = JSON.stringify([body, marks])
-    if (said.get(key) === now) return { isPending, isShown: true }
+    if (!anew && said.get(key) === now) return { isPending, isShown: true }
     // The mark of the comment is that of the first release, which had previews alone.
     const comment = client.comment(repo, pullRequest, { marker: `svc-preview-${projectId}`, body })
     const [isShown = false, ...isMarked] = yield* Effect.forEach(

@@ -166,7 +166,7 @@ export const layer = Layer.effect(
       const kept = Option.filter(cookieOf(request.headers.cookie, stateCookie), isState)
       // Tabs that set out together come back one by one.
       const state = Option.match(kept, { onNone: newState, onSome: (text) => Redacted.make(text) })
-      const to = new URL("/access", publicUrl)
+      const to = new URL(`${publicUrl}/access`)
       to.searchParams.set("host", request.host)
       to.searchParams.set("state", challengeOf(state))
       to.searchParams.set("return", returnPath(request.url))

@@ -202,16 +202,19 @@ describe("backups and drills", { timeout: 1_200_000 }, () => {
       const { context } = yield* startLoops(world, { tidyMs: 500 })
       const backup = yield* ended(world, "the backup", "kind = 'backup'")
       assert.strictEqual(backup["status"], "succeeded", String(backup["error"]))
-      yield* Context.get(context, Jobs).queue({
-        orgId: database.orgId,
-        kind: "drill",
-        databaseUid: database.uid,
-        lineage: database.uid,
-        backupId: String(backup["id"]),
-        reason: "request"
-      })
-      const drill = yield* ended(world, "the drill", "kind = 'drill'")
-      assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
+      // A short round leaves it to the test above, which drills a backup whose first attempt failed.
+      if (full) {
+        yield* Context.get(context, Jobs).queue({
+          orgId: database.orgId,
+          kind: "drill",
+          databaseUid: database.uid,
+          lineage: database.uid,
+          backupId: String(backup["id"]),
+          reason: "request"
+        })
+        const drill = yield* ended(world, "the drill", "kind = 'drill'")
+        assert.strictEqual(drill["status"], "succeeded", String(drill["error"]))
+      }
       yield* eventually(
         "no debris",
         Effect.map(differences(world), (found) => found.length === 0)

@@ -65,17 +65,25 @@ export const useAnswer = <A>(
 export const useAct = () => {
   const [acting, setActing] = useState(false)
   const [failure, setFailure] = useState<Failure | undefined>(undefined)
-  const act = useCallback(async <A>(operation: () => Effect.Effect<A, unknown>) => {
-    setActing(true)
-    setFailure(undefined)
-    try {
-      return await call(operation())
-    } catch (error) {
-      setFailure(error instanceof Failure ? error : failureOf({ status: 0, detail: "" }))
-      return undefined
-    } finally {
-      setActing(false)
-    }
-  }, [])
+  const act = useCallback(
+    async <A>(
+      operation: () => Effect.Effect<A, unknown>,
+      onFailure: (failed: Failure) => void = () => {}
+    ) => {
+      setActing(true)
+      setFailure(undefined)
+      try {
+        return await call(operation())
+      } catch (error) {
+        const failed = error instanceof Failure ? error : failureOf({ status: 0, detail: "" })
+        setFailure(failed)
+        onFailure(failed)
+        return undefined
+      } finally {
+        setActing(false)
+      }
+    },
+    []
+  )
   return { acting, failure, act, setFailure }
 }

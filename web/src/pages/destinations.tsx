@@ -1,7 +1,6 @@
 /** Object storage of the organization's own, where copies of backups are kept. */
 import { useState } from "react"
 import { BackupDestinations } from "#src/backups/destinations/api.ts"
-import { idempotent } from "../api/call.ts"
 import { organization } from "../api/organization.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -129,10 +128,10 @@ export const DestinationsPage = () => {
         action="Test and add it"
         ready={name !== "" && endpoint.startsWith("https://") && bucket !== "" && id !== "" && secret !== ""}
         confirmed={() =>
-          run(() =>
+          run((headers) =>
             organization.backupDestinations.create({
               params,
-              headers: idempotent(),
+              headers,
               payload: {
                 name,
                 endpoint,

@@ -2,7 +2,6 @@
 import { useState } from "react"
 import { GitConnections, type GitConnectionView } from "#src/git/api.ts"
 import { GitSources } from "#src/git-sources/api.ts"
-import { idempotent } from "../api/call.ts"
 import { gitConnections, gitSources } from "../api/git.ts"
 import { takesRole } from "../api/roles.ts"
 import { useAnswer } from "../api/use-answer.ts"
@@ -198,10 +197,10 @@ const Connections = () => {
         ready={name !== "" && owner !== "" && credential !== ""}
         confirmed={() =>
           run(
-            () =>
+            (headers) =>
               gitConnections.create({
                 params,
-                headers: idempotent(),
+                headers,
                 payload: {
                   name,
                   kind,
@@ -361,10 +360,10 @@ const Sources = () => {
         action="Add it"
         ready={name !== "" && url.startsWith("https://")}
         confirmed={() =>
-          run(() =>
+          run((headers) =>
             gitSources.create({
               params,
-              headers: idempotent(),
+              headers,
               payload: { name, url, ref, path, ...(connection === "" ? {} : { connection }) }
             })
           )

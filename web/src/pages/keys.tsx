@@ -2,7 +2,6 @@
 import { useState } from "react"
 import { AgentGrants } from "#src/agents/api.ts"
 import { ApiKeys } from "#src/organizations/api/api-keys.ts"
-import { idempotent } from "../api/call.ts"
 import { organization } from "../api/organization.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -123,7 +122,7 @@ const Keys = () => {
         ready={name.trim() !== ""}
         confirmed={() =>
           run(
-            () => organization.apikeys.create({ params, headers: idempotent(), payload: { name, role } }),
+            (headers) => organization.apikeys.create({ params, headers, payload: { name, role } }),
             ({ name, key }) => setMade({ name, key })
           )
         }

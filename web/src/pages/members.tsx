@@ -3,7 +3,6 @@ import { useState } from "react"
 import type { Role } from "#schemas/kind.ts"
 import { Invitations } from "#src/organizations/api/invitations.ts"
 import { Members } from "#src/organizations/api/members.ts"
-import { idempotent } from "../api/call.ts"
 import { client } from "../api/client.ts"
 import { organization } from "../api/organization.ts"
 import { useAnswer } from "../api/use-answer.ts"
@@ -160,10 +159,10 @@ export const MembersPage = () => {
         action="Send the invitation"
         ready={email.includes("@")}
         confirmed={() =>
-          run(() =>
+          run((headers) =>
             organization.invitations.create({
               params,
-              headers: idempotent(),
+              headers,
               payload: { email, role: invited }
             })
           )

@@ -2,7 +2,6 @@
 import { useState } from "react"
 import { Webhooks, type WebhookView } from "#src/webhooks/api.ts"
 import { eventTypes } from "#src/webhooks/event-types.ts"
-import { idempotent } from "../api/call.ts"
 import { organization } from "../api/organization.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -149,10 +148,10 @@ const Listed = () => {
                           by: Webhooks.endpoints.test,
                           run: () =>
                             run(
-                              () =>
+                              (headers) =>
                                 webhooks.test({
                                   params: { ...params, webhookId: webhook.id },
-                                  headers: idempotent()
+                                  headers
                                 }),
                               () => go(withQuery(pathTo(org.slug, "webhooks"), { webhook: webhook.id }))
                             )
@@ -200,7 +199,7 @@ const Listed = () => {
         ready={ready}
         confirmed={() =>
           run(
-            () => webhooks.create({ params, headers: idempotent(), payload: { url, events } }),
+            (headers) => webhooks.create({ params, headers, payload: { url, events } }),
             (made) => setSecret({ of: made.url, value: made.secret })
           )
         }
@@ -240,7 +239,7 @@ const Listed = () => {
         action="Make a new secret"
         confirmed={() =>
           run(
-            () => webhooks.rotateSecret({ params: of, headers: idempotent(), payload: {} }),
+            (headers) => webhooks.rotateSecret({ params: of, headers, payload: {} }),
             (made) => setSecret({ of: one?.url ?? "", value: made.secret })
           )
         }

@@ -1,7 +1,6 @@
 /** An AI gateway: what it spent of its budget and on what, its keys, and the calls of the last days. */
 import { Suspense, useMemo, useState } from "react"
 import { AiGateways, type UsageView } from "#src/ai-gateways/api.ts"
-import { idempotent } from "../api/call.ts"
 import { aiGateways } from "../api/money.ts"
 import { apiUrl } from "../api/place.ts"
 import { takesRole } from "../api/roles.ts"
@@ -233,7 +232,7 @@ const Keys = ({ of: params, gateway }: { readonly of: Of; readonly gateway: stri
         ready={name.trim() !== ""}
         confirmed={() =>
           run(
-            () => aiGateways.createKey({ params, headers: idempotent(), payload: { name } }),
+            (headers) => aiGateways.createKey({ params, headers, payload: { name } }),
             ({ name, secret }) => setMade({ name, secret })
           )
         }

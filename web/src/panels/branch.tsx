@@ -62,6 +62,8 @@ const Known = ({ resource, project, source }: ServiceProps & { readonly source: 
     `${useEvery(5_000)} ${resource.revision}`
   )
   const { asked, ask, run, dialog } = useDecision<"promote" | "expiry">(answer.again)
+  // A password that was shown stays while the branch is changed.
+  const [shown, setShown] = useState(false)
   const [text, setText] = useState("")
   const days = Number(text)
   const database = byUid.get(source)
@@ -117,7 +119,7 @@ const Known = ({ resource, project, source }: ServiceProps & { readonly source: 
               {branch.failure.detail}
             </p>
           )}
-          {branch.connectionReady && (
+          {(branch.connectionReady || shown) && (
             <Credentials
               by={DatabaseBranches.endpoints.rotatePassword}
               name={resource.name}
@@ -125,7 +127,10 @@ const Known = ({ resource, project, source }: ServiceProps & { readonly source: 
                 ["Host", branch.host ?? "not yet"],
                 ["Port", branch.port ?? "not yet"]
               ]}
-              rotate={() => databaseBranches.rotatePassword({ params, headers: idempotent() })}
+              rotate={() => {
+                setShown(true)
+                return databaseBranches.rotatePassword({ params, headers: idempotent() })
+              }}
             />
           )}
           <Confirm
@@ -161,7 +166,7 @@ const Known = ({ resource, project, source }: ServiceProps & { readonly source: 
             says={`Its data takes the place of what ${database?.name ?? "the database"} holds: connections break for the time of a restart, address and password stay. What the database holds now is kept as a branch for seven days.`}
             action="Promote it"
             ready={text === database?.name}
-            confirmed={() => run(() => databaseBranches.promote({ params, headers: idempotent() }))}
+            confirmed={() => run((headers) => databaseBranches.promote({ params, headers }))}
           >
             <Field
               label="Name of the database, to confirm"

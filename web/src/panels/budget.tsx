@@ -35,7 +35,7 @@ export const BudgetPanel = ({ project }: { readonly project: string }) => {
     () => client.projects.getBudget({ params }),
     resource?.revision
   )
-  const { asked, ask, run, dialog } = useDecision<"set">(answer.again)
+  const { asked, ask, run, dialog } = useDecision<{ readonly etag: string }>(answer.again)
   const [cap, setCap] = useState("")
   const [alertAt, setAlertAt] = useState("")
   const [stop, setStop] = useState(false)
@@ -57,7 +57,7 @@ export const BudgetPanel = ({ project }: { readonly project: string }) => {
                       budget.alertThresholdPercent === null ? "" : String(budget.alertThresholdPercent)
                     )
                     setStop(budget.hardStop)
-                    ask("set")
+                    ask({ etag: headers.etag })
                   }}
                 >
                   Change
@@ -85,7 +85,7 @@ export const BudgetPanel = ({ project }: { readonly project: string }) => {
             </Tiles>
             <Confirm
               {...dialog}
-              open={asked === "set"}
+              open={asked !== undefined}
               title={`Budget of ${project}`}
               says="It holds from now on, for each calendar month in UTC. What was spent this month counts."
               action="Set it"
@@ -94,7 +94,8 @@ export const BudgetPanel = ({ project }: { readonly project: string }) => {
                 run(() =>
                   client.projects.setBudget({
                     params,
-                    headers: { "if-match": headers.etag },
+                    // Of what was shown: what somebody else has set since is not overwritten.
+                    headers: { "if-match": asked?.etag ?? headers.etag },
                     payload: {
                       monthlyCapUsd: cap === "" ? null : Number(cap),
                       alertThresholdPercent: alertAt === "" ? null : Number(alertAt),

@@ -3,7 +3,6 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { useState } from "react"
 import { databaseSizes, defaultDatabaseSku, localRegion } from "#schemas/catalog.ts"
-import { idempotent } from "../api/call.ts"
 import { client } from "../api/client.ts"
 import { backups, databaseBranches } from "../api/databases.ts"
 import { useAnswer } from "../api/use-answer.ts"
@@ -78,10 +77,10 @@ export const useCopies = ({ resource, project, done }: ServiceProps & { readonly
         confirmed={() => {
           if (from === undefined) return
           run(
-            () =>
+            (headers) =>
               databaseBranches.create({
                 params,
-                headers: idempotent(),
+                headers,
                 payload: {
                   name,
                   environment,
@@ -128,10 +127,10 @@ export const useCopies = ({ resource, project, done }: ServiceProps & { readonly
         confirmed={() => {
           if (from === undefined || from.kind === "now") return
           run(
-            () =>
+            (headers) =>
               backups.restore({
                 params,
-                headers: idempotent(),
+                headers,
                 payload: from.kind === "moment" ? { pointInTime: from.at } : { backupId: from.id }
               }),
             setMade

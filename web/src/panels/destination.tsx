@@ -1,7 +1,6 @@
 /** A backup destination: whether it can be written, read and deleted at, and its key, which is never shown. */
 import { useState } from "react"
 import { BackupDestinations } from "#src/backups/destinations/api.ts"
-import { idempotent } from "../api/call.ts"
 import { organization } from "../api/organization.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -58,7 +57,7 @@ export const DestinationPanel = ({ resource }: OrganizationServiceProps) => {
                   <Button
                     busy={acting}
                     title="Writes, reads and deletes a temporary object there."
-                    onClick={() => run(() => backupDestinations.test({ params, headers: idempotent() }))}
+                    onClick={() => run((headers) => backupDestinations.test({ params, headers }))}
                   >
                     Test now
                   </Button>

@@ -1,7 +1,6 @@
 /** The custom domains of a project, and another one. */
 import { useState } from "react"
 import { Domains } from "#src/domains/api.ts"
-import { idempotent } from "../api/call.ts"
 import { domains } from "../api/domains.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -109,7 +108,7 @@ export const DomainsPanel = ({ project }: { readonly project: string }) => {
         ready={hostname.includes(".")}
         confirmed={() =>
           run(
-            () => domains.add({ params, headers: idempotent(), payload: { hostname, environment } }),
+            (headers) => domains.add({ params, headers, payload: { hostname, environment } }),
             ({ id }) => go(pathTo(org.slug, "resources", id))
           )
         }

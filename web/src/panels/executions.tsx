@@ -1,7 +1,6 @@
 /** Commands that run once in a container: a new one, and those that ran. */
 import { useState } from "react"
 import { Executions } from "#src/executions/api.ts"
-import { idempotent } from "../api/call.ts"
 import { services } from "../api/services.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -134,10 +133,10 @@ export const ExecutionsPanel = ({ project }: { readonly project: string }) => {
         confirmed={() => {
           const [program = "", ...rest] = command.split("\n").filter((line) => line !== "")
           run(
-            () =>
+            (headers) =>
               executions.create({
                 params,
-                headers: idempotent(),
+                headers,
                 payload: {
                   image,
                   command: [program, ...rest],
@@ -190,9 +189,7 @@ export const ExecutionsPanel = ({ project }: { readonly project: string }) => {
         action="End it"
         confirmed={() =>
           asked?.what === "cancel" &&
-          run(() =>
-            executions.cancel({ params: { ...params, executionId: asked.id }, headers: idempotent() })
-          )
+          run((headers) => executions.cancel({ params: { ...params, executionId: asked.id }, headers }))
         }
       />
     </>

@@ -1,7 +1,6 @@
 /** A git source: what it saw in its repository, what that would change, what it did, and a look now. */
 import { useState } from "react"
 import { GitSources } from "#src/git-sources/api.ts"
-import { idempotent } from "../api/call.ts"
 import { gitSources } from "../api/git.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -51,7 +50,7 @@ export const GitSourcePanel = ({ resource }: OrganizationServiceProps) => {
                 <Button
                   busy={acting}
                   title="Looks at the repository, and applies what is there."
-                  onClick={() => run(() => gitSources.sync({ params, headers: idempotent() }))}
+                  onClick={() => run((headers) => gitSources.sync({ params, headers }))}
                 >
                   Sync now
                 </Button>
@@ -139,15 +138,17 @@ export const GitSourcePanel = ({ resource }: OrganizationServiceProps) => {
           <Confirm
             {...dialog}
             open={asked === "suspend" || asked === "resume"}
-            title={`${source.suspended ? "Resume" : "Suspend"} ${resource.name}`}
+            title={`${asked === "resume" ? "Resume" : "Suspend"} ${resource.name}`}
             says={
-              source.suspended
+              asked === "resume"
                 ? "The repository is looked at again, and what its manifest says is applied with your rights from now on."
                 : "The repository is not looked at and nothing is applied from it. What is there stays."
             }
-            action={source.suspended ? "Resume it" : "Suspend it"}
+            action={asked === "resume" ? "Resume it" : "Suspend it"}
             confirmed={() =>
-              run(() => gitSources.update({ params, headers: {}, payload: { suspended: !source.suspended } }))
+              run(() =>
+                gitSources.update({ params, headers: {}, payload: { suspended: asked === "suspend" } })
+              )
             }
           />
           <Confirm

@@ -2,7 +2,6 @@
 import { useState } from "react"
 import { paymentScopes } from "#schemas/customer-payments.ts"
 import { CustomerPayments } from "#src/payments/api.ts"
-import { idempotent } from "../api/call.ts"
 import { customerPayments } from "../api/money.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -70,6 +69,8 @@ const Payments = ({ project, environment }: Of) => {
     resource?.revision
   )
   const { asked, ask, run, dialog } = useDecision<"connect" | "disconnect">(answer.again)
+  /** Another key is for what the one before was for. */
+  const [scopes, setScopes] = useState<ReadonlyArray<(typeof paymentScopes)[number]>>(paymentScopes)
   const [key, setKey] = useState("")
   const [secret, setSecret] = useState("")
   const [origins, setOrigins] = useState("")
@@ -113,6 +114,7 @@ const Payments = ({ project, environment }: Of) => {
                       setKey("")
                       setSecret("")
                       setOrigins(config.allowedRedirectOrigins.join(" "))
+                      setScopes(config.credentialConfigured ? config.credentialScopes : paymentScopes)
                       ask("connect")
                     }}
                   >
@@ -153,7 +155,7 @@ const Payments = ({ project, environment }: Of) => {
         {...dialog}
         open={asked === "connect"}
         title="Connect a Stripe account"
-        says="The app may sell through it within the scopes of the key. Key and secret are stored encrypted and never shown."
+        says="The app may sell through it within the scopes of the key, and those that were allowed before. Key and secret are stored encrypted and never shown."
         action="Connect it"
         ready={key !== "" && secret !== ""}
         confirmed={() =>
@@ -164,7 +166,7 @@ const Payments = ({ project, environment }: Of) => {
               payload: {
                 secretKey: key,
                 webhookSecret: secret,
-                credentialScopes: paymentScopes,
+                credentialScopes: scopes,
                 allowedRedirectOrigins: origins.split(/\s+/).filter((origin) => origin !== "")
               }
             })
@@ -350,11 +352,11 @@ const Events = ({ project, environment }: Of) => {
                                 name: "Work on it again",
                                 by: CustomerPayments.endpoints.retryEvent,
                                 run: () =>
-                                  run(() =>
+                                  run((headers) =>
                                     customerPayments.retryEvent({
                                       params: { ...params, eventId: id },
                                       query: { environment },
-                                      headers: idempotent()
+                                      headers
                                     })
                                   )
                               }

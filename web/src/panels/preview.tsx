@@ -1,6 +1,5 @@
 /** The preview of a pull request: where it is, what it has, and whether a fork's commit may have secrets and data. */
 import { Previews } from "#src/previews/api.ts"
-import { idempotent } from "../api/call.ts"
 import { previews } from "../api/git.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
@@ -15,11 +14,15 @@ import { pathTo } from "../router.ts"
 import type { ServiceProps } from "./service.tsx"
 import { Tile, Tiles } from "./tiles.tsx"
 
+/** The commit is the one that was looked at: a later one may come while the question stands. */
+type Asked = { readonly what: "approve"; readonly commit: string } | { readonly what: "close" }
+
 export const PreviewPanel = ({ resource, project }: ServiceProps) => {
   const { org } = useCaller()
   const params = { orgId: org.slug, projectId: project, previewId: resource.uid }
   const answer = useAnswer(`preview ${resource.uid}`, () => previews.get({ params }), resource.revision)
-  const { asked, ask, run, dialog } = useDecision<"approve" | "close">(answer.again)
+  const { asked, ask, run, dialog } = useDecision<Asked>(answer.again)
+  const approved = asked?.what === "approve" ? asked.commit : ""
   return (
     <Answered of={answer} what="the preview">
       {({ body: preview }) => (
@@ -76,32 +79,30 @@ export const PreviewPanel = ({ resource, project }: ServiceProps) => {
             <span className="flex flex-wrap gap-2">
               {preview.fork && !preview.trusted && (
                 <Gated by={Previews.endpoints.approve} what="Approving its commit">
-                  <Button look="main" onClick={() => ask("approve")}>
+                  <Button look="main" onClick={() => ask({ what: "approve", commit: preview.commit })}>
                     Approve this commit
                   </Button>
                 </Gated>
               )}
               <Gated by={Previews.endpoints.close} what="Closing it">
-                <Button onClick={() => ask("close")}>Close</Button>
+                <Button onClick={() => ask({ what: "close" })}>Close</Button>
               </Gated>
             </span>
           </div>
           <Confirm
             {...dialog}
-            open={asked === "approve"}
+            open={asked?.what === "approve"}
             look="danger"
-            title={`Approve ${preview.commit.slice(0, 12)}`}
+            title={`Approve ${approved.slice(0, 12)}`}
             says={`This commit is in somebody else's repository. Once approved, its code runs with the variables of previews and with their data. Look at what it does first. A later commit of #${preview.pullRequest} has to be approved anew.`}
             action="Approve this commit"
             confirmed={() =>
-              run(() =>
-                previews.approve({ params, headers: idempotent(), payload: { commit: preview.commit } })
-              )
+              run((headers) => previews.approve({ params, headers, payload: { commit: approved } }))
             }
           />
           <Confirm
             {...dialog}
-            open={asked === "close"}
+            open={asked?.what === "close"}
             look="danger"
             title={`Close the preview of #${preview.pullRequest}`}
             says="Its environment is deleted with everything in it: the app, its variables, its copy of a database. The pull request stays as it is."

@@ -12,7 +12,8 @@ export const Secret = ({
   readonly what: string
   readonly hide: () => void
 }) => {
-  const [copied, setCopied] = useState(false)
+  /** What was copied: another secret may have come since. */
+  const [copied, setCopied] = useState<string>()
   return (
     <div
       role="status"
@@ -33,12 +34,12 @@ export const Secret = ({
             look="main"
             onClick={() =>
               void navigator.clipboard.writeText(value).then(
-                () => setCopied(true),
-                () => setCopied(false)
+                () => setCopied(value),
+                () => setCopied(undefined)
               )
             }
           >
-            {copied ? "Copied" : "Copy"}
+            {copied === value ? "Copied" : "Copy"}
           </Button>
         )}
         <Button onClick={hide}>Hide</Button>
