@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import type * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
@@ -50,6 +51,13 @@ export type {
   ReachableService
 } from "./types.ts"
 export { ContainerError, type LogPiece }
+
+/** Podman says that a container has ended before it has given its address back, which starting it again asks for. */
+const untilAddressIsFree = {
+  while: ({ message }: ContainerError) => message.includes("duplicate allocation"),
+  schedule: Schedule.spaced("250 millis"),
+  times: 40
+}
 
 export class ContainerEngine extends Context.Service<
   ContainerEngine,
@@ -234,7 +242,7 @@ export class ContainerEngine extends Context.Service<
           "Starting the container",
           (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
           "60 seconds"
-        ).pipe(ignoring("Conflict"))
+        ).pipe(Effect.retry(untilAddressIsFree), ignoring("Conflict"))
         if (services === undefined || options.services === undefined) return yield* start
         const bridge = bridgeOf("environment", name)
         /** False: there is nowhere to lead to. */
