@@ -4,9 +4,10 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import type { CommitFiles } from "#src/git/commit-files.ts"
 import { Forge } from "#src/git/Forge.ts"
 import { GitConnections } from "#src/git/GitConnections.ts"
-import { type FetchedCommit, GitFetch } from "#src/git/GitFetch.ts"
+import { GitFetch } from "#src/git/GitFetch.ts"
 import { longestSettings, manifestPathOf, settingsFile } from "./repository-settings.ts"
 
 export interface RepositoryPlace {
@@ -29,8 +30,11 @@ export interface RepositoryManifest {
 
 /** Bytes: what `manifest.apply` takes. */
 const longestManifest = 4 * 1024 * 1024
-/** Characters of manifests that a process keeps. */
+/** Characters of manifests that a process keeps, and what one counts at least. */
 const mostKept = 32 * 1024 * 1024
+const least = 1024
+/** What is wrong with a commit stays wrong with it. */
+const ofTheCommit: ReadonlySet<string> = new Set(["settings_invalid", "manifest_missing", "too_large"])
 /** Less than a reconcile may take. */
 const patience = "90 seconds"
 
@@ -38,7 +42,7 @@ export class ManifestRepository extends Context.Service<
   ManifestRepository,
   {
     readonly resolve: (place: RepositoryPlace, ref: string) => Effect.Effect<string, RepositoryError>
-    /** Without a path the one that the repository's settings name. What was read of a commit is not fetched again. */
+    /** Without a path the one that the repository's settings name. What a commit has, or lacks, is not fetched again. */
     readonly read: (
       place: RepositoryPlace,
       commit: string,
@@ -76,19 +80,22 @@ export class ManifestRepository extends Context.Service<
         return { orgId, url, credential: yield* failed(forge.client(found.value).credential) }
       })
       /** By where they were read, the oldest first: a look at what has not changed is to cost no fetch. */
-      const known = new Map<string, RepositoryManifest>()
+      const known = new Map<string, RepositoryManifest | RepositoryError>()
       let size = 0
-      const keep = (key: string, read: RepositoryManifest) => {
-        size += read.text.length - (known.get(key)?.text.length ?? 0)
+      const lengthOf = (read: RepositoryManifest | RepositoryError | undefined) =>
+        read === undefined ? 0 : least + ("text" in read ? read.text.length : 0)
+      const keep = (key: string, read: RepositoryManifest | RepositoryError) => {
+        size += lengthOf(read) - lengthOf(known.get(key))
         known.set(key, read)
-        for (const [oldest, { text }] of known) {
+        for (const [oldest, one] of known) {
           if (size <= mostKept) break
           known.delete(oldest)
-          size -= text.length
+          size -= lengthOf(one)
         }
       }
       const manifestIn = Effect.fnUntraced(function* (
-        { commit, file }: FetchedCommit,
+        { file }: CommitFiles,
+        commit: string,
         given: string | undefined
       ) {
         const settings =
@@ -117,11 +124,11 @@ export class ManifestRepository extends Context.Service<
           const { orgId, url, connection } = place
           const key = JSON.stringify([orgId, url, connection, commit, path ?? null])
           const before = known.get(key)
-          if (before !== undefined) return before
+          if (before !== undefined)
+            return yield* before instanceof RepositoryError ? before : Effect.succeed(before)
           const repository = yield* opened(place)
-          const fetched = Effect.flatMap(
-            failed(git.fetch({ ...repository, commit, submodules: false })),
-            (found) => manifestIn(found, path)
+          const fetched = Effect.flatMap(failed(git.files({ ...repository, commit })), (found) =>
+            manifestIn(found, commit, path)
           )
           const read = yield* Effect.scoped(fetched).pipe(
             Effect.timeoutOrElse({
@@ -133,7 +140,10 @@ export class ManifestRepository extends Context.Service<
                     message: `The commit ${commit} could not be fetched in ${patience}`
                   })
                 )
-            })
+            }),
+            Effect.tapError((error) =>
+              Effect.sync(() => void (ofTheCommit.has(error.code) && keep(key, error)))
+            )
           )
           keep(key, read)
           return read

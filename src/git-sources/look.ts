@@ -75,6 +75,8 @@ export const makeLook = Effect.gen(function* () {
     const standing = found.value
     if (!mayAsAdmin(standing, "manifest.apply")) return failed(rightsLost)
 
+    // Before the commit: what is merged by now is in the commit that is found next, so nothing is decided of an older one.
+    const undecided = spec.connection === null ? [] : yield* find(source)
     const read = yield* Effect.result(readManifest(source))
     if (read._tag === "Failure") return failed(faultOf(read.failure))
     const { commit, opened, path } = read.success
@@ -89,7 +91,6 @@ export const makeLook = Effect.gen(function* () {
     const { changes, blockers, digest } = compared.success
     const wanted = effectsOf(changes)
     const isNews = before.applied?.commit !== commit
-    const undecided = spec.connection === null ? [] : yield* find(source)
     const merged = undecided.filter(({ mergedMs }) => mergedMs !== null)
     if (wanted.length === 0 && blockers.length === 0) {
       yield* decide(

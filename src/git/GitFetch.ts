@@ -10,22 +10,20 @@ import * as path from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { externalCall } from "#src/engine/external-call.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
-import { elsewhere, gone, makeComplete } from "./complete-tree.ts"
+import { type CommitFiles, makeCommitFiles } from "./commit-files.ts"
+import { elsewhere, makeComplete } from "./complete-tree.ts"
+import { emptyRepository, gone } from "./fetch-commit.ts"
 import { GitError } from "./GitError.ts"
 import { makeGitRunner } from "./git-runner.ts"
 import { type GitCredential, isCommit, namesOfRef, type Repository, type WantedCommit } from "./repository.ts"
-import { parseTree } from "./tree.ts"
 
 export interface FetchedCommit {
   readonly commit: string
   /** Path of a tar archive. The same files give the same archive. */
   readonly archive: string
-  /** A file of it by its path; none: there is no regular file. At most `mostBytes`. */
-  readonly file: (name: string, mostBytes?: number) => Effect.Effect<Option.Option<Buffer>, GitError>
 }
 
 export class GitFetch extends Context.Service<
@@ -37,6 +35,10 @@ export class GitFetch extends Context.Service<
     readonly head: (
       of: Repository
     ) => Effect.Effect<{ readonly branch: string; readonly commit: string }, GitError>
+    /** Files of a commit by their paths, for who reads few of many; of its submodules none. */
+    readonly files: (
+      of: Repository & { readonly commit: string }
+    ) => Effect.Effect<CommitFiles, GitError, Scope.Scope>
     readonly fetch: (of: WantedCommit) => Effect.Effect<FetchedCommit, GitError, Scope.Scope>
   }
 >()("svc/git/GitFetch") {
@@ -46,6 +48,7 @@ export class GitFetch extends Context.Service<
       const runner = yield* makeGitRunner
       const { host, options, onDisk, workspace, said, reached } = runner
       const complete = makeComplete(runner)
+      const commitFiles = makeCommitFiles(runner)
       const fetches = makeTurns(options.atOnce, options.atOnceOfOne)
       const asks = makeTurns(options.asksAtOnce, options.asksAtOnceOfOne)
 
@@ -102,35 +105,19 @@ export class GitFetch extends Context.Service<
       })
 
       const fetch = Effect.fnUntraced(function* (of: WantedCommit) {
-        if (!isCommit(of.commit))
-          return yield* new GitError({ code: "invalid", message: "A commit is named by its whole id" })
-        const folder = path.join(yield* workspace, "repository")
-        yield* onDisk(host.directory(folder))
-        const format = of.commit.length === 64 ? "sha256" : "sha1"
-        yield* said(folder, "The repository", {
-          args: ["init", "--quiet", "--bare", "--template=", `--object-format=${format}`, "."]
-        })
+        yield* wholeId(of.commit)
+        const folder = yield* emptyRepository(runner, of.commit)
         yield* onDisk(host.directory(path.join(folder, elsewhere)))
         yield* onDisk(host.directory(path.join(folder, "info")))
         yield* onDisk(host.writeFile(path.join(folder, "info", "attributes"), plainFiles))
         const { tree } = yield* complete({ folder, entries: 0, submodules: 0, bytes: 0 }, of, 0)
         const archive = yield* archived(folder, tree)
-        const file = Effect.fnUntraced(function* (name: string, mostBytes = 1024 * 1024) {
-          const parts = name.split("/")
-          if (parts.some((part) => part === "" || part === "." || part === "..") || /[\0\n]/.test(name))
-            return Option.none<Buffer>()
-          const args = ["--literal-pathspecs", "ls-tree", "-z", "-l", "--full-tree", tree, "--", name]
-          const [entry] = parseTree(yield* said(folder, "The repository", { args })) ?? []
-          if (entry === undefined || !entry.mode.startsWith("100")) return Option.none<Buffer>()
-          if (entry.bytes > mostBytes)
-            return yield* new GitError({
-              code: "too_large",
-              message: `${name} is larger than ${mostBytes} bytes`
-            })
-          const blob = { args: ["cat-file", "blob", entry.object], mostBytes }
-          return Option.some(yield* said(folder, "The repository", blob))
-        })
-        return { commit: of.commit, archive, file }
+        return { commit: of.commit, archive }
+      })
+
+      const files = Effect.fnUntraced(function* (of: Repository & { readonly commit: string }) {
+        yield* wholeId(of.commit)
+        return yield* commitFiles(yield* emptyRepository(runner, of.commit), of)
       })
 
       const within = (timeMs: number, message: string) =>
@@ -156,11 +143,17 @@ export class GitFetch extends Context.Service<
       return GitFetch.of({
         resolve: (of) => inTurn("git.resolve", of.orgId, Effect.scoped(resolve(of)), ask),
         head: (of) => inTurn("git.head", of.orgId, Effect.scoped(head(of)), ask),
+        files: (of) => inTurn("git.files", of.orgId, files(of), [fetches, options.fetchMs]),
         fetch: (of) => inTurn("git.fetch", of.orgId, fetch(of), [fetches, options.fetchMs])
       })
     })
   )
 }
+
+const wholeId = (commit: string) =>
+  isCommit(commit)
+    ? Effect.void
+    : Effect.fail(new GitError({ code: "invalid", message: "A commit is named by its whole id" }))
 
 /**
  * What a repository says of its own files must not change what is built: nothing is left out, filled in or written anew.

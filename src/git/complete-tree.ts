@@ -2,6 +2,7 @@
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
+import { fetchCommit } from "./fetch-commit.ts"
 import { GitError } from "./GitError.ts"
 import type { GitRunner } from "./git-runner.ts"
 import { makeRefuseLargeFileStorage } from "./large-files.ts"
@@ -24,9 +25,6 @@ interface Completed extends Omit<Fetching, "folder"> {
 /** Beside the repository: an empty folder. */
 export const elsewhere = "../empty"
 
-export const gone = (what: string, ref: string) =>
-  new GitError({ code: "ref_not_found", message: `${what} has no ${ref}` })
-
 export const makeComplete = (runner: GitRunner) => {
   const { git, said, reached, options } = runner
   const refuseLargeFileStorage = makeRefuseLargeFileStorage(runner)
@@ -38,25 +36,16 @@ export const makeComplete = (runner: GitRunner) => {
     depth: number
   ) => Effect.Effect<Completed, GitError> = Effect.fnUntraced(function* (fetching, of, depth) {
     const { folder } = fetching
-    const { url, config, what } = yield* reached(of)
-    const ref = `refs/svc/${of.commit}`
-    const flags = ["--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    const repository = yield* reached(of)
+    const { url, what } = repository
     const tooLarge = (than: string) =>
       new GitError({ code: "too_large", message: `${what} has more than ${than}` })
     const packed = yield* bytesIn(path.join(folder, "objects", "pack"))
     const mostMiB = Math.round(options.fileBytes / 1_048_576)
     if (packed >= options.fileBytes) return yield* tooLarge(`${mostMiB} MiB with its submodules`)
-    yield* said(folder, what, {
-      args: ["fetch", ...flags, "--", url.href, `${of.commit}:${ref}`],
-      config,
-      // All packs together are no larger than one may be.
-      mostFileBytes: options.fileBytes - packed
-    })
-    // A tag may have the id that was asked for, and be of something else.
-    const peeled = (yield* said(folder, what, { args: ["rev-parse", "--verify", `${ref}^{commit}`] }))
-      .toString()
-      .trim()
-    if (peeled !== of.commit) return yield* gone(what, `commit ${of.commit}`)
+    // All packs together are no larger than one may be.
+    const mostFileBytes = options.fileBytes - packed
+    yield* fetchCommit(runner, folder, repository, of.commit, { mostFileBytes })
 
     // Each entry is printed as it is found: a tree that would unfold without end is one that prints too much.
     const list = {
@@ -72,7 +61,7 @@ export const makeComplete = (runner: GitRunner) => {
     if (bytes > options.fileBytes) return yield* tooLarge(`${mostMiB} MiB of files`)
     yield* refuseLargeFileStorage(folder, what, tree)
 
-    const links = of.submodules === false ? [] : tree.filter(({ kind }) => kind === "commit")
+    const links = tree.filter(({ kind }) => kind === "commit")
     let submodules = fetching.submodules + links.length
     if (links.length === 0) return { tree: `${of.commit}^{tree}`, entries, submodules, bytes }
     if (depth >= options.submoduleDepth || submodules > options.submodules)

@@ -8,7 +8,7 @@ import type { GitEnd } from "./run-git.ts"
  */
 const meanings: ReadonlyArray<readonly [RegExp, GitErrorCode, string]> = [
   [
-    /signal 25|^fatal: fetch-pack: invalid index-pack output\s*$|file size limit exceeded|EFBIG|File too large/i,
+    /signal 25|^(?:warning: filtering not recognized by server, ignoring\s+)?fatal: fetch-pack: invalid index-pack output\s*(?:fatal: could not fetch \w+ from promisor remote\s*)?$|file size limit exceeded|EFBIG|File too large/i,
     "too_large",
     "is larger than what is fetched here"
   ],

@@ -25,8 +25,6 @@ export interface WantedCommit extends Repository {
    * submodules, and gets to see their files.
    */
   readonly credentialBelow?: string | undefined
-  /** Whether they are brought at all; absent: they are. */
-  readonly submodules?: boolean
 }
 
 const invalid = (message: string) => new GitError({ code: "invalid", message })

@@ -1,16 +1,16 @@
-/** What is in a commit, as `git ls-tree -r -z -l` prints it. */
+/** What is in a commit, as `git ls-tree -z` prints it. */
 
 export interface TreeEntry {
   readonly mode: string
   readonly kind: "blob" | "commit"
   readonly object: string
-  /** Of a blob. */
+  /** Of a blob, if they were asked for (`-l`). */
   readonly bytes: number
   /** Raw: a path need not be text. */
   readonly path: Buffer
 }
 
-const head = /^(\d{6}) (blob|commit) ([0-9a-f]{40,64}) +(\d+|-)$/
+const head = /^(\d{6}) (blob|commit) ([0-9a-f]{40,64})(?: +(\d+|-))?$/
 
 /** Undefined: that is no list of entries. */
 export const parseTree = (listed: Buffer): ReadonlyArray<TreeEntry> | undefined => {
@@ -25,7 +25,7 @@ export const parseTree = (listed: Buffer): ReadonlyArray<TreeEntry> | undefined 
       mode,
       kind,
       object,
-      bytes: bytes === "-" ? 0 : Number(bytes),
+      bytes: bytes === undefined || bytes === "-" ? 0 : Number(bytes),
       path: listed.subarray(tab + 1, to)
     })
     from = to + 1

@@ -14,11 +14,14 @@ it.effect("a commit is fetched once for a file, however often that is read", () 
   Effect.gen(function* () {
     const fetched: Array<string> = []
     const git = Layer.mock(GitFetch)({
-      fetch: ({ commit, orgId }) =>
+      files: ({ commit, orgId }) =>
         Effect.sync(() => {
           fetched.push(commit)
-          const file = (name: string) => Effect.succeed(Option.some(Buffer.from(`${orgId} ${name}`)))
-          return { commit, archive: "/none", file }
+          const file = (name: string) =>
+            Effect.succeed(
+              name === "none.yaml" ? Option.none() : Option.some(Buffer.from(`${orgId} ${name}`))
+            )
+          return { file }
         })
     })
     const world = ManifestRepository.layer.pipe(
@@ -42,6 +45,10 @@ it.effect("a commit is fetched once for a file, however often that is read", () 
       assert.strictEqual(yield* ask(one, "2"), `${one} a.yaml`)
       assert.strictEqual(yield* ask(other, "1"), `${other} a.yaml`)
       assert.deepStrictEqual(fetched, ["1", "1", "2", "1"])
+      // Nor for one that it lacks.
+      for (let i = 0; i < 3; i++)
+        assert.strictEqual((yield* Effect.flip(ask(one, "2", "none.yaml"))).code, "manifest_missing")
+      assert.deepStrictEqual(fetched, ["1", "1", "2", "1", "2"])
     }).pipe(Effect.provide(world))
   })
 )

@@ -74,7 +74,7 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
           "deep/kept.txt": "kept"
         })
         const url = server.url("acme/shop")
-        const { archive, file } = yield* fetched(url, commit)
+        const { archive } = yield* fetched(url, commit)
         const entries = yield* contentsOf(archive)
         assert.deepStrictEqual(
           ["hidden.txt", "subst.txt", "crlf.txt", "utf.txt", "id.txt", "deep/kept.txt", "old.txt"].map(
@@ -92,18 +92,6 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
         )
         assert.match(entries.get("bin/run") ?? "", /^-rwxr-xr-x/)
         assert.match(entries.get("link") ?? "", /^l/)
-        assert.strictEqual(Option.getOrThrow(yield* file("deep/kept.txt")).toString(), "kept")
-        for (const name of [
-          "link",
-          "nothing",
-          "deep",
-          "../etc/passwd",
-          "/etc/passwd",
-          "deep/../hidden.txt",
-          ":(top)hidden.txt"
-        ])
-          assert.isTrue(Option.isNone(yield* file(name)), name)
-        assert.strictEqual((yield* Effect.flip(file("hidden.txt", 3))).code, "too_large")
         // The same files are the same archive, also of another commit.
         yield* repo.commit({ "b.txt": "other" })
         const again = yield* repo.commit(Object.fromEntries([["same.txt", "same"]]))
@@ -245,8 +233,8 @@ layer(fetchingLayer(), { excludeTestServices: true })("a repository", (it) => {
         assert.isFalse(
           server.requests.some(({ url, password }) => url.includes("inner") && password !== undefined)
         )
-        const own = yield* git.fetch({ ...untrusted, submodules: false })
-        assert.strictEqual((yield* contentsOf(own.archive)).get("top.txt"), "-rw-r--r-- top")
+        const { file } = yield* git.files(untrusted)
+        assert.deepStrictEqual(yield* file("top.txt", 10), Option.some(Buffer.from("top")))
         const of = { ...untrusted, credentialBelow: `${base}/acme` }
         const entries = yield* contentsOf((yield* git.fetch(of)).archive)
         assert.deepStrictEqual(
@@ -342,6 +330,33 @@ layer(fetchingLayer({ fileBytes: 300_000, entries: 50, fetchMs: 20_000 }), { exc
         const pack = yield* server.create("acme/pack")
         const large = yield* pack.commit({ "noise.bin": yield* Effect.promise(() => sizes(2_000_000)) })
         assert.strictEqual((yield* refusal(server.url("acme/pack"), large)).code, "too_large")
+        // Files that nobody reads are not brought, by a server that can leave them out.
+        const git = yield* GitFetch
+        const of = {
+          orgId,
+          url: server.url("acme/pack"),
+          commit: yield* pack.commit({
+            "noise.bin": yield* Effect.promise(() => sizes(2_000_000)),
+            "deep/kept.txt": "kept",
+            link: { link: "deep/kept.txt" }
+          })
+        }
+        assert.strictEqual((yield* Effect.flip(git.files(of))).code, "too_large")
+        yield* pack.git(["config", "uploadpack.allowFilter", "true"])
+        const { file } = yield* git.files(of)
+        assert.strictEqual(Option.getOrThrow(yield* file("deep/kept.txt", 4)).toString(), "kept")
+        assert.strictEqual((yield* Effect.flip(file("deep/kept.txt", 3))).code, "too_large")
+        assert.strictEqual((yield* Effect.flip(file("noise.bin", 3_000_000))).code, "too_large")
+        for (const name of [
+          "link",
+          "nothing",
+          "deep",
+          "../etc/passwd",
+          "/etc/passwd",
+          "deep/../link",
+          ":(top)link"
+        ])
+          assert.isTrue(Option.isNone(yield* file(name, 10)), name)
         // Packs that are small enough each, and not together.
         const parts = yield* server.create("acme/parts")
         const links: Record<string, string> = {}

@@ -239,12 +239,11 @@ describe("the manifest document", () => {
   })
 
   it.each([
-    ["quickstart", ["Project", "EnvVariables", "Database", "Cache"]],
-    ["shop", ["Environment", "Database", "DatabaseBranch", "Cache", "Queue", "Cron"]]
+    ["quickstart.yaml", ["Project", "EnvVariables", "Database", "Cache"]],
+    ["app/svc.manifest.yaml", ["Project", "Database", "Cache", "Queue", "Cron"]],
+    ["shop.yaml", ["Environment", "Database", "DatabaseBranch", "Cache", "Queue", "Cron"]]
   ])("the example %s is taken as it is", (name, kinds) => {
-    const parsed = parseManifest(
-      readFileSync(new URL(`../../examples/${name}.yaml`, import.meta.url), "utf8")
-    )
+    const parsed = parseManifest(readFileSync(new URL(`../../examples/${name}`, import.meta.url), "utf8"))
     if (Result.isFailure(parsed)) throw new Error(JSON.stringify(parsed.failure))
     const { manifest } = parsed.success
     const plan = makePlan(manifest, [], {
