@@ -16,6 +16,7 @@ import { listeningAddress } from "#src/infra/containers/listening-address.ts"
 import { Host, type HostError } from "#src/infra/host/Host.ts"
 import { replicaNumbers, standbyKey } from "#src/infra/postgres/standby.ts"
 import { portOwner } from "#src/infra/redis/RedisServers.ts"
+import { makeSigningSecrets } from "#src/outbound/signing-secrets.ts"
 import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
 import { Secrets } from "#src/store/Secrets.ts"
@@ -72,6 +73,7 @@ export class EnvironmentServices extends Context.Service<
       const { engine: sql } = yield* Db
       const secrets = yield* Secrets
       const tokens = yield* AppServiceTokens
+      const signing = yield* makeSigningSecrets
       const host = yield* Host
       const { caPem } = yield* CertificateAuthority
       const trust = yield* makePreviewTrust
@@ -185,7 +187,12 @@ export class EnvironmentServices extends Context.Service<
             ...standing,
             services: reachable(rows),
             variables: Redacted.make({
-              ...platformVariables({ name: environment, apiUrl, token: Redacted.value(token) }),
+              ...platformVariables({
+                name: environment,
+                apiUrl,
+                token: Redacted.value(token),
+                signingSecret: Redacted.value(yield* signing.current(orgId, environmentUid))
+              }),
               ...ofServers
             }),
             files: Object.keys(ofServers).length === 0 ? {} : { [caFile]: yield* ensureCaFile }

@@ -22,10 +22,12 @@ export const platformVariables = (environment: {
   readonly name: string
   readonly apiUrl: string
   readonly token: string
+  readonly signingSecret: string
 }): Readonly<Record<string, string>> => ({
   SVC_ENVIRONMENT: environment.name,
   SVC_API_URL: environment.apiUrl,
-  APP_SERVICE_TOKEN: environment.token
+  APP_SERVICE_TOKEN: environment.token,
+  SVC_SIGNING_SECRET: environment.signingSecret
 })
 
 /**

@@ -11,15 +11,9 @@ import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { isTrusted, Preview } from "#schemas/preview.ts"
 import { Db, repeatable } from "#src/store/Db.ts"
-import { KeyRing } from "#src/store/KeyRing.ts"
-import { secretPlace } from "#src/store/Secrets.ts"
-import { StoreUnavailable } from "#src/store-unavailable.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { AppOrigins } from "./AppOrigins.ts"
-import { newSigningSecret } from "./signature.ts"
-
-/** Secret fields of an environment. */
-export const signingField = "signingSecret"
-export const previousSigningField = "previousSigningSecret"
+import { makeSigningSecrets, previousSigningField, signingField } from "./signing-secrets.ts"
 
 export interface InvocationTarget {
   /** Undefined: nobody has said where the app answers, or the environment is gone. */
@@ -66,7 +60,7 @@ export class Invocations extends Context.Service<
     Invocations,
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
-      const ring = yield* KeyRing
+      const signing = yield* makeSigningSecrets
       const apps = yield* AppOrigins
 
       const read = (orgId: string, uid: string) =>
@@ -82,24 +76,12 @@ export class Invocations extends Context.Service<
       const target = Effect.fn("Invocations.target")(function* (orgId: string, uid: string) {
         let rows = yield* read(orgId, uid)
         if (rows.length > 0 && !rows.some(({ field }) => field === signingField)) {
-          const sealed = ring.seal(secretPlace({ orgId, uid, field: signingField }), newSigningSecret())
-          // Of several that make it at once, one value is stored and all read that one.
-          yield* repeatable(sql`
-            insert into secret (org_id, uid, field, key_id, sealed)
-            values (${orgId}::uuid, ${uid}::uuid, ${signingField}, ${sealed.keyId}, ${sealed.bytes})
-            on conflict (org_id, uid, field) do nothing`)
+          yield* signing.make(orgId, uid)
           rows = yield* read(orgId, uid)
         }
         const secrets = yield* Effect.forEach(
           rows.flatMap((row) => (row.field === null ? [] : [{ ...row, field: row.field }])),
-          (row) =>
-            Effect.mapError(
-              ring.open(secretPlace({ orgId, uid, field: row.field }), {
-                keyId: row.key_id,
-                bytes: row.sealed
-              }),
-              (error) => new StoreUnavailable({ message: error.message, cause: error })
-            )
+          (row) => signing.open({ orgId, uid, field: row.field }, row)
         )
         const { origin, preview = null } = rows[0] ?? {}
         const isWithheld = preview !== null && !Option.exists(decodePreview(preview), isTrusted)

@@ -12,6 +12,7 @@ import { EnvironmentServices } from "#src/apps/EnvironmentServices.ts"
 import { AppConfig, type Settings } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { Host } from "#src/infra/host/Host.ts"
+import { makeSigningSecrets } from "#src/outbound/signing-secrets.ts"
 import { AppServiceTokens } from "#src/projects/AppServiceTokens.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -161,8 +162,15 @@ layer(stack, { excludeTestServices: true, timeout: "2 minutes" })("what an envir
         assert.deepStrictEqual(Object.keys(off.variables).sort(), [
           "APP_SERVICE_TOKEN",
           "SVC_API_URL",
-          "SVC_ENVIRONMENT"
+          "SVC_ENVIRONMENT",
+          "SVC_SIGNING_SECRET"
         ])
+        // What calls to it are signed with, whoever made that first.
+        const { engine: sql } = yield* Db
+        const [found] = yield* sql<{ readonly uid: string }>`
+          select uid from resource where org_id = ${own.orgId}::uuid and kind = 'Environment' and name = 'production'`
+        const signing = yield* (yield* makeSigningSecrets).current(own.orgId, found?.uid ?? "")
+        assert.strictEqual(Redacted.value(signing), off.variables["SVC_SIGNING_SECRET"])
         assert.strictEqual(off.variables["SVC_API_URL"], "https://svc.example.com")
       })
   )

@@ -88,7 +88,13 @@ it.effect("a fork's commit that nobody approved is given nothing, and nothing is
     const given = Effect.fnUntraced(function* (name: string, environmentUid: string) {
       const place = { orgId, projectId, environment: name }
       const { env, services } = yield* (yield* AppVariables).of({ ...place, spec: { port: 8080 } })
-      const { APP_SERVICE_TOKEN: token, SVC_API_URL: _, ...variables } = Redacted.value(env)
+      const {
+        APP_SERVICE_TOKEN: token,
+        SVC_SIGNING_SECRET: signing,
+        SVC_API_URL: _,
+        ...variables
+      } = Redacted.value(env)
+      assert.strictEqual(signing !== undefined, token !== undefined)
       const environments = yield* EnvironmentServices
       const reached = yield* environments.reachable([{ orgId, environmentUid }])
       assert.deepStrictEqual(reached.get(environmentUid), services)
