@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto"
 import { constants, createReadStream } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
-import { PassThrough, type Readable, Transform } from "node:stream"
+import { PassThrough, Readable, Transform } from "node:stream"
 import { finished, pipeline } from "node:stream/promises"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -19,10 +19,13 @@ import { BuildPlan } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
 import { ArchiveRefused, repack } from "./archive.ts"
+import * as earlier from "./earlier-archives.ts"
 import { digestOf } from "./facts.ts"
+import type { Piece } from "./piece.ts"
 import { planOf } from "./plan.ts"
 import type { PlanRefused } from "./plan-refused.ts"
 import { settings } from "./settings.ts"
+import { filesIn, keyOf, outdated, refOf, roomFor, stemOf, type UploadRef } from "./upload-files.ts"
 
 const mebibyte = 1024 * 1024
 /** Files and folders of one upload. */
@@ -30,19 +33,8 @@ const mostEntries = 100_000
 /** Uploads that are taken at once in one process, and of one organization. */
 const atOnce = 8
 const atOnceOfOne = 2
-/** Part of what uploads may take that one organization may. */
-const shareOfOne = 0.25
-/** Uploads of one organization that have come in part, and files of all of its uploads. */
-const mostUnfinished = 64
-const mostFiles = 2_000
 /** How long an upload that no deployment waits for stays: whoever sent it is about to ask for one. */
 const idleMs = 900_000
-
-export interface UploadRef {
-  readonly orgId: string
-  /** SHA-256 of what was sent, in hexadecimal. */
-  readonly digest: string
-}
 
 const Description = Schema.Struct({
   /** Of what was sent. */
@@ -57,6 +49,17 @@ const decode = Schema.decodeUnknownEffect(Stored)
 const encode = Schema.encodeSync(Stored)
 
 export type Upload = typeof Description.Type
+
+/** How far an upload in parts has come. */
+export interface Progress {
+  readonly received: number
+  /** Bytes that are still to be sent. */
+  readonly missing: number
+  /** Where the stretch that begins at `received` and is to be sent next ends: what follows is here. */
+  readonly until: number
+  /** Undefined: it is not here as a whole. */
+  readonly upload: Upload | undefined
+}
 
 export class UploadFailed extends Schema.TaggedError<UploadFailed>()("UploadFailed", {
   reason: Schema.Literals(["Full", "Disk", "Lost"]),
@@ -80,10 +83,15 @@ export class Uploads extends Context.Service<
       ref: UploadRef,
       part: { readonly offset: number; readonly size: number },
       source: Readable
-    ) => Effect.Effect<
-      { readonly received: number; readonly upload: Upload | undefined },
-      ArchiveRefused | PlanRefused | UploadFailed
-    >
+    ) => Effect.Effect<Progress, ArchiveRefused | PlanRefused | UploadFailed>
+    /**
+     * Says of which pieces an archive consists, in their order. Those that the organization has sent in earlier archives
+     * are put in their places by `append`, and need not be sent.
+     */
+    readonly compare: (
+      ref: UploadRef,
+      pieces: ReadonlyArray<Piece>
+    ) => Effect.Effect<Progress, ArchiveRefused | PlanRefused | UploadFailed>
     /**
      * The same for source that comes from elsewhere than a user's request. Its digest is of the archive that is kept, so
      * that the same files in the same order are the same source.
@@ -107,6 +115,7 @@ export class Uploads extends Context.Service<
       const { dataDir } = yield* AppConfig
       const { floorMb, uploadMb, uploadsMb } = yield* settings
       const root = path.join(dataDir, "uploads")
+      const room = { dataDir, root, bytes: uploadsMb * mebibyte, floor: floorMb * mebibyte }
       const turns = makeTurns(atOnce, atOnceOfOne)
       /** One at a time puts together what has the same digest. Whoever waits for it has a turn already. */
       const writers = makeTurns(atOnce, 1)
@@ -129,45 +138,16 @@ export class Uploads extends Context.Service<
           )
         )
 
-      const files = disk(async () => {
-        const names = await fs.readdir(root, { recursive: true }).catch(() => [])
-        const stats = await Promise.all(
-          names.map(async (name) => {
-            const stat = await fs.stat(path.join(root, name)).catch(() => undefined)
-            return stat?.isFile() === true ? [{ name, bytes: stat.size, at: stat.mtimeMs }] : []
+      const files = disk(() => filesIn(root))
+      const hasRoom = (orgId: string, bytes: number, rest?: UploadRef) =>
+        Effect.gen(function* () {
+          const wanted = { orgId, bytes, rest: rest?.digest }
+          if (yield* disk(roomFor(wanted, yield* files, [...coming.values()], room))) return
+          return yield* new UploadFailed({
+            reason: "Full",
+            message: "So much source waits for its build that no more is taken now; try again later"
           })
-        )
-        return stats.flat()
-      })
-
-      /** Room for so many bytes more, which may be the rest of an upload that has come in part. */
-      const hasRoom = Effect.fnUntraced(function* (orgId: string, bytes: number, rest?: UploadRef) {
-        const there = yield* files
-        const all = [
-          ...there.map(({ name, bytes }) => ({ orgId: refOf(name).orgId, bytes })),
-          ...coming.values()
-        ]
-        const bytesOf = (some: typeof all) => some.reduce((sum, one) => sum + one.bytes, bytes)
-        const own = all.filter((one) => one.orgId === orgId)
-        const unfinished = there
-          .filter(({ name }) => name.endsWith(".sending"))
-          .map(({ name }) => refOf(name))
-          .filter((one) => one.orgId === orgId && one.digest !== rest?.digest)
-        const most = uploadsMb * mebibyte
-        const { bavail, bsize } = yield* disk(() => fs.statfs(dataDir))
-        if (
-          bytesOf(all) <= most &&
-          bytesOf(own) <= most * shareOfOne &&
-          own.length < mostFiles &&
-          (rest === undefined || unfinished.length < mostUnfinished) &&
-          bavail * bsize - bytes > floorMb * mebibyte
-        )
-          return
-        return yield* new UploadFailed({
-          reason: "Full",
-          message: "So much source waits for its build that no more is taken now; try again later"
         })
-      })
 
       const known = Effect.fnUntraced(function* (ref: UploadRef) {
         const found = yield* find(ref)
@@ -228,7 +208,7 @@ export class Uploads extends Context.Service<
         source: Readable
       ) {
         const before = yield* known(ref)
-        if (before !== undefined) return { received: before.bytes, upload: before }
+        if (before !== undefined) return whole(before)
         if (size > uploadMb * mebibyte)
           return yield* new ArchiveRefused({
             code: "archive_too_large",
@@ -261,24 +241,55 @@ export class Uploads extends Context.Service<
             Effect.sync(() => coming.delete(keyOf(ref)))
           )
         }
+        yield* disk((signal) => earlier.fill(placeOf(ref), file, signal))
         const received = yield* lengthOf
-        if (received < size) return { received, upload: undefined }
-        // Whatever it is found to be: what is wrong of it stays so.
-        const upload = yield* Effect.ensuring(
-          take(ref.orgId, ref.digest, createReadStream(file), true),
-          Effect.ignore(disk(() => fs.rm(file, { force: true })))
+        if (received < size)
+          return {
+            received,
+            upload: undefined,
+            ...(yield* disk(() => earlier.wantedOf(placeOf(ref), received, size)))
+          }
+        const taken = take(ref.orgId, ref.digest, createReadStream(file), true).pipe(
+          Effect.tapErrorTag("ArchiveRefused", () =>
+            Effect.ignore(disk(() => earlier.forgetSources(placeOf(ref))))
+          ),
+          Effect.tap(() => Effect.ignore(disk((signal) => earlier.keepEarlier(placeOf(ref), file, signal))))
         )
-        return { received, upload }
+        // Whatever it is found to be: what is wrong of it stays so.
+        const gone = Effect.ignore(
+          disk(async () => {
+            await fs.rm(file, { force: true })
+            await fs.rm(`${placeOf(ref)}.copies`, { force: true })
+          })
+        )
+        return whole(yield* Effect.ensuring(taken, gone))
       })
+
+      const compare = Effect.fnUntraced(function* (ref: UploadRef, pieces: ReadonlyArray<Piece>) {
+        const size = pieces.reduce((sum, { bytes }) => sum + bytes, 0)
+        const before = yield* known(ref)
+        if (before === undefined && size <= uploadMb * mebibyte) {
+          yield* hasRoom(ref.orgId, size, ref)
+          yield* disk(() => earlier.compare(placeOf(ref), pieces))
+        }
+        return yield* append(ref, { offset: 0, size }, Readable.from([]))
+      })
+
+      /** One at a time changes what is there of an archive. */
+      const alone = (ref: UploadRef) => (self: ReturnType<typeof append>) =>
+        self.pipe(
+          writers.take({ owner: keyOf(ref), first: false }),
+          turns.take({ owner: ref.orgId, first: false })
+        )
 
       return Uploads.of({
         append: (ref, part, source) =>
           append(ref, part, source).pipe(
-            writers.take({ owner: keyOf(ref), first: false }),
-            turns.take({ owner: ref.orgId, first: false }),
+            alone(ref),
             Effect.ensuring(Effect.sync(() => void source.resume())),
             Effect.withSpan("Uploads.append")
           ),
+        compare: Effect.fn("Uploads.compare")((ref, pieces) => alone(ref)(compare(ref, pieces))),
         store: (ref, source) =>
           Effect.suspend(() => {
             // What reads a source that it refuses ends it; whoever sends it hears the answer only if all is read.
@@ -302,10 +313,13 @@ export class Uploads extends Context.Service<
         fileOf,
         sweep: (wanted) =>
           Effect.gen(function* () {
-            const oldest = (yield* Clock.currentTimeMillis) - idleMs
-            const all = yield* Effect.orElseSucceed(files, () => [])
+            const now = yield* Clock.currentTimeMillis
+            const everything = yield* Effect.orElseSucceed(files, () => [])
             const remove = (name: string) =>
               Effect.ignore(disk(() => fs.rm(path.join(root, name), { force: true })))
+            yield* Effect.forEach(outdated(everything, now), remove, { discard: true })
+            const oldest = now - idleMs
+            const all = everything.filter(({ name }) => !earlier.isEarlier(name))
             const newest = new Map<string, number>()
             for (const { name, at } of all) {
               const stem = stemOf(name)
@@ -327,6 +341,13 @@ export class Uploads extends Context.Service<
   )
 }
 
+export const whole = (upload: Upload): Progress => ({
+  received: upload.bytes,
+  missing: 0,
+  until: upload.bytes,
+  upload
+})
+
 /** What comes after so many bytes is an error. */
 const atMost = (bytes: number) => {
   let left = bytes
@@ -338,10 +359,3 @@ const atMost = (bytes: number) => {
     }
   })
 }
-
-const stemOf = (name: string) => name.split(".", 1)[0] ?? ""
-const refOf = (name: string): UploadRef => {
-  const [orgId = "", digest = ""] = stemOf(name).split(path.sep)
-  return { orgId, digest }
-}
-export const keyOf = ({ orgId, digest }: UploadRef): string => `${orgId}/${digest}`

@@ -15,6 +15,7 @@ import {
 import { group, operation } from "#src/api/definition/operation.ts"
 import { bodyProblems, problems } from "#src/api/definition/problem.ts"
 import { inEnvironment, resourceOperations } from "#src/api/definition/resource-group.ts"
+import { mostPieces, Piece } from "#src/builds/piece.ts"
 import { LogPage, logHeaders, logQuery, logStream } from "#src/container-logs/log-page.ts"
 
 export const DeploymentView = Schema.Struct({
@@ -48,12 +49,24 @@ const Bytes = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 
 export const UploadView = Schema.Struct({
   digest: Digest,
-  received: Schema.Int.annotate({ description: "Bytes of it that are here" }),
+  received: Schema.Int.annotate({ description: "Bytes of it that are here, from its beginning on" }),
+  missing: Schema.Int.annotate({ description: "Bytes of it that are still to be sent" }),
+  until: Schema.Int.annotate({
+    description:
+      "The part that begins at `received` and is to be sent next ends here: what follows is here already"
+  }),
   entries: Schema.NullOr(Schema.Int).annotate({
     description: "Files, folders and links; null: it is not here as a whole"
   }),
   plan: Schema.NullOr(BuildPlan).annotate({ description: "How a deployment of it is built" })
 }).annotate({ identifier: "Upload" })
+
+export const UploadPieces = Schema.Struct({
+  pieces: Schema.NonEmptyArray(Piece).check(Schema.isMaxLength(mostPieces)).annotate({
+    description:
+      "All bytes of the archive in their order, cut before the header of each entry (each block of 512 bytes with `ustar` at its byte 257)"
+  })
+}).annotate({ identifier: "UploadPieces" })
 
 export const GitRequest = Schema.Struct({
   repo: Schema.optionalKey(
@@ -157,6 +170,20 @@ export const Deployments = group("deployments", "Versions of the app of an envir
       "member",
       "Upload source to build a deployment of, as a tar archive; `digest` is its SHA-256",
       { billing: true, target: { type: "project" }, streams: "application/x-tar" }
+    )
+  ),
+  HttpApiEndpoint.put("comparePieces", "/v1/orgs/:orgId/projects/:projectId/uploads/:digest/pieces", {
+    params: { ...projectParams, digest: Digest },
+    payload: UploadPieces,
+    success: UploadView,
+    error: problems(402, 413)
+  }).annotateMerge(
+    operation(
+      "deployments.comparePieces",
+      "write",
+      "member",
+      "Say what an archive consists of before it is uploaded: pieces that the organization has sent before are not sent again",
+      { billing: true, target: { type: "project" }, longestBody: 4 * 1024 * 1024 }
     )
   ),
   HttpApiEndpoint.get("get", one, { params, success: DeploymentView, error: problems() }).annotateMerge(

@@ -19,9 +19,11 @@ import { Regions } from "#src/api/Regions.ts"
 import { targetEnvironment, targetProject, targetRecord } from "#src/api/target.ts"
 import { viewAll } from "#src/api/views.ts"
 import { amend, createdBefore, stored } from "#src/api/writing.ts"
+import type { ArchiveRefused } from "#src/builds/archive.ts"
 import { chooseBase } from "#src/builds/base-images.ts"
+import type { PlanRefused } from "#src/builds/plan-refused.ts"
 import { settings as buildSettings } from "#src/builds/settings.ts"
-import { Uploads } from "#src/builds/Uploads.ts"
+import { type Progress, type UploadFailed, Uploads, whole } from "#src/builds/Uploads.ts"
 import { makeLogHandler } from "#src/container-logs/log-handler.ts"
 import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
 import { settings } from "#src/executions/settings.ts"
@@ -225,21 +227,17 @@ export const layer = HttpApiBuilder.group(
           if (!(source instanceof IncomingMessage))
             return yield* problem(415, "unsupported_media_type", "Send the source as application/x-tar")
           const ref = { orgId, digest }
-          const stored =
-            size === undefined
-              ? Effect.map(uploads.store(ref, source), (upload) => ({ received: upload.bytes, upload }))
-              : uploads.append(ref, { offset, size }, source)
-          const { received, upload } = yield* Effect.mapError(stored, (error) =>
-            error._tag === "UploadFailed"
-              ? problem(503, error.reason === "Full" ? "uploads_full" : "upload_failed", error.message)
-              : problem(error.code === "archive_too_large" ? 413 : 422, error.code, error.message)
-          )
-          return answer(UploadView, {
+          return yield* showUpload(
             digest,
-            received,
-            entries: upload?.entries ?? null,
-            plan: upload?.plan ?? null
-          })
+            size === undefined
+              ? Effect.map(uploads.store(ref, source), whole)
+              : uploads.append(ref, { offset, size }, source)
+          )
+        }),
+        comparePieces: Effect.fnUntraced(function* ({ params: { digest }, payload: { pieces } }) {
+          const { orgId } = yield* RequestScope
+          if (buildImages.length === 0) return yield* nothingBuilt
+          return yield* showUpload(digest, uploads.compare({ orgId, digest }, pieces))
         }),
         get: Effect.fnUntraced(function* () {
           const { orgId, uid } = yield* targetRecord
@@ -294,6 +292,26 @@ export const layer = HttpApiBuilder.group(
     )
   })
 )
+
+const showUpload = (
+  digest: string,
+  progress: Effect.Effect<Progress, ArchiveRefused | PlanRefused | UploadFailed>
+) =>
+  progress.pipe(
+    Effect.mapError((error) =>
+      error._tag === "UploadFailed"
+        ? problem(503, error.reason === "Full" ? "uploads_full" : "upload_failed", error.message)
+        : problem(error.code === "archive_too_large" ? 413 : 422, error.code, error.message)
+    ),
+    Effect.map(({ upload, ...rest }) =>
+      answer(UploadView, {
+        digest,
+        ...rest,
+        entries: upload?.entries ?? null,
+        plan: upload?.plan ?? null
+      })
+    )
+  )
 
 const deploymentView = (record: DeploymentRecord) => {
   const { spec, imageGone, createdAt, readyAt, finishedAt, ...rest } = record

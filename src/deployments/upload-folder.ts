@@ -8,8 +8,10 @@ import * as Schema from "effect/Schema"
 import type { BuildPlan } from "#schemas/build-plan.ts"
 import { settingsFile } from "#src/builds/facts.ts"
 import { factsOf, packFolder, sourceFiles } from "#src/builds/pack-folder.ts"
+import { shortestCopy } from "#src/builds/piece.ts"
+import { piecesOf } from "#src/builds/pieces.ts"
 import { planOf } from "#src/builds/plan.ts"
-import { Client, send } from "#src/cli/client.ts"
+import { Client, call, send } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { Invocation } from "#src/cli/invocation.ts"
 import { out, say } from "#src/cli/output.ts"
@@ -53,10 +55,17 @@ export const showPlan = Effect.fnUntraced(function* (plan: BuildPlan) {
   for (const warning of plan.warnings) yield* out(`Warning: ${warning}`)
 })
 
+const kib = (bytes: number) => `${Math.ceil(bytes / 1024)} KiB`
+
 /** Bytes of one request: so few that a slow line brings them within the time that the API gives one. */
 const partBytes = 4 * 1024 * 1024
 const decodeAnswer = Schema.decodeUnknownEffect(
-  Schema.Struct({ received: Schema.Int, entries: Schema.NullOr(Schema.Int) })
+  Schema.Struct({
+    received: Schema.Int,
+    missing: Schema.Int,
+    until: Schema.Int,
+    entries: Schema.NullOr(Schema.Int)
+  })
 )
 
 /** Sends what of it is not there yet, part by part, and answers the digest that a deployment names it by. */
@@ -64,7 +73,7 @@ export const upload = Effect.fnUntraced(function* (
   project: string,
   { folder, files }: Effect.Success<ReturnType<typeof lookAt>>
 ) {
-  const { org } = yield* Client
+  const { org, asMember } = yield* Client
   const place = yield* Effect.acquireRelease(
     Effect.try({
       try: () => fs.mkdtempSync(path.join(os.tmpdir(), "svc-deploy-")),
@@ -91,14 +100,28 @@ export const upload = Effect.fnUntraced(function* (
     )
   // Nothing of it is sent first: an earlier try may have brought all of it, or a part.
   let answer = yield* put(0, 0)
+  if (answer.entries === null && answer.received === 0 && size > shortestCopy) {
+    const pieces = yield* Effect.tryPromise({
+      try: (signal) => piecesOf(file, signal),
+      catch: unreadable(file)
+    })
+    const [piece, ...more] = pieces ?? []
+    if (piece !== undefined)
+      answer = yield* call(
+        asMember.deployments.comparePieces({
+          params: { orgId: org, projectId: project, digest },
+          payload: { pieces: [piece, ...more] }
+        })
+      )
+  }
   if (answer.entries === null)
     yield* say(
-      `Uploading ${files.length} files and folders, ${Math.ceil((size - answer.received) / 1024)} KiB`
+      `Uploading ${files.length} files and folders, ${kib(answer.missing)}${answer.missing < size ? ` of ${kib(size)}` : ""}`
     )
   let stuck = 0
   while (answer.entries === null) {
     const before = answer.received
-    answer = yield* put(before, Math.min(size, before + partBytes))
+    answer = yield* put(before, Math.min(answer.until, before + partBytes))
     stuck = answer.entries === null && answer.received <= before ? stuck + 1 : 0
     if (stuck > 5) return yield* failure("The control plane does not take the source")
   }

@@ -4,9 +4,12 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { Readable } from "node:stream"
 import { afterAll, assert, describe, it } from "@effect/vitest"
+import * as Result from "effect/Result"
 import { repack } from "#src/builds/archive.ts"
 import { factsOf, packFolder, sourceFiles } from "#src/builds/pack-folder.ts"
+import { planOf } from "#src/builds/plan.ts"
 import { digestOf } from "./archives.ts"
+import { exampleFolder } from "./example-folder.ts"
 
 const place = fs.mkdtempSync(path.join(os.tmpdir(), "svc-folder-"))
 afterAll(() => fs.rmSync(place, { recursive: true }))
@@ -21,6 +24,16 @@ const made = (name: string, files: Readonly<Record<string, string>>) => {
 }
 const namesIn = (root: string) => sourceFiles(root).map(({ name }) => name)
 const { signal } = new AbortController()
+
+it("the example app is installed by its lock file and started, without further words", () => {
+  const planned = planOf(factsOf(exampleFolder, sourceFiles(exampleFolder)))
+  if (Result.isFailure(planned)) throw planned.failure
+  const { kind, steps, warnings, ...rest } = planned.success
+  assert.deepStrictEqual(
+    [kind, steps.map(({ name }) => name), warnings, "start" in rest && rest.start],
+    ["server", ["install"], [], "exec node server.js"]
+  )
+})
 
 describe("the source in a folder", () => {
   it("leaves out what is ignored, in each folder by its own rules, and what is made anew", () => {
