@@ -49,7 +49,9 @@ export const waiting = {
   )
 }
 export const project = Argument.String("project").pipe(
-  Argument.withDescription("Slug or id of the project; . for the one that svc.yaml names (svc link)")
+  Argument.withDescription(
+    "Slug or id of the project; . or a folder with a slash in it: the one that its svc.yaml names (svc link)"
+  )
 )
 export const environment = Flag.String("environment").pipe(
   Flag.withAlias("e"),

@@ -62,7 +62,7 @@ export const isLoopback = (apiUrl: string): boolean =>
   /^(127(\.\d{1,3}){3}|\[::1\]|localhost)$/.test(new URL(apiUrl).hostname)
 
 /** The nearest `svc.yaml` upwards that is a settings file. */
-const projectFile = (from: string) =>
+export const projectFile = (from: string) =>
   Effect.tryPromise({
     try: async () => {
       for (let dir = from; ; dir = path.dirname(dir)) {

@@ -3,6 +3,7 @@
  * flags say where it is, how it is listed, and how people name one of its things. `ls`, `get`, `update` and `delete` are
  * the same for every collection; `command` and `on` make what only one collection has.
  */
+import * as path from "node:path"
 import type * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
@@ -19,9 +20,12 @@ import {
   waiting,
   yes
 } from "./flags.ts"
+import { Invocation } from "./invocation.ts"
+import { canonicalUrl, projectFile } from "./login.ts"
 import { facts as factLines, json, out, paint, say, table } from "./output.ts"
 import { deleted } from "./service.ts"
 import { type Given, given } from "./settings-flags.ts"
+import { shellWord } from "./shell-word.ts"
 import { waitForOne } from "./wait.ts"
 
 type Config = Command.Command.Config
@@ -37,16 +41,35 @@ export interface Scope<Where extends Config, At> {
   readonly linked?: (where: Values<Where>) => Effect.Effect<Values<Where>, CliFailure, Client>
 }
 
-const linked = <W extends { readonly project: string }>(where: W): Effect.Effect<W, CliFailure, Client> =>
-  where.project === "."
-    ? Effect.flatMap(Client, ({ login }) =>
-        login.project === undefined
-          ? Effect.fail(
-              failure("No svc.yaml here or above names a project; svc link does it", exitCodes.usage)
-            )
-          : Effect.succeed({ ...where, project: login.project })
+/** No slug has a slash in it: that is a folder, whose `svc.yaml` names its project. */
+export const isFolder = (project: string): boolean => project.includes("/")
+
+const projectOf = Effect.fnUntraced(function* (named: string) {
+  const { login } = yield* Client
+  if (!isFolder(named)) return login.project
+  const { cwd } = yield* Invocation
+  const found = yield* projectFile(path.resolve(cwd, named))
+  if (found === undefined) return undefined
+  const { file, apiUrl, organization } = found
+  const elsewhere = (what: string, flag: string) =>
+    failure(`${file} names ${what}, which is not where this command goes: say ${flag}`, exitCodes.usage)
+  if (organization !== undefined && organization !== login.organization)
+    return yield* elsewhere(`the organization ${organization}`, `--org ${shellWord(organization)}`)
+  if (apiUrl !== undefined && (yield* canonicalUrl(apiUrl, file)) !== login.apiUrl)
+    return yield* elsewhere(apiUrl, `--api-url ${shellWord(apiUrl)}`)
+  return found.project
+})
+
+const linked = Effect.fnUntraced(function* <W extends { readonly project: string }>(where: W) {
+  if (where.project !== "." && !isFolder(where.project)) return where
+  const project = yield* projectOf(where.project)
+  return project === undefined
+    ? yield* failure(
+        `No svc.yaml in ${where.project === "." ? "this folder" : where.project} or above names a project; svc link does it`,
+        exitCodes.usage
       )
-    : Effect.succeed(where)
+    : { ...where, project }
+})
 
 export const inOrganization = {
   flags: {},
@@ -75,6 +98,8 @@ export const inEnvironment = {
 export interface Request<Where, At, Own> {
   readonly client: Caller
   readonly where: Where
+  /** The same as it was given, where a folder may stand for its project. */
+  readonly given: Where
   /** The request parameters of the place. */
   readonly at: Effect.Effect<At, CliFailure, Client>
   /** Whether programs read what is printed. */
@@ -100,6 +125,7 @@ export const commandIn =
             run({
               client,
               where,
+              given: flags.where,
               at: Effect.suspend(() => scope.at(where)),
               json: flags.json,
               flags: flags.own

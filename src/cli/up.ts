@@ -168,8 +168,14 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
 const asOperator = <A, E, R>(url: string, self: Effect.Effect<A, E, R>) =>
   Effect.flatMap(readLogin({ apiUrl: url }), (login) => Effect.provide(self, Client.layer(login)))
 
-const firstStart = (flags: UpFlags, url: string) =>
-  flags.apply ? asOperator(url, applyFile(flags.file ?? quickstart, true)) : Effect.void
+const firstStart = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
+  if (!flags.apply) return
+  yield* asOperator(url, applyFile(flags.file ?? quickstart, true))
+  yield* say(
+    "An app to try, with a database, a cache, a queue and jobs by the clock:",
+    "  npm run svc -- apply -f examples/app/svc.manifest.yaml && npm run svc -- deploy examples/app"
+  )
+})
 
 const laterStart = (flags: UpFlags, url: string) =>
   flags.apply && flags.file !== undefined

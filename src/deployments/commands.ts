@@ -10,7 +10,13 @@ import { exitCodes, failure } from "#src/cli/failure.ts"
 import { confirmName, readStdin, waiting, yes } from "#src/cli/flags.ts"
 import { variable } from "#src/cli/invocation.ts"
 import { json, out, say } from "#src/cli/output.ts"
-import { commandIn, inEnvironment, inProject, resourceCommands } from "#src/cli/resource-commands.ts"
+import {
+  commandIn,
+  inEnvironment,
+  inProject,
+  isFolder,
+  resourceCommands
+} from "#src/cli/resource-commands.ts"
 import { visible } from "#src/cli/visible.ts"
 import type { Waiting } from "#src/cli/wait.ts"
 import type { DeploymentView } from "./api.ts"
@@ -119,17 +125,18 @@ export const deploy = commandIn(inEnvironment)(
     ),
     rest: Argument.String("folder").pipe(
       Argument.withDescription(
-        "Folder to build and deploy (default: this one). With --image: program and arguments in place of the image's, after --"
+        "Folder to build and deploy (default: the one that stands for its project, else this one). With --image: program and arguments in place of the image's, after --"
       ),
       Argument.variadic()
     )
   },
-  ({ client, at, where, json: asJson, flags }) =>
+  ({ client, at, where, given, json: asJson, flags }) =>
     Effect.gen(function* () {
       const image = Option.getOrUndefined(flags.image)
       const ref = Option.getOrUndefined(flags.git)
       const repo = Option.getOrUndefined(flags.repo)
-      const [folder = ".", ...more] = image === undefined ? flags.rest : []
+      const [folder = isFolder(given.project) ? given.project : ".", ...more] =
+        image === undefined ? flags.rest : []
       const elsewhere = image !== undefined || ref !== undefined
       if (
         more.length > 0 ||
@@ -188,6 +195,7 @@ export const deploy = commandIn(inEnvironment)(
   Command.withDescription("Bring a new version of the app to an environment, and wait until it answers"),
   Command.withExamples([
     { command: "svc deploy shop .", description: "This folder, built by the control plane" },
+    { command: "svc deploy ./shop", description: "A folder whose svc.yaml names its project" },
     { command: "svc deploy shop --git main", description: "The newest commit of a branch" },
     { command: "svc deploy shop --image ghcr.io/you/shop@sha256:...", description: "From a registry" }
   ])

@@ -10,6 +10,7 @@ import { Plane } from "#test/setup/control-plane.ts"
 import { TestEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { digestOf, type Entry, file, link, tar } from "./archives.ts"
+import { exampleApp } from "./example-app.ts"
 import { buildOfKilledEngine, buildOfKilledPlane, greedyBuilds, hostileBuild } from "./hostile.ts"
 import { frameworkBuilds, packageManagers } from "./packages.ts"
 import {
@@ -74,6 +75,7 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
         const user = yield* userWith({
           ...server("one"),
           ".gitignore": "secret.txt\n",
+          "svc.yaml": "project: folder\n",
           "secret.txt": "hidden",
           "node_modules/lib/index.js": "module.exports = 'not mine'"
         })
@@ -94,7 +96,8 @@ layer(buildPlane(), { excludeTestServices: true, timeout: "5 minutes" })("builds
           yield* answerOf(host),
           `200 one from the library 1000 ${canary.length} none run false`
         )
-        const again = yield* user.svc(["deploy", "folder", "app", "--json"])
+        // By the folder alone, whose svc.yaml names its project.
+        const again = yield* user.svc(["deploy", "./app", "--json"])
         assert.strictEqual(again.code, 0, again.stderr)
         const { id, imageDigest } = JSON.parse(again.stdout)
         const log = yield* logOf(path, id)
@@ -351,4 +354,11 @@ campaign(
   "frameworks are built and answer without any instructions",
   { rounds: 0, roundMs: 2 * roundMs },
   frameworkBuilds
+)
+campaign(
+  it.live,
+  "example-app",
+  "the example app finds its database and its cache, and is called by its queue and its cron job",
+  { rounds: 0, roundMs },
+  exampleApp
 )

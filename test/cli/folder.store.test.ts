@@ -93,6 +93,24 @@ layer(testPlane(), { excludeTestServices: true })("a folder", (it) => {
         project: "shop"
       })
 
+      // A folder stands for its project, and never for one of somewhere else.
+      const beside = path.join(cwd, "beside")
+      fs.mkdirSync(beside)
+      const of = Effect.fnUntraced(function* (settings: string) {
+        fs.writeFileSync(path.join(beside, "svc.yaml"), settings)
+        return yield* svc(["deployments", "ls", "./beside", "--json"])
+      })
+      const own = yield* of("project: other\n")
+      assert.deepStrictEqual([own.code, JSON.parse(own.stdout)], [0, []], own.stderr)
+      for (const [settings, flag] of [
+        ["organization: elsewhere", /--org elsewhere/],
+        ["apiUrl: https://svc.example.com", /--api-url https:\/\/svc\.example\.com/]
+      ] as const) {
+        const { code, stderr } = yield* of(`project: other\n${settings}\n`)
+        assert.strictEqual(code, 2)
+        assert.match(stderr, flag)
+      }
+
       assert.strictEqual((yield* svc(["link", "nothing"])).code, 5)
       assert.strictEqual(fs.readFileSync(file, "utf8"), text)
       fs.writeFileSync(file, "- a list\n")
