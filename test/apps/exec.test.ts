@@ -1,7 +1,10 @@
 /** Programs in instances of apps, with real containers: what they leave, and what is told of them. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
+import { Plane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 import { appPlane, deploy, makeShop, operator, readInstances, ready, server } from "./world.ts"
 
 const patience = 300_000
@@ -71,6 +74,31 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("programs
         assert.strictEqual(some.code, 6, some.stderr)
         const whole = yield* run(["-i"], sh("busybox wc -c; exit 7"), input)
         assert.deepStrictEqual([whole.code, whole.stdout], [7, "700000\n"], whole.stderr)
+      }).pipe(Effect.scoped),
+    patience
+  )
+
+  it.effect(
+    "are begun by a later try of a request whose first one came before anything could begin, and never twice",
+    () =>
+      Effect.gen(function* () {
+        const { call } = yield* Plane
+        const engine = yield* Containers
+        const { path, processes } = yield* appWith("late")
+        const begin = call("POST", `${path}/app/exec`, {
+          body: { command: sh("echo begun") },
+          headers: { "idempotency-key": "late" }
+        })
+        yield* Effect.promise(engine.kill)
+        const early = yield* begin
+        yield* Effect.promise(() => engine.restart())
+        assert.deepStrictEqual([early.status, early.body.code], [503, "engine_unreachable"])
+        yield* eventually("the engine answers again", processes, (text) => text.includes("httpd"))
+        const begun = yield* begin
+        assert.strictEqual(begun.status, 200, begun.text)
+        assert.include(begun.text, Buffer.from("begun\n").toString("base64"))
+        const again = yield* begin
+        assert.deepStrictEqual([again.status, again.body.code], [409, "already_run"])
       }).pipe(Effect.scoped),
     patience
   )
