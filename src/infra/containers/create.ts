@@ -11,7 +11,7 @@ import { type Act, type Call, ignoring } from "./calls.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
 import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
-import { makeUsernsMode, type UserNamespaces } from "./user-namespace.ts"
+import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
 
 export interface MakingOptions {
   /** Puts the firewall rules where they are missing; false: they cannot be set. */
@@ -67,10 +67,17 @@ export const makeMaking = Effect.fnUntraced(function* (
     return yield* makeNetwork(kind, name, attempt + 1)
   })
 
+  const usernsOf = Effect.fnUntraced(function* ({ hostUsers }: ContainerPlan) {
+    if (hostUsers !== true) return yield* usernsMode
+    // An engine that maps users by itself does it for this one as well.
+    if (userNamespaces === "required" && (yield* usernsMode) !== undefined) return yield* needsHostUsers
+    return undefined
+  })
+
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
     if (!(yield* guarded)) return yield* unguarded
     const { network, tmpMb } = plan
-    const UsernsMode = plan.hostUsers === true ? undefined : yield* usernsMode
+    const UsernsMode = yield* usernsOf(plan)
     if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     return yield* call(
@@ -126,7 +133,8 @@ export const makeMaking = Effect.fnUntraced(function* (
       Effect.catchIf(
         ({ reason }) => reason === "Conflict",
         () => Effect.succeed(undefined)
-      )
+      ),
+      Effect.mapError((error) => (UsernsMode === undefined ? error : whenUsedUp(error)))
     )
   })
 
