@@ -210,6 +210,7 @@ describe("the plan of a build", () => {
     // As npm has it.
     assert.isUndefined(by({}, { scripts, engines: { node: "the newest" } }))
     assert.strictEqual(by({ ".nvmrc": "iojs" }), "bad_settings")
+    assert.strictEqual(by({ ".nvmrc": "constructor" }), "bad_settings")
     assert.strictEqual(by({ "svc.yaml": "build: { nodeVersion: 22 }" }), "bad_settings")
   })
 
