@@ -28,7 +28,7 @@ const rounds = 5
 export const web = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const executablePath = browserPath()
   if (executablePath === undefined) {
-    console.log("  skipped: apt-get install -y chromium")
+    console.log("  skipped: apt-get install -y chromium-headless-shell")
     return []
   }
   await buildDashboard()

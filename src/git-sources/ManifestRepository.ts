@@ -34,7 +34,12 @@ const longestManifest = 4 * 1024 * 1024
 const mostKept = 32 * 1024 * 1024
 const least = 1024
 /** What is wrong with a commit stays wrong with it. */
-const ofTheCommit: ReadonlySet<string> = new Set(["settings_invalid", "manifest_missing", "too_large"])
+export const faultsOfCommits: ReadonlySet<string> = new Set([
+  "settings_invalid",
+  "manifest_missing",
+  "manifest_invalid",
+  "too_large"
+])
 /** Less than a reconcile may take. */
 const patience = "90 seconds"
 
@@ -142,7 +147,7 @@ export class ManifestRepository extends Context.Service<
                 )
             }),
             Effect.tapError((error) =>
-              Effect.sync(() => void (ofTheCommit.has(error.code) && keep(key, error)))
+              Effect.sync(() => void (faultsOfCommits.has(error.code) && keep(key, error)))
             )
           )
           keep(key, read)

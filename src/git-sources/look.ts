@@ -17,7 +17,12 @@ import { Manifests, type Opened } from "#src/manifest/Manifests.ts"
 import type { Compared, Comparison } from "#src/manifest/view.ts"
 import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { ManifestRepository, type RepositoryError, type RepositoryManifest } from "./ManifestRepository.ts"
+import {
+  faultsOfCommits,
+  ManifestRepository,
+  type RepositoryError,
+  type RepositoryManifest
+} from "./ManifestRepository.ts"
 import { type Decision, Reviews } from "./Reviews.ts"
 import { applied, isDone, movedFrom, notApplied } from "./review-outcome.ts"
 
@@ -77,21 +82,33 @@ export const makeLook = Effect.gen(function* () {
 
     // Before the commit: what is merged by now is in the commit that is found next, so nothing is decided of an older one.
     const undecided = spec.connection === null ? [] : yield* find(source)
+    const merged = undecided.filter(({ mergedMs }) => mergedMs !== null)
+    /** Nothing can be made of this commit, whenever it is looked at again. */
+    const decideNone = (why: string) =>
+      decide(
+        source,
+        merged.map((review) => notApplied(review, why))
+      )
     const read = yield* Effect.result(readManifest(source))
-    if (read._tag === "Failure") return failed(faultOf(read.failure))
+    if (read._tag === "Failure") {
+      const wrong = faultOf(read.failure)
+      if (faultsOfCommits.has(wrong.code)) yield* decideNone(wrong.message)
+      return failed(wrong)
+    }
     const { commit, opened, path } = read.success
     const request = { prune: spec.prune, confirm: [] }
     const compared = yield* Effect.result(storeAway(manifests.compare(orgId, standing.slug, opened, request)))
     if (compared._tag === "Failure") {
       if (compared.failure._tag === "Retryable") return yield* compared.failure
       const errors = compared.failure.faults.slice(0, most)
-      return failed({ code: "manifest_invalid", message: invalidText(path, errors), errors }, { commit })
+      const message = invalidText(path, errors)
+      yield* decideNone(message)
+      return failed({ code: "manifest_invalid", message, errors }, { commit })
     }
     const seen = { commit, lookedAt, fault: null, failures: 0 }
     const { changes, blockers, digest } = compared.success
     const wanted = effectsOf(changes)
     const isNews = before.applied?.commit !== commit
-    const merged = undecided.filter(({ mergedMs }) => mergedMs !== null)
     if (wanted.length === 0 && blockers.length === 0) {
       yield* decide(
         source,

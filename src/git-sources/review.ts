@@ -59,9 +59,8 @@ export interface PullRequestsOfLook {
 const mostPlanned = 20
 /** Of those that are not open any more, in one look. */
 const mostAsked = 20
-/** For all plans of a look, and for one. Both end well before the look's lease does. */
-const allMs = 45_000
-const oneMs = 45_000
+/** For all plans of a look, which end well before its lease does. */
+const allMs = 60_000
 
 const bare = (url: string) => url.toLowerCase().replace(/(\.git)?\/?$/, "")
 const branchOf = (ref: string) => ref.replace(/^refs\/heads\//, "")
@@ -107,13 +106,19 @@ export const makeReviewing = Effect.gen(function* () {
   })
 
   /** Whatever keeps a plan from being made is what the pull request shows. */
-  const plannedOrNot = (orgId: string, source: SourceOfRepository, standing: Standing, pull: PullRequest) =>
+  const plannedOrNot = (
+    orgId: string,
+    source: SourceOfRepository,
+    standing: Standing,
+    pull: PullRequest,
+    leftMs: number
+  ) =>
     plan(orgId, source, standing, pull).pipe(
       Effect.catchTag(["RepositoryError", "MalformedSource", "ReaderBusy", "InvalidManifest"], (error) =>
         Effect.succeed(without(noPlan(stateOf(error._tag), source.name, faultOf(error).message)))
       ),
       Effect.timeoutOrElse({
-        duration: oneMs,
+        duration: Math.max(leftMs, 0),
         orElse: () => Effect.succeed(without(noPlan("error", source.name, "It could not be planned in time")))
       })
     )
@@ -121,7 +126,8 @@ export const makeReviewing = Effect.gen(function* () {
   const planOf = Effect.fnUntraced(function* (
     { look: { orgId }, isApproved }: PullRequestsOfLook,
     sources: ReadonlyArray<SourceOfRepository>,
-    pull: PullRequest
+    pull: PullRequest,
+    end: number
   ) {
     const made = yield* Effect.forEach(sources, (source) =>
       Effect.gen(function* () {
@@ -130,7 +136,8 @@ export const makeReviewing = Effect.gen(function* () {
         const standing = Option.getOrUndefined(yield* authority.of(orgId, source.spec.principal))
         if (standing === undefined || !mayAsAdmin(standing, "manifest.apply"))
           return { source, ...without(noPlan("failure", source.name, rightsLost.message)) }
-        return { source, ...(yield* plannedOrNot(orgId, source, standing, pull)) }
+        const leftMs = end - (yield* Clock.currentTimeMillis)
+        return { source, ...(yield* plannedOrNot(orgId, source, standing, pull, leftMs)) }
       })
     )
     const words = together(made)
@@ -210,7 +217,7 @@ export const makeReviewing = Effect.gen(function* () {
     const end = (yield* Clock.currentTimeMillis) + allMs
     for (const pull of wanted.slice(0, mostPlanned)) {
       if ((yield* Clock.currentTimeMillis) > end) break
-      const made = yield* planOf(of, sourcesOf(pull), pull)
+      const made = yield* planOf(of, sourcesOf(pull), pull, end)
       if (made !== undefined) plans.push(made)
     }
     const planned = new Set(plans.map(({ pullRequest }) => pullRequest))

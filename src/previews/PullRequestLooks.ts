@@ -27,6 +27,9 @@ export interface PullRequestLook extends ProjectLook {
 export const graceSeconds = 3_600
 export const channel = "svc_pull_requests"
 
+/** Of those opened again that wait for a look, the last ones told. */
+const mostReopened = 100
+
 export class PullRequestLooks extends Context.Service<
   PullRequestLooks,
   {
@@ -78,7 +81,8 @@ export class PullRequestLooks extends Context.Service<
               with told as (
                 update pull_request_look set told_at = clock_timestamp(),
                   reopened = case when ${reopened ?? null}::int is null or ${reopened ?? null}::int = any(reopened)
-                    then reopened else reopened || ${reopened ?? null}::int end,
+                    then reopened
+                    else (reopened || ${reopened ?? null}::int)[greatest(1, cardinality(reopened) + 2 - ${mostReopened}::int):] end,
                   due_at = case when lease_token is null then least(due_at, now()) else due_at end
                 where org_id = ${orgId}::uuid and repo = lower(${repo}::text) returning 1
               )

@@ -193,7 +193,7 @@ const others = new Set([
 
 /** What two tries of one request may tell differently: how far it has come. */
 const moving = new Set([
-  ...["verificationErrors", "instructions", "address", "measured", "incident"],
+  ...["verificationErrors", "instructions", "address", "measured", "incident", "underlyingState"],
   ...["status", "state", "step", "error", "reason", "progressPercent", "attempts", "nextAttemptAt"],
   ...[
     "since",

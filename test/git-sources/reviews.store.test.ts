@@ -188,6 +188,27 @@ layer(followServices, { excludeTestServices: true })("the plan of a pull request
     })
   )
 
+  it.effect("is not applied when what it was merged into cannot be read", () =>
+    Effect.gen(function* () {
+      const { textOf, open, look, shown, merge, main, looked, projects, rows } = yield* reviewWorld()
+      for (const [number, wrong] of [
+        [8, "not yaml: ["],
+        [9, textOf({ slug: "blog" })]
+      ] as const) {
+        const head = open(number, textOf(blog))
+        yield* look
+        main(wrong)
+        merge(number, head)
+        yield* look
+        assert.strictEqual((yield* looked).fault?.code, "manifest_invalid")
+        yield* look
+        assert.match(shown(number), /not applied\. .*manifest/)
+        assert.isEmpty(yield* rows)
+      }
+      assert.deepStrictEqual(yield* projects, ["shop"])
+    })
+  )
+
   it.effect("counts only where it was shown, and where its pull request was merged into that branch", () =>
     Effect.gen(function* () {
       const world = yield* reviewWorld()

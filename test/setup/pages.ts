@@ -7,7 +7,7 @@ import * as path from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { type Browser, type BrowserContextOptions, chromium, type Page, type Response } from "playwright-core"
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core"
 import { browserPath } from "./browser.ts"
 import { Plane } from "./control-plane.ts"
 
@@ -77,42 +77,13 @@ export const trustingBrowser = Effect.fnUntraced(function* (rootPem: string) {
   )
   const page = yield* Effect.promise(() => browser.newPage())
   page.setDefaultTimeout(90_000)
-  return patient(page)
+  return page
 })
 
 const definedOf = (env: NodeJS.ProcessEnv): Record<string, string> =>
   Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
   )
-
-/**
- * Containers of other tests come and go with networks of their own, at which Chromium drops what it is loading: the page
- * itself, or scripts of it. Then it is loaded again.
- */
-const patient = (page: Page): Page => {
-  let dropped = 0
-  page.on("requestfailed", (request) => {
-    if (isDropped(request.failure()?.errorText)) dropped++
-  })
-  const again =
-    <Args extends ReadonlyArray<unknown>>(load: (...args: Args) => Promise<Response | null>) =>
-    async (...args: Args) => {
-      for (let attempts = 1; ; attempts++) {
-        const before = dropped
-        try {
-          const answer = await load(...args)
-          if (dropped === before || attempts === mostLoads) return answer
-        } catch (error) {
-          if (attempts === mostLoads || !isDropped(String(error))) throw error
-        }
-      }
-    }
-  page.goto = again(page.goto.bind(page))
-  page.reload = again(page.reload.bind(page))
-  return page
-}
-const mostLoads = 20
-const isDropped = (text: string | undefined) => text?.includes("ERR_NETWORK_CHANGED") === true
 
 /** A window of its own, with cookies of its own, on the control plane. */
 export const window = Effect.fn(function* (options: BrowserContextOptions = {}) {
@@ -124,8 +95,6 @@ export const window = Effect.fn(function* (options: BrowserContextOptions = {}) 
     (open) => Effect.promise(() => open.close())
   )
   context.setDefaultTimeout(90_000)
-  const newPage = context.newPage.bind(context)
-  context.newPage = async () => patient(await newPage())
   return context
 })
 

@@ -299,6 +299,22 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       })
     }))
 
+  test("whose script did not arrive says so, and how to go on", () =>
+    Effect.gen(function* () {
+      const { session } = yield* Plane
+      const { context, page } = yield* opened(session, "main")
+      yield* Effect.promise(async () => {
+        const scripts = "**/assets/*.js"
+        await context.route(scripts, (route) => route.abort())
+        await page.reload()
+        await page.getByText("The dashboard has not loaded").waitFor()
+        await context.unroute(scripts)
+        await page.getByRole("link", { name: "Open it again" }).click()
+        await page.getByRole("navigation").first().waitFor()
+        assert.strictEqual(await page.getByText("The dashboard has not loaded").count(), 0)
+      })
+    }))
+
   test("says that the session has ended, and shows nothing more", () =>
     Effect.gen(function* () {
       const { tenant, sql } = yield* Plane

@@ -220,8 +220,6 @@ export const serviceTests = (test: Test): void => {
       assert.deepStrictEqual(wrong, [])
     }))
 
-  // Opened late in a whole run its first page stays empty now and then; why is not known yet.
-  if (process.env["SCREENSHOTS"] === undefined) return
   test("webhooks, keys, invitations, forges and destinations of an organization", () =>
     Effect.gen(function* () {
       const { tenant } = yield* Plane

@@ -6,12 +6,21 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring } from "./calls.ts"
+import type { ContainerError } from "./error.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
 import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
 import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
+
+/** What ended a moment ago may still be mounted: Podman refuses then, and has removed nothing. */
+const whileBusy = {
+  while: ({ message }: ContainerError) => message.includes("device or resource busy"),
+  schedule: Schedule.spaced("250 millis"),
+  times: 40
+}
 
 export interface MakingOptions {
   /** Puts the firewall rules where they are missing; false: they cannot be set. */
@@ -143,7 +152,7 @@ export const makeMaking = Effect.fnUntraced(function* (
       "Removing the container",
       (docker, abortSignal) => docker.getContainer(name).remove({ force: true, v: true, abortSignal }),
       "60 seconds"
-    ).pipe(ignoring("NotFound"))
+    ).pipe(Effect.retry(whileBusy), ignoring("NotFound"))
     yield* call("Removing the container's network", (docker, abortSignal) =>
       docker.getNetwork(name).remove({ abortSignal })
     ).pipe(ignoring("NotFound"))
