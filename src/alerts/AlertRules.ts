@@ -103,7 +103,8 @@ export class AlertRules extends Context.Service<
         // What was counted was counted by the former condition, and a resource out of the scope keeps nothing firing.
         put: Effect.fn("AlertRules.put")(function* ({ orgId, uid, projectId, name, config, fence }) {
           const rows = yield* repeatable(sql`
-            with turn as (insert into alert_turn (org_id) values (${orgId}::uuid) on conflict do nothing)
+            with turn as (insert into alert_turn (org_id) values (${orgId}::uuid) on conflict do nothing
+              returning pg_notify('svc_alert_turn', ''))
             insert into alert as a (org_id, uid, project_id, name, config, threshold, fence)
             values (${orgId}::uuid, ${uid}::uuid, ${projectId}::uuid, ${name}::text, ${sql.json(config)}::jsonb,
               ${thresholdOf(config.condition) ?? null}::float8, ${fence})

@@ -4,12 +4,14 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as SqlError from "effect/sql/SqlError"
-import { periodic } from "#src/loops/periodic.ts"
+import { whenAnnounced } from "#src/loops/when-announced.ts"
 import { Db, isTransient, orUnavailable, repeatable, saidBy, transaction } from "#src/store/Db.ts"
-import { dueTurns, evaluation, putOff } from "./evaluation.ts"
+import { dueTurns, evaluation, nextTurn, putOff } from "./evaluation.ts"
 
-/** Between questions whose turn it is: a turn is taken no later than that after its time. */
-const askEvery = "4 seconds"
+/** At least between questions whose turn it is, of several organizations: a turn is taken no later than that after its time. */
+const shortestMs = 4_000
+/** Where nobody has alerts that is announced, or a notification was lost. */
+const longestMs = 15_000
 /** Organizations that are looked up at once. What is left is due at the next question. */
 const mostTurns = 1_000
 /** Organizations that one statement evaluates, and statements at once: an evaluation keeps a processor of the store busy. */
@@ -107,4 +109,20 @@ export const evaluate = Effect.gen(function* () {
   return all
 })
 
-export const layer = Layer.effectDiscard(periodic({ does: "evaluate alerts", every: askEvery }, evaluate))
+const round = Effect.gen(function* () {
+  const { engine: sql } = yield* Db
+  yield* evaluate
+  const [row] = yield* repeatable(nextTurn(sql))
+  return row?.next ?? longestMs
+})
+
+export const layer = Layer.effectDiscard(
+  whenAnnounced(
+    {
+      does: "evaluate alerts",
+      channel: "svc_alert_turn",
+      rest: (next) => Math.min(longestMs, Math.max(shortestMs, next))
+    },
+    round
+  )
+)

@@ -33,6 +33,10 @@ const isDue = (sql: Sql) =>
 export const dueTurns = (sql: Sql, most: number) => sql<{ readonly orgId: string; readonly alone: boolean }>`
   select org_id as "orgId", alone from alert_turn where ${isDue(sql)} order by alone, due_at limit ${most}::int`
 
+/** Milliseconds until the first turn; null: nobody has alerts. */
+export const nextTurn = (sql: Sql) => sql<{ readonly next: number | null }>`
+  select (extract(epoch from min(due_at) - now()) * 1000)::float8 as next from alert_turn`
+
 /** The evaluation of an organization failed: it comes later, and from now on by itself, until that succeeds. */
 export const putOff = (sql: Sql, orgId: string) => sql`
   update alert_turn set alone = true, due_at = now() + make_interval(secs => ${putOffSeconds}::int)
@@ -64,6 +68,7 @@ const announcement = (sql: Sql): Fragment => sql`
       from jsonb_array_elements(t.config -> 'channels') with ordinality as c(channel, place)
       where channel ->> 'kind' = 'mail') c
     where c.destinations is not null
+    returning pg_notify('svc_alert_mail', '')
   )`
 
 /**

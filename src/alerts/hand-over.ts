@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { AppConfig } from "#src/config.ts"
-import { periodic } from "#src/loops/periodic.ts"
+import { whenAnnounced } from "#src/loops/when-announced.ts"
 import { insertMail, Mail } from "#src/mail/Mail.ts"
 import * as messages from "#src/mail/messages.ts"
 import { Db, orUnavailable, transaction } from "#src/store/Db.ts"
@@ -103,8 +103,8 @@ export const handOver = Effect.gen(function* () {
 })
 
 export const layer = Layer.effectDiscard(
-  periodic(
-    { does: "hand over mails of alerts", every: "4 seconds" },
+  whenAnnounced(
+    { does: "hand over mails of alerts", channel: "svc_alert_mail", rest: () => "30 seconds" },
     Effect.repeat(handOver, { while: (handed) => handed >= batch })
   )
 )

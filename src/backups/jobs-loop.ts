@@ -104,7 +104,6 @@ export const jobsLoop = Effect.fnUntraced(function* ({ base, drill, afterSuccess
     reserve: false,
     leaseMs: options.leaseSeconds * 1000,
     heartbeatMs: options.heartbeatMs,
-    lookMs: options.lookMs,
     interruptMs,
     claim: ({ most, orgs }) =>
       jobs.claim(

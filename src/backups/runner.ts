@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
@@ -11,6 +12,7 @@ import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
+import { announcements } from "#src/store/announcements.ts"
 import { Db } from "#src/store/Db.ts"
 import { freeBytes, makeShipping } from "./archive/shipping.ts"
 import { makeBase } from "./base.ts"
@@ -79,7 +81,22 @@ export const layer = Layer.effectDiscard(
       }
     })
 
+    const changed = yield* announcements("svc_change")
+    // Segments come without a word. Where there is no database, nothing is to be archived before one has come.
+    const rest = (segmentsMayCome: boolean) =>
+      Effect.timeoutOption(Queue.take(woken), options.lookMs).pipe(
+        Effect.andThen((told) =>
+          Option.isSome(told) || segmentsMayCome
+            ? Effect.void
+            : Effect.timeoutOption(
+                Effect.raceFirst(Queue.take(woken), Queue.take(changed)),
+                Math.max(0, options.planMs - options.lookMs)
+              )
+        )
+      )
+
     let seen = ""
+    /** Answers how many databases there are, and whether more is to be archived at once. */
     const look = Effect.gen(function* () {
       const databases = yield* wanted
       const now = databases
@@ -92,10 +109,10 @@ export const layer = Layer.effectDiscard(
       if (databases.length > 0) yield* tell(databases, archiving)
       // What was archived goes on to destinations.
       yield* carrying.look
-      return archiving.more
+      return { databases: databases.length, more: archiving.more }
     }).pipe(
       answered("archive the logs of databases", roundMs),
-      Effect.flatMap((more) => (more ? Effect.void : Effect.timeoutOption(Queue.take(woken), options.lookMs)))
+      Effect.flatMap(({ databases, more }) => (more ? Effect.void : rest(databases > 0)))
     )
 
     const plan = Effect.gen(function* () {

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
+import { announcedEvery } from "#src/store/announcements.ts"
 import { Refused, RevisionConflict } from "#src/store/errors.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
@@ -25,8 +26,8 @@ import { Promotions } from "./Promotions.ts"
 import { decodeBranch } from "./view.ts"
 
 const atOnce = 4
-/** Nobody tells that a branch has become ready. */
-const lookMs = 1_000
+/** That a branch has become ready is told as any change is: no more often than this is looked at what it was. */
+const restMs = 1_000
 
 /** What was tried, after "could not". */
 const labels: Readonly<Record<Task, string>> = {
@@ -91,7 +92,7 @@ export const maintenanceLoop = Effect.gen(function* () {
     // Each is a few statements on the store, whoever it belongs to: who waits the longest is next.
     atOnce,
     leaseMs: leaseSeconds * 1000,
-    lookMs,
+    wake: yield* announcedEvery("svc_change", restMs),
     claim: ({ most }) => rows.claim(most),
     run: (one) =>
       Effect.suspend(() => Effect.asVoid(acts[one.task](one))).pipe(

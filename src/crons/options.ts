@@ -30,6 +30,6 @@ export const CronOptions = Context.Reference<CronOptions>("svc/crons/CronOptions
     orgConcurrency: 500,
     batch: 250,
     drainMs: 5_000,
-    longestSleepMs: 15_000
+    longestSleepMs: 20_000
   })
 })

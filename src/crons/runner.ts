@@ -112,6 +112,6 @@ export const layer = Layer.effectDiscard(
       })
     )
     yield* Effect.forkScoped(Effect.forever(supervise("plan cron runs", planRound)))
-    yield* periodic({ does: "skip late cron runs", every: options.longestSleepMs / 3 }, skipRound)
+    yield* periodic({ does: "skip late cron runs", every: options.longestSleepMs }, skipRound)
   })
 )

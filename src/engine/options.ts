@@ -34,7 +34,7 @@ export const defaults: EngineOptions = {
   orgShare: 0.75,
   leaseMs: 30_000,
   heartbeatMs: 8_000,
-  pollMs: 5_000,
+  pollMs: 15_000,
   drainMs: 10_000,
   backoffMs: [1_000, 300_000],
   stallAfter: 8,

@@ -35,7 +35,7 @@ import {
 } from "./QueueDeliveries.ts"
 
 /** Between looks at all queues. */
-const fullLookMs = 5_000
+const fullLookMs = 15_000
 /** Workers of one queue in one process; its slots bound those of all. */
 const workersOfAQueue = 64
 const crowdedMs = 200

@@ -1,4 +1,5 @@
 /** Being told that there is something to do, for loops that look for themselves what it is. */
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
@@ -13,3 +14,15 @@ export const announcements = (channel: string): Effect.Effect<Queue.Queue<void>,
     yield* Effect.forkScoped(Stream.runForEach(notifications(channel), () => Queue.offer(told, undefined)))
     return told
   })
+
+/**
+ * The same for a channel on which much is said of which little matters: at once, and then no more often than every so
+ * often, as a stream.
+ */
+export const announcedEvery = (
+  channel: string,
+  rest: Duration.Input
+): Effect.Effect<Stream.Stream<void>, never, Db | Scope.Scope> =>
+  Effect.map(announcements(channel), (told) =>
+    Stream.fromEffectRepeat(Effect.andThen(Effect.sleep(rest), Queue.take(told)))
+  )

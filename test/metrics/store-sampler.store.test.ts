@@ -260,7 +260,8 @@ layer(
     Effect.gen(function* () {
       const { engine: sql } = yield* Db
       const turn = { name: "test", does: "test", seconds: 3_600 }
-      const takes = Effect.all([take(sql, turn), take(sql, turn), take(sql, turn)], { concurrency: 3 })
+      const mine = Effect.map(take(sql, turn), (taken) => taken.mine)
+      const takes = Effect.all([mine, mine, mine], { concurrency: 3 })
       assert.sameMembers(yield* takes, [true, false, false])
       yield* sql`update metric_turn set at = now() + interval '10 hours' where name = 'test'`
       assert.sameMembers(yield* takes, [true, false, false])

@@ -210,7 +210,6 @@ export const makeCopies = Effect.gen(function* () {
     reserve: false,
     // Should a renewal come late, two processes bring the same bytes to the same name.
     leaseMs: leaseSeconds * 1000,
-    lookMs: options.lookMs,
     claim,
     run,
     settle: Effect.fnUntraced(function* (one, result) {
