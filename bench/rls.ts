@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
+import * as Stream from "effect/Stream"
 import postgres from "postgres"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
@@ -39,7 +40,7 @@ const storeAs = (url: Redacted.Redacted, role: string) => {
       // As the program's own pools.
       startupParameters: { role, random_page_cost: "1.1", timezone: "UTC" }
     }),
-    (sql) => Db.of({ api: sql, engine: sql })
+    (sql) => Db.of({ api: sql, engine: sql, notifications: () => Stream.never })
   )
   return Resources.layer.pipe(
     Layer.provideMerge(KeyRing.layerEphemeral),

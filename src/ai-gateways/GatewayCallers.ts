@@ -83,7 +83,7 @@ export class GatewayCallers extends Context.Service<
     Effect.gen(function* () {
       const { api: sql, engine } = yield* Db
       const background = yield* FiberSet.make()
-      const watched = yield* watchCallers(engine)
+      const watched = yield* watchCallers()
 
       const find = yield* batched(
         ({ digest, name }: Question) => `${digest} ${name}`,

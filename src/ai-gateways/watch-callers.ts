@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { answered } from "#src/engine/answered.ts"
-import { notifications, repeatable, type Sql } from "#src/store/Db.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
 
 /** Why a call may not go on. */
 export type Ended = "credential" | "gateway"
@@ -34,7 +34,8 @@ const lookAtAll = "10 seconds"
 const longestLookMs = 5_000
 
 /** The loop ends with the scope. What it answers takes whom to tell, perhaps more than once, until what that answers is called. */
-export const watchCallers = Effect.fnUntraced(function* (sql: Sql) {
+export const watchCallers = Effect.fnUntraced(function* () {
+  const { engine: sql, notifications } = yield* Db
   const watched = new Set<Watched>()
   /** Organizations in which something changed; undefined: all. */
   const changed = new Set<string | undefined>()
@@ -75,7 +76,7 @@ export const watchCallers = Effect.fnUntraced(function* (sql: Sql) {
   })
 
   yield* Effect.forkScoped(
-    Stream.runForEach(notifications(sql, "svc_change"), (orgId) =>
+    Stream.runForEach(notifications("svc_change"), (orgId) =>
       Effect.suspend(() => {
         if (watched.size === 0) return Effect.void
         changed.add(orgId)

@@ -13,7 +13,6 @@ import { ContainerEngine, type ReachableService } from "#src/infra/containers/Co
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { announcements } from "#src/store/announcements.ts"
-import { Db } from "#src/store/Db.ts"
 import { EnvironmentServices } from "./EnvironmentServices.ts"
 
 /** Between two looks: much is announced while much goes on. */
@@ -31,8 +30,7 @@ export const layer = Layer.effectDiscard(
     const engine = yield* ContainerEngine
     const environments = yield* EnvironmentServices
     const { label } = yield* Installation
-    const { engine: sql } = yield* Db
-    const changed = yield* announcements(sql, "svc_change")
+    const changed = yield* announcements("svc_change")
     /** A look that began earlier would take back what a later one has done. */
     const looks = yield* Semaphore.make(1)
     /** By the containers' names, as this process has seen to it. */

@@ -11,7 +11,7 @@ import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { freeBytes, makeShipping } from "./archive/shipping.ts"
 import { makeBase } from "./base.ts"
 import { type ManagedDatabase, managedDatabases } from "./Databases.ts"
@@ -109,7 +109,7 @@ export const layer = Layer.effectDiscard(
     )
 
     yield* Effect.forkScoped(
-      Stream.runForEach(notifications(db.engine, channel), () => {
+      Stream.runForEach(db.notifications(channel), () => {
         Queue.offerUnsafe(woken, undefined)
         return Effect.andThen(work.look, carrying.look)
       })

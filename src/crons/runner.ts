@@ -12,7 +12,7 @@ import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { type Claimed, DueRuns, type Result } from "./DueRuns.ts"
 import { invoke } from "./invoke.ts"
 import { CronOptions } from "./options.ts"
@@ -90,7 +90,7 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const due = yield* DueRuns
     const options = yield* CronOptions
-    const { engine: sql } = yield* Db
+    const { notifications } = yield* Db
     const toPlan = yield* Queue.sliding<void>(1)
     const runs = yield* leased(yield* runsLoop)
 
@@ -105,7 +105,7 @@ export const layer = Layer.effectDiscard(
     const skipRound = due.skipLate(most).pipe(Effect.repeat({ while: (skipped) => skipped >= most }))
 
     yield* Effect.forkScoped(
-      Stream.runForEach(notifications(sql, channel), (payload) => {
+      Stream.runForEach(notifications(channel), (payload) => {
         if (payload?.startsWith("stop ") === true) return runs.stop(payload.slice("stop ".length))
         Queue.offerUnsafe(toPlan, undefined)
         return runs.look

@@ -15,7 +15,7 @@ import { CommitSources } from "#src/deployments/CommitSources.ts"
 import { ensureApp, makeDeployment } from "#src/deployments/make-deployment.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor } from "#src/store/records.ts"
 import { type BranchLook, GitBranches } from "./GitBranches.ts"
@@ -97,7 +97,7 @@ export const makeLook = Effect.gen(function* () {
 /** Looks as jobs. */
 export const looksLoop = Effect.gen(function* () {
   const branches = yield* GitBranches
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const { pollSeconds } = yield* settings
   const run = yield* makeLook
   const loop: LeasedLoop<BranchLook, Looked> = {
@@ -118,7 +118,7 @@ export const looksLoop = Effect.gen(function* () {
     }),
     release: branches.giveBack,
     nextIn: branches.nextIn,
-    wake: notifications(sql, "svc_git")
+    wake: notifications("svc_git")
   }
   return loop
 })

@@ -12,7 +12,7 @@ import { answered } from "#src/engine/answered.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { type Claimed, leaseSeconds, Outbox } from "./Outbox.ts"
 import { Transport, type TransportError } from "./Transport.ts"
 
@@ -45,7 +45,7 @@ const count = (outcome: string) => Metric.update(Metric.withAttributes(mails, { 
 export const outboxLoop = Effect.gen(function* () {
   const outbox = yield* Outbox
   const transport = yield* Transport
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
 
   /** Mails that the server may have taken, whatever became of the try. */
   const begun = new WeakSet<Claimed>()
@@ -141,7 +141,7 @@ export const outboxLoop = Effect.gen(function* () {
       if (nextIn === undefined) return undefined
       return Math.max(nextIn * 1000, restUntil - (yield* Clock.currentTimeMillis))
     }),
-    wake: notifications(sql, "svc_mail")
+    wake: notifications("svc_mail")
   }
   return loop
 })

@@ -17,7 +17,7 @@ import { CurrentRequest } from "#src/access/CurrentRequest.ts"
 import { type Answer, makeDispatch } from "#src/api/dispatch.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { type ActionResult, Actions, type ClaimedAction, type Standing } from "./Actions.ts"
 import { hourMs } from "./look.ts"
 import { operationOf, requestOf } from "./operations.ts"
@@ -114,7 +114,7 @@ export const actionsLoop = Effect.fnUntraced(function* (
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const router = yield* HttpRouter.HttpRouter
-    const { engine: sql } = yield* Db
+    const { notifications } = yield* Db
     const loop = yield* actionsLoop(
       Effect.fnUntraced(function* (action, { organization }) {
         const request = requestOf(action.remedy, action.orgId, action.id)
@@ -138,7 +138,7 @@ export const layer = Layer.effectDiscard(
       })
     )
     const { look } = yield* leased(loop)
-    yield* Effect.forkScoped(Stream.runForEach(notifications(sql, channel), () => look))
+    yield* Effect.forkScoped(Stream.runForEach(notifications(channel), () => look))
   })
 )
 

@@ -9,7 +9,7 @@ import { MaintenanceSpec } from "#schemas/maintenance.ts"
 import { answered } from "#src/engine/answered.ts"
 import { supervise } from "#src/engine/supervise.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { makeInspect } from "./inspect.ts"
 import { channel, MaintenanceOptions } from "./options.ts"
@@ -61,7 +61,7 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const schedules = yield* Schedules
     const { planMs } = yield* MaintenanceOptions
-    const { engine: sql } = yield* Db
+    const { notifications } = yield* Db
     const toPlan = yield* Queue.sliding<void>(1)
     const { look } = yield* leased(yield* runsLoop(yield* makeInspect))
     const planRound = Effect.gen(function* () {
@@ -70,7 +70,7 @@ export const layer = Layer.effectDiscard(
       yield* Effect.timeoutOption(Queue.take(toPlan), planMs)
     })
     yield* Effect.forkScoped(
-      Stream.runForEach(notifications(sql, channel), (payload) => {
+      Stream.runForEach(notifications(channel), (payload) => {
         if (payload !== "begin") Queue.offerUnsafe(toPlan, undefined)
         return look
       })

@@ -90,8 +90,7 @@ const clear = Effect.fnUntraced(function* (sql: Sql, rules: ReadonlyArray<TableR
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const { engine: sql } = yield* Db
-    const announced = yield* announcements(sql, "svc_departure")
+    const announced = yield* announcements("svc_departure")
     // A round of many organizations may take long; one that is never answered must not be the last.
     const step = Effect.flatMap(answered("remove organizations", 600_000)(round), (leaving) =>
       leaving > 0 ? Effect.sleep(whileLeaving) : Effect.timeoutOption(Queue.take(announced), slowLook)

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import {
   type ComparisonJob,
@@ -121,7 +121,7 @@ const comparer = Effect.gen(function* () {
 /** Pages as jobs. */
 export const comparisonsLoop = Effect.gen(function* () {
   const comparisons = yield* Comparisons
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const loop: LeasedLoop<ComparisonJob, ComparisonOutcome> = {
     name: "payment-comparisons",
     does: "compare payments with Stripe",
@@ -140,7 +140,7 @@ export const comparisonsLoop = Effect.gen(function* () {
     nextIn: Effect.map(comparisons.nextIn, (seconds) =>
       seconds === undefined ? undefined : seconds * 1_000
     ),
-    wake: notifications(sql, "svc_payment_comparisons")
+    wake: notifications("svc_payment_comparisons")
   }
   return loop
 })

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Connections, refusalText } from "./Connections.ts"
 import { look } from "./look.ts"
@@ -69,7 +69,7 @@ const worker = Effect.gen(function* () {
 /** Events as jobs. */
 export const eventsLoop = Effect.gen(function* () {
   const events = yield* PaymentEvents
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const loop: LeasedLoop<EventJob, EventOutcome> = {
     name: "payment-events",
     does: "work on events of payments",
@@ -83,7 +83,7 @@ export const eventsLoop = Effect.gen(function* () {
     settle: events.settle,
     release: (jobs) => Effect.forEach(jobs, events.release, { discard: true }),
     nextIn: Effect.map(events.nextIn, (seconds) => (seconds === undefined ? undefined : seconds * 1_000)),
-    wake: notifications(sql, "svc_payments")
+    wake: notifications("svc_payments")
   }
   return loop
 })

@@ -21,7 +21,7 @@ import { makeReviewing } from "#src/git-sources/review.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import type { Change } from "#src/store/change.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import type { Actor, ResourceRecord } from "#src/store/records.ts"
 import { changeFor, decodePreview, followedOf, previewedNow } from "./changes.ts"
@@ -234,7 +234,7 @@ const notAnswered = "The forge does not say whether a pull request is open"
 
 export const followLoop = Effect.gen(function* () {
   const looks = yield* PullRequestLooks
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const { pollSeconds } = yield* settings
   const run = yield* makeFollow
   const loop: LeasedLoop<PullRequestLook, Looked> = {
@@ -254,7 +254,7 @@ export const followLoop = Effect.gen(function* () {
     }),
     release: looks.giveBack,
     nextIn: looks.nextIn,
-    wake: notifications(sql, channel)
+    wake: notifications(channel)
   }
   return loop
 })

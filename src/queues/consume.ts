@@ -21,7 +21,7 @@ import { makeFairShare } from "#src/loops/fair-share.ts"
 import { Invocations, type InvocationTarget } from "#src/outbound/Invocations.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { envelope, invocationId, read, unanswered } from "./invocation.ts"
 import { QueueLimits } from "./limits.ts"
@@ -80,7 +80,7 @@ export const loops = Layer.effectDiscard(
     const deliveries = answering(yield* QueueDeliveries)
     const invocations = yield* Invocations
     const outbound = yield* Outbound
-    const { engine: sql } = yield* Db
+    const { notifications } = yield* Db
     const limits = yield* QueueLimits
 
     const fibers = yield* FiberSet.make<void, never>()
@@ -263,7 +263,7 @@ export const loops = Layer.effectDiscard(
       }
     })
 
-    yield* notifications(sql, "svc_queue").pipe(
+    yield* notifications("svc_queue").pipe(
       Stream.runForEach((uid) =>
         Effect.suspend(() => {
           if (uid === undefined) nextFullLook = 0

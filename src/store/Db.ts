@@ -5,6 +5,7 @@
  * them one organization. The engine and the housekeeping run as `svc_engine`, which sees all of them.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
+import * as PgConnection from "@effect/sql-pg/PgConnection"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -13,10 +14,10 @@ import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import * as SqlError from "effect/sql/SqlError"
 import type { Fragment } from "effect/sql/Statement"
 import { StoreUnavailable } from "#src/store-unavailable.ts"
+import { makeNotifications, type Notifications } from "./listening.ts"
 
 export type Sql = PgClient.PgClient
 
@@ -35,41 +36,56 @@ export class Db extends Context.Service<
     readonly api: Sql
     /** For the engine and for housekeeping: sees every organization. */
     readonly engine: Sql
+    /** What is announced on a channel: `listening.ts`. */
+    readonly notifications: Notifications
   }
 >()("svc/store/Db") {
   static readonly layer = (options: DbOptions) =>
     Layer.effect(Db, make(options)).pipe(Layer.provide(Reactivity.layer))
 }
 
+/** Of the connection that listens, as the server's list of its connections has it. */
+export const listenerName = "svc-listen"
+
 const make = Effect.fnUntraced(function* (options: DbOptions) {
+  const settings = (role: string) => ({
+    url: options.url,
+    connectTimeout: "5 seconds" as const,
+    startupParameters: {
+      role,
+      statement_timeout: "30s",
+      lock_timeout: "10s",
+      idle_in_transaction_session_timeout: "60s",
+      timezone: "UTC",
+      // Hot rows are in memory: the default, made for spinning disks, makes the planner read whole tables instead.
+      random_page_cost: "1.1"
+    }
+  })
   const open = (
     role: string,
-    settings: { readonly maxConnections: number; readonly multiplex: boolean }
+    pool: { readonly maxConnections: number; readonly multiplex: boolean }
   ): Effect.Effect<Sql, SqlError.SqlError, Scope.Scope | Reactivity.Reactivity> =>
     PgClient.make({
-      url: options.url,
+      ...settings(role),
       applicationName: "svc",
-      connectTimeout: "5 seconds",
       minConnections: 1,
       idleTimeout: "1 minute",
-      ...settings,
-      startupParameters: {
-        role,
-        statement_timeout: "30s",
-        lock_timeout: "10s",
-        idle_in_transaction_session_timeout: "60s",
-        timezone: "UTC",
-        // Hot rows are in memory: the default, made for spinning disks, makes the planner read whole tables instead.
-        random_page_cost: "1.1"
-      }
+      ...pool
     })
   return Db.of({
     api: yield* open(options.rowSecurity === false ? "svc_engine" : "svc_api", {
       maxConnections: options.apiConnections ?? 8,
       multiplex: true
     }),
-    // Each loop that listens keeps one for itself; the rest is for what the loops do.
-    engine: yield* open("svc_engine", { maxConnections: options.engineConnections ?? 20, multiplex: false })
+    engine: yield* open("svc_engine", { maxConnections: options.engineConnections ?? 12, multiplex: false }),
+    notifications: yield* makeNotifications(
+      PgConnection.make({
+        ...settings("svc_engine"),
+        applicationName: listenerName,
+        // It says nothing by itself: without this, nobody would notice that the other end is gone.
+        keepAlive: "30 seconds"
+      })
+    )
   })
 })
 
@@ -174,23 +190,3 @@ export const refusedByRule = (error: SqlError.SqlError): Refusal | undefined => 
   const { cause } = error.reason
   return isRaised(cause) ? { code: cause.constraint, message: cause.message } : undefined
 }
-
-/**
- * Notifications as a stream that reconnects for ever. It emits `undefined` on every (re)connection: anything may
- * have happened while nobody listened.
- */
-export const notifications = (sql: Sql, channel: string): Stream.Stream<string | undefined> =>
-  Stream.unwrap(
-    Effect.map(sql.listen(channel), (queue) =>
-      Stream.fromQueue(queue).pipe(
-        Stream.map((notification): string | undefined => notification.payload),
-        Stream.prepend([undefined])
-      )
-    )
-  ).pipe(
-    Stream.scoped,
-    Stream.retry(
-      Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(Schedule.jittered)
-    ),
-    Stream.orDie
-  )

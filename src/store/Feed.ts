@@ -12,7 +12,7 @@ import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
 import * as Stream from "effect/Stream"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
-import { Db, inOrg, notifications, repeatable } from "./Db.ts"
+import { Db, inOrg, repeatable } from "./Db.ts"
 import { columns, type Row, source, toRecord } from "./Resources.ts"
 import type { ResourceRecord } from "./records.ts"
 
@@ -44,11 +44,11 @@ export class Feed extends Context.Service<
   static readonly layer = Layer.effect(
     Feed,
     Effect.gen(function* () {
-      const { api: sql, engine } = yield* Db
-      // One listener for the process; what it hears is passed on as the organization, or undefined for "anything".
+      const { api: sql, notifications } = yield* Db
+      // One subscription for the process; what it hears is passed on as the organization, or undefined for "anything".
       const heard = yield* PubSub.sliding<string | undefined>(1024)
       yield* Effect.forkScoped(
-        Stream.runForEach(notifications(engine, "svc_change"), (orgId) => PubSub.publish(heard, orgId))
+        Stream.runForEach(notifications("svc_change"), (orgId) => PubSub.publish(heard, orgId))
       )
 
       const page = Effect.fn("Feed.page")(function* (orgId: string, after?: string) {

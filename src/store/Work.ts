@@ -14,7 +14,7 @@ import type * as SqlError from "effect/sql/SqlError"
 import { anyPool } from "#schemas/placement.ts"
 import { WorkSignal } from "#src/engine/Worker.ts"
 import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
-import { Db, isRefused, notifications, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
+import { Db, isRefused, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
 import { wakeLate } from "./wake-dependents.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
@@ -23,7 +23,7 @@ import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 /** Announcements by NOTIFY. Every reconnection announces as well, for what was missed meanwhile. */
 export const signal = Layer.effect(
   WorkSignal,
-  Effect.map(Db, ({ engine }) => notifications(engine, "svc_work"))
+  Effect.map(Db, ({ notifications }) => notifications("svc_work"))
 )
 
 export const layer = Layer.effect(

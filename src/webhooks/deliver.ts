@@ -16,7 +16,7 @@ import { periodic } from "#src/loops/periodic.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { signed } from "#src/outbound/signature.ts"
 import { storableText } from "#src/storable.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import type { Attempt } from "./DeliveryLog.ts"
 import { delayAfter, patienceSeconds, patienceTries, retryAfterSeconds } from "./retries.ts"
 import { type Claimed, leaseSeconds, WebhookDeliveries } from "./WebhookDeliveries.ts"
@@ -105,7 +105,7 @@ const attempt = Effect.fnUntraced(function* (delivery: Claimed): Effect.fn.Retur
 /** Deliveries as jobs. */
 export const deliveriesLoop = Effect.gen(function* () {
   const deliveries = yield* WebhookDeliveries
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const loop: LeasedLoop<Claimed, Outcome, Outbound> = {
     name: "webhooks",
     does: "deliver webhooks",
@@ -132,7 +132,7 @@ export const deliveriesLoop = Effect.gen(function* () {
     },
     release: (claimed) => Effect.forEach(claimed, (one) => deliveries.giveBack(one, 0), { discard: true }),
     nextIn: Effect.map(deliveries.nextIn, (seconds) => (seconds === undefined ? undefined : seconds * 1000)),
-    wake: notifications(sql, "svc_webhook")
+    wake: notifications("svc_webhook")
   }
   return loop
 })

@@ -151,7 +151,7 @@ layer(world, { excludeTestServices: true, timeout: "25 seconds" })("the ledger a
     const clock = yield* TestClock.make()
     const proxy = yield* postgresProxy(yield* Store)
     const away = Context.get(yield* Layer.build(Layer.fresh(Db.layer({ url: proxy.url }))), Db)
-    const round = yield* Effect.provideService(sweeper, Db, Db.of({ api, engine: away.engine }))
+    const round = yield* Effect.provideService(sweeper, Db, Db.of({ ...away, api }))
     /** A round so much later. What waits in it, to try again, does so for moments. */
     const sweeps = Effect.fnUntraced(function* (seconds: number) {
       yield* clock.adjust(`${seconds} seconds`)

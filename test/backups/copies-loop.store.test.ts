@@ -8,7 +8,7 @@ import { Remotes } from "#src/backups/destinations/Remotes.ts"
 import { channel } from "#src/backups/Ledger.ts"
 import type { Place } from "#src/backups/repository/Place.ts"
 import { Repository } from "#src/backups/repository/Repository.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
@@ -46,7 +46,7 @@ leasedLoopSuite(
     const table: Table<ClaimedCopy, CopyResult> = {
       ...rows,
       // The layer listens for it.
-      port: { ...loop, wake: notifications(sql, channel) },
+      port: { ...loop, wake: db.notifications(channel) },
       makeOrganization: Effect.tap(rows.makeOrganization, (id) =>
         Effect.sync(() => destinations.set(id, uuid()))
       ),

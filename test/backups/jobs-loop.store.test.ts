@@ -3,7 +3,7 @@ import * as Layer from "effect/Layer"
 import { type ClaimedJob, Jobs } from "#src/backups/Jobs.ts"
 import { jobsLoop, type Outcome } from "#src/backups/jobs-loop.ts"
 import { channel } from "#src/backups/Ledger.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { rowsOf } from "#test/loops/rows.ts"
 import { wholeLeasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
@@ -27,7 +27,7 @@ wholeLeasedLoopSuite(
     const table: Table<ClaimedJob, Outcome> = {
       ...rowsOf(db, { table: "backup_job", done: sql`status = 'succeeded'` }),
       // The layer listens for it.
-      port: { ...loop, wake: notifications(sql, channel) },
+      port: { ...loop, wake: db.notifications(channel) },
       add: (orgId, dueIn = 0) => {
         const id = uuid()
         return sql`

@@ -3,7 +3,7 @@ import * as Layer from "effect/Layer"
 import { type MaintenanceResult, maintenanceLoop } from "#src/branches/maintenance.ts"
 import { branchId, type ClaimedBranch } from "#src/branches/maintenance-rows.ts"
 import { Promotions } from "#src/branches/Promotions.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
@@ -27,7 +27,7 @@ leasedLoopSuite(
       port: {
         ...loop,
         // Branches become ready untold: the program looks every second.
-        wake: notifications(sql, channel),
+        wake: db.notifications(channel),
         // A run that went well has changed the branch.
         settle: (one, result) =>
           sql`

@@ -52,6 +52,15 @@ new Worker(new URL("./a-thread.ts", import.meta.url)).on("message", console.log)
   (folder) => Effect.sync(() => fs.rmSync(folder, { recursive: true, force: true }))
 )
 
+/** The bundles that are there whole. */
+const bundlesOf = (folder: string) => {
+  const all = path.join(folder, "node_modules/.cache/svc-program")
+  return fs
+    .readdirSync(all)
+    .map((name) => path.join(all, name))
+    .filter((name) => fs.existsSync(path.join(name, "main.js")))
+}
+
 /** Every file says what it is: guessing would compile it once more. */
 const flag = "--no-experimental-detect-module"
 
@@ -74,7 +83,8 @@ it.live("a bundle does what its source does, and only while it is of that source
     assert.strictEqual(how, "from the bundle")
     assert.deepStrictEqual(rest, bySource.slice(1))
     // A thread loads what it needs and not the program.
-    const thread = fs.readFileSync(path.join(folder, "node_modules/.cache/svc-program/a-thread.js"), "utf8")
+    const [first = ""] = bundlesOf(folder)
+    const thread = fs.readFileSync(path.join(first, "a-thread.js"), "utf8")
     assert.match(thread, /"\.\/a-thread-/)
     assert.notMatch(thread, /main/)
     const main = path.join(folder, "src/cli/main.ts")
@@ -82,10 +92,34 @@ it.live("a bundle does what its source does, and only while it is of that source
     assert.strictEqual((yield* svc())[0], "from what was changed")
     yield* run(folder, "src/cli/bundle/build.ts")
     assert.strictEqual((yield* svc())[0], "from the bundle")
-    const kept = fs.readdirSync(path.join(folder, "node_modules/.cache"))
-    assert.deepStrictEqual(
-      kept.filter((name) => name !== "svc"),
-      ["svc-program"]
-    )
+  })
+)
+
+it.live("a program that runs keeps its files when it is built again, until it is two builds old", () =>
+  Effect.gen(function* () {
+    const folder = yield* makeProject
+    const build = run(folder, "src/cli/bundle/build.ts")
+    const main = path.join(folder, "src/cli/main.ts")
+    const source = fs.readFileSync(main, "utf8")
+    const made: Array<string> = []
+    for (const n of [1, 2, 3]) {
+      // As built some time before the next.
+      for (const [index, one] of made.entries()) fs.utimesSync(one, index, index)
+      fs.writeFileSync(main, `${source}// ${"x".repeat(n)}\n`)
+      yield* build
+      const [more, ...others] = bundlesOf(folder).filter((name) => !made.includes(name))
+      assert.isEmpty(others)
+      made.push(more ?? "")
+      if (n === 2) {
+        const [one] = made
+        const running = yield* run(folder, path.relative(folder, path.join(one ?? "", "main.js")))
+        assert.strictEqual(running[2], "what stands beside the source, in a thread")
+      }
+    }
+    assert.sameMembers(bundlesOf(folder), made.slice(1))
+    const all = fs.readdirSync(path.join(folder, "node_modules/.cache/svc-program"))
+    assert.lengthOf(all, 2, "nothing half made stays")
+    yield* build
+    assert.sameMembers(bundlesOf(folder), made.slice(1))
   })
 )

@@ -2,7 +2,7 @@ import * as Effect from "effect/Effect"
 import type { Claimed, Result } from "#src/crons/DueRuns.ts"
 import { channel } from "#src/crons/run.ts"
 import { runsLoop } from "#src/crons/runner.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { rowsOf } from "#test/loops/rows.ts"
 import { leasedLoopSuite } from "#test/loops/suite.ts"
 import type { Table } from "#test/loops/table.ts"
@@ -14,7 +14,7 @@ leasedLoopSuite(
   world,
   Effect.gen(function* () {
     const db = yield* Db
-    const { engine: sql } = db
+    const { engine: sql, notifications } = db
     const loop = yield* runsLoop
     type Needs =
       | Db
@@ -29,7 +29,7 @@ leasedLoopSuite(
         ...loop,
         run: (claimed) => Effect.provideContext(loop.run(claimed), context),
         // The layer listens for it.
-        wake: notifications(sql, channel)
+        wake: notifications(channel)
       },
       makeOrganization: Effect.gen(function* () {
         const app = yield* makeApp(undefined)

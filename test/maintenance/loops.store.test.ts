@@ -5,7 +5,7 @@ import { actionsLoop } from "#src/maintenance/act.ts"
 import { channel } from "#src/maintenance/options.ts"
 import { type ClaimedRun, type RunResult, Runs } from "#src/maintenance/Runs.ts"
 import { runsLoop } from "#src/maintenance/runner.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { rowsOf } from "#test/loops/rows.ts"
@@ -30,12 +30,12 @@ leasedLoopSuite(
   world,
   Effect.gen(function* () {
     const db = yield* Db
-    const { engine: sql } = db
+    const { engine: sql, notifications } = db
     const table: Table<ClaimedRun, RunResult> = {
       ...rowsOf(db, { table: "maintenance_run", done: sql`status = 'succeeded'` }),
       port: {
         ...(yield* runsLoop(() => Effect.die("no run looks at anything here"))),
-        wake: notifications(sql, channel)
+        wake: notifications(channel)
       },
       add: (orgId, dueIn = 0) => {
         const id = uuid()
@@ -60,12 +60,12 @@ leasedLoopSuite(
   world,
   Effect.gen(function* () {
     const db = yield* Db
-    const { engine: sql } = db
+    const { engine: sql, notifications } = db
     const table: Table<ClaimedAction, ActionResult> = {
       ...rowsOf(db, { table: "maintenance_action", done: sql`status = 'succeeded'` }),
       port: {
         ...(yield* actionsLoop(() => Effect.die("no action calls anything here"))),
-        wake: notifications(sql, channel)
+        wake: notifications(channel)
       },
       add: (orgId, dueIn = 0) => {
         const id = uuid()

@@ -98,7 +98,8 @@ export const testPlane = (
           roles: new Set(["api", "engine"]),
           ...settings
         },
-        variables
+        // Images of the world's registries are not for tests: who builds names one of its own.
+        { SVC_BUILD_IMAGE: "", ...variables }
       )
       const quiet = Layer.merge(Logger.layer([]), Layer.succeed(TracerEnabled, traced))
       const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))

@@ -6,7 +6,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { EdgeNodes, edgeChannel } from "#src/edge/EdgeNodes.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { uuid } from "./fixtures.ts"
 
 /** At work as long as the scope is open. */
@@ -19,13 +19,13 @@ export const answeringNode = Effect.fnUntraced(function* (
   )
   yield* Effect.gen(function* () {
     const nodes = yield* EdgeNodes
-    const { engine } = yield* Db
+    const { notifications } = yield* Db
     const id = uuid()
     const beat = nodes.beat({ id, ...at, fault: undefined })
     yield* Effect.acquireRelease(beat, () => Effect.orDie(nodes.leave(id)))
     yield* Effect.forkScoped(Effect.repeat(beat, Schedule.spaced("3 seconds")))
     const listens = yield* Deferred.make<void>()
-    yield* notifications(engine, edgeChannel).pipe(
+    yield* notifications(edgeChannel).pipe(
       Stream.runForEach((told) => {
         if (told === undefined) return Deferred.succeed(listens, undefined)
         const question = /^ask (\d+)$/.exec(told)?.[1]

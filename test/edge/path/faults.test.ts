@@ -6,6 +6,7 @@ import * as path from "node:path"
 import { assert, expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { listenerName } from "#src/store/Db.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { storeCertificate, TestEdge, testEdge } from "#test/setup/edge.ts"
 import { processesNaming, signal } from "#test/setup/processes.ts"
@@ -47,7 +48,7 @@ const control = (line: string) =>
 /** Whoever is cut off from the store compares everything when it is back. */
 const cutOff = Effect.flatMap(Plane, ({ sql }) =>
   sql(`select pg_terminate_backend(pid) from pg_stat_activity
-    where datname = current_database() and query ilike 'listen%svc_edge%' and pid <> pg_backend_pid()`)
+    where datname = current_database() and application_name = '${listenerName}'`)
 )
 
 const perAddress = 24
