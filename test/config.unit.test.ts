@@ -50,6 +50,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   DOCKER_HOST: "not set",
   SVC_REGISTRIES: "none",
   SVC_SANDBOX_RUNTIME: "not set",
+  SVC_APP_RUNTIME: "not set",
   SVC_EXECUTION_FIREWALL: "not set",
   SVC_CONTAINER_USERNS: "not set",
   SVC_EXECUTION_RETENTION_DAYS: "not set",

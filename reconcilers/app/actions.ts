@@ -34,9 +34,10 @@ export const takenBy = (nodes: EdgeNodes["Service"]) =>
 
 export const makeActions = Effect.fnUntraced(function* ({
   planOf,
+  runtime,
   keepRevision,
   servicesOf
-}: Pick<Effect.Success<typeof makePlans>, "planOf" | "keepRevision" | "servicesOf">) {
+}: Pick<Effect.Success<typeof makePlans>, "planOf" | "runtime" | "keepRevision" | "servicesOf">) {
   const engine = yield* ContainerEngine
   const apps = yield* Apps
   const followers = yield* AppFollowers
@@ -97,7 +98,7 @@ export const makeActions = Effect.fnUntraced(function* ({
           resource,
           step.instance,
           afterCrash(step.instance),
-          engine.run(nameOf(step.instance), { services })
+          engine.run(nameOf(step.instance), { runtime, services })
         )
       }
       case "started":

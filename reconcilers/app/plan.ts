@@ -7,6 +7,7 @@ import { DeploymentSpec } from "#schemas/deployment.ts"
 import { AppVariables } from "#src/apps/AppVariables.ts"
 import type { Instance } from "#src/apps/app-state.ts"
 import { revisionField } from "#src/apps/request-changes.ts"
+import { settings } from "#src/apps/settings.ts"
 import { Deployments } from "#src/deployments/Deployments.ts"
 import { Retryable, Terminal } from "#src/engine/Reconciler.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
@@ -39,6 +40,7 @@ export const makePlans = Effect.gen(function* () {
   const variables = yield* AppVariables
   const fingerprint = yield* Fingerprint
   const secrets = yield* Secrets
+  const { appRuntime: runtime } = yield* settings
 
   const variablesOf = (app: AppResource) => retryable(variables.of(app))
   /** What an instance may have goes by what it is itself, and not by what is to answer by now. */
@@ -108,7 +110,7 @@ export const makePlans = Effect.gen(function* () {
       cpus,
       cpuShares: Math.max(2, Math.round(cpus * 256)),
       memoryMb,
-      runtime: undefined,
+      runtime,
       network: { kind: "environment" as const, orgId, environmentUid: parentUid ?? "" },
       files: now.files,
       tmpMb,
@@ -119,5 +121,5 @@ export const makePlans = Effect.gen(function* () {
   const servicesOf = (app: AppResource, instance: Pick<Instance, "deployment">) =>
     Effect.map(variablesFor(app, instance), ({ services }) => services)
 
-  return { revisionOf, keepRevision, planOf, servicesOf }
+  return { revisionOf, keepRevision, planOf, runtime, servicesOf }
 })

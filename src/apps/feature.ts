@@ -5,6 +5,7 @@ import { Apps } from "./api.ts"
 export const apps = defineFeature({
   groups: [Apps],
   server: async () => (await import("./server.ts")).server,
+  settings: async () => (await import("./settings.ts")).settings,
   tables: async () => (await import("./tables.ts")).tables,
   commands: async (): Promise<Commands> => {
     const { apps, logs, ps } = await import("./commands.ts")

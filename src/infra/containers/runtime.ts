@@ -39,6 +39,6 @@ export const ensureRuntime = Effect.fnUntraced(function* (call: Call, name: stri
   if (found === runtime) return
   return yield* new ContainerError({
     reason: "Failed",
-    message: `The container engine would run it in the runtime ${found} instead of ${runtime} (SVC_SANDBOX_RUNTIME). Podman runs all containers in its default one: make it that, as runtime in [engine] of containers.conf`
+    message: `The container engine would run it in the runtime ${found} instead of ${runtime} (SVC_SANDBOX_RUNTIME, SVC_APP_RUNTIME). Podman runs all containers in its default one: make it that, as runtime in [engine] of containers.conf`
   })
 })
