@@ -28,7 +28,7 @@ const raw = Effect.fnUntraced(function* (lines: ReadonlyArray<string>) {
   return yield* exchange(Number(new URL(url).port), (socket) => socket.write(text))
 })
 
-const limit = { atOnce: 1_000 }
+const limit = { atOnce: 1_000, arriving: 1_000 }
 const HttpPlane = testPlane({ roles: new Set(["api"] as const) }).pipe(
   Layer.provide(Layer.succeed(RequestLimit, limit))
 )
@@ -44,6 +44,7 @@ layer(HttpPlane, { excludeTestServices: true })("HTTP", (it) => {
       assert.deepStrictEqual([status, body.code], [503, "overloaded"])
       assert.match(headers.get("retry-after") ?? "", /^[1-5]$/)
       assert.isNotEmpty(headers.get("x-request-id"))
+      assert.strictEqual((yield* call("GET", "/v1/health")).status, 200)
       limit.atOnce = usual
       assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects")).status, 200)
     }).pipe(Effect.scoped)
