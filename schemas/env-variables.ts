@@ -56,7 +56,7 @@ export const EnvVariables = defineKind({
   singleton: true,
   deleteRole: "admin",
   reasons: { Unreadable: warning("A sealed value cannot be opened with the keys at hand") },
-  sealed: { field: "variables", secret: variableField },
+  sealed: { field: "variables", secret: variableField, marks: "forBuilds" },
   // A manifest tells of production's variables only: those of other environments are unmanaged.
   manifest: section({
     section: "env",
@@ -67,12 +67,13 @@ export const EnvVariables = defineKind({
           .annotate({ description: `Variables of production; ${masked} leaves a value as it is` })
       ),
       envForBuilds: Schema.optionalKey(
-        Schema.Array(VariableKey)
-          .check(Schema.isMaxLength(mostVariables))
-          .annotate({ description: "Names of those of `env` that builds are given as well" })
+        Schema.Array(VariableKey).check(Schema.isMaxLength(mostVariables)).annotate({
+          description:
+            "Names of those of `env` that builds are given as well; left out, the marks stay as they are"
+        })
       )
     },
-    entries: ({ env, envForBuilds = [] }) =>
+    entries: ({ env, envForBuilds }) =>
       env === undefined
         ? undefined
         : [
@@ -80,7 +81,10 @@ export const EnvVariables = defineKind({
               path: ["env"],
               environment: defaultEnvironment,
               name: envVariablesName,
-              spec: { variables: env, forBuilds: sortedNames(envForBuilds) }
+              spec: {
+                variables: env,
+                ...(envForBuilds === undefined ? {} : { forBuilds: sortedNames(envForBuilds) })
+              }
             }
           ],
     manages: ({ environment }) => environment === defaultEnvironment,

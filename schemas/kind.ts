@@ -76,6 +76,8 @@ export interface Kind<
     readonly field: string
     /** Secret field under which the value of one key is sealed. */
     readonly secret: (key: string) => string
+    /** The field that holds names of some of the keys. An entry of a manifest that does not tell of it leaves it as it is. */
+    readonly marks?: string
   }
   /** How the kind appears in a manifest; absent for a kind that no manifest tells of. */
   readonly manifest?: Section

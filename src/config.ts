@@ -94,7 +94,12 @@ export interface OidcProvider {
  * Lists, of which an empty value means something: that there are none. Of any other variable it means nothing, and counts
  * as one that is not set, as in a compose file with `VAR=`.
  */
-const lists: ReadonlySet<string> = new Set(["SVC_OUTBOUND_ALLOW", "SVC_REGISTRIES", "SVC_ROLES"])
+const lists: ReadonlySet<string> = new Set([
+  "SVC_OUTBOUND_ALLOW",
+  "SVC_REGISTRIES",
+  "SVC_BUILD_IMAGE",
+  "SVC_ROLES"
+])
 
 /** By itself the provider takes every empty value for one that is missing. */
 const provider = (env: Readonly<Record<string, string | undefined>>) =>

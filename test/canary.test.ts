@@ -101,29 +101,45 @@ const collector = Effect.acquireRelease(
 /**
  * Command lines and environments of every process but the control plane itself. A child that has not begun its own
  * program yet is still the control plane. One that is new is looked at as often as can be, because it may end or begin
- * another program soon; one that goes on, once a second.
+ * another program soon; one that goes on, once a second. Its environment is read with each program that it begins, and
+ * once a second.
  */
 const watchProcesses = () => {
   const seen = new Set<string>()
-  /** How often each process that runs was there. */
-  let ages = new Map<string, number>()
+  const ownWorld = fs.readlinkSync("/proc/self/ns/pid")
+  interface Known {
+    /** How often it was there. */
+    readonly age: number
+    /** The command line with which its environment is known. */
+    readonly command: string | undefined
+  }
+  let known = new Map<string, Known>()
+  const commandOf = (pid: string) => fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
+  /** Answers the command line once its environment is known, or need not be. */
+  const environmentOf = (pid: string, command: string): string | undefined => {
+    if (command.includes(program)) return undefined
+    // What runs in a container has its variables, and is a world of processes of its own.
+    if (fs.readlinkSync(`/proc/${pid}/ns/pid`) !== ownWorld) return command
+    const environment = fs.readFileSync(`/proc/${pid}/environ`, "utf8")
+    // One that began another program in between has the environment of that.
+    if (commandOf(pid) !== command) return undefined
+    seen.add(`${command} ${environment}`)
+    return command
+  }
   const look = () => {
-    const before = ages
-    ages = new Map()
+    const before = known
+    known = new Map()
     for (const pid of fs.readdirSync("/proc")) {
       if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue
-      const age = before.get(pid) ?? 0
-      ages.set(pid, age + 1)
-      if (age > 80 && age % 40 !== 0) continue
+      const { age, command: last } = before.get(pid) ?? { age: 0, command: undefined }
+      known.set(pid, { age: age + 1, command: last })
+      const isDue = age % 40 === 0
+      if (age > 80 && !isDue) continue
       try {
-        const command = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8")
+        const command = commandOf(pid)
         seen.add(command)
-        if (command.includes(program)) continue
-        // What runs in a container has its variables, and is a world of processes of its own.
-        if (fs.readlinkSync(`/proc/${pid}/ns/pid`) !== fs.readlinkSync("/proc/self/ns/pid")) continue
-        const environment = fs.readFileSync(`/proc/${pid}/environ`, "utf8")
-        // One that began another program in between has the environment of that.
-        if (fs.readFileSync(`/proc/${pid}/cmdline`, "utf8") === command) seen.add(`${command} ${environment}`)
+        if (command === last && !isDue) continue
+        known.set(pid, { age: age + 1, command: environmentOf(pid, command) })
       } catch {
         // It ended, or is none of ours.
       }

@@ -57,7 +57,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_EXECUTION_MEMORY_MB: "not set",
   SVC_ORG_EXECUTIONS: "not set",
   SVC_DEPLOYMENT_RETENTION_DAYS: "not set",
-  SVC_BUILD_IMAGE: "not set",
+  SVC_BUILD_IMAGE: "none",
   SVC_UPLOAD_MB: "not set",
   SVC_GIT_POLL_SECONDS: "not set",
   SVC_SPEED_EVENTS_PER_DAY: "not set",
@@ -110,7 +110,11 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_METRICS_RESOURCES: "not set",
   SVC_METRICS_SECONDS: "not set"
 }
-const fieldOf = { SVC_OUTBOUND_ALLOW: "outboundAllow", SVC_REGISTRIES: "registries" } as const
+const fieldOf = {
+  SVC_OUTBOUND_ALLOW: "outboundAllow",
+  SVC_REGISTRIES: "registries",
+  SVC_BUILD_IMAGE: "buildImages"
+} as const
 
 it.effect.each(Object.entries(emptyMeans))("%s set to nothing means: %s", ([name, meaning]) =>
   Effect.gen(function* () {

@@ -11,10 +11,10 @@ import { externalCall } from "#src/engine/external-call.ts"
 import { Retryable } from "#src/engine/Reconciler.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
+import { crashOf } from "./crash.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
 import type { Step } from "./situation.ts"
-import { isFirstOfRound } from "./state-machine.ts"
 
 /** False: somebody else was here since, and this reconcile is to do nothing more. */
 export const fenced = <E extends { readonly message: string }>(change: Effect.Effect<boolean, E>) =>
@@ -48,11 +48,6 @@ export const makeActions = Effect.fnUntraced(function* ({
 
   const taken = takenBy(nodes)
 
-  const backoff = (crashes: number) => {
-    const [first, most] = options.backoffMs
-    return Math.min(most, first * 2 ** Math.min(20, crashes - 1))
-  }
-
   /** The engine refuses: as good as an instance that ended at once. */
   const orEnded = Effect.fnUntraced(function* (
     resource: AppResource,
@@ -77,11 +72,8 @@ export const makeActions = Effect.fnUntraced(function* ({
       return yield* write("begin", apps.begin({ ...ref, environmentUid: parentUid ?? "" }))
     yield* fenced(apps.claim(ref))
     const now = yield* Clock.currentTimeMillis
-    const crashOf = (instance: Instance): Crashed | undefined => {
-      if (row === undefined || !isFirstOfRound(row, instance)) return undefined
-      const crashes = row.startedRevision === instance.revision ? row.crashes + 1 : 1
-      return { crashes, nextStartAt: new Date(now + backoff(crashes)) }
-    }
+    const afterCrash = (instance: Instance) =>
+      row === undefined ? undefined : crashOf(options, row, instance, now)
     switch (step.do) {
       case "wait":
       case "rest":
@@ -97,14 +89,14 @@ export const makeActions = Effect.fnUntraced(function* ({
         const { instance } = step
         const plan = yield* planOf(resource, instance)
         if (!instance.containerMade) yield* write("making", apps.making(ref, instance.uid, plan))
-        return yield* orEnded(resource, instance, crashOf(instance), Effect.asVoid(engine.create(plan)))
+        return yield* orEnded(resource, instance, afterCrash(instance), Effect.asVoid(engine.create(plan)))
       }
       case "start": {
         const services = servicesOf(resource, step.instance)
         return yield* orEnded(
           resource,
           step.instance,
-          crashOf(step.instance),
+          afterCrash(step.instance),
           engine.run(nameOf(step.instance), { services })
         )
       }
@@ -116,12 +108,12 @@ export const makeActions = Effect.fnUntraced(function* ({
       case "healthy":
         return yield* write("healthy", apps.healthy(ref, step.instance.uid))
       case "ended": {
-        const after = step.crash ? crashOf(step.instance) : undefined
+        const after = step.crash ? afterCrash(step.instance) : undefined
         return yield* write("ended", apps.ended(ref, step.instance.uid, step.how, after))
       }
       case "checked": {
         const { instance, crash, ...how } = step
-        const after = crash ? crashOf(instance) : undefined
+        const after = crash ? afterCrash(instance) : undefined
         return yield* write("checked", apps.checked(ref, instance.uid, how, after))
       }
       case "scale":
@@ -132,7 +124,7 @@ export const makeActions = Effect.fnUntraced(function* ({
         const uids = step.instances.map((one) => one.uid)
         const how = { at: new Date(now), why: step.why }
         const [first] = step.instances
-        const after = step.crash && first !== undefined ? crashOf(first) : undefined
+        const after = step.crash && first !== undefined ? afterCrash(first) : undefined
         yield* write("stopping", apps.stopping(ref, uids, how, after))
         // One that cannot be told is made to end later; the others hear it now.
         const [, failed] = yield* Effect.partition(

@@ -4,7 +4,7 @@
  * A request with a key is carried through even when its caller hangs up: whoever lost the answer on the way asks
  * again with the same key, and must find it. A try that failed, or whose process died, may have taken effect: the next
  * try runs with the same reservation, finds what was made and answers it. A refused request changed nothing and leaves
- * its key free, so that the corrected request may come with it.
+ * its key free, so that the corrected request may come with it; and so does one that failed before its work could begin.
  */
 import { createHash } from "node:crypto"
 import * as Context from "effect/Context"
@@ -23,7 +23,7 @@ import { invalid, type Problem, problem } from "./problem.ts"
 export class Replay extends Context.Service<
   Replay,
   <E, R>(
-    scope: Pick<Scope, "caller" | "orgId">,
+    scope: Pick<Scope, "caller" | "orgId" | "operation">,
     request: HttpServerRequest.HttpServerRequest,
     handled: (reservation: Reservation) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
   ) => Effect.Effect<HttpServerResponse.HttpServerResponse, E | Problem | StoreUnavailable, R>
@@ -56,7 +56,9 @@ export class Replay extends Context.Service<
         const settle = (response: HttpServerResponse.HttpServerResponse) => {
           const answer = response.status < 400 ? toAnswer(response) : undefined
           if (answer !== undefined) return store.finish(ref, answer)
-          return response.status >= 400 && response.status < 500 ? store.refuse(ref) : store.fail(ref)
+          const changedNothing =
+            response.status >= 400 && (response.status < 500 || scope.operation.worksWhileAnswering)
+          return changedNothing ? store.refuse(ref) : store.fail(ref)
         }
         const carriedOut = (reservation: Reservation) =>
           handled(reservation).pipe(

@@ -137,7 +137,8 @@ export const Apps = group("apps", "What answers at the addresses of environments
       {
         sensitive: true,
         billing: true,
-        target
+        target,
+        worksWhileAnswering: true
       }
     )
   ),

@@ -65,6 +65,10 @@ export const logs = command(
     instance: Flag.String("instance").pipe(
       Flag.withDescription("Id of an instance; the newest one otherwise"),
       Flag.optional
+    ),
+    search: Flag.String("search").pipe(
+      Flag.withDescription("Only lines with this text, in any case of letters"),
+      Flag.optional
     )
   },
   ({ at, flags }) =>
@@ -97,6 +101,7 @@ export const logs = command(
                   ...place.query,
                   instance: id,
                   limit: 1000,
+                  ...(Option.isSome(flags.search) ? { search: flags.search.value } : {}),
                   ...(cursor === undefined ? {} : { cursor })
                 }
               })

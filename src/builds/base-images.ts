@@ -25,6 +25,16 @@ const imageOf = (part: string): BaseImage | undefined => {
     : { runtime, version, reference }
 }
 
+/**
+ * What there is where the operator says nothing: the official images, the newest version first. By their tags and not by
+ * their digests, which change with every repair of what is in them.
+ */
+export const defaultBaseImages = [
+  ...["26", "24", "22"].map((version) => `node@${version}=docker.io/library/node:${version}-slim`),
+  "python@3.13=docker.io/library/python:3.13-slim",
+  "go@1.25=docker.io/library/golang:1.25"
+].join(",")
+
 /** `[runtime[@version]=]reference`, separated by commas. */
 export const BaseImages = Schema.String.check(
   Schema.makeFilter((text: string) => {

@@ -1,12 +1,12 @@
 import * as Config from "effect/Config"
 import { atLeastOne } from "#src/settings.ts"
-import { BaseImages, baseImagesOf } from "./base-images.ts"
+import { BaseImages, baseImagesOf, defaultBaseImages } from "./base-images.ts"
 
 export const settings = Config.all({
   /** Images that apps are built in and run on. None: nothing is built. */
   buildImages: Config.schema(BaseImages, "SVC_BUILD_IMAGE").pipe(
-    Config.map(baseImagesOf),
-    Config.withDefault([])
+    Config.withDefault(defaultBaseImages),
+    Config.map(baseImagesOf)
   ),
   /** MiB of one upload. */
   uploadMb: atLeastOne("SVC_UPLOAD_MB", 256),

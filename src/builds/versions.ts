@@ -39,12 +39,12 @@ export const wanted = (
 }
 
 /** Names of the long-term lines of Node (its release schedule), as nvm knows them. */
-const lines: Readonly<Record<string, string>> = {
-  hydrogen: "18",
-  iron: "20",
-  jod: "22",
-  krypton: "24"
-}
+const lines: ReadonlyMap<string, string> = new Map([
+  ["hydrogen", "18"],
+  ["iron", "20"],
+  ["jod", "22"],
+  ["krypton", "24"]
+])
 
 /** As nvm and others read `.nvmrc` and `.node-version`. */
 export const nodeVersion = (text: string): string | undefined => {
@@ -54,7 +54,7 @@ export const nodeVersion = (text: string): string | undefined => {
       ?.trim()
       .toLowerCase() ?? ""
   if (word === "node" || word === "stable" || word === "lts/*") return undefined
-  return lines[word.replace(/^lts\//, "")] ?? word
+  return lines.get(word.replace(/^lts\//, "")) ?? word
 }
 
 /** `requires-python` and `.python-version` (PEP 440); `!=` is left out, which images are not chosen by. */

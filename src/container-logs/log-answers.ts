@@ -25,7 +25,9 @@ const entryOf = (decoders: Decoders, { position, stream, at, content }: LogRecor
   }
 }
 
-export const entriesOf = (pieces: ReadonlyArray<LogRecord>) => {
+export type LogEntry = ReturnType<typeof entryOf>
+
+export const entriesOf = (pieces: ReadonlyArray<LogRecord>): ReadonlyArray<LogEntry> => {
   const decoders: Decoders = new Map()
   const entries = pieces.map((piece) => entryOf(decoders, piece))
   // What is left at the end of a page has nothing to come with.
@@ -47,14 +49,15 @@ interface Position {
   readonly pause: number
 }
 
-/** Everything from a position on as server-sent events, until it has ended. */
+/** Everything from a position on that is wanted, as server-sent events, until it has ended. */
 export const followed = (
   ref: LogRef,
   from: string,
   read: LogReader,
   subject: Effect.Effect<object, Problem>,
   stillHolds: Effect.Effect<boolean, StoreUnavailable>,
-  counted: <A>(stream: Stream.Stream<A>) => Stream.Stream<A>
+  counted: <A>(stream: Stream.Stream<A>) => Stream.Stream<A>,
+  isWanted: (entry: LogEntry) => boolean
 ) => {
   const decoders: Decoders = new Map()
   const holds = Effect.orElseSucceed(stillHolds, () => true)
@@ -68,7 +71,9 @@ export const followed = (
       return yield* Effect.as(Effect.sleep("1 second"), [[], { at, pause }] as const)
     const { pieces, ended } = found.success
     const entries = pieces.map((piece) => entryOf(decoders, piece))
-    const events = entries.map((entry) => `id: ${entry.id}\nevent: entry\ndata: ${JSON.stringify(entry)}\n\n`)
+    const events = entries
+      .filter(isWanted)
+      .map((entry) => `id: ${entry.id}\nevent: entry\ndata: ${JSON.stringify(entry)}\n\n`)
     if (ended) {
       const last = yield* Effect.result(subject)
       return [

@@ -5,15 +5,21 @@ import { Cursors } from "#src/api/cursor.ts"
 import { RequestScope } from "#src/api/definition/scope.ts"
 import { fromStore, invalid, type Problem } from "#src/api/problem.ts"
 import { makeStreams } from "#src/api/streams.ts"
-import { entriesOf, followed } from "./log-answers.ts"
+import { entriesOf, followed, type LogEntry } from "./log-answers.ts"
 import { LogPage } from "./log-page.ts"
 import type { LogReader, LogRef } from "./log-store.ts"
+import { matcherOf, searched } from "./search.ts"
 
 const defaultLogPage = 100
 
 interface LogRequest {
   readonly headers: { readonly "last-event-id"?: string }
-  readonly query: { readonly limit?: number; readonly cursor?: string; readonly follow?: boolean }
+  readonly query: {
+    readonly limit?: number
+    readonly cursor?: string
+    readonly follow?: boolean
+    readonly search?: string
+  }
 }
 
 export const makeLogHandler = Effect.gen(function* () {
@@ -37,14 +43,16 @@ export const makeLogHandler = Effect.gen(function* () {
         ])
       const from = last === undefined ? position : (last.split("-")[1] ?? "0")
       const counted = yield* streams(scope)
-      return followed(ref, from, read, subject, scope.stillHolds, counted)
+      return followed(ref, from, read, subject, scope.stillHolds, counted, matcherOf(query.search))
     }
     const limit = query.limit ?? defaultLogPage
+    const pageOf = (items: ReadonlyArray<LogEntry>, next: string | undefined) =>
+      answer(LogPage, { items, nextCursor: next === undefined ? null : cursors.encode(list, [next]) })
+    if (query.search !== undefined) {
+      const found = yield* Effect.mapError(searched(read, ref, position, limit, query.search), fromStore)
+      return pageOf(found.items, found.next)
+    }
     const { pieces } = yield* Effect.mapError(read(ref, position, limit + 1), fromStore)
-    const next = pieces[limit]
-    return answer(LogPage, {
-      items: entriesOf(pieces.slice(0, limit)),
-      nextCursor: next === undefined ? null : cursors.encode(list, [next.position])
-    })
+    return pageOf(entriesOf(pieces.slice(0, limit)), pieces[limit]?.position)
   })
 })

@@ -24,6 +24,9 @@ export const logHeaders = {
   )
 }
 
+/** Characters of what is looked for. */
+const longestSearch = 200
+
 /** `last`: what comes after the entries when it is followed to its end. */
 export const logQuery = (last: string) => ({
   limit: Schema.optionalKey(
@@ -32,6 +35,12 @@ export const logQuery = (last: string) => ({
     })
   ),
   cursor: pageQuery.cursor,
+  search: Schema.optionalKey(
+    Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(longestSearch)).annotate({
+      description:
+        "Only entries with this in their text, in any case of letters. A page may then be empty and not the last one"
+    })
+  ),
   follow: Schema.optionalKey(
     Schema.Boolean.annotate({
       description: `Server-sent events (\`text/event-stream\`) instead: an \`entry\` for each, also those to come, then \`end\` with ${last}`

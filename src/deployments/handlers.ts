@@ -139,7 +139,7 @@ export const layer = HttpApiBuilder.group(
     const nothingBuilt = problem(
       409,
       "builds_not_configured",
-      "Nothing is built here until SVC_BUILD_IMAGE names an image to build in; deploy an image instead"
+      "Nothing is built here: SVC_BUILD_IMAGE is set to nothing; deploy an image instead"
     )
 
     const gone = problem(

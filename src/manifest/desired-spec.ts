@@ -55,7 +55,7 @@ export const desiredOf = (
   const secrets: Record<string, string> = {}
   const kept: Array<string> = []
   if (kind.sealed !== undefined) {
-    const { field, secret } = kind.sealed
+    const { field, secret, marks } = kind.sealed
     const known = new Map(Object.entries(asObject(current?.[field])))
     const values = new Map(Object.entries(asObject(spec[field])))
     const fingerprints: Record<string, Json> = {}
@@ -80,6 +80,9 @@ export const desiredOf = (
       }
     }
     spec[field] = fingerprints
+    const marked = marks === undefined ? undefined : current?.[marks]
+    if (marks !== undefined && spec[marks] === undefined && Array.isArray(marked))
+      spec[marks] = marked.filter((key) => Object.hasOwn(fingerprints, String(key)))
   }
   const regional = regionFault(kind, spec, options.regions, current)
   if (regional !== undefined)

@@ -112,8 +112,13 @@ const successful = (described: JsonObject): ReadonlyArray<JsonObject> =>
     status.startsWith("2") ? [at(response, "content")] : []
   )
 
+/** Answers that come piece by piece, as long as something goes on. */
+const streams = ["text/event-stream", "application/x-ndjson"]
+
 const answersJson = (described: JsonObject): boolean =>
-  successful(described).every((content) => !("text/event-stream" in content) || "application/json" in content)
+  successful(described).every(
+    (content) => !streams.some((type) => type in content) || "application/json" in content
+  )
 
 /** The definitions of such fields say so in their description. */
 const saysShownOnce = /shown this once/i

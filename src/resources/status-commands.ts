@@ -90,6 +90,7 @@ export const show = Command.make("show", { ...connection, json: asJson, address 
           ["Protected", body.protected ? "yes" : "no"],
           ["Created", body.createdAt],
           ["Changed", body.updatedAt],
+          ...(body.waitingOn === null ? [] : [["Waits for", body.waitingOn] as const]),
           ...(body.lastError === null ? [] : [["Last error", body.lastError] as const]),
           ...(body.nextAttemptAt === null ? [] : [["Next look", body.nextAttemptAt] as const])
         ])

@@ -269,7 +269,14 @@ export const columns = (sql: Sql) => sql`
   r.revision::text as revision, r.protected, r.managed_by as "managedBy",
   r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt", r.updated_at as "updatedAt",
   coalesce(w.attempt, 0) as attempt, w.due_at as "nextAttemptAt", w.last_error as "lastError",
-  w.handled_retry as "handledRetry"`
+  w.handled_retry as "handledRetry",
+  case when w.waiting_on is not null then coalesce(
+    (select jsonb_build_object('kind', d.kind, 'project', dp.name, 'environment', d.environment, 'name', d.name)
+      from resource d left join resource dp on dp.org_id = d.org_id and dp.uid = d.project_id
+      where d.org_id = w.org_id and d.uid = w.waiting_on),
+    w.waiting_for || jsonb_build_object('project', (select dp.name from resource dp
+      where dp.org_id = w.org_id and dp.uid = (w.waiting_for->>'projectId')::uuid))
+  ) end as "waitingOn"`
 
 export const source = (sql: Sql) => sql`
   resource r

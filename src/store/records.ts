@@ -35,7 +35,12 @@ export interface ResourceRecord {
   readonly lastError: string | null
   /** Token of the last "retry now" that was carried out. */
   readonly handledRetry: string | null
+  /** Another one that the last try found was not as it is needed; it need not exist. */
+  readonly waitingOn: ResourcePlace | null
 }
+
+/** What a resource's address is made of. */
+export type ResourcePlace = Pick<ResourceRecord, "project" | "environment" | "kind" | "name">
 
 /** What lists of one kind show of each: reading the rest would cost as much again. */
 export type ListedRecord = Pick<
@@ -63,9 +68,7 @@ export const isReady = (conditions: ResourceRecord["conditions"]): boolean =>
   conditions.some(({ type, status }) => type === "Ready" && status === "true")
 
 /** `project/environment/kind/name`, without the parts that the kind's scope does not have. */
-export const addressOf = (
-  record: Pick<ResourceRecord, "project" | "environment" | "kind" | "name">
-): string =>
+export const addressOf = (record: ResourcePlace): string =>
   [record.kind === "Project" ? null : record.project, record.environment, record.kind, record.name]
     .filter((part) => part !== null)
     .join("/")

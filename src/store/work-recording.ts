@@ -68,6 +68,8 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         handled_retry = coalesce(i.handled, w.handled_retry),
         retry_token = case when w.retry_token = i.handled then null else w.retry_token end,
         waiting_on = i.waiting_on,
+        waiting_for = case when i.waits_kind is not null then jsonb_build_object('kind', i.waits_kind,
+          'projectId', i.waits_project, 'environment', i.waits_environment, 'name', i.waits_name) end,
         due_at = case when w.again or i.soon then now() else now() + i.due_in * interval '1 millisecond' end,
         rank = case when w.again or i.soon then now()
           else now() + (i.due_in + i.penalty) * interval '1 millisecond' end

@@ -53,6 +53,12 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         assert.deepStrictEqual([only.state, only.deploymentId, others], ["healthy", first, []])
         const log = yield* call("GET", `${path}/deployments/${first}/logs`)
         assert.lengthOf(log.body.items, 3, log.text)
+        const word = log.body.items[1].text.trim().toUpperCase()
+        const found = yield* call(
+          "GET",
+          `${path}/deployments/${first}/logs?search=${encodeURIComponent(word)}`
+        )
+        assert.deepStrictEqual(found.body.items, [log.body.items[1]])
         const answers = yield* Ref.make<ReadonlyArray<string>>([])
         const asking = yield* Effect.forkScoped(
           Effect.forever(
@@ -105,6 +111,10 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         )
         const last = yield* ok("logs", "rolls", "--instance", instances.at(-1)?.id)
         assert.include(last.stdout, "told to end")
+        const some = yield* ok("logs", "rolls", "--instance", instances.at(-1)?.id, "--search", "TOLD TO")
+        assert.strictEqual(some.stdout, "told to end\n")
+        assert.strictEqual((yield* ok("logs", "rolls", "--search", "no such")).stdout, "")
+        assert.strictEqual((yield* svc(["logs", "rolls", "--search", "x".repeat(201)])).code, 2)
         assert.strictEqual((yield* svc(["logs", "rolls", "--instance", first])).code, 5)
       }),
     patience

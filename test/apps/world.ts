@@ -11,7 +11,8 @@ import { eventually } from "#test/setup/wait.ts"
 
 export const appPlane = (
   values: Partial<AppOptions> = {},
-  variables: Readonly<Record<string, string>> = {}
+  variables: Readonly<Record<string, string>> = {},
+  containers = Containers.layer
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -21,7 +22,7 @@ export const appPlane = (
         Layer.provide(Layer.succeed(AppOptions, { ...defaults, backoffMs: [200, 60_000], ...values }))
       )
     })
-  ).pipe(Layer.provideMerge(Containers.layer))
+  ).pipe(Layer.provideMerge(containers))
 
 /** Runs a command as somebody who is signed in. */
 export const operator = Effect.gen(function* () {

@@ -138,6 +138,30 @@ RUN after`
     assert.deepStrictEqual([after?.user, after?.workdir], ["none", "/srv/none"])
   })
 
+  it("has arguments and variables of any name, also of those that every object has", () => {
+    const [stage] = stages(`FROM base
+ARG constructor=one
+ARG __proto__=two
+ARG toString
+ENV valueOf=\${constructor}-\${__proto__}-\${toString}-\${hasOwnProperty}
+WORKDIR /\${constructor}
+RUN true
+ENV isPrototypeOf=later
+`)
+    const { operations, result } = resolve(stage!, image, {})
+    assert.strictEqual(result.env["valueOf"], "one-two--")
+    assert.strictEqual(result.workdir, "/one")
+    const run = operations.find((one) => one.do === "run")
+    assert.sameDeepMembers(Object.entries(run?.env ?? {}), [
+      ["PATH", "/bin"],
+      ["constructor", "one"],
+      ["__proto__", "two"],
+      ["toString", ""],
+      ["valueOf", "one-two--"]
+    ])
+    assert.deepStrictEqual(run?.unset, ["isPrototypeOf"])
+  })
+
   it("has a command of its own without the image's, once it has an entrypoint", () => {
     const [stage] = stages(`FROM a\nENTRYPOINT ["x"]`)
     const { result } = resolve(stage ?? { from: "", instructions: [] }, image)

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Runtime } from "#schemas/build-plan.ts"
-import { BaseImages, baseImagesOf, chooseBase } from "#src/builds/base-images.ts"
+import { BaseImages, baseImagesOf, chooseBase, defaultBaseImages } from "#src/builds/base-images.ts"
 import { digestOf, makeFacts } from "#src/builds/facts.ts"
 import { planOf } from "#src/builds/plan.ts"
 
@@ -210,6 +210,7 @@ describe("the plan of a build", () => {
     // As npm has it.
     assert.isUndefined(by({}, { scripts, engines: { node: "the newest" } }))
     assert.strictEqual(by({ ".nvmrc": "iojs" }), "bad_settings")
+    assert.strictEqual(by({ ".nvmrc": "constructor" }), "bad_settings")
     assert.strictEqual(by({ "svc.yaml": "build: { nodeVersion: 22 }" }), "bad_settings")
   })
 
@@ -287,6 +288,19 @@ describe("the image that an app is built on", () => {
     )
     assert.match(chosen("python", ">=3.14"), /there is 3.13/)
     assert.match(chosen("go", null), /Nothing is built for Go here/)
+  })
+
+  it("is an official one of the version that is asked for, where the operator names none", () => {
+    const official = baseImagesOf(Schema.decodeSync(BaseImages)(defaultBaseImages))
+    const base = (name: Runtime["name"], versions: string | null) =>
+      Result.getOrThrow(chooseBase(official, { name, versions, saidBy: ".nvmrc" })).reference
+    assert.strictEqual(base("node", null), "docker.io/library/node:26-slim")
+    assert.strictEqual(base("node", "24"), "docker.io/library/node:24-slim")
+    assert.strictEqual(base("node", "^22.1.0"), "docker.io/library/node:22-slim")
+    assert.strictEqual(base("python", ">=3.11"), "docker.io/library/python:3.13-slim")
+    assert.strictEqual(base("go", ">=1.23"), "docker.io/library/golang:1.25")
+    const none = chooseBase(official, { name: "node", versions: "20", saidBy: ".nvmrc" })
+    assert.isTrue(Result.isFailure(none))
   })
 
   it("without a version is for every version", () => {

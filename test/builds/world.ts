@@ -74,7 +74,9 @@ export const makeBase = ({ folder, podman }: Engine) => {
 /** `makeMore`: other images to build on, which it names as the setting does. */
 export const buildPlane = (
   values: Partial<BuildOptions> = {},
-  makeMore: (engine: Engine) => string = () => ""
+  makeMore: (engine: Engine) => string = () => "",
+  variables: Readonly<Record<string, string>> = {},
+  containers = Containers.layer
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -82,11 +84,12 @@ export const buildPlane = (
       makeBase(engine)
       const images = `${baseImage},${makeMore(engine)}`
       const defaults = yield* BuildOptions
-      return appPlane({}, { SVC_BUILD_IMAGE: images, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256" }).pipe(
+      const given = { SVC_BUILD_IMAGE: images, SVC_UPLOAD_MB: "1", SVC_BUILD_FREE_MB: "256", ...variables }
+      return appPlane({}, given, containers).pipe(
         Layer.provide(Layer.succeed(BuildOptions, { ...defaults, ...values }))
       )
     })
-  ).pipe(Layer.provideMerge(Containers.layer))
+  ).pipe(Layer.provideMerge(containers))
 
 export const send = (path: string, content: Buffer, digest = digestOf(content)) =>
   Effect.flatMap(Plane, ({ call }) =>

@@ -77,6 +77,23 @@ layer(executionPlane({ graceMs: 1_000 }), { excludeTestServices: true })("execut
           ["one\n", "two\n", "three\n"]
         )
         assert.isNull(rest_.body.nextCursor)
+        const search = (query: string) => call("GET", `${base}/${id}/logs?${query}`)
+        const found = yield* search("search=TW")
+        yield* fits(ExecutionLogPage, found.body)
+        assert.deepStrictEqual([found.body.items[0].text, found.body.items.length], ["two\n", 1])
+        const some = yield* search("search=E&limit=1")
+        const others = yield* search(`search=E&limit=1&cursor=${some.body.nextCursor}`)
+        assert.deepStrictEqual([some.body.items[0].text, others.body.items[0].text], ["one\n", "three\n"])
+        const streamed = yield* search("search=thr&follow=true")
+        assert.include(streamed.text, '"three\\n"')
+        assert.notInclude(streamed.text, '"two\\n"')
+        assert.include(streamed.text, "event: end")
+        assert.deepStrictEqual(
+          (yield* Effect.all([search("search="), search(`search=${"x".repeat(201)}`)])).map(
+            ({ status }) => status
+          ),
+          [422, 422]
+        )
         assert.strictEqual(
           (yield* call("GET", `${base}/${second}/logs?cursor=${first.body.nextCursor}`)).status,
           422

@@ -9,10 +9,11 @@ import * as Reactivity from "effect/reactivity/Reactivity"
 import { inject } from "vitest"
 import type { Json } from "#schemas/kind.ts"
 import { anyPool } from "#schemas/placement.ts"
-import { type Claimed, type Recorded, WorkStore } from "#src/engine/WorkStore.ts"
+import { type Claimed, type Recorded, type WaitTarget, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, type Sql } from "#src/store/Db.ts"
 import { Interventions } from "#src/store/Interventions.ts"
 import { Resources } from "#src/store/Resources.ts"
+import { addressOf } from "#src/store/records.ts"
 import { actor, uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { memory, postgres } from "./work-store/implementations.ts"
@@ -56,7 +57,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     }
   })
 
-  const waiting = (claimed: Claimed, on: string): Recorded => {
+  const waiting = (claimed: Claimed, on: WaitTarget): Recorded => {
     const { change, ...rest } = told(claimed, [])
     return { ...rest, dueIn: 3_600_000, waitingOn: on, change: { ...change!, phase: "waiting" } }
   }
@@ -103,6 +104,35 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       commit: Effect.andThen(Deferred.succeed(end, undefined), Fiber.join(fiber))
     }
   })
+
+  it.effect(
+    "what waits says by its address for what, whether or not that exists, and not when it is over",
+    () =>
+      Effect.gen(function* () {
+        const { work, orgId, uid, take, other } = yield* makeTwo
+        const { create } = yield* StoreUnderTest
+        const resources = yield* Resources
+        const projectId = uuid()
+        const project = { uid: projectId, kind: "Project", projectId: null, parentUid: null, secrets: [] }
+        yield* create(orgId, { ...project, name: "shop", spec: {} })
+        const waitsFor = Effect.map(resources.get(orgId, uid), (found) => {
+          const { waitingOn } = Option.getOrThrow(found)
+          return waitingOn === null ? null : addressOf(waitingOn)
+        })
+        assert.isNull(yield* waitsFor)
+        yield* work.record([waiting(yield* take, other)])
+        assert.strictEqual(yield* waitsFor, `Kind${other.slice(-12)}/two`)
+        const main = { kind: "Database", projectId, environment: "production", name: "main" }
+        yield* work.record([waiting(yield* take, main)])
+        assert.strictEqual(yield* waitsFor, "shop/production/Database/main")
+        yield* work.record([waiting(yield* take, { ...main, environment: null, projectId: null })])
+        assert.strictEqual(yield* waitsFor, "Database/main")
+        yield* work.record([told(yield* take, [])])
+        assert.isNull(yield* waitsFor)
+        yield* work.record([waiting(yield* take, uuid())])
+        assert.isNull(yield* waitsFor)
+      })
+  )
 
   it.effect("who begins to wait while the change is being stored is woken by it", () =>
     Effect.gen(function* () {

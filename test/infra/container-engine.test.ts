@@ -241,27 +241,27 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
   it.effect("has users of its own, where the engine has some to give", () =>
     Effect.gen(function* () {
       const { image, socket, folder } = yield* World
-      const engine = yield* ContainerEngine.pipe(
-        Effect.provide(
-          ContainerEngine.layer.pipe(
-            Layer.provide(Host.layer),
-            Layer.provide(
-              AppConfig.layerWith({
-                dataDir: `${folder}/data`,
-                containerSocket: socket,
-                userNamespaces: "required"
-              })
+      const engineWith = (userNamespaces: "required" | "off") =>
+        ContainerEngine.pipe(
+          Effect.provide(
+            Layer.fresh(ContainerEngine.layer).pipe(
+              Layer.provide(Host.layer),
+              Layer.provide(
+                AppConfig.layerWith({ dataDir: `${folder}/data`, containerSocket: socket, userNamespaces })
+              )
             )
           )
         )
-      )
+      const engine = yield* engineWith("required")
       const [own, host] = [`svc-${uuid()}`, `svc-${uuid()}`]
       const root = { command: sh("busybox cat /proc/self/uid_map"), network: { kind: "none" } } as const
       yield* Effect.addFinalizer(() =>
         Effect.forEach([own, host], (name) => Effect.ignore(engine.remove(name)), { discard: true })
       )
       yield* engine.create(planOf(own, image, root))
-      yield* engine.create(planOf(host, image, { ...root, hostUsers: true }))
+      const refused = yield* Effect.flip(engine.create(planOf(host, image, { ...root, hostUsers: true })))
+      assert.match(refused.message, /SVC_CONTAINER_USERNS=required runs nothing without/)
+      yield* (yield* engineWith("off")).create(planOf(host, image, { ...root, hostUsers: true }))
       for (const name of [own, host]) yield* engine.run(name, {})
       const usersOf = (name: string) =>
         Effect.map(

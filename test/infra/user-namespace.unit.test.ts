@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { hasRange } from "#src/infra/containers/user-namespace.ts"
+import { roomIn } from "#src/infra/containers/user-namespace.ts"
 
-describe("a range of users for containers", () => {
-  it("is one that the user `containers` has and that is large enough for a container", () => {
-    assert.isTrue(hasRange("me:100000:65536\ncontainers:2147483648:2147483648\n"))
-    assert.isTrue(hasRange("containers:100000:65536"))
+describe("users for containers", () => {
+  it("are those of the user `containers`, in blocks of 65,536", () => {
+    assert.strictEqual(roomIn("me:100000:65536\ncontainers:2147483648:2147483648\n"), 32_768)
+    assert.strictEqual(roomIn("containers:100000:65536"), 1)
+    assert.strictEqual(roomIn("containers:100000:65535\ncontainers:300000:131073\n"), 2)
     for (const text of [
       "",
       "me:100000:65536\n",
@@ -12,6 +13,6 @@ describe("a range of users for containers", () => {
       "containers\n",
       "#containers:1:65536\n"
     ])
-      assert.isFalse(hasRange(text))
+      assert.strictEqual(roomIn(text), 0)
   })
 })

@@ -256,6 +256,22 @@ describe("plans", () => {
     assert.notInclude(JSON.stringify(changed.changes), "fp(")
   })
 
+  it("marks for builds that are left out stay as they are, without those of variables that go", () => {
+    const project = { name: "A", slug: "alpha", runtimeClass: "always-on" as const }
+    const env = { ONE: "1", TWO: "2", THREE: "3" }
+    const of = (more: object) =>
+      ({ version: 1, organization: "main", projects: [{ ...project, ...more }] }) as const
+    const marksOf = (state: ReadonlyArray<Current>) =>
+      state.flatMap(({ kind, spec }) => (kind === "EnvVariables" ? [Object(spec).forBuilds] : []))
+    const state = applySteps([], plan(of({ env, envForBuilds: ["TWO", "ONE"] }), []).steps)
+    assert.deepStrictEqual(marksOf(state), [["ONE", "TWO"]])
+    assert.deepStrictEqual(changesOf(plan(of({ env }), state, { prune: true })), [])
+    const fewer = plan(of({ env: { TWO: "2", THREE: "4" } }), state, { prune: true })
+    assert.deepStrictEqual(marksOf(applySteps(state, fewer.steps)), [["TWO"]])
+    const none = plan(of({ env, envForBuilds: [] }), state)
+    assert.deepStrictEqual(marksOf(applySteps(state, none.steps)), [[]])
+  })
+
   it("what protects against deletion blocks it, and so does deleting everything without a name", () => {
     const state = randomState(randomFrom(11)).map((one) =>
       one.kind === "Project" ? { ...one, protected: true } : one

@@ -1,6 +1,10 @@
 /** What the tool `search` finds, and what it says of it. */
+
 import { assert, describe, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import { Api } from "#src/api/definition/api.ts"
 import { isObject } from "#src/api/definition/json-schema.ts"
+import { Operation } from "#src/api/definition/operation.ts"
 import type { Caller } from "#src/mcp/caller.ts"
 import { makeCatalogue } from "#src/mcp/catalogue.ts"
 import { makeIndex, search } from "#src/mcp/search.ts"
@@ -73,6 +77,18 @@ describe("search", () => {
     const [apply] = found("manifest.apply").operations
     assert.isAbove(JSON.stringify(apply).length, 10_000)
     assert.notInclude(JSON.stringify(apply), "$ref")
+  })
+
+  it("knows no operation whose answer only streams, which no tool can read", () => {
+    const streamed = Object.values(Api.groups).flatMap(({ endpoints }) =>
+      Object.values(endpoints).flatMap((endpoint) => {
+        const operation = Context.get(endpoint.annotations, Operation)
+        return operation?.worksWhileAnswering === true ? [operation.id] : []
+      })
+    )
+    assert.include(streamed, "apps.exec")
+    for (const id of streamed) assert.isFalse(catalogue.has(id), id)
+    assert.isTrue(catalogue.has("apps.logs"))
   })
 
   it("is short: the first ones in full, the others in a line, the rest by an offset", () => {

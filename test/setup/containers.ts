@@ -127,10 +127,10 @@ const ended = (child: ChildProcess) =>
     : new Promise<void>((resolve) => child.once("exit", () => resolve()))
 
 /**
- * `userRange`: the engine has user ids to give to containers. It sees a file of its own in place of the machine's, so that
+ * `userRange`: the engine has these user ids to give to containers, as subuid(5) has them. It sees a file of its own in place of the machine's, so that
  * it serves in a mount namespace, in which its commands run as well.
  */
-const engineWith = (userRange: boolean) =>
+export const engineWith = (userRange?: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const folder = fs.mkdtempSync(path.join(os.tmpdir(), "svc-pod-"))
@@ -168,15 +168,15 @@ const engineWith = (userRange: boolean) =>
         REGISTRY_AUTH_FILE: path.join(folder, "no-auth.json")
       }
       const range = path.join(folder, "subuid")
-      if (userRange) fs.writeFileSync(range, "containers:2147483648:1073741824\n")
+      if (userRange !== undefined) fs.writeFileSync(range, `containers:${userRange}\n`)
       const own = `mount --bind ${range} /etc/subuid && mount --bind ${range} /etc/subgid && exec podman "$@"`
-      const program = userRange
-        ? (["unshare", "-m", "sh", "-c", own, "podman"] as const)
-        : (["podman"] as const)
+      const program =
+        userRange !== undefined
+          ? (["unshare", "-m", "sh", "-c", own, "podman"] as const)
+          : (["podman"] as const)
       const podman = (...more: ReadonlyArray<string>) => {
-        const [command, ...before] = userRange
-          ? ["nsenter", `--mount=/proc/${service.pid}/ns/mnt`, "podman"]
-          : ["podman"]
+        const [command, ...before] =
+          userRange !== undefined ? ["nsenter", `--mount=/proc/${service.pid}/ns/mnt`, "podman"] : ["podman"]
         const done = spawnSync(command ?? "", [...before, ...args, ...more], {
           cwd: folder,
           encoding: "utf8",
@@ -252,7 +252,7 @@ const engineWith = (userRange: boolean) =>
     ({ close }) => Effect.promise(close)
   ).pipe(Effect.map(({ engine }) => engine))
 
-export const containerEngine = engineWith(false)
-export const containerEngineWithUserRange = engineWith(true)
+export const containerEngine = engineWith()
+export const containerEngineWithUserRange = engineWith("2147483648:1073741824")
 
 export const sh = (script: string): ReadonlyArray<string> => ["/bin/sh", "-c", script]

@@ -98,7 +98,8 @@ export const testPlane = (
           roles: new Set(["api", "engine"]),
           ...settings
         },
-        variables
+        // Images of the world's registries are not for tests: who builds names one of its own.
+        { SVC_BUILD_IMAGE: "", ...variables }
       )
       const quiet = Layer.merge(Logger.layer([]), Layer.succeed(TracerEnabled, traced))
       const context = yield* Layer.build(controlPlane.pipe(Layer.provide(config), Layer.provide(quiet)))
@@ -150,25 +151,49 @@ export const testPlane = (
             const slug = `t-${id.slice(-12)}`
             const sessions = { owner: newSessionToken(), admin: newSessionToken(), member: newSessionToken() }
             const [adminKey, memberKey] = [newApiKey(), newApiKey()]
-            yield* admin`insert into organization (id, name, slug, billing_status) values (${id}, ${slug}, ${slug}, ${billing})`
             // The owner came first, also where all of them come within the same millisecond.
             const members = Object.keys(sessions)
               .map(() => randomUUIDv7())
               .sort()
-            for (const [index, [role, token]] of Object.entries(sessions).entries()) {
-              const user = randomUUIDv7()
-              yield* admin`insert into account (id, email, name) values (${user}, ${`${role}-${slug}@example.test`}, ${role})`
-              yield* admin`insert into member (org_id, id, user_id, role) values (${id}, ${members[index]!}, ${user}, ${role})`
-              yield* admin`insert into session (id, digest, user_id, expires_at)
-                values (${randomUUIDv7()}, ${digestOf(token)}, ${user}, now() + interval '1 day')`
-            }
-            for (const [key, role] of [
-              [adminKey, "admin"],
-              [memberKey, "member"]
-            ] as const) {
-              yield* admin`insert into api_key (org_id, id, name, key_prefix, digest, role)
-                values (${id}, ${randomUUIDv7()}, ${role}, ${key.slice(0, 8)}, ${digestOf(key)}, ${role})`
-            }
+            const people = Object.entries(sessions).map(([role, token], index) => ({
+              role,
+              user_id: randomUUIDv7(),
+              member_id: members[index],
+              session_id: randomUUIDv7(),
+              digest: digestOf(token).toString("hex")
+            }))
+            const keys = (
+              [
+                ["admin", adminKey],
+                ["member", memberKey]
+              ] as const
+            ).map(([role, key]) => ({
+              role,
+              id: randomUUIDv7(),
+              key_prefix: key.slice(0, 8),
+              digest: digestOf(key).toString("hex")
+            }))
+            // In one statement: some tests make hundreds of them.
+            yield* admin`
+              with people as (
+                select * from jsonb_to_recordset(${admin.json(people)})
+                  as one(role text, user_id uuid, member_id uuid, session_id uuid, digest text)
+              ), keys as (
+                select * from jsonb_to_recordset(${admin.json(keys)})
+                  as one(role text, id uuid, key_prefix text, digest text)
+              ), organizations as (
+                insert into organization (id, name, slug, billing_status) values (${id}, ${slug}, ${slug}, ${billing})
+              ), accounts as (
+                insert into account (id, email, name)
+                select user_id, role || '-' || ${slug} || '@example.test', role from people
+              ), members as (
+                insert into member (org_id, id, user_id, role) select ${id}, member_id, user_id, role from people
+              ), sessions as (
+                insert into session (id, digest, user_id, expires_at)
+                select session_id, decode(digest, 'hex'), user_id, now() + interval '1 day' from people
+              )
+              insert into api_key (org_id, id, name, key_prefix, digest, role)
+              select ${id}, id, role, key_prefix, decode(digest, 'hex'), role from keys`
             return { id, slug, ...sessions, adminKey, memberKey }
           }).pipe(Effect.orDie)
       })

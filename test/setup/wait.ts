@@ -11,7 +11,7 @@ const boundMs = 240_000
  * After how long to look again, by how long it has been waited: a look may be a request to a control plane, and who looks
  * as often as it can takes the processor from what it waits for. It is seen at most a tenth of the wait too late.
  */
-const pauseMs = (waitedMs: number): number => Math.min(200, Math.max(25, waitedMs / 10))
+const pauseMs = (waitedMs: number): number => Math.min(500, Math.max(25, waitedMs / 10))
 
 type Met<A> = Exclude<A, undefined | false>
 

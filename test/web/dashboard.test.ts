@@ -6,9 +6,21 @@ import type { Page } from "playwright-core"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
+import { editorTests } from "./manifest-editor.ts"
 import { refusals } from "./refusals.ts"
 import { serviceTests } from "./services.ts"
-import { applied, cuttable, data, later, manifestOf, opened, screenshot } from "./world.ts"
+import {
+  applied,
+  cuttable,
+  data,
+  editor,
+  inEditor,
+  later,
+  manifestOf,
+  opened,
+  pasted,
+  screenshot
+} from "./world.ts"
 
 await buildDashboard()
 
@@ -43,16 +55,14 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         await page.waitForURL("**/app/main")
         await page.getByText("There is nothing in this organization yet").waitFor()
         await page.getByRole("link", { name: "Plan a manifest" }).click()
-        await page
-          .getByLabel("Manifest", { exact: true })
-          .fill("version: 1\norganization: main\nprojects: [{ nam: x }]")
+        await pasted(page, "version: 1\norganization: main\nprojects: [{ nam: x }]")
         await page.getByRole("button", { name: "Plan", exact: true }).click()
         await page.getByRole("alert").getByText("/projects/0").first().waitFor()
         // What was typed is kept, also on another page.
         await page.getByRole("link", { name: "Overview" }).click()
         await page.goBack()
-        assert.include(await page.getByLabel("Manifest", { exact: true }).inputValue(), "nam: x")
-        await page.getByLabel("Manifest", { exact: true }).fill(manifestOf("main"))
+        await editor(page).getByText("nam: x").waitFor()
+        await pasted(page, manifestOf("main"))
         await page.getByRole("button", { name: "Plan", exact: true }).click()
         await page.getByRole("heading", { name: "Creates" }).waitFor()
         await screenshot(page, "plan")
@@ -258,7 +268,9 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
         released.resolve()
         await answered.promise
         await page.getByRole("link", { name: "Plan", exact: true }).click()
-        assert.strictEqual(await page.getByLabel("Manifest", { exact: true }).inputValue(), "")
+        // The example stands where nothing is written.
+        await editor(page).getByText("name: Shop").waitFor()
+        assert.notInclude(await inEditor(page), "of another")
       })
       // Somebody else signs in in another tab, and comes back to this one.
       yield* Effect.promise(async () => {
@@ -379,5 +391,6 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
       assert.deepStrictEqual([...faults, ...wrong, ...elsewhere], [])
     }))
 
+  editorTests(test)
   serviceTests(test)
 })

@@ -2,18 +2,17 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { Plane } from "#test/setup/control-plane.ts"
-import { manifestOf, opened, type Test } from "./world.ts"
+import { editor, inEditor, manifestOf, opened, pasted, type Test } from "./world.ts"
 
 export const refusals = (test: Test) => {
   test("refusals are said with what to do next, and nothing that was typed is lost", () =>
     Effect.gen(function* () {
       const { session } = yield* Plane
       const { page } = yield* opened(session, "main/plan")
-      const field = page.getByLabel("Manifest", { exact: true })
       const plan = page.getByRole("button", { name: "Plan", exact: true })
       const typed = `${manifestOf("main")}# مخطط\n`
       yield* Effect.promise(async () => {
-        await field.fill(typed)
+        await pasted(page, typed)
         for (const [status, next] of [
           [402, "an owner can change that"],
           [403, "Ask an admin or an owner"],
@@ -44,7 +43,7 @@ export const refusals = (test: Test) => {
           await said.waitFor()
           // Of those that the operation has, what the server says comes first.
           if (![402, 404].includes(status)) assert.include(await said.textContent(), detail)
-          assert.strictEqual(await field.inputValue(), typed)
+          assert.strictEqual(await inEditor(page), typed)
           await page.unroute("**/manifest/plan*")
         }
 
@@ -70,7 +69,8 @@ export const refusals = (test: Test) => {
         answer.resolve()
         await page.getByRole("heading", { name: "Creates" }).waitFor()
         await page.goBack()
-        assert.strictEqual(await field.inputValue(), typed)
+        await editor(page).getByText("projects:").waitFor()
+        assert.strictEqual(await inEditor(page), typed)
       })
     }))
 

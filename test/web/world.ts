@@ -85,6 +85,25 @@ export const screenshot = async (page: Page, name: string): Promise<void> => {
   await page.screenshot({ path: `screenshots/${name}.png` })
 }
 
+export const editor = (page: Page) => page.getByLabel("Manifest", { exact: true })
+
+/** Pastes the text in place of all that is in the editor of manifests, as people do with more than a line. */
+export const pasted = async (page: Page, text: string): Promise<void> => {
+  await editor(page).focus()
+  await page.keyboard.press("Control+a")
+  await page.evaluate(`(() => {
+    const clipboardData = new DataTransfer()
+    clipboardData.setData("text/plain", ${JSON.stringify(text)})
+    document.activeElement.shadowRoot.activeElement.dispatchEvent(
+      new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true, composed: true })
+    )
+  })()`)
+}
+
+/** What is in it, as far as it fits on the screen, or the example that stands in an empty one. */
+export const inEditor = async (page: Page): Promise<string> =>
+  (await editor(page).locator(".cm-line").allTextContents()).join("\n")
+
 /** Applies {@link manifestOf} the organization. */
 export const applied = Effect.fn(function* (org: string, token?: string, more?: string) {
   const { call } = yield* Plane

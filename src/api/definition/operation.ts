@@ -43,6 +43,8 @@ export interface Operation {
   readonly longestBody: number
   /** The handler reads the body as it comes, and bounds it; nothing else looks at it. Not with POST, which is replayed. */
   readonly streamed: boolean
+  /** Its work begins with the body of its answer: whoever was answered a failure has had nothing begun. */
+  readonly worksWhileAnswering: boolean
 }
 
 const usualBody = 1024 * 1024
@@ -70,6 +72,7 @@ interface Traits {
   readonly longestBody?: number
   /** Media type of a body that the handler reads as it comes. */
   readonly streams?: string
+  readonly worksWhileAnswering?: boolean
   /**
    * It honours `If-Match` without a parameter of its own in the typed client; the specification gets one all the
    * same. (The field is read before the handler, for every operation alike.)
@@ -115,7 +118,8 @@ export const operation = (
       apps: traits.apps ?? false,
       target: traits.target ?? { type: "organization" },
       longestBody: traits.longestBody ?? usualBody,
-      streamed: traits.streams !== undefined
+      streamed: traits.streams !== undefined,
+      worksWhileAnswering: traits.worksWhileAnswering ?? false
     },
     summary,
     traits
@@ -139,7 +143,8 @@ export const publicOperation = (
       apps: false,
       target: null,
       longestBody: traits.longestBody ?? usualPublicBody,
-      streamed: false
+      streamed: false,
+      worksWhileAnswering: false
     },
     summary
   )
@@ -166,7 +171,8 @@ export const callerOperation = (
       apps: false,
       target: null,
       longestBody: usualBody,
-      streamed: false
+      streamed: false,
+      worksWhileAnswering: false
     },
     summary
   )

@@ -24,6 +24,9 @@ export const summary = {
   handledRetry: Schema.NullOr(Schema.String).annotate({
     description: "Token of the last retry that was carried out"
   }),
+  waitingOn: Schema.NullOr(Schema.String).annotate({
+    description: "Address of the resource that this one waits for, which need not exist yet"
+  }),
   protected: Schema.Boolean,
   managedBy: Schema.Literals(["api", "manifest"]),
   deleting: Schema.Boolean,

@@ -50,6 +50,8 @@ export const resolve = (
 ): Resolved => {
   const env = new Map(Object.entries(image.env))
   const shownEnv = new Map(env)
+  // A name may be one that every object has, such as `constructor`.
+  const givenValues = new Map(Object.entries(given))
   const args = new Map<string, string>()
   const shownArgs = new Map<string, string>()
   const set = new Set<string>()
@@ -72,7 +74,7 @@ export const resolve = (
         break
       case "arg":
         for (const pair of one.values) {
-          args.set(pair.name, given[pair.name] ?? value(pair.value))
+          args.set(pair.name, givenValues.get(pair.name) ?? value(pair.value))
           shownArgs.set(pair.name, shown(pair.value))
         }
         break
@@ -118,7 +120,7 @@ export const resolve = (
   }
   const inherited = new Set(Object.keys(image.env))
   const later = (known: Readonly<Record<string, string>>) =>
-    [...set].filter((name) => !inherited.has(name) && !(name in known))
+    [...set].filter((name) => !inherited.has(name) && !Object.hasOwn(known, name))
   return {
     operations: operations.map((one) => (one.do === "run" ? { ...one, unset: later(one.env) } : one)),
     result: { env: Object.fromEntries(env), user, workdir, entrypoint, cmd }

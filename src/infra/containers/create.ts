@@ -13,7 +13,7 @@ import type { ContainerError } from "./error.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
 import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
-import { makeUsernsMode, type UserNamespaces } from "./user-namespace.ts"
+import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
 
 /** What ended a moment ago may still be mounted: Podman refuses then, and has removed nothing. */
 const whileBusy = {
@@ -76,10 +76,17 @@ export const makeMaking = Effect.fnUntraced(function* (
     return yield* makeNetwork(kind, name, attempt + 1)
   })
 
+  const usernsOf = Effect.fnUntraced(function* ({ hostUsers }: ContainerPlan) {
+    if (hostUsers !== true) return yield* usernsMode
+    // An engine that maps users by itself does it for this one as well.
+    if (userNamespaces === "required" && (yield* usernsMode) !== undefined) return yield* needsHostUsers
+    return undefined
+  })
+
   const create = Effect.fnUntraced(function* (plan: ContainerPlan) {
     if (!(yield* guarded)) return yield* unguarded
     const { network, tmpMb } = plan
-    const UsernsMode = plan.hostUsers === true ? undefined : yield* usernsMode
+    const UsernsMode = yield* usernsOf(plan)
     if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     return yield* call(
@@ -135,7 +142,8 @@ export const makeMaking = Effect.fnUntraced(function* (
       Effect.catchIf(
         ({ reason }) => reason === "Conflict",
         () => Effect.succeed(undefined)
-      )
+      ),
+      Effect.mapError((error) => (UsernsMode === undefined ? error : whenUsedUp(error)))
     )
   })
 

@@ -1,49 +1,57 @@
 /**
- * Ending a program that was started in a container that runs on. Engines have no call for it; they tell its process, which
- * leads a group of its own (runc makes it the leader of a session).
+ * Ending a program that was started in a container that runs on, with all that it has started. Engines have no call for
+ * it; its processes are told themselves.
  */
-import * as fs from "node:fs"
 import type Docker from "dockerode"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import { makeOwnProcesses } from "./own-processes.ts"
 
 const Told = Schema.Struct({ Running: Schema.Boolean, Pid: Schema.Int, ContainerID: Schema.String })
 const decode = Schema.decodeUnknownSync(Told)
 
-/** A number may be another process's by now, or that of another machine: only one of the container's is ended. */
-const isOf = (pid: number, containerId: string): boolean => {
-  try {
-    return pid > 1 && fs.readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(containerId)
-  } catch {
-    return false
-  }
-}
-
-const signal = (pid: number, name: "SIGTERM" | "SIGKILL"): void => {
-  for (const target of [-pid, pid])
+const signal = (pids: ReadonlyArray<number>, name: "SIGTERM" | "SIGKILL"): void => {
+  for (const pid of pids)
     try {
-      process.kill(target, name)
+      process.kill(pid, name)
     } catch {
-      // It has just ended, or leads no group.
+      // It has just ended.
     }
 }
 
-/** SIGTERM, and SIGKILL after three seconds. What cannot be ended ends with its container. */
-export const endProgram = (exec: Docker.Exec): Effect.Effect<void> =>
+const soon = Schedule.spaced("100 millis")
+
+/**
+ * SIGTERM, and SIGKILL after three seconds, again and again until nothing is left: one may start others while it is ended.
+ * What cannot be ended ends with its container. `over`: the program itself has ended.
+ */
+export const endProgram = (exec: Docker.Exec, mark: string, over: boolean): Effect.Effect<void> =>
   Effect.gen(function* () {
     const told = yield* Effect.tryPromise(async () => decode(await exec.inspect()))
-    if (!told.Running) return
-    const { Pid, ContainerID } = told
-    const runs = Effect.sync(() => isOf(Pid, ContainerID))
-    if (!(yield* runs)) return
-    signal(Pid, "SIGTERM")
-    const ended = yield* runs.pipe(
-      Effect.repeat({ until: (still) => !still, schedule: Schedule.spaced("100 millis") }),
+    const own = makeOwnProcesses({
+      containerId: told.ContainerID,
+      mark,
+      first: told.Running && told.Pid > 1 ? told.Pid : undefined
+    })
+    const look = Effect.sync(own)
+    const isNone = (pids: ReadonlyArray<number>) => pids.length === 0
+    let found = yield* look
+    // An engine that was asked to start it a moment ago may be about to.
+    if (!over && isNone(found))
+      found = yield* Effect.repeat(look, { until: (pids) => !isNone(pids), schedule: soon, times: 10 })
+    if (isNone(found)) return
+    signal(found, "SIGTERM")
+    const left = yield* look.pipe(
+      Effect.repeat({ until: isNone, schedule: soon }),
       Effect.timeoutOption("3 seconds")
     )
-    if (ended._tag === "None" && (yield* runs)) signal(Pid, "SIGKILL")
+    if (left._tag === "Some") return
+    yield* Effect.map(look, (pids) => {
+      signal(pids, "SIGKILL")
+      return pids
+    }).pipe(Effect.repeat({ until: isNone, schedule: soon }))
   }).pipe(
-    Effect.timeout("10 seconds"),
+    Effect.timeout("15 seconds"),
     Effect.catchCause((cause) => Effect.logWarning("a program in a container could not be ended", cause))
   )

@@ -1,8 +1,10 @@
 /** Running a program in a container that runs (Docker Engine API, "Exec"). */
+import { randomUUID } from "node:crypto"
 import type { Duplex } from "node:stream"
 import type Docker from "dockerode"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import { attached as attach } from "./attached.ts"
 import { endProgram } from "./end-program.ts"
 import { ContainerError, containerError } from "./error.ts"
 import { frames, type LogPiece } from "./logs.ts"
@@ -16,7 +18,7 @@ export interface Program {
   readonly workdir?: string
   /** What it reads; left out: nothing. */
   readonly stdin?: Uint8Array
-  /** It is ended with whoever runs it. Left out: it goes on in the container. */
+  /** It is ended with whoever runs it, and all that it has started is ended with it. Left out: that goes on in the container. */
   readonly attended?: true
 }
 
@@ -33,11 +35,13 @@ export const execute = <E>(
   })
   return Effect.gen(function* () {
     const docker = yield* engine
+    const mark = ["SVC_EXEC_ID", randomUUID()] as const
+    const variables = [...Object.entries(env), ...(attended === true ? [mark] : [])]
     const exec = yield* Effect.tryPromise({
       try: () =>
         docker.getContainer(name).exec({
           Cmd: [...command],
-          Env: Object.entries(env).map(([key, value]) => `${key}=${value}`),
+          Env: variables.map(([key, value]) => `${key}=${value}`),
           ...(user === undefined ? {} : { User: user }),
           ...(workdir === undefined ? {} : { WorkingDir: workdir }),
           AttachStdin: stdin !== undefined,
@@ -50,7 +54,7 @@ export const execute = <E>(
     let over = false
     // Before it is started: whoever is interrupted meanwhile leaves nothing behind either.
     if (attended === true)
-      yield* Effect.addFinalizer(() => Effect.suspend(() => (over ? Effect.void : endProgram(exec))))
+      yield* Effect.addFinalizer(() => Effect.suspend(() => endProgram(exec, mark.join("="), over)))
     const output = yield* Effect.acquireRelease(
       Effect.tryPromise({
         try: (): Promise<Duplex> => exec.start({ hijack: true, stdin: stdin !== undefined }),
@@ -58,8 +62,7 @@ export const execute = <E>(
       }).pipe(bounded),
       (stream) => Effect.sync(() => void stream.destroy())
     )
-    if (stdin !== undefined) yield* Effect.sync(() => void output.end(stdin))
-    yield* Stream.fromAsyncIterable(frames(output, false), failed).pipe(
+    yield* Stream.fromAsyncIterable(frames(attach(output, stdin), false), failed).pipe(
       Stream.groupedWithin(256, "200 millis"),
       Stream.mapEffect(print),
       Stream.runDrain

@@ -22,21 +22,49 @@ const decode = Schema.decodeUnknownSync(Info)
 /** Users of one container: all that images name, also `nobody` (65534). */
 const size = 65_536
 
-/** Whether a text in the form of subuid(5) has room for a container. */
-export const hasRange = (text: string): boolean =>
-  text.split("\n").some((line) => {
-    const [user, , count] = line.split(":")
-    return user === "containers" && Number(count) >= size
-  })
+/**
+ * Containers that there is room for at least where nobody has said that they need namespaces: a machine whose range is
+ * smaller, such as the 65,536 users that one gets by default, would run one container and refuse the next.
+ */
+const usualRoom = 64
 
-const machineHasRange = (): boolean =>
+/** How many containers a text in the form of subuid(5) has room for. */
+export const roomIn = (text: string): number =>
+  text
+    .split("\n")
+    .map((line) => line.split(":"))
+    .reduce(
+      (sum, [user, , count]) => sum + (user === "containers" ? Math.floor(Number(count) / size) || 0 : 0),
+      0
+    )
+
+const machineHasRoom = (): boolean =>
   ["/etc/subuid", "/etc/subgid"].every((file) => {
     try {
-      return hasRange(fs.readFileSync(file, "utf8"))
+      return roomIn(fs.readFileSync(file, "utf8")) >= usualRoom
     } catch {
       return false
     }
   })
+
+/** Podman finds no users for a container, since others have them. */
+export const whenUsedUp = (error: ContainerError): ContainerError =>
+  /not enough (unused|available) ids|find enough available ids/i.test(error.message)
+    ? new ContainerError({
+        reason: "Failed",
+        message: `No users are left for another container: each takes ${size} of those that the user "containers" has in /etc/subuid and /etc/subgid. Give it more, such as containers:2147483648:2147483648`,
+        cause: error
+      })
+    : error
+
+export const needsHostUsers = Effect.suspend(
+  () =>
+    new ContainerError({
+      reason: "Failed",
+      message:
+        "Containers of builds have this machine's users with Podman as root, and SVC_CONTAINER_USERNS=required runs nothing without a user namespace: build elsewhere and deploy the image"
+    })
+)
 
 /** What `UsernsMode` of a container says; undefined: nothing, which is the engine's own way. */
 export const makeUsernsMode = (call: Call, wanted: UserNamespaces): Effect.Effect<Act<string | undefined>> =>
@@ -58,7 +86,7 @@ export const makeUsernsMode = (call: Call, wanted: UserNamespaces): Effect.Effec
         : Effect.succeed(known)
     )
     return Effect.gen(function* () {
-      if (wanted === "off" || (wanted === "auto" && !machineHasRange())) return undefined
+      if (wanted === "off" || (wanted === "auto" && !machineHasRoom())) return undefined
       const { BuildahVersion, Rootless, SecurityOptions } = yield* info
       const options = SecurityOptions ?? []
       if (Rootless === true || options.some((option) => /^name=(userns|rootless)\b/.test(option)))

@@ -1,6 +1,6 @@
 /** A manifest is given and planned; the plan has a page of its own. */
 import * as Effect from "effect/Effect"
-import { useRef, useState } from "react"
+import { Suspense, useRef, useState } from "react"
 import { Manifest } from "#src/manifest/api.ts"
 import { idempotent } from "../api/call.ts"
 import { failureOf } from "../api/failure.ts"
@@ -9,13 +9,15 @@ import { apiUrl } from "../api/place.ts"
 import { useAct } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
 import { Button } from "../parts/button.tsx"
-import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
+import { lazily } from "../parts/lazily.ts"
 import { Head } from "../parts/panel.tsx"
-import { Problem } from "../parts/problem.tsx"
+import { Loading, Problem } from "../parts/problem.tsx"
 import { go, pathTo } from "../router.ts"
 import { draftKeeper, readDraft } from "./draft.ts"
 import { firstManifest } from "./first-manifest.ts"
+
+const EditorField = lazily(async () => (await import("../manifest/editor-field.tsx")).EditorField)
 
 /** What the operation takes at most. */
 const longestBytes = 4 * 1024 * 1024
@@ -56,19 +58,14 @@ export const PlanPage = () => {
       <Head title="Plan a manifest" />
       {failure !== undefined && <Problem failure={failure} />}
       <Gated by={Manifest.endpoints.plan} what="Planning">
-        <label className="block font-medium" htmlFor="manifest">
-          Manifest
-        </label>
-        <p className="mb-2 text-soft">YAML or JSON. Nothing is changed before the plan is reviewed.</p>
-        <textarea
-          id="manifest"
-          value={text}
-          spellCheck={false}
-          rows={22}
-          placeholder={firstManifest(org.slug)}
-          onChange={(event) => type(event.target.value)}
-          className={`${inputClass} mt-2 font-mono text-[12.5px]`}
-        />
+        <p className="font-medium">Manifest</p>
+        <p className="mb-2 text-soft">
+          YAML or JSON. Nothing is changed before the plan is reviewed. Ctrl+Space lists what may stand at the
+          cursor; F8 goes to the next problem.
+        </p>
+        <Suspense fallback={<Loading what="the editor" />}>
+          <EditorField text={text} label="Manifest" example={firstManifest(org.slug)} changed={type} />
+        </Suspense>
         <div className="mt-3 flex flex-wrap items-center gap-2">
           <Button look="main" busy={acting} disabled={text.trim() === ""} onClick={makePlan}>
             Plan

@@ -17,8 +17,10 @@ import { Principal, useNames } from "../parts/principal.tsx"
 import { Loading } from "../parts/problem.tsx"
 import { placeOf } from "../parts/resource-link.tsx"
 import { Ago, At, In } from "../parts/time.tsx"
+import { Arrows, useAwaited } from "../parts/waits-for.tsx"
 import { pathTo, withQuery } from "../router.ts"
 import { Actions } from "./actions.tsx"
+import { Why } from "./overview.tsx"
 
 const Service = lazily(async () => (await import("../panels/service.tsx")).default)
 
@@ -109,6 +111,8 @@ const Found = ({ resource }: { readonly resource: Resource }) => {
 const Progress = ({ resource }: { readonly resource: Resource }) => {
   const { attempt, nextAttemptAt, lastError, generation, observedGeneration } = resource
   const standing = standingOf(resource)
+  const awaited = useAwaited(resource)
+  const cause = awaited.at(-1)?.resource
   if (standing === "ready" && lastError === null) return null
   return (
     <div className="mb-4 rounded-lg border border-line bg-panel px-3.5 py-3">
@@ -129,6 +133,16 @@ const Progress = ({ resource }: { readonly resource: Resource }) => {
           </span>
         )}
       </p>
+      {awaited.length > 0 && (
+        <p className="mt-1">
+          <Arrows to={awaited} />
+          {cause !== undefined && (
+            <span className="text-soft">
+              <Why resource={cause} />
+            </span>
+          )}
+        </p>
+      )}
       {lastError !== null && (
         <p className="mt-1 text-bad wrap-anywhere" dir="auto">
           {lastError}

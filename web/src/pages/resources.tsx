@@ -12,6 +12,7 @@ import { Loading } from "../parts/problem.tsx"
 import { placeOf, ResourceLink } from "../parts/resource-link.tsx"
 import { Rows } from "../parts/rows.tsx"
 import { Ago } from "../parts/time.tsx"
+import { Arrows, useAwaited } from "../parts/waits-for.tsx"
 import { go, pathTo, usePlace, withQuery } from "../router.ts"
 import { kindNames } from "../shell/kind-names.ts"
 import { firstOf } from "./first-of.ts"
@@ -191,6 +192,7 @@ const Place = ({ place, count }: { readonly place: string; readonly count: numbe
 
 const Line = ({ resource }: { readonly resource: Resource }) => {
   const why = whyOf(resource)
+  const awaited = useAwaited(resource)
   return (
     <div className="grid h-full grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4 border-t border-line pr-3.5 pl-7 md:grid-cols-[minmax(0,17rem)_8rem_minmax(0,1fr)_4.5rem]">
       <span className="truncate">
@@ -198,7 +200,7 @@ const Line = ({ resource }: { readonly resource: Resource }) => {
       </span>
       <State resource={resource} />
       <span className="truncate text-soft max-md:hidden" title={why?.message}>
-        <Why resource={resource} />
+        {awaited.length === 0 ? <Why resource={resource} /> : <Arrows to={awaited} />}
       </span>
       <span className="text-right text-soft max-md:hidden">
         {why !== undefined && <Ago at={why.lastTransitionAt} />}

@@ -1,0 +1,82 @@
+/**
+ * The processes of a program that was started in a container which has other ones too: it, and all that came of it.
+ * Engines know the first one only. What came of it is told by a mark among its variables, which a child has from its
+ * parent; by the session that the first one leads (runc and crun make it the leader of one); and by who started whom. A
+ * child would have to throw away all three at once, after its parent has ended, to be taken for the container's.
+ */
+import * as fs from "node:fs"
+
+export interface Sought {
+  readonly containerId: string
+  /** `NAME=value`, as it stands among the variables. */
+  readonly mark: string
+  /** The first process of the program, as this machine numbers it; it may have ended. Undefined: not known. */
+  readonly first: number | undefined
+}
+
+interface Process {
+  readonly pid: number
+  readonly parent: number
+  readonly session: number
+  /** A number may be another process's later; number and time never are. */
+  readonly startedAt: string
+}
+
+/** Field numbers as in proc(5), `/proc/pid/stat`; the name before them may hold anything. Undefined: it has ended. */
+const statOf = (pid: number): Process | undefined => {
+  const text = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ")
+  const field = (number: number) => fields[number - 3] ?? ""
+  // Z and X: only its number is left, until its parent asks for it.
+  if (/^[ZX]/.test(field(3))) return undefined
+  return { pid, parent: Number(field(4)), session: Number(field(6)), startedAt: field(22) }
+}
+
+/** Of the container. One that watches it has its id in the name of its group as well, and none of its processes' marks. */
+const processesIn = (containerId: string): ReadonlyArray<Process> =>
+  fs.readdirSync("/proc").flatMap((name) => {
+    const pid = Number(name)
+    if (!Number.isInteger(pid) || pid <= 1) return []
+    try {
+      if (!fs.readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(containerId)) return []
+      const process = statOf(pid)
+      return process === undefined ? [] : [process]
+    } catch {
+      // It has just ended.
+      return []
+    }
+  })
+
+const isMarked = (pid: number, mark: string): boolean => {
+  try {
+    return fs.readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(mark)
+  } catch {
+    return false
+  }
+}
+
+const keyOf = ({ pid, startedAt }: Process): string => `${pid} ${startedAt}`
+
+/** Looks again with each call, and remembers what it has found: whose parent has ended since is still known. */
+export const makeOwnProcesses = ({ containerId, mark, first }: Sought): (() => ReadonlyArray<number>) => {
+  const known = new Set<string>()
+  return () => {
+    const all = processesIn(containerId)
+    const own = new Set<number>()
+    for (const process of all) {
+      const { pid, session } = process
+      if (
+        known.has(keyOf(process)) ||
+        (first !== undefined && (pid === first || session === first)) ||
+        isMarked(pid, mark)
+      )
+        own.add(pid)
+    }
+    for (let before = -1; before !== own.size; ) {
+      before = own.size
+      for (const { pid, parent } of all) if (own.has(parent)) own.add(pid)
+    }
+    for (const process of all) if (own.has(process.pid)) known.add(keyOf(process))
+    return [...own]
+  }
+}
