@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import { bounds, listener } from "#src/api/listener.ts"
 import { RequestLimit } from "#src/api/overload.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { eventually } from "#test/setup/wait.ts"
 
 /** Sends bytes as they are, and answers all that comes back until the connection ends. */
 const exchange = (port: number, write: (socket: net.Socket) => void) =>
@@ -28,7 +29,7 @@ const raw = Effect.fnUntraced(function* (lines: ReadonlyArray<string>) {
   return yield* exchange(Number(new URL(url).port), (socket) => socket.write(text))
 })
 
-const limit = { atOnce: 1_000 }
+const limit = { atOnce: 1_000, arriving: 1_000 }
 const HttpPlane = testPlane({ roles: new Set(["api"] as const) }).pipe(
   Layer.provide(Layer.succeed(RequestLimit, limit))
 )
@@ -44,8 +45,32 @@ layer(HttpPlane, { excludeTestServices: true })("HTTP", (it) => {
       assert.deepStrictEqual([status, body.code], [503, "overloaded"])
       assert.match(headers.get("retry-after") ?? "", /^[1-5]$/)
       assert.isNotEmpty(headers.get("x-request-id"))
+      assert.strictEqual((yield* call("GET", "/v1/health")).status, 200)
       limit.atOnce = usual
       assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects")).status, 200)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("who has not sent the body yet keeps out only others who send, until the connection ends", () =>
+    Effect.gen(function* () {
+      const { call, url } = yield* Plane
+      const usual = limit.arriving
+      yield* Effect.addFinalizer(() => Effect.sync(() => (limit.arriving = usual)))
+      limit.arriving = 1
+      const socket = net.connect(Number(new URL(url).port), "127.0.0.1")
+      yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
+      socket.on("error", () => undefined)
+      socket.write(
+        "POST /v1/auth/sign-in HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+      )
+      const send = Effect.map(
+        call("POST", "/v1/orgs/main/manifest/plan", { raw: "{" }),
+        ({ status }) => status
+      )
+      yield* eventually("others who send are refused", send, (status) => status === 503)
+      assert.strictEqual((yield* call("GET", "/v1/orgs/main/projects")).status, 200)
+      socket.destroy()
+      yield* eventually("they are heard again", send, (status) => status === 400)
     }).pipe(Effect.scoped)
   )
 
