@@ -26,8 +26,13 @@ export const makeBase = ({ folder, podman }: Engine) => {
   for (const name of ["bin", "usr/bin", "usr/local/bin", "usr/local/lib/node_modules", "etc", "tmp", "lib64"])
     fs.mkdirSync(path.join(root, name), { recursive: true })
   const copy = (from: string, to: string) => {
-    fs.mkdirSync(path.dirname(path.join(root, to)), { recursive: true })
-    fs.copyFileSync(from, path.join(root, to))
+    const target = path.join(root, to)
+    fs.mkdirSync(path.dirname(target), { recursive: true })
+    // Only the archive is kept: it may as well be made of links, where both are on the same disk.
+    const linked = spawnSync("cp", ["-rlH", from, target], { stdio: "ignore" })
+    if (linked.status === 0) return
+    fs.rmSync(target, { recursive: true, force: true })
+    fs.cpSync(fs.realpathSync(from), target, { recursive: true, verbatimSymlinks: true })
   }
   copy(process.execPath, "usr/local/bin/node")
   copy("/bin/busybox", "bin/busybox")
@@ -42,10 +47,9 @@ export const makeBase = ({ folder, podman }: Engine) => {
     if (fs.existsSync(file)) copy(file, file)
   }
   const npm = fs.realpathSync(spawnSync("which", ["npm"], { encoding: "utf8" }).stdout.trim())
-  fs.cpSync(path.resolve(npm, "../.."), path.join(root, "usr/local/lib/node_modules/npm"), {
-    recursive: true,
-    filter: (from) => !/\/npm\/(docs|man)$/.test(from)
-  })
+  copy(path.resolve(npm, "../.."), "usr/local/lib/node_modules/npm")
+  for (const name of ["docs", "man"])
+    fs.rmSync(path.join(root, "usr/local/lib/node_modules/npm", name), { recursive: true, force: true })
   for (const name of ["npm", "npx"])
     fs.symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, path.join(root, "usr/local/bin", name))
   fs.writeFileSync(path.join(root, "etc/passwd"), "root:x:0:0::/:/bin/sh\nnode:x:1000:1000::/tmp:/bin/sh\n")
