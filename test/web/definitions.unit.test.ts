@@ -32,9 +32,9 @@ it("of each of them a page says how the first one is made, in lines that a manif
 
 it("it imports definitions only, which load in a browser", () => {
   const allowed =
-    /^#src\/container-logs\/log-page[.]ts$|^#schemas\/|^#src\/api\/definition\/|^#src\/[a-z-]+\/(api(\/[a-z-]+)?|destinations\/api|event-types|score)[.]ts$|^[.]{1,2}\//
+    /^#src\/container-logs\/log-page[.]ts$|^#src\/manifest\/parse[.]ts$|^#schemas\/|^#src\/api\/definition\/|^#src\/[a-z-]+\/(api(\/[a-z-]+)?|destinations\/api|event-types|score)[.]ts$|^[.]{1,2}\//
   const packages =
-    /^(react|react-dom\/client|@base-ui\/react\/[a-z-]+|uplot(\/dist\/uPlot[.]min[.]css)?|effect\/[A-Za-z/-]+)$/
+    /^(react|react-dom\/client|@base-ui\/react\/[a-z-]+|uplot(\/dist\/uPlot[.]min[.]css)?|yaml|@codemirror\/[a-z-]+|@lezer\/highlight|effect\/[A-Za-z/-]+)$/
   const faults = fs
     .readdirSync("web/src", { recursive: true, encoding: "utf8" })
     .filter((file) => /[.]tsx?$/.test(file))
