@@ -268,5 +268,6 @@ const asCreated = (
   attempt: 0,
   nextAttemptAt: null,
   lastError: null,
-  handledRetry: null
+  handledRetry: null,
+  waitingOn: null
 })

@@ -83,6 +83,7 @@ export const resourceSummary = (record: ResourceRecord) => ({
   nextAttemptAt: record.nextAttemptAt?.toISOString() ?? null,
   lastError: record.lastError,
   handledRetry: record.handledRetry,
+  waitingOn: record.waitingOn,
   protected: record.protected,
   managedBy: record.managedBy,
   deleting: record.deletionRequestedAt !== null,

@@ -269,7 +269,10 @@ export const columns = (sql: Sql) => sql`
   r.revision::text as revision, r.protected, r.managed_by as "managedBy",
   r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt", r.updated_at as "updatedAt",
   coalesce(w.attempt, 0) as attempt, w.due_at as "nextAttemptAt", w.last_error as "lastError",
-  w.handled_retry as "handledRetry"`
+  w.handled_retry as "handledRetry",
+  case when w.waiting_on is not null then (
+    select jsonb_build_object('uid', t.uid, 'kind', t.kind, 'name', t.name) from resource t
+    where t.org_id = r.org_id and t.uid = w.waiting_on and t.deleted_at is null) end as "waitingOn"`
 
 export const source = (sql: Sql) => sql`
   resource r

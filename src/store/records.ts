@@ -35,6 +35,8 @@ export interface ResourceRecord {
   readonly lastError: string | null
   /** Token of the last "retry now" that was carried out. */
   readonly handledRetry: string | null
+  /** What must come or change first. Null also while that is waited for by a name that nothing has yet. */
+  readonly waitingOn: { readonly uid: string; readonly kind: string; readonly name: string } | null
 }
 
 /** What lists of one kind show of each: reading the rest would cost as much again. */

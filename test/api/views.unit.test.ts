@@ -56,7 +56,8 @@ const record = (
   attempt: 0,
   nextAttemptAt: null,
   lastError: null,
-  handledRetry: null
+  handledRetry: null,
+  waitingOn: null
 })
 
 const views: ReadonlyArray<

@@ -25,7 +25,7 @@ const record = (values: Partial<ResourceRecord>): ResourceRecord => ({
   ...{ observedGeneration: 1, phase: "ready", phaseSince: new Date(now), conditions: [], differences: [] },
   ...{ revision: "1", protected: false, managedBy: "api", deletionRequestedAt: null, attempt: 0 },
   ...{ createdAt: new Date(now), updatedAt: new Date(now), nextAttemptAt: null, lastError: null },
-  ...{ handledRetry: null },
+  ...{ handledRetry: null, waitingOn: null },
   ...values
 })
 

@@ -24,6 +24,9 @@ export const summary = {
   handledRetry: Schema.NullOr(Schema.String).annotate({
     description: "Token of the last retry that was carried out"
   }),
+  waitingOn: Schema.NullOr(Schema.Struct({ uid: Id, kind: Schema.String, name: Schema.String })).annotate({
+    description: "The resource that must come or change first; null also while nothing has the awaited name"
+  }),
   protected: Schema.Boolean,
   managedBy: Schema.Literals(["api", "manifest"]),
   deleting: Schema.Boolean,

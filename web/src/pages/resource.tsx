@@ -17,6 +17,7 @@ import { Principal, useNames } from "../parts/principal.tsx"
 import { Loading } from "../parts/problem.tsx"
 import { placeOf } from "../parts/resource-link.tsx"
 import { Ago, At, In } from "../parts/time.tsx"
+import { Waits } from "../parts/waits.tsx"
 import { pathTo, withQuery } from "../router.ts"
 import { Actions } from "./actions.tsx"
 
@@ -129,6 +130,11 @@ const Progress = ({ resource }: { readonly resource: Resource }) => {
           </span>
         )}
       </p>
+      {resource.waitingOn !== null && (
+        <p className="mt-1 wrap-anywhere">
+          <Waits resource={resource} />.
+        </p>
+      )}
       {lastError !== null && (
         <p className="mt-1 text-bad wrap-anywhere" dir="auto">
           {lastError}

@@ -12,6 +12,7 @@ import { Loading } from "../parts/problem.tsx"
 import { placeOf, ResourceLink } from "../parts/resource-link.tsx"
 import { Rows } from "../parts/rows.tsx"
 import { Ago } from "../parts/time.tsx"
+import { Waits } from "../parts/waits.tsx"
 import { go, pathTo, usePlace, withQuery } from "../router.ts"
 import { kindNames } from "../shell/kind-names.ts"
 import { firstOf } from "./first-of.ts"
@@ -198,7 +199,7 @@ const Line = ({ resource }: { readonly resource: Resource }) => {
       </span>
       <State resource={resource} />
       <span className="truncate text-soft max-md:hidden" title={why?.message}>
-        <Why resource={resource} />
+        {resource.waitingOn === null ? <Why resource={resource} /> : <Waits resource={resource} />}
       </span>
       <span className="text-right text-soft max-md:hidden">
         {why !== undefined && <Ago at={why.lastTransitionAt} />}
