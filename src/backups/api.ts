@@ -51,6 +51,7 @@ export const BackupView = Schema.Struct({
 export const BackupList = Schema.Array(BackupView)
 
 export const RecoveryPoints = Schema.Struct({
+  at: Timestamp.annotate({ description: "When this was looked at, by the clock that moments are of" }),
   windows: Schema.Array(Schema.Struct({ from: Timestamp, to: Timestamp })).annotate({
     description: "Any moment of these can be restored; later ones up to now as well while the database runs"
   }),

@@ -117,6 +117,7 @@ export const layerDatabases = HttpApiBuilder.group(
           const proven = bases.flatMap(({ provenAt }) => (provenAt === null ? [] : [+provenAt]))
           const now = yield* Clock.currentTimeMillis
           return answer(RecoveryPoints, {
+            at: new Date(now).toISOString(),
             windows: windows.map(({ from, to }) => ({ from: from.toISOString(), to: to.toISOString() })),
             backups: yield* viewed(orgId, bases.toReversed()),
             newestBackupAgeSeconds: newest == null ? null : Math.max(0, Math.floor((now - +newest) / 1000)),

@@ -108,4 +108,33 @@ export const refusals = (test: Test) => {
       })
       assert.isAtLeast(dropped, 2)
     }))
+
+  test("a page whose file does not come is tried again, and loading everything again keeps what was typed", () =>
+    Effect.gen(function* () {
+      const { tenant } = yield* Plane
+      const one = yield* tenant()
+      const { page } = yield* opened(one.owner, `${one.slug}/plan`)
+      yield* Effect.promise(async () => {
+        // The page does not load itself again meanwhile, as it does after an update.
+        await page.evaluate("sessionStorage.setItem('reloaded-at', String(Date.now()))")
+        await pasted(page, "kept: through it all")
+        const files = "**/assets/{members,audit}-*.js"
+        await page.route(files, (route) => route.abort("connectionreset"))
+        await page.getByRole("link", { name: "Members" }).click()
+        await page.getByRole("alert").getByText("what was typed into a manifest is kept").waitFor()
+        await page.unroute(files)
+        await page.getByRole("button", { name: "Try again" }).click()
+        await page.getByRole("heading", { name: "Members", level: 1 }).waitFor()
+
+        await page.route(files, (route) => route.abort("connectionreset"))
+        await page.getByRole("link", { name: "Audit log" }).click()
+        await page.getByRole("alert").getByText("This page failed").waitFor()
+        await page.unroute(files)
+        await page.getByRole("button", { name: "Load everything again" }).click()
+        await page.getByRole("heading", { name: "Audit log", level: 1 }).waitFor()
+        assert.notInclude(String(await page.evaluate("JSON.stringify({ ...sessionStorage })")), "kept")
+        await page.getByRole("link", { name: "Plan", exact: true }).click()
+        await editor(page).getByText("kept: through it all").waitFor()
+      })
+    }))
 }

@@ -2,6 +2,7 @@ import { StrictMode } from "react"
 import { createRoot } from "react-dom/client"
 import { App } from "./app.tsx"
 import { Broken } from "./broken.tsx"
+import { carryDraft } from "./pages/draft.ts"
 import "./style.css"
 
 /** Once a minute at most: what is missing may be missing in the new build too. */
@@ -9,7 +10,7 @@ const reloadAfterUpdate = async () => {
   const before = Number(sessionStorage.getItem("reloaded-at") ?? 0)
   if (Date.now() - before < 60_000) return
   const { ok } = await fetch(document.baseURI, { cache: "no-store" })
-  if (!ok) return
+  if (!ok || !carryDraft()) return
   sessionStorage.setItem("reloaded-at", String(Date.now()))
   location.reload()
 }

@@ -7,6 +7,7 @@ import { takesRole } from "../api/roles.ts"
 import { useAnswer } from "../api/use-answer.ts"
 import { useCaller } from "../caller.ts"
 import { useLive } from "../live/resources.ts"
+import { useEvery } from "../panels/every.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
 import { Choice } from "../parts/choice.tsx"
@@ -21,6 +22,7 @@ import { menuColumn, RowMenu } from "../parts/row-menu.tsx"
 import { Secret } from "../parts/secret.tsx"
 import { Table } from "../parts/table.tsx"
 import { Ago, At } from "../parts/time.tsx"
+import { useReturns } from "../returns.ts"
 import { pathTo } from "../router.ts"
 
 type Connection = typeof GitConnectionView.Type
@@ -50,7 +52,9 @@ export const GitPage = () => (
 const Connections = () => {
   const { org } = useCaller()
   const params = { orgId: org.slug }
-  const answer = useAnswer(`connections ${org.slug}`, () => gitConnections.list({ params }))
+  // They are no resources, whose changes would be told.
+  const version = `${useEvery(30_000)} ${useReturns()}`
+  const answer = useAnswer(`connections ${org.slug}`, () => gitConnections.list({ params }), version)
   const { asked, ask, run, failure, dialog } = useDecision<Asked>(answer.again)
   const [kind, setKind] = useState<Connection["kind"]>("github_token")
   const [name, setName] = useState("")
@@ -287,8 +291,10 @@ const Sources = () => {
     resources.map(({ revision }) => revision).join(" ")
   )
   const mayConnect = takesRole(GitConnections.endpoints.list, org.role) === undefined
-  const connections = useAnswer(`connections of ${org.slug} ${mayConnect}`, () =>
-    gitConnections.list({ params })
+  const connections = useAnswer(
+    `connections of ${org.slug} ${mayConnect}`,
+    () => gitConnections.list({ params }),
+    `${useEvery(30_000)} ${useReturns()}`
   )
   const { asked, ask, run, dialog } = useDecision<"create">(answer.again)
   const [name, setName] = useState("")

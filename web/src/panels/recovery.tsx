@@ -5,7 +5,7 @@ import { DatabaseBranches } from "#src/branches/api.ts"
 import { Button } from "../parts/button.tsx"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { At, localInput, useNow } from "../parts/time.tsx"
+import { At, localInput, useNowAt } from "../parts/time.tsx"
 import { useCopies } from "./copies.tsx"
 import { isWithin, placeOn, recoveryLine } from "./recovery-line.ts"
 import type { ServiceProps } from "./service.tsx"
@@ -19,7 +19,7 @@ export const Recovery = ({
   points,
   again
 }: ServiceProps & { readonly points: Points; readonly again: () => void }) => {
-  const now = useNow()
+  const now = useNowAt(points.at)
   const { line, spans } = recoveryLine(points.windows, points.archiving.ok, now)
   const [picked, setPicked] = useState<number>()
   const { made, ask, dialogs } = useCopies({ resource, project, done: again })

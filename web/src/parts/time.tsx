@@ -1,5 +1,5 @@
 /** Times: relative to now, with the exact one in a title. One clock ticks for all of them. */
-import { useSyncExternalStore } from "react"
+import { useMemo, useSyncExternalStore } from "react"
 
 let now = Date.now()
 const listeners = new Set<() => void>()
@@ -23,6 +23,15 @@ export const useNow = (): number =>
     },
     () => now
   )
+
+/**
+ * The same by the clock of the server, which said with its answer what time it was: this one may be wrong. It is behind by
+ * as long as the answer was under way, and never ahead.
+ */
+export const useNowAt = (answered: string): number => {
+  const ahead = useMemo(() => Date.parse(answered) - Date.now(), [answered])
+  return useNow() + ahead
+}
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" })
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" })
