@@ -23,6 +23,7 @@ const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArr
   alerts: async () => (await import("./alerts.ts")).alerts,
   branches: async () => (await import("./branches.ts")).branches,
   backups: async () => (await import("./backups.ts")).backups,
+  deploy: async () => (await import("./deploy.ts")).deploy,
   edge: async () => (await import("./edge.ts")).edge,
   domains: async () => (await import("./domains.ts")).domains,
   isolation: async () => (await import("./isolation.ts")).isolation,

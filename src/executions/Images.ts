@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import { rangesOf } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
 import {
   ContainerEngine,
@@ -18,7 +19,10 @@ import {
   type PulledImage,
   type PullRequest
 } from "#src/infra/containers/ContainerEngine.ts"
-import { parseImage } from "./image.ts"
+import { judgedAddresses } from "#src/outbound/lookup.ts"
+import { hostOf, isListed, parseImage } from "./image.ts"
+import { makeFetchImage } from "./registry/fetch-image.ts"
+import { failed } from "./registry/requests.ts"
 import { settings } from "./settings.ts"
 
 /** Images that one pass lets go of at most, so that an engine is never kept busy with it. */
@@ -35,6 +39,11 @@ export class Images extends Context.Service<
   {
     /** Fetches an image and notes that it was, unless it was there already and not by us. */
     readonly pull: (request: PullRequest, stallMs: number) => Effect.Effect<PulledImage, ContainerError>
+    /**
+     * The same for one that a user names. The engine fetches it from registries that `SVC_REGISTRIES` lists; any other
+     * may send its clients to addresses that only this machine reaches, so that it is asked by requests that are judged.
+     */
+    readonly pullNamed: (request: PullRequest, stallMs: number) => Effect.Effect<PulledImage, ContainerError>
     /** Notes that an image that was made here is ours, and needed. */
     readonly keep: (id: string, name: string) => Effect.Effect<void>
     /** Notes that an image that we fetched is needed still, so that it does not go by its age. */
@@ -49,8 +58,10 @@ export class Images extends Context.Service<
     Images,
     Effect.gen(function* () {
       const engine = yield* ContainerEngine
-      const { dataDir } = yield* AppConfig
-      const { imageDays } = yield* settings
+      const { dataDir, outboundAllow } = yield* AppConfig
+      const { imageDays, registries } = yield* settings
+      const allowed = rangesOf(outboundAllow)
+      const fetchImage = makeFetchImage(engine)
       const folder = path.join(dataDir, "images")
       const fileOf = (id: string) => path.join(folder, createHash("sha256").update(bare(id)).digest("hex"))
       const file = <A>(body: () => Promise<A>) => Effect.option(Effect.tryPromise(body))
@@ -101,12 +112,30 @@ export class Images extends Context.Service<
         return done !== "used"
       })
 
+      const noting = Effect.fnUntraced(function* <E>(
+        reference: string,
+        fetching: Effect.Effect<PulledImage, E>
+      ) {
+        const before = yield* engine.images
+        const image = yield* fetching
+        yield* note(image.id, reference, !before.has(bare(image.id)))
+        return image
+      })
+
       return Images.of({
-        pull: Effect.fn("Images.pull")(function* (request, stallMs) {
-          const before = yield* engine.images
-          const image = yield* engine.pull(request, stallMs)
-          yield* note(image.id, request.reference, !before.has(bare(image.id)))
-          return image
+        pull: Effect.fn("Images.pull")((request, stallMs) =>
+          noting(request.reference, engine.pull(request, stallMs))
+        ),
+        pullNamed: Effect.fn("Images.pullNamed")(function* (request, stallMs) {
+          const image = parseImage(request.reference)
+          if (image === undefined)
+            return yield* failed(`${request.reference} was not found: it names no image`)
+          yield* Effect.mapError(judgedAddresses(hostOf(image), allowed), ({ message }) => failed(message))
+          const isVouchedFor = request.credentials !== undefined || isListed(image.registry, registries)
+          return yield* noting(
+            request.reference,
+            isVouchedFor ? engine.pull(request, stallMs) : fetchImage(image, { allowed, stallMs })
+          )
         }),
         keep: (id, name) => note(id, name, true),
         use: Effect.fn("Images.use")(function* (id) {

@@ -1,23 +1,18 @@
 /**
  * Fetching images takes longer than a reconcile may: it goes on in the background of this process, and reconciles look
  * how far it is. A process that ends takes its fetching along; the next one begins again.
- *
- * The host of the registry is named by a user and connected to by the engine, so its addresses are judged first.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import * as Layer from "effect/Layer"
-import { rangesOf } from "#src/address-ranges.ts"
-import { AppConfig } from "#src/config.ts"
 import { inBackground } from "#src/engine/in-background.ts"
 import type { PulledImage, PullRequest } from "#src/infra/containers/ContainerEngine.ts"
 import { makeTurns } from "#src/infra/host/turns.ts"
-import { judgedAddresses } from "#src/outbound/lookup.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Images } from "./Images.ts"
-import { hostOf, parseImage } from "./image.ts"
+import { parseImage } from "./image.ts"
 import { ExecutionOptions } from "./options.ts"
 import { type RunRef, Runs } from "./Runs.ts"
 
@@ -47,9 +42,7 @@ export const makePulls = Effect.fnUntraced(function* (
   wanting: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
 ) {
   const images = yield* Images
-  const { outboundAllow } = yield* AppConfig
   const options = yield* ExecutionOptions
-  const allowed = rangesOf(outboundAllow)
   const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
   const fibers = yield* FiberMap.make<string>()
   const turns = makeTurns(options.pulls, options.pullsPerOrg)
@@ -57,10 +50,8 @@ export const makePulls = Effect.fnUntraced(function* (
   const pull = Effect.fnUntraced(function* (uid: string, request: PullRequest) {
     const image = parseImage(request.reference)
     if (image === undefined) return failed("image_not_found", `${request.reference} names no image`)
-    const judged = yield* Effect.result(judgedAddresses(hostOf(image), allowed))
-    if (judged._tag === "Failure") return failed("image_pull_failed", judged.failure.message)
     for (let attempt = 1; ; attempt++) {
-      const done = yield* Effect.result(images.pull(request, options.pullStallMs))
+      const done = yield* Effect.result(images.pullNamed(request, options.pullStallMs))
       if (done._tag === "Success") return { _tag: "Pulled", image: done.success } satisfies Pull
       const { message, reason } = done.failure
       const lasting = lastingReason(message)
@@ -141,6 +132,8 @@ const lastingReason = (message: string): "image_pull_failed" | "image_not_found"
     message
   )
     ? "image_not_found"
-    : /nothing came for|unauthorized|authentication required|denied|forbidden|invalid username/i.test(message)
+    : /nothing came for|requests do not go there|unauthorized|authentication required|denied|forbidden|invalid username/i.test(
+          message
+        )
       ? "image_pull_failed"
       : undefined

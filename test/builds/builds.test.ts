@@ -12,6 +12,7 @@ import { eventually } from "#test/setup/wait.ts"
 import { digestOf, type Entry, file, link, tar } from "./archives.ts"
 import { exampleApp } from "./example-app.ts"
 import { buildOfKilledEngine, buildOfKilledPlane, greedyBuilds, hostileBuild } from "./hostile.ts"
+import { deploymentsOnDisk } from "./kept.ts"
 import { frameworkBuilds, packageManagers } from "./packages.ts"
 import {
   baseImage,
@@ -361,4 +362,11 @@ campaign(
   "the example app finds its database and its cache, and is called by its queue and its cron job",
   { rounds: 0, roundMs },
   exampleApp
+)
+campaign(
+  it.live,
+  "deployments-disk",
+  "fifty deployments of one app leave on the disk what can be chosen again, and nothing else",
+  { rounds: 0, roundMs: 2 * roundMs },
+  deploymentsOnDisk
 )

@@ -201,8 +201,13 @@ export const testEdge = (
   )
 
 /** A certificate of the internal authority, as if somebody had wanted it and it had come. One that is there stays. */
-export const storeCertificate = Effect.fnUntraced(function* (name: string) {
-  const { dataDir, databaseUrl } = yield* Plane
+export const storeCertificate = (name: string) =>
+  Effect.flatMap(Plane, (plane) => storeCertificateOf(plane, name))
+
+export const storeCertificateOf = Effect.fnUntraced(function* (
+  { dataDir, databaseUrl }: Pick<Plane["Service"], "dataDir" | "databaseUrl">,
+  name: string
+) {
   const config = AppConfig.layerWith({ dataDir })
   const services = Layer.mergeAll(CertificateAuthority.layer.pipe(Layer.provide(PlatformSecrets.layer))).pipe(
     Layer.provideMerge(KeyRing.layer),

@@ -14,12 +14,10 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { pack } from "tar-stream"
 import type { DockerfilePlan } from "#schemas/build-plan.ts"
-import { rangesOf } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
 import { Images } from "#src/executions/Images.ts"
-import { hostOf, parseImage } from "#src/executions/image.ts"
+import { parseImage } from "#src/executions/image.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
-import { judgedAddresses } from "#src/outbound/lookup.ts"
 import { BuildContainers } from "../BuildContainers.ts"
 import { BuildFailed, type BuildLost } from "../build-error.ts"
 import type { BuildPrinter } from "../keep-printed.ts"
@@ -62,8 +60,7 @@ export class DockerfileBuilds extends Context.Service<
       const containers = yield* BuildContainers
       const options = yield* BuildOptions
       const { buildImages } = yield* settings
-      const { dataDir, outboundAllow } = yield* AppConfig
-      const allowed = rangesOf(outboundAllow)
+      const { dataDir } = yield* AppConfig
       const drafts = path.join(dataDir, "uploads")
 
       const failed = (message: string) => new BuildFailed({ errorCode: "build_failed", message })
@@ -74,7 +71,7 @@ export class DockerfileBuilds extends Context.Service<
 
       /**
        * Fetched anew, as who may have no credentials: what is on this host may be others'. The operator's own image is
-       * everybody's. A user names the host and the engine connects to it from this machine, so its addresses are judged.
+       * everybody's.
        */
       const imageOf = Effect.fnUntraced(function* (name: string) {
         if (buildImages.some(({ reference }) => reference === name)) {
@@ -84,14 +81,11 @@ export class DockerfileBuilds extends Context.Service<
         const reference = parseImage(name)
         if (reference === undefined || reference.registry.split(":")[0] === "localhost")
           return yield* failed(`The image ${name} cannot be fetched: it names no registry`)
-        yield* Effect.mapError(judgedAddresses(hostOf(reference), allowed), ({ message }) =>
-          failed(`The image ${name} cannot be fetched: ${message}`)
-        )
         yield* containers.hasRoom
         const { id } = yield* images
-          .pull({ reference: reference.canonical, credentials: undefined }, options.pullStallMs)
+          .pullNamed({ reference: reference.canonical, credentials: undefined }, options.pullStallMs)
           .pipe(
-            Effect.mapError(({ message }) => failed(message)),
+            Effect.mapError(({ message }) => failed(`The image ${name} cannot be fetched: ${message}`)),
             Effect.raceFirst(fullDisk)
           )
         const { volumes } = yield* engine.imageDefaults(id)

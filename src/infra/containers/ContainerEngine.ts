@@ -70,6 +70,8 @@ export class ContainerEngine extends Context.Service<
     readonly inspect: (name: string) => Act<Option.Option<Container>>
     /** Fetches an image anew, so that only who may have it gets it. May take long, but nothing may come for so long only. */
     readonly pull: (request: PullRequest, stallMs: number) => Act<PulledImage>
+    /** Takes in an image, in the form of `docker save`. A stream that breaks off leaves none. */
+    readonly load: (archive: NodeJS.ReadableStream) => Act
     /** Ids of all images, whoever fetched them. */
     readonly images: Act<ReadonlySet<string>>
     /**
@@ -167,7 +169,7 @@ export class ContainerEngine extends Context.Service<
         environmentRange,
         userNamespaces
       })
-      const { pull, ids, removeImage } = makeImages(call)
+      const { pull, load, ids, removeImage } = makeImages(call)
       const archives = makeArchives(call)
       const storage = makeStorage(call)
 
@@ -375,6 +377,7 @@ export class ContainerEngine extends Context.Service<
         start: externalCall("containers.startEngine", "write")(starting.withPermit(start)),
         inspect: (name) => externalCall("containers.inspect", "read")(inspect(name)),
         pull: (request, stallMs) => externalCall("containers.pull", "write")(pull(request, stallMs)),
+        load: (archive) => externalCall("containers.load", "write")(load(archive)),
         images: externalCall("containers.images", "read")(ids),
         removeImage: (id, isOurs) => externalCall("containers.removeImage", "write")(removeImage(id, isOurs)),
         findImage: (name) => externalCall("containers.findImage", "read")(archives.findImage(name)),

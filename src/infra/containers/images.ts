@@ -1,4 +1,5 @@
 /** Images of an engine: fetching one, telling which there are, and letting go of one that nothing uses. */
+import { text } from "node:stream/consumers"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { Call } from "./calls.ts"
@@ -57,6 +58,18 @@ export const makeImages = (call: Call) => {
     return { id: image.Id, digest: digest ?? null }
   })
 
+  const load = (archive: NodeJS.ReadableStream) =>
+    call(
+      "Loading an image",
+      async (docker, abortSignal) => {
+        const answer = await docker.loadImage(archive, { abortSignal })
+        // What goes wrong after the first word is told in the answer.
+        const said = await text(answer)
+        if (/"error(Detail)?":/.test(said)) throw Object.assign(new Error(said), { statusCode: 500 })
+      },
+      "30 minutes"
+    )
+
   const ids = Effect.map(
     call("Listing images", (docker, abortSignal) => docker.listImages({ all: true, abortSignal })),
     (images): ReadonlySet<string> => new Set(images.map(({ Id }) => bare(Id)))
@@ -88,7 +101,7 @@ export const makeImages = (call: Call) => {
     return isKept ? ("kept" as const) : ("gone" as const)
   })
 
-  return { pull, ids, removeImage }
+  return { pull, load, ids, removeImage }
 }
 
 /** Docker writes the algorithm before it, Podman does not. */
