@@ -3,25 +3,25 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { installPackage } from "#src/infra/host/setup.ts"
 
+const wholeBrowsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
 /** Chromium without a window is the first choice: it starts with half the work. */
-const places = [
-  "/usr/bin/chromium-headless-shell",
-  "/usr/bin/chromium",
-  "/usr/bin/chromium-browser",
-  "/usr/bin/google-chrome"
-]
+const browsers = ["/usr/bin/chromium-headless-shell", ...wholeBrowsers]
 const bubblewrap = "/usr/bin/bwrap"
 
-/** Undefined: there is none. */
-export const browserPath = (): string | undefined => {
+const firstOf = (places: ReadonlyArray<string>): string | undefined => {
   const browser = places.find((place) => fs.existsSync(place))
   return browser === undefined || !fs.existsSync(bubblewrap) ? browser : withoutNetworkNews(browser)
 }
+/** Undefined: there is none. */
+export const browserPath = (): string | undefined => firstOf(browsers)
+/** For what only browsers with a window do, such as keeping pages to come back to. */
+export const wholeBrowserPath = (): string | undefined => firstOf(wholeBrowsers)
 
 /** As with what the platform itself needs: installed where that is allowed, else said. */
 export const setUpBrowser = (say: (line: string) => void): void => {
   const lacking = [
-    ...(places.some((place) => fs.existsSync(place)) ? [] : ["chromium-headless-shell"]),
+    ...(fs.existsSync("/usr/bin/chromium-headless-shell") ? [] : ["chromium-headless-shell"]),
+    ...(wholeBrowsers.some((place) => fs.existsSync(place)) ? [] : ["chromium"]),
     ...(fs.existsSync(bubblewrap) ? [] : ["bubblewrap"])
   ]
   if (lacking.length === 0) return
@@ -37,7 +37,7 @@ export const setUpBrowser = (say: (line: string) => void): void => {
  * is started without that kind of socket, and then takes the network for one that never changes.
  */
 const withoutNetworkNews = (browser: string): string => {
-  const folder = path.resolve("node_modules/.cache/browser")
+  const folder = path.resolve("node_modules/.cache/browser", path.basename(browser))
   const filter = path.join(folder, "filter")
   const start = path.join(folder, "start")
   const script = `#!/bin/sh\nexec ${bubblewrap} --dev-bind / / --die-with-parent --seccomp 9 -- ${browser} "$@" 9<'${filter}'\n`

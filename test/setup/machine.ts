@@ -1,12 +1,12 @@
 /** A machine for managed servers: a temporary folder, and the secrets that a control plane would have sealed. */
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type { Resource } from "#src/engine/Reconciler.ts"
 import { uuid } from "./fixtures.ts"
+import { testFolder } from "./folder.ts"
 import { type MemorySecrets, memorySecrets } from "./memory-secrets.ts"
 import { sweep } from "./processes.ts"
 
@@ -15,27 +15,10 @@ export interface Machine {
   readonly secrets: MemorySecrets
 }
 
-/**
- * Where machines are made: in the folder that SVC_TEST_DIR names, or in memory if there is room. Killed processes leave
- * there what they leave on a disk, and no test waits for the disk of a machine to write down what nobody will read.
- */
-const machinesFolder = (): string => {
-  const chosen = process.env["SVC_TEST_DIR"]
-  if (chosen !== undefined) return chosen
-  const memory = "/dev/shm"
-  try {
-    const { bavail, bsize } = fs.statfsSync(memory)
-    fs.accessSync(memory, fs.constants.W_OK)
-    return bavail * bsize > 4 * 2 ** 30 ? memory : os.tmpdir()
-  } catch {
-    return os.tmpdir()
-  }
-}
-
 /** Ends every process that was started in its folder when the scope closes. */
 export const machine: Effect.Effect<Machine, never, Scope.Scope> = Effect.acquireRelease(
   Effect.sync(() => ({
-    dataDir: fs.mkdtempSync(path.join(machinesFolder(), "svc-test-")),
+    dataDir: fs.mkdtempSync(path.join(testFolder(), "svc-test-")),
     secrets: memorySecrets()
   })),
   ({ dataDir }) => Effect.promise(() => sweep(dataDir))

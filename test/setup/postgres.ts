@@ -8,6 +8,7 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { bundled } from "#src/infra/postgres/PostgresBinaries.ts"
+import { testFolder } from "./folder.ts"
 import { newData } from "./new-data.ts"
 
 export interface TemporaryPostgres {
@@ -90,23 +91,10 @@ const fast = [
   "io_method = sync"
 ]
 
-/** Room for the databases of a run several times over: files in it take what they need, and no more, of the memory. */
-const [memoryFolder, enoughBytes] = ["/dev/shm", 4 * 2 ** 30]
-
-/**
- * In memory where the system lends that much: every file of tests makes and removes a thousand files of a database, which
- * takes a file system on a disk several times as long as one in memory. A machine that loses power takes it along.
- */
-const folderFor = ({ durable }: PostgresOptions): string => {
-  if (durable === true || !fs.existsSync(memoryFolder)) return os.tmpdir()
-  const { bavail, bsize } = fs.statfsSync(memoryFolder)
-  return bavail * bsize < enoughBytes ? os.tmpdir() : memoryFolder
-}
-
 export const startPostgres = async ({ durable }: PostgresOptions): Promise<TemporaryPostgres> => {
   const native = Option.getOrThrow(await bundled())
   const bin = path.join(native, "bin")
-  const base = fs.mkdtempSync(path.join(folderFor({ durable }), "svc-test-"))
+  const base = fs.mkdtempSync(path.join(durable === true ? os.tmpdir() : testFolder(), "svc-test-"))
   const data = path.join(base, "data")
   const owner = process.getuid?.() === 0 ? { uid: systemId("-u"), gid: systemId("-g") } : {}
   if (owner.uid !== undefined) fs.chownSync(base, owner.uid, owner.gid)

@@ -81,8 +81,7 @@ export const makeFetchImage = (engine: ContainerEngine["Service"]) =>
       )
 
     /** In the form of `docker save`. */
-    const load = Effect.fnUntraced(function* ({ config: described, layers }: Manifest) {
-      const content = yield* config(described)
+    const load = Effect.fnUntraced(function* ({ config: described, layers }: Manifest, content: Buffer) {
       const archive = pack()
       const description = [
         {
@@ -118,9 +117,10 @@ export const makeFetchImage = (engine: ContainerEngine["Service"]) =>
       const id = hexOf(manifest.config.digest)
       if (manifest.layers.reduce((sum, { size }) => sum + size, 0) > imageBytes)
         return yield* failed(`the image is larger than ${imageBytes / 1024 ** 3} GiB, which is denied`)
-      // Whoever asks was shown the manifest just now: he may have what it names.
+      // Whoever has its configuration has the image: a digest alone may be somebody else's, and is no secret.
+      const content = yield* config(manifest.config)
       const there = yield* engine.images
-      if (!there.has(id)) yield* load(manifest)
+      if (!there.has(id)) yield* load(manifest, content)
       // Engines that name images by their manifests find it by its tag only.
       const found = yield* engine.findImage(id)
       const named = Option.isSome(found) ? found : yield* engine.findImage(image.canonical)
