@@ -4,26 +4,14 @@ import * as Effect from "effect/Effect"
 import { crashOf } from "#reconcilers/app/crash.ts"
 import type { SeenInstance, Step } from "#reconcilers/app/situation.ts"
 import { decide } from "#reconcilers/app/state-machine.ts"
-import type { AppSpec } from "#schemas/app.ts"
 import type { AppRow, Instance, SiteState } from "#src/apps/app-state.ts"
 import { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
+import { smallApp as spec } from "./small-app.ts"
 
 const begin = Date.UTC(2030, 0, 1)
 const day = 24 * 3_600_000
 const wanted = { revision: "r", deployment: "d" }
-const spec: AppSpec = {
-  region: "local",
-  instances: 1,
-  maxInstances: 1,
-  requestsPerInstance: 10,
-  cpus: 1,
-  memoryMb: 64,
-  port: 8_080,
-  healthCheck: { path: "/", timeoutSeconds: 5, startSeconds: 60, failures: 3 },
-  idle: { pauseSeconds: 300, stopSeconds: 3_600 },
-  restarts: 0
-}
 
 interface One {
   instance: Instance

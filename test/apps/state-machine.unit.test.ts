@@ -2,10 +2,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { SeenInstance, Situation, Step } from "#reconcilers/app/situation.ts"
 import { decide, isFirstOfRound } from "#reconcilers/app/state-machine.ts"
-import type { AppSpec } from "#schemas/app.ts"
 import type { AppRow, Instance, SiteState } from "#src/apps/app-state.ts"
 import type { AppOptions } from "#src/apps/options.ts"
 import type { Container } from "#src/infra/containers/ContainerEngine.ts"
+import { smallApp as spec } from "./small-app.ts"
 
 const now = Date.UTC(2030, 0, 1)
 const ago = (seconds: number) => new Date(now - seconds * 1_000)
@@ -24,18 +24,6 @@ const options: AppOptions = {
   livenessMs: 10_000,
   scaleMs: 3_000,
   scaleDownMs: 180_000
-}
-const spec: AppSpec = {
-  region: "local",
-  instances: 1,
-  maxInstances: 1,
-  requestsPerInstance: 10,
-  cpus: 1,
-  memoryMb: 64,
-  port: 8_080,
-  healthCheck: { path: "/", timeoutSeconds: 5, startSeconds: 60, failures: 3 },
-  idle: { pauseSeconds: 300, stopSeconds: 3_600 },
-  restarts: 0
 }
 const row: AppRow = {
   power: "awake",

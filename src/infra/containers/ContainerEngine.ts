@@ -10,14 +10,13 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import type * as Stream from "effect/Stream"
 import { AppConfig } from "#src/config.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Host } from "../host/Host.ts"
 import { type ContainerPlace, makeArchives } from "./archives.ts"
-import { type Act, ignoring, makeCalls } from "./calls.ts"
+import { type Act, ignoring, makeCalls, whileItSays } from "./calls.ts"
 import { makeMaking } from "./create.ts"
 import { ContainerError } from "./error.ts"
 import { execute, type Program } from "./exec.ts"
@@ -53,11 +52,7 @@ export type {
 export { ContainerError, type LogPiece }
 
 /** Podman says that a container has ended before it has given its address back, which starting it again asks for. */
-const untilAddressIsFree = {
-  while: ({ message }: ContainerError) => message.includes("duplicate allocation"),
-  schedule: Schedule.spaced("250 millis"),
-  times: 40
-}
+const untilAddressIsFree = whileItSays("duplicate allocation")
 
 export class ContainerEngine extends Context.Service<
   ContainerEngine,

@@ -4,6 +4,7 @@ import type Docker from "dockerode"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import type { Host } from "../host/Host.ts"
 import { ContainerError, containerError } from "./error.ts"
 import { type EnginePlace, findEngine, missing } from "./service.ts"
@@ -63,3 +64,10 @@ export const ignoring =
       (error) => reasons.includes(error.reason),
       () => Effect.void
     )
+
+/** For `Effect.retry`: while the engine says this of what it is about to have cleaned up, ten seconds at most. */
+export const whileItSays = (text: string) => ({
+  while: ({ message }: ContainerError) => message.includes(text),
+  schedule: Schedule.spaced("250 millis"),
+  times: 40
+})

@@ -6,21 +6,15 @@ import * as fs from "node:fs"
 import * as os from "node:os"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
-import { type Act, type Call, ignoring } from "./calls.ts"
-import type { ContainerError } from "./error.ts"
+import { type Act, type Call, ignoring, whileItSays } from "./calls.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
 import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
 import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
 
 /** What ended a moment ago may still be mounted: Podman refuses then, and has removed nothing. */
-const whileBusy = {
-  while: ({ message }: ContainerError) => message.includes("device or resource busy"),
-  schedule: Schedule.spaced("250 millis"),
-  times: 40
-}
+const whileBusy = whileItSays("device or resource busy")
 
 export interface MakingOptions {
   /** Puts the firewall rules where they are missing; false: they cannot be set. */
