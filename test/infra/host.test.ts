@@ -72,6 +72,31 @@ it.live("a server that was begun is known by its own command line from then on",
   }).pipe(Effect.scoped)
 )
 
+it.live("a server that becomes itself again, as HAProxy's master does, runs at every moment of it", () =>
+  Effect.gen(function* () {
+    const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), "svc-test-"))
+    yield* Effect.addFinalizer(() => Effect.promise(() => sweep(dataDir)))
+    yield* Effect.gen(function* () {
+      const host = yield* Host
+      const [command] = Option.toArray(yield* host.which("sh"))
+      if (command === undefined) return yield* Effect.die("there is no sh")
+      const script = path.join(dataDir, "again")
+      yield* host.writeFile(script, `exec ${command} ${script}`)
+      const pid = yield* host.spawn({
+        command,
+        args: [script],
+        cwd: dataDir,
+        logFile: path.join(dataDir, "log")
+      })
+      const looks = yield* Effect.all(
+        Array.from({ length: 5_000 }, () => host.isRunning(pid, script)),
+        { concurrency: 4 }
+      )
+      assert.deepStrictEqual([...new Set(looks)], [true])
+    }).pipe(Effect.provide(Host.layer.pipe(Layer.provide(AppConfig.layerWith({ dataDir })))))
+  }).pipe(Effect.scoped)
+)
+
 it.live("a lock of the host has one holder, and is free again when its holder or who waits for it ends", () =>
   Effect.gen(function* () {
     const name = `svc-test-${randomUUID()}`

@@ -49,16 +49,26 @@ export interface RunResult {
  * that it does not run.
  */
 const untilNamed = async (pid: number, command: string): Promise<number> => {
-  if (process.platform !== "linux") return pid
-  for (let tries = 0; tries < 2_000; tries++) {
-    const line = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => undefined)
-    if (line === undefined || line.startsWith(`${command}\0`)) break
-    // It may have ended just as well: then nobody has read its exit yet.
-    const state = /\) (\S)/.exec(await fs.readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))?.[1]
-    if (state === undefined || state === "Z" || state === "X") break
-    await new Promise((resolve) => setTimeout(resolve, 2))
-  }
+  if (process.platform === "linux") await commandLine(pid, 2_000, (line) => line.startsWith(`${command}\0`))
   return pid
+}
+
+/**
+ * With what a process was started; "" when it is gone. One that becomes another program (`execve`; the master of HAProxy
+ * does so once its worker runs) has no command line for a moment, and is looked at again.
+ */
+const commandLine = async (
+  pid: number,
+  tries: number,
+  until: (line: string) => boolean = (line) => line !== ""
+): Promise<string> => {
+  const line = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => undefined)
+  if (line === undefined || until(line) || tries <= 1) return line ?? ""
+  // It may have ended just as well: then nobody has read its exit yet.
+  const state = /\) (\S)/.exec(await fs.readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))?.[1]
+  if (state === undefined || state === "Z" || state === "X") return ""
+  await new Promise((resolve) => setTimeout(resolve, 2))
+  return commandLine(pid, tries - 1, until)
 }
 
 /** Where programs are looked for. The fixed ones are not in the path of every service and of every user. */
@@ -279,9 +289,7 @@ export class Host extends Context.Service<
               if (codeOf(error) !== "EPERM") return false
             }
             if (process.platform !== "linux") return true
-            // A dead process whose parent has not read its exit has an empty command line.
-            const commandLine = await fs.readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")
-            return commandLine.includes(marker)
+            return (await commandLine(pid, 500)).includes(marker)
           }),
         kill: (pid, signal) =>
           Effect.sync(() => {
