@@ -50,11 +50,14 @@ export const makeNodeFiles = Effect.fnUntraced(function* (
     stale = false
     yield* onHost(folder.ensure)
     const there = yield* folder.certificateFiles
+    // Somebody may have taken them away since the folder was whole.
+    for (const name of [...written.keys()].filter((one) => !there.has(certificateFile(one)))) {
+      written.delete(name)
+      lacking = true
+    }
     yield* onHost(folder.writeMap(files.hosts, routes.hostLines()))
     yield* onHost(folder.writeMap(files.sites, routes.siteLines()))
-    yield* onHost(
-      folder.writeCertificateList([...written.keys()].filter((name) => there.has(certificateFile(name))))
-    )
+    yield* onHost(folder.writeCertificateList(written.keys()))
   }).pipe(
     Effect.onError(() =>
       Effect.sync(() => {
