@@ -4,9 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Page } from "playwright-core"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
+import { nameServer } from "#test/setup/dns.ts"
 import { canLook, inaccessible, OpenBrowser } from "#test/setup/pages.ts"
 import { buildDashboard } from "../../web/build.ts"
 import { editorTests } from "./manifest-editor.ts"
+import { panelTests } from "./panels.ts"
 import { refusals } from "./refusals.ts"
 import { serviceTests } from "./services.ts"
 import {
@@ -43,7 +45,14 @@ const uidOf = Effect.fn(function* (org: string, name: string, token?: string) {
   return String(one.uid)
 })
 
-layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true })("the dashboard", (it) => {
+/** With addresses for apps, and a name server that knows of no domain. */
+const plane = Layer.unwrap(
+  Effect.map(nameServer, ({ address }) =>
+    testPlane({}, { SVC_DNS_SERVERS: address, SVC_APPS_DOMAIN: "apps.test", SVC_EDGE_ADDRESSES: "192.0.2.1" })
+  )
+)
+
+layer(Layer.merge(plane, OpenBrowser.layer), { excludeTestServices: true })("the dashboard", (it) => {
   const test = canLook ? it.effect : it.effect.skip
   refusals(test)
 
@@ -393,4 +402,5 @@ layer(Layer.merge(testPlane(), OpenBrowser.layer), { excludeTestServices: true }
 
   editorTests(test)
   serviceTests(test)
+  panelTests(test)
 })

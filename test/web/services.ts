@@ -1,12 +1,10 @@
 /** The pages of services, each with its main task: tests for a world that other pages' tests share. */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 import type { Page } from "playwright-core"
 import { parse } from "yaml"
 import { Plane } from "#test/setup/control-plane.ts"
-import { inaccessible, type OpenBrowser } from "#test/setup/pages.ts"
-import { opened, screenshot } from "./world.ts"
+import { closed, fromMenu, inDialog, lookOver, opened, said, type Test } from "./world.ts"
 
 const manifest = `version: 1
 organization: main
@@ -31,36 +29,6 @@ const world = Effect.gen(function* () {
       ).uid
     )
 })
-
-/** It takes a second of the processor for each page: every time of these alone, of all where `SCREENSHOTS` is set. */
-const alwaysLookedOver: ReadonlySet<string> = new Set(["database", "webhooks"])
-
-/** Nothing serious, and no wider than the screen: on a phone in the dark, and on a desk by daylight. */
-const lookOver = async (page: Page, name: string): Promise<void> => {
-  if (process.env["SCREENSHOTS"] === undefined && !alwaysLookedOver.has(name)) return
-  for (const [width, colorScheme] of [
-    [390, "dark"],
-    [1280, "light"]
-  ] as const) {
-    await page.emulateMedia({ colorScheme })
-    await page.setViewportSize({ width, height: 860 })
-    await screenshot(page, `${name}-${colorScheme}-${width}`)
-    assert.isFalse(
-      await page.evaluate("document.documentElement.scrollWidth > innerWidth"),
-      `${name} ${width}`
-    )
-  }
-  assert.deepStrictEqual(await inaccessible(page), [], name)
-}
-
-const fromMenu = async (page: Page, of: string | RegExp, action: string): Promise<void> => {
-  await page.getByRole("button", { name: of }).first().click()
-  await page.getByRole("menuitem", { name: action }).click()
-}
-const inDialog = (page: Page, action: string) =>
-  page.getByRole("alertdialog").getByRole("button", { name: action, exact: true }).click()
-const closed = (page: Page) => page.getByRole("alertdialog").waitFor({ state: "detached" })
-const said = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
 
 /** The secret that is shown this once; hidden, it is nowhere any more. */
 const shownOnce = async (page: Page, pattern: RegExp): Promise<void> => {
@@ -96,8 +64,6 @@ const report = {
   ],
   routes: [{ route: "/cart/:id", ...measured }]
 }
-
-type Test = (name: string, run: () => Effect.Effect<void, unknown, Plane | OpenBrowser | Scope.Scope>) => void
 
 export const serviceTests = (test: Test): void => {
   test("a moment of a database is picked, branched from, and what a restore does is said first", () =>

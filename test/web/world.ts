@@ -7,7 +7,7 @@ import type * as Scope from "effect/Scope"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { parse } from "yaml"
 import { Plane } from "#test/setup/control-plane.ts"
-import { type OpenBrowser, window } from "#test/setup/pages.ts"
+import { inaccessible, type OpenBrowser, window } from "#test/setup/pages.ts"
 
 export const manifestOf = (org: string, more = "") => `version: 1
 organization: ${org}
@@ -84,6 +84,36 @@ export const screenshot = async (page: Page, name: string): Promise<void> => {
   fs.mkdirSync("screenshots", { recursive: true })
   await page.screenshot({ path: `screenshots/${name}.png` })
 }
+
+/** It takes a second of the processor for each page: every time of these alone, of all where `SCREENSHOTS` is set. */
+const alwaysLookedOver: ReadonlySet<string> = new Set(["database", "webhooks"])
+
+/** Nothing serious, and no wider than the screen: on a phone in the dark, and on a desk by daylight. */
+export const lookOver = async (page: Page, name: string): Promise<void> => {
+  if (process.env["SCREENSHOTS"] === undefined && !alwaysLookedOver.has(name)) return
+  for (const [width, colorScheme] of [
+    [390, "dark"],
+    [1280, "light"]
+  ] as const) {
+    await page.emulateMedia({ colorScheme })
+    await page.setViewportSize({ width, height: 860 })
+    await screenshot(page, `${name}-${colorScheme}-${width}`)
+    assert.isFalse(
+      await page.evaluate("document.documentElement.scrollWidth > innerWidth"),
+      `${name} ${width}`
+    )
+  }
+  assert.deepStrictEqual(await inaccessible(page), [], name)
+}
+
+export const fromMenu = async (page: Page, of: string | RegExp, action: string): Promise<void> => {
+  await page.getByRole("button", { name: of }).first().click()
+  await page.getByRole("menuitem", { name: action }).click()
+}
+export const inDialog = (page: Page, action: string) =>
+  page.getByRole("alertdialog").getByRole("button", { name: action, exact: true }).click()
+export const closed = (page: Page) => page.getByRole("alertdialog").waitFor({ state: "detached" })
+export const said = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor()
 
 export const editor = (page: Page) => page.getByLabel("Manifest", { exact: true })
 

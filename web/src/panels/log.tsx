@@ -31,7 +31,9 @@ export const LogView = ({ path }: { readonly path: string }) => {
           className={`${inputClass} max-w-64`}
         />
         <span role="status" className="text-soft tabular-nums">
-          {search === "" ? `${entries.length} lines` : `${shown.length} of ${entries.length} lines`}
+          {search === ""
+            ? `${entries.length} ${entries.length === 1 ? "line" : "lines"}`
+            : `${shown.length} of ${entries.length} lines`}
           {cut && ", older ones are left out here"}
           {state === "following"
             ? ", following"

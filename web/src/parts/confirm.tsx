@@ -35,7 +35,7 @@ export const Confirm = ({
     <AlertDialog.Portal>
       <AlertDialog.Backdrop className="fixed inset-0 z-40 bg-black/40" />
       <AlertDialog.Popup className="fixed top-[12vh] left-1/2 z-50 w-[min(30rem,calc(100vw-2rem))] -translate-x-1/2 rounded-lg border border-line bg-panel p-5 outline-none">
-        <AlertDialog.Title className="text-base font-semibold wrap-anywhere">{title}</AlertDialog.Title>
+        <AlertDialog.Title className="my-0 text-base text-ink wrap-anywhere">{title}</AlertDialog.Title>
         <AlertDialog.Description className="mt-2 text-soft">{says}</AlertDialog.Description>
         <form
           className="mt-3 space-y-3"
