@@ -115,7 +115,9 @@ export const deployPlane = Effect.fnUntraced(function* (url: string) {
     },
     /** Sends the files and waits for the image. Answers the deployment's id. */
     build: async (files: Readonly<Record<string, string>>): Promise<string> => {
-      const content = await tar(...Object.entries(files).map(([name, text]) => file(name, text)))
+      // Like the command's: the same files are the same archive.
+      const mtime = new Date(0)
+      const content = await tar(...Object.entries(files).map(([name, text]) => file(name, text, { mtime })))
       const digest = createHash("sha256").update(content).digest("hex")
       await call("PUT", `${project}/uploads/${digest}`, content)
       const { id } = await call("POST", `${project}/deployments`, { upload: digest })

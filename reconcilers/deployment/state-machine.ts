@@ -55,6 +55,9 @@ export type Step =
   | { readonly do: "wait"; readonly reason: string; readonly message: string; readonly forMs: number }
   | { readonly do: "nothing" }
 
+/** Whoever ends what is waited for has it looked at: this is for when that came to nothing. */
+const lookMs = 2_000
+
 const end = (state: Outcome, error: string, errorCode: DeploymentErrorCode | null = null): Step => ({
   do: "end",
   end: { state, error, errorCode }
@@ -106,7 +109,7 @@ const fetching = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => 
   const waits = silence(situation)
   if (waits !== undefined) return waits
   if (pull === undefined) return { do: "pull" }
-  return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: 300 }
+  return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: lookMs }
 }
 
 const building = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => {
@@ -118,7 +121,7 @@ const building = (situation: Situation, { stateAgeMs }: DeploymentRow): Step => 
   const waits = silence(situation)
   if (waits !== undefined) return waits
   if (build === undefined) return { do: "build" }
-  return { do: "wait", reason: "Building", message: "The image is being built", forMs: 300 }
+  return { do: "wait", reason: "Building", message: "The image is being built", forMs: lookMs }
 }
 
 const byState = { queued, fetching, building }
@@ -149,7 +152,7 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
         do: "wait",
         reason: "InstancesStarting",
         message: "Its instances are being ended",
-        forMs: 300
+        forMs: lookMs
       }
     // What comes next, such as a changed variable, is tried with what answers.
     return { do: "unchoose" }
@@ -158,6 +161,6 @@ const starting = (situation: Situation, row: DeploymentRow): Step => {
     do: "wait",
     reason: "InstancesStarting",
     message: "Its instances are started and have to get healthy",
-    forMs: 300
+    forMs: lookMs
   }
 }

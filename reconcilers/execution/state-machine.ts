@@ -60,7 +60,8 @@ export interface Situation {
   readonly options: ExecutionOptions
 }
 
-const quick = 300
+/** Fetching and the container tell when they have ended: this is for when that came to nothing. */
+const lookMs = 2_000
 
 export const decide = (situation: Situation): Step => {
   const { run } = situation
@@ -153,7 +154,7 @@ const starting = ({ now, spec, run: _, seen, pull, options }: Situation, run: Ru
       }
     }
     if (run.turnAt === null && pull._tag === "Pulling") return { do: "turn", at: new Date(pull.since) }
-    return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: quick }
+    return { do: "wait", reason: "ImagePulling", message: "The image is being fetched", forMs: lookMs }
   }
   return container === undefined ? { do: "make" } : { do: "start" }
 }
@@ -218,14 +219,14 @@ const running = ({ now, spec, seen, followed, options }: Situation, run: Run): S
       do: "wait",
       reason: "ExecutionStopping",
       message: "The command was told to end",
-      forMs: Math.min(quick, killAt - now)
+      forMs: Math.min(lookMs, killAt - now)
     }
   }
   if (spec.cancelRequested) return { do: "stop", reason: "cancelled", at: new Date(now) }
   if (now >= timeoutAt) return { do: "stop", reason: "timed_out", at: new Date(now) }
   if (!followed) return { do: "follow" }
-  // Short ones are looked at often; a cancellation wakes it by itself.
-  const often = Math.min(10_000, Math.max(quick, (now - startedAt) / 20))
+  // Short ones are looked at more often; a cancellation wakes it by itself.
+  const often = Math.min(10_000, Math.max(lookMs, (now - startedAt) / 20))
   return {
     do: "wait",
     reason: "ExecutionRunning",

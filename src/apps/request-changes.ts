@@ -4,6 +4,7 @@ import type { AppPower } from "#schemas/app.ts"
 import type { Target } from "#src/edge/target.ts"
 import { storableText } from "#src/storable.ts"
 import { repeatable, type Sql } from "#src/store/Db.ts"
+import { dueNow } from "#src/store/work-rows.ts"
 import type { Change, FencedApp } from "./app-state.ts"
 import { any, fencedChanges } from "./fenced-changes.ts"
 
@@ -48,6 +49,15 @@ export const makeRequestChanges = (sql: Sql): RequestChanges => {
   const kept = ({ orgId, uid }: FencedApp, but: Fragment) => sql`
     delete from secret where org_id = ${orgId}::uuid and uid = ${uid}::uuid and starts_with(field, ${revisionField("")})
       and exists (select from mine) and field not in (${but})`
+  /** The deployment that waits for it is looked at: a CTE, and what announces it. */
+  const woken = ({ orgId }: FencedApp, deployment: string) => sql`
+    woken as (
+      update work w set ${dueNow(sql)} from deployment d
+      where d.org_id = ${orgId}::uuid and d.uid = ${deployment}::uuid and d.state = 'starting'
+        and w.org_id = d.org_id and w.uid = d.uid and exists (select from mine)
+      returning w.uid
+    )`
+  const told = sql`(select count(pg_notify('svc_work', '')) from woken)`
   return {
     reject: (ref, { revision, deployment, error }) =>
       any(
@@ -56,8 +66,9 @@ export const makeRequestChanges = (sql: Sql): RequestChanges => {
             update app set rejected_revision = ${revision}, rejected_deployment = ${deployment}::uuid,
               rejected_error = ${storableText(error, 2_000)}, crashes = 0, next_start_at = null
             where ${mine(ref)} returning uid, serving_revision
-          ), pruned as (${kept(ref, sql`select ${revisionField("")} || serving_revision from mine where serving_revision is not null`)})
-          select uid from mine`)
+          ), pruned as (${kept(ref, sql`select ${revisionField("")} || serving_revision from mine where serving_revision is not null`)}),
+          ${woken(ref, deployment)}
+          select uid, ${told} from mine`)
       ),
     serve: (ref, { revision, deployment, target, instances, route, at }) => {
       const wanted = sql`${target === null ? null : JSON.stringify(target)}::jsonb`
@@ -84,8 +95,9 @@ export const makeRequestChanges = (sql: Sql): RequestChanges => {
             sql`select ${revisionField("")} || revision from app_instance
               where org_id = ${ref.orgId}::uuid and app_uid = ${ref.uid}::uuid and not removed
               union all select ${revisionField(revision)}::text`
-          )})
-          select uid from mine`)
+          )}),
+          ${woken(ref, deployment)}
+          select uid, ${told} from mine`)
       )
     },
     active: (ref) => ofApp(ref, sql`active_at = now()`),

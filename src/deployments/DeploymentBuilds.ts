@@ -158,6 +158,8 @@ export class DeploymentBuilds extends Context.Service<
                   }
                 })
               ),
+              // Without a store the next look finds it.
+              Effect.andThen(Effect.ignore(deployments.wakeReconciler(ref))),
               inBackground
             )
           )

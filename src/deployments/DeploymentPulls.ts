@@ -8,8 +8,5 @@ import { Deployments } from "./Deployments.ts"
 export class DeploymentPulls extends Context.Service<DeploymentPulls, PullsService>()(
   "svc/deployments/DeploymentPulls"
 ) {
-  static readonly layer = Layer.effect(
-    DeploymentPulls,
-    Effect.flatMap(Deployments, ({ wantingImage }) => makePulls(wantingImage))
-  )
+  static readonly layer = Layer.effect(DeploymentPulls, Effect.flatMap(Deployments, makePulls))
 }

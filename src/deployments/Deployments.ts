@@ -12,6 +12,7 @@ import type { Json } from "#schemas/kind.ts"
 import type { LogReader, LogRecord } from "#src/container-logs/log-store.ts"
 import { storableText } from "#src/storable.ts"
 import { Db, inOrg, repeatable, type Sql } from "#src/store/Db.ts"
+import { wakeReconciler } from "#src/store/work-rows.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { emission } from "#src/webhooks/events.ts"
 
@@ -94,6 +95,7 @@ export class Deployments extends Context.Service<
       from: number | undefined,
       pieces: ReadonlyArray<{ readonly stream: string; readonly at?: Date; readonly content: Uint8Array }>
     ) => Effect.Effect<number | undefined, StoreUnavailable>
+    readonly wakeReconciler: (ref: DeploymentRef) => Effect.Effect<void, StoreUnavailable>
     /** Of these, the ones that are being built. */
     readonly building: (
       refs: ReadonlyArray<DeploymentRef>
@@ -288,6 +290,7 @@ export class Deployments extends Context.Service<
           )
         },
         forget: (ref) => changed(repeatable(sql`delete from deployment where ${fenced(ref)} returning uid`)),
+        wakeReconciler: (ref) => wakeReconciler(sql, ref),
         wantingImage: Effect.fn("Deployments.wantingImage")(function* (refs) {
           const given = refs.map(({ orgId, uid }) => ({ orgId, uid }))
           const rows = yield* repeatable(sql<{ readonly uid: string }>`

@@ -37,10 +37,13 @@ export interface PullsService {
   readonly sweep: Effect.Effect<number, StoreUnavailable>
 }
 
-/** `wanting`: of these, the ones whose image is still waited for. */
-export const makePulls = Effect.fnUntraced(function* (
-  wanting: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
-) {
+export interface PullsFor {
+  /** Of these, the ones whose image is still waited for. */
+  readonly wantingImage: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+  readonly wakeReconciler: (ref: RunRef) => Effect.Effect<void, StoreUnavailable>
+}
+
+export const makePulls = Effect.fnUntraced(function* ({ wantingImage, wakeReconciler }: PullsFor) {
   const images = yield* Images
   const options = yield* ExecutionOptions
   const states = new Map<string, { readonly ref: RunRef; readonly pull: Pull }>()
@@ -97,6 +100,8 @@ export const makePulls = Effect.fnUntraced(function* (
               else states.set(uid, { ref, pull: state })
             })
           ),
+          // Without a store the next look finds it.
+          Effect.andThen(Effect.ignore(wakeReconciler(ref))),
           inBackground
         )
       )
@@ -104,7 +109,7 @@ export const makePulls = Effect.fnUntraced(function* (
     stop,
     sweep: Effect.gen(function* () {
       const refs = [...states.values()].map(({ ref }) => ref)
-      const wanted = yield* wanting(refs)
+      const wanted = yield* wantingImage(refs)
       const idle = refs.filter(({ uid }) => !wanted.has(uid))
       yield* Effect.forEach(idle, ({ uid }) => stop(uid), { discard: true })
       return idle.length
@@ -114,10 +119,7 @@ export const makePulls = Effect.fnUntraced(function* (
 })
 
 export class Pulls extends Context.Service<Pulls, PullsService>()("svc/executions/Pulls") {
-  static readonly layer = Layer.effect(
-    Pulls,
-    Effect.flatMap(Runs, ({ wantingImage }) => makePulls(wantingImage))
-  )
+  static readonly layer = Layer.effect(Pulls, Effect.flatMap(Runs, makePulls))
 }
 
 const failed = (errorCode: "image_pull_failed" | "image_not_found", message: string): Pull => ({

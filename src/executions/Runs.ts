@@ -11,6 +11,7 @@ import type { Fragment } from "effect/sql/Statement"
 import type { CleanupStatus, ExecutionErrorCode, ExecutionState } from "#schemas/execution.ts"
 import { storableText } from "#src/storable.ts"
 import { Db, repeatable, transaction } from "#src/store/Db.ts"
+import { wakeReconciler } from "#src/store/work-rows.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface RunRef {
@@ -97,6 +98,7 @@ export class Runs extends Context.Service<
     readonly logsGivenUp: (ref: FencedRef) => Change
     /** With what it printed; some of it at a time. */
     readonly forget: (ref: FencedRef) => Change
+    readonly wakeReconciler: (ref: RunRef) => Effect.Effect<void, StoreUnavailable>
     /** Of these, the ones that there is a run of. */
     readonly known: (refs: ReadonlyArray<RunRef>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
     /** Of these, the ones that have not begun because their image is not there. */
@@ -212,6 +214,7 @@ export class Runs extends Context.Service<
           }
           return any(yield* repeatable(sql`delete from execution ${where(ref)} returning uid`))
         }),
+        wakeReconciler: (ref) => wakeReconciler(sql, ref),
         known: (refs) => among(refs, sql`true`),
         wantingImage: (refs) => among(refs, sql`e.status = 'starting' and e.image_id is null`)
       })

@@ -1,12 +1,27 @@
 /** What statements that change resources do with the queue entries of these resources. */
+import * as Effect from "effect/Effect"
 import type { Fragment } from "effect/sql/Statement"
-import type { Sql } from "./Db.ts"
+import type { StoreUnavailable } from "#src/store-unavailable.ts"
+import { repeatable, type Sql } from "./Db.ts"
 
 /** For `update work w set`: due now, or as soon as the reconcile that is under way has ended. */
 export const dueNow = (sql: Sql): Fragment => sql`
   again = true,
   due_at = case when w.lease_until > now() then w.due_at else now() end,
   rank = case when w.lease_until > now() then w.due_at else now() end`
+
+/** Has a resource looked at now, for what went on in the background of its reconciles has ended. */
+export const wakeReconciler = (
+  sql: Sql,
+  { orgId, uid }: { readonly orgId: string; readonly uid: string }
+): Effect.Effect<void, StoreUnavailable> =>
+  Effect.asVoid(
+    repeatable(sql`
+      with woken as (
+        update work w set ${dueNow(sql)} where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid returning w.uid
+      )
+      select pg_notify('svc_work', '') from woken`)
+  )
 
 /**
  * A CTE that locks the queue entries of the rows of the CTE `chosen`, to be waited for with {@link afterHeld} before
