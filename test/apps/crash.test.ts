@@ -1,6 +1,7 @@
 /** Control planes and container engines killed while an app is started and replaced, and what comes of it. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { containerEngine } from "#test/setup/containers.ts"
 import { sleep, until } from "#test/setup/wait.ts"
@@ -8,8 +9,11 @@ import { server } from "./world.ts"
 
 const path = "/v1/orgs/main/projects/shop"
 
-it.live(
+campaign(
+  it.live,
+  "app-kills",
   "killed again and again, together with its engine, a control plane brings the newest version up once and leaves nothing",
+  { rounds: 0, roundMs: 300_000 },
   () =>
     Effect.gen(function* () {
       const engine = yield* containerEngine
@@ -73,6 +77,5 @@ it.live(
         assert.lengthOf(healthy, 1)
         assert.deepStrictEqual(names(), [`svc-${healthy[0].id}`])
       })
-    }),
-  300_000
+    })
 )

@@ -4,12 +4,16 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { killNaming } from "#test/setup/processes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { planeWithObjectStore, project, query } from "./planes.ts"
 
-it.live(
+campaign(
+  it.live,
+  "far-away-restore",
   "a moment is restored from the object store alone, after the database's folder and everything kept beside it is gone",
+  { rounds: 0, roundMs: 1_200_000 },
   () =>
     Effect.gen(function* () {
       const { far, world } = yield* planeWithObjectStore
@@ -72,6 +76,5 @@ it.live(
           "it was read from there"
         )
       })
-    }).pipe(Effect.scoped),
-  1_200_000
+    }).pipe(Effect.scoped)
 )

@@ -13,7 +13,7 @@ campaign(
   it.live,
   "branch-kills",
   "a control plane that is killed at random moments makes, promotes and deletes branches all the same",
-  { roundMs: 1_500_000 },
+  { rounds: 0, roundMs: 1_500_000 },
   Effect.fnUntraced(function* ({ seed, full }) {
     const random = new Seeded(seed)
     // Large enough that its copy takes a while.

@@ -2,12 +2,16 @@
 import * as fs from "node:fs"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { killNaming } from "#test/setup/processes.ts"
 import { until } from "#test/setup/wait.ts"
 import { branchOf, branchPlane, project, query, ready } from "./planes.ts"
 
-it.live(
+campaign(
+  it.live,
+  "lost-folder",
   "after a promotion, the loss of the whole folder is told as such, and the newest backup brings the data back",
+  { rounds: 0, roundMs: 1_200_000 },
   () =>
     Effect.gen(function* () {
       const world = yield* branchPlane
@@ -62,6 +66,5 @@ it.live(
         const { body: past } = await plane.call("GET", `${base}/${made.body.id}`)
         assert.strictEqual(past.status, "promoted", "what was promoted before stays so")
       })
-    }).pipe(Effect.scoped),
-  1_200_000
+    }).pipe(Effect.scoped)
 )

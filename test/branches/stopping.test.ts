@@ -1,12 +1,16 @@
 /** An orderly end of the control plane in the middle of a recovery, which is a server process of its own. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { processesNaming } from "#test/setup/processes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { branchOf, branchPlane, debris, query, ready, urlOf } from "./planes.ts"
 
-it.live(
+campaign(
+  it.live,
+  "recovery-stopped",
   "a control plane that is stopped during a recovery leaves no process of it; the next one makes the branch",
+  { rounds: 0, roundMs: 900_000 },
   () =>
     Effect.gen(function* () {
       const world = yield* branchPlane
@@ -41,6 +45,5 @@ it.live(
         )
         await debris(world)
       })
-    }).pipe(Effect.scoped),
-  900_000
+    }).pipe(Effect.scoped)
 )

@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { makePlane, type Plane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { until } from "#test/setup/wait.ts"
 import { type Received, receiver } from "./receiver.ts"
@@ -20,8 +21,11 @@ interface Run {
   readonly attempts: ReadonlyArray<{ readonly statusCode: number | null; readonly error: string | null }>
 }
 
-it.live(
+campaign(
+  it.live,
+  "cron-kills",
   "a killed control plane's runs go on or end and say why; with clocks hours off each time is run once, when it has come",
+  { rounds: 0, roundMs: 900_000 },
   () =>
     Effect.gen(function* () {
       const { base, store, planes } = yield* planesOnSharedServer
@@ -62,8 +66,7 @@ it.live(
         await behind.start()
         await timely(jumping, behind, moved, came)
       })
-    }).pipe(Effect.scoped),
-  900_000
+    }).pipe(Effect.scoped)
 )
 
 /** Runs whose process is killed by `again`, which starts another one. */

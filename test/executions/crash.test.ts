@@ -1,13 +1,17 @@
 /** Control planes killed while executions are in each of their phases, and what the next one makes of them. */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { containerEngine, registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { base, small } from "./world.ts"
 
-it.live(
+campaign(
+  it.live,
+  "execution-kills",
   "a control plane that is killed changes nothing for what runs: it is found again, and told of once",
+  { rounds: 0, roundMs: 900_000 },
   () =>
     Effect.gen(function* () {
       const engine = yield* containerEngine
@@ -86,6 +90,5 @@ it.live(
         assert.deepStrictEqual([stopped.status, stopped.exitCode], ["cancelled", 137])
         assert.strictEqual(engine.podman("ps", "-a", "-q"), "")
       })
-    }).pipe(Effect.scoped),
-  900_000
+    }).pipe(Effect.scoped)
 )

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import { cacheSizes, databaseSizes } from "#schemas/catalog.ts"
 import { makeHolding } from "#src/infra/host/server-holding.ts"
 import { cacheLimits, databaseLimits, oomScores, type ServerLimits } from "#src/infra/host/server-limits.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import {
   connectionFlood,
@@ -36,8 +37,11 @@ const running = <A extends { readonly stop: () => Promise<void> }>(begin: Effect
   Effect.acquireRelease(begin, (one) => Effect.promise(one.stop))
 
 layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) => {
-  it.effect.skipIf(process.platform !== "linux")(
+  campaign(
+    process.platform === "linux" ? it.effect : it.effect.skip,
+    "server-isolation",
     "clients that take what they can from their own servers cost nobody else anything, and are told why theirs ended",
+    { rounds: 0, roundMs: 600_000 },
     () =>
       Effect.gen(function* () {
         const { call, dataDir, tenant } = yield* Plane
@@ -163,7 +167,6 @@ layer(testPlane(), { excludeTestServices: true })("isolation of servers", (it) =
         )
         yield* Effect.promise(() => until("it works again", () => healed.answered() > 0))
         yield* heldAsTheyShould
-      }).pipe(Effect.scoped),
-    600_000
+      }).pipe(Effect.scoped)
   )
 })

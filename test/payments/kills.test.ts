@@ -7,13 +7,17 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { until } from "#test/setup/wait.ts"
 import { stripeStandIn } from "./stripe/stand-in.ts"
 import { allScopes, newSecret } from "./world.ts"
 
-it.live(
+campaign(
+  it.live,
+  "payment-kills",
   "whatever is killed in between: one product, one customer, one session, one projection",
+  { rounds: 0, roundMs: 240_000 },
   () =>
     Effect.gen(function* () {
       const stripe = yield* stripeStandIn
@@ -178,6 +182,5 @@ it.live(
           await sql.end({ timeout: 1 })
         }
       })
-    }),
-  240_000
+    })
 )

@@ -2,12 +2,16 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { reply, startApp } from "./app.ts"
 
-it.live(
+campaign(
+  it.live,
+  "queue-kills",
   "a control plane that is killed while it delivers loses no message, and another one goes on",
+  { rounds: 0, roundMs: 900_000 },
   () =>
     Effect.gen(function* () {
       const { base, store, planes } = yield* planesOnSharedServer
@@ -78,6 +82,5 @@ it.live(
         // Only what was under way came twice: eight batches of five at most.
         assert.isAtMost(app.bodies().length, 300 + 40)
       })
-    }),
-  900_000
+    })
 )

@@ -13,6 +13,7 @@ import {
   ready,
   urlOf
 } from "#test/branches/planes.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 
 const manifest = {
@@ -51,8 +52,11 @@ const streaming = (world: BranchPlane) =>
     throw new Error(JSON.stringify(replicas))
   })
 
-it.live(
+campaign(
+  it.live,
+  "standby-life",
   "a database with standbys outlives the loss of its data and of the control plane, is restored to before and after, and takes a branch's data",
+  { rounds: 0, roundMs: 1_500_000 },
   () =>
     Effect.gen(function* () {
       const world = yield* branchPlane
@@ -197,6 +201,5 @@ it.live(
           [1, 2].every((number) => !fs.existsSync(world.folderOf(`${databaseId}-${number}`)))
         )
       })
-    }).pipe(Effect.scoped),
-  1_500_000
+    }).pipe(Effect.scoped)
 )
