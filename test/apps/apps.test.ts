@@ -292,9 +292,11 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
         const written = JSON.parse((yield* svc(["run", "execs", "--json", "--", ...sh("echo no")])).stdout)
         const { deploymentId } = yield* readApp(path)
         assert.deepInclude(written, { status: "succeeded", exitCode: 0, services: true, deploymentId })
-        const short = yield* svc(["run", "execs", "--timeout", "1", "--", ...sh("exec busybox sleep 6666")])
+        // The first process of a container is not ended by a signal that it does not listen to.
+        const untilTold = sh("trap 'exit 1' TERM; while :; do busybox sleep 0.2; done")
+        const short = yield* svc(["run", "execs", "--timeout", "1", "--", ...untilTold])
         assert.strictEqual(short.code, 7, short.stderr)
-        const long = yield* Effect.forkChild(svc(["run", "execs", "--", ...sh("exec busybox sleep 5555")]))
+        const long = yield* Effect.forkChild(svc(["run", "execs", "--", ...untilTold]))
         const ofStatus = (status: string) =>
           Effect.map(call("GET", `${path}/executions?status=${status}`), ({ body }) => body.length === 1)
         yield* eventually("it runs", ofStatus("running"))

@@ -5,7 +5,14 @@ import { requestsOf, tokensFor } from "#test/agents/plane.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { answeringNode } from "#test/setup/edge-node.ts"
 import { eventually } from "#test/setup/wait.ts"
-import { closed, inDialog, lookOver, opened, said, type Test } from "./world.ts"
+import { applied, closed, inDialog, lookOver, opened, said, type Test } from "./world.ts"
+
+const relay = `  - name: Relay
+    slug: relay
+    runtimeClass: always-on
+    queues: [{ name: inbox, deadLetterQueue: null }]
+    crons: [{ name: tick, schedule: "0 3 * * *", environment: production, target: { kind: queue, queue: inbox } }]
+`
 
 export const panelTests = (test: Test): void => {
   test("what an agent was granted is seen with all that it may, and taken back", () =>
@@ -114,4 +121,43 @@ export const panelTests = (test: Test): void => {
       )
       assert.deepStrictEqual(wrong, [])
     }).pipe(Effect.scoped))
+
+  test("what waits for another one has an arrow to it, until that one has come", () =>
+    Effect.gen(function* () {
+      const { tenant, call } = yield* Plane
+      const mine = yield* tenant()
+      const token = mine.adminKey
+      const resources = `/v1/orgs/${mine.slug}/resources`
+      yield* applied(mine.slug, token, relay)
+      const { body: listed } = yield* call("GET", `${resources}?limit=100`, { token })
+      const uidOf = (name: string): string =>
+        listed.items.find((one: { readonly name: string }) => one.name === name).uid
+      const { page, wrong } = yield* opened(mine.owner, `${mine.slug}/resources/${uidOf("inbox")}`)
+      yield* Effect.promise(async () => {
+        await page.getByRole("button", { name: "Abandon", exact: true }).click()
+        await page.getByRole("alertdialog").getByText("nothing real is removed").waitFor()
+        await page.getByLabel("Reason").fill("moved elsewhere")
+        await page.getByLabel("Name, to confirm").fill("inbox")
+        await inDialog(page, "Abandon it")
+        await closed(page)
+        await page.goto(`/app/${mine.slug}/resources/${uidOf("tick")}`)
+        await page.getByRole("button", { name: "Look now" }).click()
+      })
+      const missing = page.getByText("relay/production/Queue/inbox", { exact: true })
+      yield* Effect.promise(async () => {
+        await missing.waitFor()
+        await page.getByText(", which is not there").waitFor()
+        await lookOver(page, "waiting")
+        await page.setViewportSize({ width: 1280, height: 860 })
+        await page.getByRole("link", { name: /^Resources/ }).click()
+        await missing.waitFor()
+        await page.getByText("waits for").waitFor()
+      })
+      yield* applied(mine.slug, token, relay)
+      yield* Effect.promise(async () => {
+        await page.getByText(", which is not there").waitFor({ state: "detached" })
+        await page.getByText("Ready", { exact: true }).first().waitFor()
+      })
+      assert.deepStrictEqual(wrong, [])
+    }))
 }
