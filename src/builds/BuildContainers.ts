@@ -188,13 +188,17 @@ export class BuildContainers extends Context.Service<
           )
           // Of the usual ones also the networks of containers that were never made.
           const usual = ids === undefined ? (["build", "image", "stage0"] as const) : []
-          for (const name of new Set([...usual.map((part) => nameOf(uid, part)), ...there])) {
-            if (ids !== undefined) {
-              const found = yield* engine.inspect(name)
-              if (Option.isSome(found) && !ids.has(found.value.id)) continue
-            }
-            yield* engine.remove(name)
-          }
+          yield* Effect.forEach(
+            new Set([...usual.map((part) => nameOf(uid, part)), ...there]),
+            Effect.fnUntraced(function* (name) {
+              if (ids !== undefined) {
+                const found = yield* engine.inspect(name)
+                if (Option.isSome(found) && !ids.has(found.value.id)) return
+              }
+              yield* engine.remove(name)
+            }),
+            { concurrency: 4, discard: true }
+          )
         }),
         remains: Effect.map(engine.list(installation.label), (all) =>
           all.flatMap(({ name, labels }) => {

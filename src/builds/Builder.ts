@@ -10,6 +10,7 @@ import { buffer } from "node:stream/consumers"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -17,6 +18,7 @@ import * as Result from "effect/Result"
 import { pack } from "tar-stream"
 import type { BuildPlan, DockerfilePlan, Runtime } from "#schemas/build-plan.ts"
 import { AppConfig } from "#src/config.ts"
+import { inBackground } from "#src/engine/in-background.ts"
 import { Images } from "#src/executions/Images.ts"
 import { ContainerEngine, type ContainerError } from "#src/infra/containers/ContainerEngine.ts"
 import { hostLock } from "#src/infra/host/host-lock.ts"
@@ -49,7 +51,10 @@ export interface BuildRequest {
 export class Builder extends Context.Service<
   Builder,
   {
-    /** Answers the id of the image, once its turn has come. It leaves no container, also when it is interrupted. */
+    /**
+     * Answers the id of the image, once its turn has come. It leaves no container, also when it is interrupted; when it
+     * has answered they go a moment later.
+     */
     readonly build: (
       request: BuildRequest,
       printer: BuildPrinter
@@ -70,6 +75,7 @@ export class Builder extends Context.Service<
       const { dataDir } = yield* AppConfig
       const { buildImages } = yield* settings
       const turns = makeTurns(1)
+      const scope = yield* Effect.scope
       const lock = `svc-build-${sha256(dataDir).slice(0, 16)}`
 
       const imageFor = Effect.fnUntraced(function* (runtime: Runtime | undefined) {
@@ -168,18 +174,24 @@ export class Builder extends Context.Service<
           return yield* finish(container, command)
         }
         const command = yield* commandOf(plan)
-        const result = yield* make("image", {
-          command: command.run,
-          env: {},
-          network: "none",
-          workdir: folderIn(plan.kind === "server" ? plan.root : ".")
+        const makeResult = Effect.gen(function* () {
+          const result = yield* make("image", {
+            command: command.run,
+            env: {},
+            network: "none",
+            workdir: folderIn(plan.kind === "server" ? plan.root : ".")
+          })
+          if (command.files !== undefined)
+            yield* engine.putArchive({ name: result, folder: "/" }, command.files)
+          return result
         })
-        if (command.files !== undefined)
-          yield* engine.putArchive({ name: result, folder: "/" }, command.files)
         const output = plan.kind === "static" ? folderIn(plan.output) : appFolder
-        const target = { name: result, folder: appFolder }
-        if (plan.steps.length === 0 && output === appFolder) yield* engine.putFile(target, source)
-        else {
+        if (plan.steps.length === 0 && output === appFolder) {
+          const result = yield* makeResult
+          yield* engine.putFile({ name: result, folder: appFolder }, source)
+          return yield* finish(result)
+        }
+        const makeBuild = Effect.gen(function* () {
           const build = yield* make("build", {
             command: ["/bin/sh", "-euc", scriptOf(plan)],
             env: { ...buildVariables, ...Redacted.value(request.variables) },
@@ -187,21 +199,27 @@ export class Builder extends Context.Service<
             workdir: appFolder
           })
           yield* engine.putFile({ name: build, folder: appFolder }, source)
-          yield* runSteps(request, build, upload.value.locks, printer)
-          yield* printer.say("Making the image")
-          yield* Effect.catchIf(
-            engine.copy({ name: build, folder: output }, target, options.resultBytes),
-            ({ reason }) => reason === "NotFound" || reason === "Failed",
-            ({ reason, message }) =>
-              new BuildFailed({
-                errorCode: "build_failed",
-                message:
-                  reason === "NotFound" && plan.kind === "static"
-                    ? `The build left no folder ${plan.output}`
-                    : `What the build left cannot be taken: ${message}`
-              })
-          )
-        }
+          return build
+        })
+        const [result, build] = yield* Effect.all([makeResult, makeBuild], { concurrency: 2 })
+        yield* runSteps(request, build, upload.value.locks, printer)
+        yield* printer.say("Making the image")
+        yield* Effect.catchIf(
+          engine.copy(
+            { name: build, folder: output },
+            { name: result, folder: appFolder },
+            options.resultBytes
+          ),
+          ({ reason }) => reason === "NotFound" || reason === "Failed",
+          ({ reason, message }) =>
+            new BuildFailed({
+              errorCode: "build_failed",
+              message:
+                reason === "NotFound" && plan.kind === "static"
+                  ? `The build left no folder ${plan.output}`
+                  : `What the build left cannot be taken: ${message}`
+            })
+        )
         return yield* finish(result)
       })
 
@@ -231,8 +249,12 @@ export class Builder extends Context.Service<
                 })
             })
           })
+          const clear = Effect.ignore(Effect.suspend(() => containers.clear(uid, made)))
           return yield* inTurn.pipe(
-            Effect.ensuring(Effect.ignore(Effect.suspend(() => containers.clear(uid, made)))),
+            // Who waits for the image need not wait for that.
+            Effect.onExit((exit) =>
+              Exit.isSuccess(exit) ? Effect.asVoid(Effect.forkIn(inBackground(clear), scope)) : clear
+            ),
             Effect.scoped,
             turns.take({ owner: orgId, first: false })
           )
