@@ -562,8 +562,11 @@ layer(Layer.effect(World, branchWorld), { excludeTestServices: true, timeout: "5
       900_000
     )
 
-    it.effect(
+    campaign(
+      it.effect,
+      "promotion-lost-data",
       "a database whose data is lost before the branch that is promoted takes its place gets the branch's data",
+      { roundMs: 900_000, rounds: 0 },
       () =>
         Effect.gen(function* () {
           // The data alone, with its server still running; and everything that was known of the server.
@@ -596,8 +599,7 @@ layer(Layer.effect(World, branchWorld), { excludeTestServices: true, timeout: "5
             yield* drive(world, { ...kept, deleting: true }, () => false)
             assert.deepStrictEqual(yield* databaseRemains(world, asServer(world, kept)), [])
           }
-        }),
-      900_000
+        })
     )
   }
 )

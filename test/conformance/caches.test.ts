@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Schedule from "effect/Schedule"
 import { createClient } from "redis"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
 import { connectionString } from "#test/setup/shown.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -88,8 +89,11 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
     600_000
   )
 
-  it.effect(
+  campaign(
+    it.effect,
+    "busy-cache",
     "are not called ready while a script keeps them busy, and a rotation then takes effect all the same",
+    { roundMs: 600_000, rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { call, sql } = yield* Plane
@@ -143,8 +147,7 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
         )
         for (const event of ["Warning ScriptBusy", "Outside redis.shutDown", "Outside redis.start"])
           assert.include(told, event)
-      }),
-    600_000
+      })
   )
 
   it.effect("are refused with every field that is at fault", () =>

@@ -4,7 +4,7 @@ import { decide, type Seen, type Situation } from "#reconcilers/execution/state-
 import { isListed, parseImage, registryOf } from "#src/executions/image.ts"
 import type { ExecutionOptions } from "#src/executions/options.ts"
 import type { Run } from "#src/executions/Runs.ts"
-import { rulesOfGone } from "#src/infra/containers/network.ts"
+import { removalsOfGone } from "#src/infra/containers/network.ts"
 
 const begun = Date.parse("2026-01-01T00:00:00Z")
 const options: ExecutionOptions = {
@@ -306,13 +306,9 @@ describe("rules of a firewall", () => {
       `-A CNI-ISOLATION-STAGE-1 -i cni-podman1 ! -o cni-podman1 ${note} -j CNI-ISOLATION-STAGE-2`,
       `-A CNI-ISOLATION-STAGE-1 ${note} -j RETURN`
     ].join("\n")
-    const found = rulesOfGone(listing, (bridge) => bridge === "svcxaaaaaaaaaa")
+    const found = removalsOfGone(listing, (bridge) => bridge === "svcxaaaaaaaaaa")
     assert.deepStrictEqual(found, [
-      [
-        ...["-A", "CNI-ISOLATION-STAGE-1", "-i", "svcx0123456789", "!", "-o", "svcx0123456789"],
-        ...["-m", "comment", "--comment", "CNI firewall plugin rules (ingressPolicy: same-bridge)"],
-        ...["-j", "CNI-ISOLATION-STAGE-2"]
-      ]
+      `-D CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${note} -j CNI-ISOLATION-STAGE-2`
     ])
   })
 })

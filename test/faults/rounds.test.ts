@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import postgres from "postgres"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { until } from "#test/setup/wait.ts"
 import { makePlane, planesOnSharedServer } from "./planes.ts"
 
@@ -14,8 +15,11 @@ const connection = (url: string, max: number) =>
     (client) => Effect.promise(() => client.end({ timeout: 1 }))
   )
 
-it.live(
+campaign(
+  it.live,
+  "round-kills",
   "a program that is killed in the middle of a round leaves nothing half done, and the next one does it once",
+  { roundMs: 600_000, rounds: 0 },
   () =>
     Effect.gen(function* () {
       const { base, planes, store } = yield* planesOnSharedServer
@@ -93,6 +97,5 @@ it.live(
         assert.isAbove(found.length, 0)
         assert.strictEqual(new Set(found.map(({ key }) => key)).size, found.length)
       })
-    }).pipe(Effect.scoped),
-  600_000
+    })
 )

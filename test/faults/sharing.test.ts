@@ -8,14 +8,14 @@ import { checkHistory } from "./engine/history.ts"
 import { engineWorld } from "./engine/world.ts"
 
 const share = (
-  { seed, full }: Round,
+  { seed }: Round,
   names: ReadonlyArray<string>,
   disturb: (world: World, lines: number) => Promise<ReadonlySet<string>>
 ) =>
   Effect.gen(function* () {
     const drawn = new Seeded(seed)
     const random = (below: number) => drawn.int(0, below - 1)
-    const count = full ? 500 : 80
+    const count = 500
     // Looked at so often that the processes get in each other's way all the time.
     const world = yield* engineWorld({ driftMs: 1_000, leaseMs: 10_000 })
     yield* Effect.promise(async () => {
@@ -77,7 +77,6 @@ campaign(
   it.live,
   "sharing",
   "two processes share resources, and each is worked on by one of them at a time",
-  // In "npm test" those of "sharing-kills" share the same way until one of them is killed.
   { roundMs: 600_000, rounds: 0 },
   (round) =>
     share(round, ["one", "two"], async (world, lines) => {
@@ -90,7 +89,7 @@ campaign(
   it.live,
   "sharing-kills",
   "three processes share resources while one of them is killed and another one comes",
-  { roundMs: 600_000 },
+  { roundMs: 600_000, rounds: 0 },
   (round) =>
     share(round, ["one", "two", "three"], async (world, lines) => {
       await busy(world, lines / 3)

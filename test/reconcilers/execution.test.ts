@@ -1,5 +1,5 @@
 /** The shared suite on a real container engine. */
-import { afterAll } from "@effect/vitest"
+import { afterAll, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -23,11 +23,12 @@ import { Host } from "#src/infra/host/Host.ts"
 import { Db } from "#src/store/Db.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { containerEngine, sh } from "#test/setup/containers.ts"
 import { testDb } from "#test/setup/database.ts"
 import { makeOrganization, makeProject, uuid } from "#test/setup/fixtures.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
-import { reconcilerSuite, type Subject } from "./suite.ts"
+import { crashes, reconcilerSuite, type Subject } from "./suite.ts"
 
 // Worlds share it: nothing looks at containers of others.
 const engineScope = Scope.makeUnsafe()
@@ -130,3 +131,11 @@ const subject: Subject<World, ExecutionSpec, unknown> = {
 }
 
 reconcilerSuite(subject)
+
+campaign(
+  it.live,
+  "execution-crashes",
+  "control planes that die again and again while an execution is made and removed end where one would have",
+  { rounds: 0 },
+  crashes(subject)
+)

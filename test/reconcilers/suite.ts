@@ -61,8 +61,8 @@ export interface Subject<World, Spec, E> {
   /** How many resources may be made beside each other, where one of them mostly waits for others. */
   readonly atOnce?: number
   /**
-   * Making one takes seconds of processor time. Control planes die then after every second outside write: those of a
-   * creation are shared between the tests of its repair and of its removal. A campaign with {@link crashes} takes all.
+   * Making one takes seconds of processor time. Control planes die then after every third outside write, and after others
+   * where its repair is tested than where its removal is. A campaign with {@link crashes} takes all.
    */
   readonly costly?: boolean
   /** It is made and removed as another subject of the file: its changes and drifts alone are tested. */
@@ -228,14 +228,14 @@ export const reconcilerSuite = <World, Spec, E>(subject: Subject<World, Spec, E>
     }
   })
 
-  /** For each write its number, from 1; where resources are costly every second one, beginning with `first`. */
+  /** For each write its number, from 1; where resources are costly every third one, beginning with `first`. */
   const eachOf = <E2, R>(
     writes: ReadonlyArray<string>,
     first: 1 | 2,
     body: (n: number) => Effect.Effect<void, E2, R>
   ) => {
     const all = writes.map((_, index) => index + 1)
-    const numbers = subject.costly === true && all.length > 1 ? all.filter((n) => n % 2 === first % 2) : all
+    const numbers = subject.costly === true && all.length > 2 ? all.filter((n) => n % 3 === first % 3) : all
     return Effect.forEach(numbers, body, { concurrency: atOnce, discard: true })
   }
 

@@ -224,8 +224,11 @@ const logGoesOn = (world: DatabaseWorld, resource: DatabaseResource, segments: n
       )
   })
 
-it.live(
+campaign(
+  it.live,
+  "failover-left-behind",
   "a standby that outlives a failover goes on, or is copied again; what cannot take over is never replaced by an empty database",
+  { roundMs: 720_000, rounds: 0 },
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
@@ -272,6 +275,5 @@ it.live(
       assert.isTrue(Exit.isFailure(yield* Effect.exit(settle(world, resource, { settleMs: 5_000 }))))
       assert.isFalse(fs.existsSync(dataOf(world, resource)))
       assert.isTrue(fs.existsSync(dataOf(world, second)))
-    }).pipe(Effect.scoped),
-  minutes(12)
+    })
 )

@@ -3,6 +3,8 @@
  * at the same time: a rule is looked for before it is added, and what belongs together is changed in one transaction.
  */
 import { execFile } from "node:child_process"
+import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import { helperEnvironment } from "../host/helper-environment.ts"
 
 export interface Rule {
@@ -57,6 +59,14 @@ export const restore = async (
   lines: ReadonlyArray<readonly [Rule["table"], line: string]>
 ): Promise<boolean> =>
   lines.length === 0 || (await said(`${program}-restore`, ["--noflush"], tables(lines))) !== undefined
+
+/** Looks and changes again when another process has changed the same rules meanwhile, so that nothing was changed. */
+export const repeatedUntilDone = (attempt: Effect.Effect<boolean>): Effect.Effect<boolean> =>
+  Effect.repeat(attempt, {
+    until: (done) => done,
+    schedule: Schedule.spaced("50 millis").pipe(Schedule.jittered),
+    times: 9
+  })
 
 /** Puts the rules into their chains, and makes the chains, where they are missing. False: that cannot be done. */
 export const ensureRules = async (

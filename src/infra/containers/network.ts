@@ -8,7 +8,7 @@ import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
 import { ContainerError } from "./error.ts"
-import { ensureRules, type Firewall, firewall, type Rule } from "./iptables.ts"
+import { ensureRules, type Firewall, firewall, type Rule, repeatedUntilDone, restore } from "./iptables.ts"
 
 export type NetworkKind = "isolated" | "environment"
 
@@ -171,20 +171,15 @@ export const unguarded = new ContainerError({
 /** Whether the kernel has that version at all. */
 export const hasIpv6 = (): boolean => fs.existsSync("/proc/sys/net/ipv6")
 
-const isolation = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"]
 const ownBridge = new RegExp(
-  `^-A \\S+ (?:-i|-o) ((?:${kinds.isolated.prefix}|${kinds.environment.prefix})[0-9a-f]{10}) `
+  `^-A (?:CNI-ISOLATION-STAGE-[12]|${serviceChain.chain}) (?:-i|-o) ((?:${kinds.isolated.prefix}|${kinds.environment.prefix})[0-9a-f]{10}) `
 )
 
-/** Of the lines that `iptables -S` prints: those about a bridge of ours that is not there, as arguments that add them. */
-export const rulesOfGone = (
-  listing: string,
-  exists: (bridge: string) => boolean
-): ReadonlyArray<ReadonlyArray<string>> =>
+/** Of the lines that `iptables -S` prints: those about a bridge of ours that is not there, as lines that remove them. */
+export const removalsOfGone = (listing: string, exists: (bridge: string) => boolean): ReadonlyArray<string> =>
   listing.split("\n").flatMap((line) => {
     const bridge = ownBridge.exec(line)?.[1]
-    if (bridge === undefined || exists(bridge)) return []
-    return [[...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, word]) => quoted ?? word ?? "")]
+    return bridge === undefined || exists(bridge) ? [] : [line.replace("-A", "-D")]
   })
 
 export const bridgeExists = (bridge: string) => fs.existsSync(`/sys/class/net/${bridge}`)
@@ -194,13 +189,21 @@ export const bridgeExists = (bridge: string) => fs.existsSync(`/sys/class/net/${
  * killed before it has removed what led to services. A bridge is there before its rules are used, so rules of one that is
  * not there are of no use to anybody.
  */
-export const forgetGoneNetworks: Effect.Effect<void> = Effect.promise(async () => {
-  const { said } = firewall()
-  for (const { table, chain } of [...isolation.map((chain) => ({ table: "filter", chain })), serviceChain]) {
-    const listing = (await said("iptables", ["-t", table, "-S", chain])) ?? ""
-    for (const [, ...rule] of rulesOfGone(listing, bridgeExists)) {
-      // Somebody else may have been faster.
-      await said("iptables", ["-t", table, "-D", ...rule])
-    }
-  }
-})
+export const forgetGoneNetworks: Effect.Effect<void> = Effect.forEach(
+  ["filter", "nat"] as const,
+  (table) => {
+    const host = firewall()
+    const attempt = Effect.promise(async () => {
+      const listing = (await host.said("iptables", ["-t", table, "-S"])) ?? ""
+      const lines = removalsOfGone(listing, bridgeExists)
+      return restore(
+        host,
+        "iptables",
+        lines.map((line) => [table, line])
+      )
+    })
+    // Somebody else may have removed one of them meanwhile. What stays is looked for again when the next network goes.
+    return repeatedUntilDone(attempt)
+  },
+  { discard: true }
+)

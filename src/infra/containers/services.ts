@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { codeOf } from "../error-code.ts"
 import { ContainerError } from "./error.ts"
-import { type Firewall, firewall, restore } from "./iptables.ts"
+import { type Firewall, firewall, repeatedUntilDone, restore } from "./iptables.ts"
 import { serviceChain } from "./network.ts"
 import type { ReachableService } from "./types.ts"
 
@@ -42,12 +42,7 @@ export const leadTo = Effect.fnUntraced(function* (leads: Leads, host: Firewall 
       changes(wanted, found).map((line) => [table, line])
     )
   })
-  // Another process has changed the same bridge meanwhile: nothing was changed, and it is looked at again.
-  const done = yield* Effect.repeat(attempt, {
-    until: (done) => done,
-    schedule: Schedule.spaced("50 millis").pipe(Schedule.jittered),
-    times: 9
-  })
+  const done = yield* repeatedUntilDone(attempt)
   if (done) return
   return yield* new ContainerError({
     reason: "Failed",
