@@ -3,6 +3,7 @@ import * as fs from "node:fs"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { answerOf, appPlane, deploy, makeShop, over, readInstances, ready, server } from "./world.ts"
 
@@ -11,8 +12,11 @@ const world = Layer.unwrap(
 ).pipe(Layer.provideMerge(Containers.layer))
 
 layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a runtime for apps", (it) => {
-  it.effect(
+  campaign(
+    it.effect,
+    "app-runtime",
     "is what instances run in, and nothing runs in another one",
+    { rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { sandbox, kill, restart } = yield* Containers
@@ -33,7 +37,6 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a runtime for
         yield* ready(path, yield* deploy(path, server("held")))
         assert.strictEqual(yield* answerOf(host), "200 held")
         assert.match(calls(), /create --bundle/)
-      }),
-    300_000
+      })
   )
 })

@@ -4,6 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Ref from "effect/Ref"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { TestEdge } from "#test/setup/edge.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -140,8 +141,11 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
     patience
   )
 
-  it.effect(
+  campaign(
+    it.effect,
+    "several-failing",
     "are followed by another where one answers its health check no more or ends, and requests go to those that answer",
+    { rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { call } = yield* Plane
@@ -187,12 +191,14 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         // What it had taken when it ended is lost with it.
         const lost = (yield* Ref.get(answers)).filter((text) => !text.startsWith("200 one "))
         assert.isAtMost(lost.length, 1, lost.join())
-      }),
-    patience
+      })
   )
 
-  it.effect(
+  campaign(
+    it.effect,
+    "autoscaling",
     "become more with the requests under way, to their bound, and fewer again",
+    { rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { call, sql } = yield* Plane
@@ -219,7 +225,6 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
         )
         yield* healthy(path, 1)
         assert.isTrue((yield* answerOf(host)).startsWith("200 one "))
-      }),
-    patience
+      })
   )
 })

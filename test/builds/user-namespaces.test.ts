@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { answerOf, deploy, makeShop, operator, over, ready, server } from "#test/apps/world.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { containerEngineWithUserRange, sh } from "#test/setup/containers.ts"
 import { file } from "./archives.ts"
@@ -18,8 +19,11 @@ const world = buildPlane(
 layer(world, { excludeTestServices: true, timeout: "5 minutes" })(
   "with users of their own required",
   (it) => {
-    it.effect(
+    campaign(
+      it.effect,
+      "mapped-users",
       "images run, and builds are refused in words, since their containers cannot have them",
+      { rounds: 0 },
       () =>
         Effect.gen(function* () {
           const { path, host } = yield* makeShop("mapped")
@@ -39,8 +43,7 @@ layer(world, { excludeTestServices: true, timeout: "5 minutes" })(
           }
           yield* nothingIsLeft
           assert.strictEqual(yield* answerOf(host), "200 mapped")
-        }),
-      300_000
+        })
     )
   }
 )

@@ -4,6 +4,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { coarse } from "#reconcilers/database/standby.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asApplication,
   type DatabaseResource,
@@ -142,8 +143,11 @@ it("how far it is behind is told in steps, so that a database that is only busy 
   assert.isNull(coarse(null, mib, 2 * mib))
 })
 
-it.live(
+campaign(
+  it.live,
+  "standby-heals",
   "a standby that is stopped shows how far it is behind, and one that is killed or falls off heals",
+  { roundMs: 900_000, rounds: 0 },
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
@@ -222,6 +226,5 @@ it.live(
         "it has the rows",
         Effect.map(rowsIn(world, second), (n) => n === 100_100)
       )
-    }).pipe(Effect.scoped),
-  minutes(15)
+    })
 )

@@ -10,7 +10,6 @@ import { buildDashboard } from "../../web/build.ts"
 import { editorTests } from "./manifest-editor.ts"
 import { panelTests } from "./panels.ts"
 import { refusals } from "./refusals.ts"
-import { serviceTests } from "./services.ts"
 import {
   applied,
   cuttable,
@@ -401,6 +400,5 @@ layer(Layer.merge(plane, OpenBrowser.layer), { excludeTestServices: true })("the
     }))
 
   editorTests(test)
-  serviceTests(test)
   panelTests(test)
 })

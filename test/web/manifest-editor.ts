@@ -18,17 +18,14 @@ export const editorTests = (test: Test): void => {
         await page.getByRole("link", { name: "Plan", exact: true }).click()
         await schema
         await editor(page).click()
-        await page.keyboard.type("version: 1\norganization: main\nproj")
-        await page.getByRole("option", { name: /^projects/ }).waitFor()
-        await screenshot(page, "editor-completion")
-        // The choice is taken a moment after the list is drawn: what comes sooner would be typing.
-        for (;;) {
-          await page.keyboard.press("Enter")
-          if ((await inEditor(page)).includes("projects:")) break
-          await page.keyboard.press("Backspace")
-          await page.keyboard.press("Control+Space")
+        // The choice is taken a moment after the list is drawn: what comes sooner is typing, and everything is typed anew.
+        do {
+          await page.keyboard.press("Control+a")
+          await page.keyboard.type("version: 1\norganization: main\nproj")
           await page.getByRole("option", { name: /^projects/ }).waitFor()
-        }
+          await screenshot(page, "editor-completion")
+          await page.keyboard.press("Enter")
+        } while (!(await inEditor(page)).includes("projects:"))
         await page.keyboard.type("nam: Shop")
         const fault = editor(page).locator(".cm-lintRange-error", { hasText: "nam" })
         await fault.first().waitFor()

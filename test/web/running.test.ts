@@ -13,6 +13,7 @@ import {
   ready,
   server
 } from "#test/apps/world.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
@@ -28,8 +29,11 @@ const world = Layer.merge(appPlane(), OpenBrowser.layer)
 layer(world, { excludeTestServices: true, timeout: "3 minutes" })("the dashboard of what runs", (it) => {
   const test = canLook ? it.effect : it.effect.skip
 
-  test(
+  campaign(
+    test,
+    "dashboard-executions",
     "a command is run, its log followed in colours and searched; one that goes on is ended",
+    { rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { session, call } = yield* Plane
@@ -83,12 +87,14 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("the dashboard
             body.every((one: { readonly finishedAt: unknown }) => one.finishedAt !== null)
         )
         assert.deepStrictEqual(wrong, [])
-      }),
-    300_000
+      })
   )
 
-  test(
+  campaign(
+    test,
+    "dashboard-apps",
     "an app shows its versions, instances and prints; it is restarted, rolled back, promoted, and a version ended",
+    { rounds: 0 },
     () =>
       Effect.gen(function* () {
         const { session, call } = yield* Plane
@@ -146,7 +152,6 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("the dashboard
         })
         yield* eventually("the second answers", readApp(path), ({ deploymentId }) => deploymentId === second)
         assert.deepStrictEqual(wrong, [])
-      }),
-    300_000
+      })
   )
 })
