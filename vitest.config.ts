@@ -20,8 +20,8 @@ const loadedByNode = { viteModuleRunner: false, nodeLoader: false } as const
  */
 export default defineConfig({
   test: {
-    // Half of the time of a test is waiting for servers, so five for two cores; more would mostly wait for each other.
-    maxWorkers: Math.min(8, Math.ceil(availableParallelism() * 2.5)),
+    // Half of the time of a test is waiting for servers, so four for two cores; more mostly wait for each other.
+    maxWorkers: Math.min(8, availableParallelism() * 2),
     // Files of a tier share their worker's modules: to load the program again for each would be half of the work.
     isolate: false,
     // A heap that begins small is looked through twenty times while the program is loaded into it.

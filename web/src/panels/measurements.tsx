@@ -76,7 +76,8 @@ export const Measurements = ({ resource }: { readonly resource: Resource }) => {
               <p className="rounded-lg border border-line bg-panel px-3.5 py-6 text-soft">
                 Nothing was measured in this time.
                 {now.value?.history === false &&
-                  " Its samples are not kept: those of so many resources of an organization are."}
+                  now.value.measurements.length > 0 &&
+                  " Only its newest measurements are kept: as many resources of the organization as may be have a history already."}
               </p>
             )
           return (
