@@ -174,10 +174,12 @@ export const makeActions = Effect.fnUntraced(function* ({
       case "stopped":
         return yield* write("stopped", apps.power(ref, "stopped"))
       case "unpause":
-        return yield* Effect.forEach(step.instances, (instance) => soon(engine.unpause(nameOf(instance))), {
+        yield* Effect.forEach(step.instances, (instance) => soon(engine.unpause(nameOf(instance))), {
           discard: true,
           concurrency: 8
         })
+        if (!step.wake) return
+        return yield* write("wake", apps.wake(ref, new Date(now)))
       case "wake":
         return yield* write("wake", apps.wake(ref, new Date(now)))
     }

@@ -14,7 +14,7 @@ import { absent, register } from "#src/engine/Reconciler.ts"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { makeActions, takenBy, write } from "./actions.ts"
-import { makeObserver } from "./observe.ts"
+import { makeObserver, type Survey } from "./observe.ts"
 import { makePlans } from "./plan.ts"
 import { retryable } from "./resource.ts"
 import type { Step } from "./situation.ts"
@@ -31,6 +31,8 @@ export const layer = register(
     const survey = yield* makeObserver(plans)
     const take = yield* makeActions(plans)
     const taken = takenBy(yield* EdgeNodes)
+    /** What was seen last of those that need a step, for the step that follows it. */
+    const seen = new Map<string, Survey & { readonly fence: bigint }>()
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -40,7 +42,10 @@ export const layer = register(
             ? absent
             : { _tag: "Present" as const, status: statusOf(left.value), ready: false, differences: [] }
         }
-        const { state, site, step } = yield* survey(resource)
+        const surveyed = yield* survey(resource)
+        const { state, site, step } = surveyed
+        if (step.do === "rest" || step.do === "wait") seen.delete(resource.uid)
+        else seen.set(resource.uid, { ...surveyed, fence: resource.fence })
         if (state === undefined) return absent
         const { power, servingRevision } = state.row
         const present = { _tag: "Present" as const, status: statusOf(state) }
@@ -61,12 +66,15 @@ export const layer = register(
           : { ...present, ready, differences: due, reason: "InstancesStarting" }
       }),
       converge: Effect.fnUntraced(function* (resource) {
-        const { state, step } = yield* survey(resource)
+        const before = seen.get(resource.uid)
+        seen.delete(resource.uid)
+        const { state, step } = before?.fence === resource.fence ? before : yield* survey(resource)
         yield* take(resource, step, state?.row)
       }),
       remove: Effect.fnUntraced(function* (resource) {
         const { orgId, uid, fence } = resource
         const ref = { orgId, uid, fence }
+        seen.delete(uid)
         const found = Option.getOrUndefined(yield* retryable(apps.find(ref)))
         if (found === undefined) return
         // First nobody is sent there any more: the addresses may be somebody else's next.

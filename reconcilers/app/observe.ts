@@ -14,10 +14,14 @@ import { Installation } from "#src/infra/containers/Installation.ts"
 import { connectionsTo } from "#src/infra/host/connections.ts"
 import type { makePlans } from "./plan.ts"
 import { type AppResource, retryable, soon } from "./resource.ts"
-import type { SeenInstance, Step } from "./situation.ts"
+import type { SeenInstance, Situation, Step } from "./situation.ts"
 import { decide } from "./state-machine.ts"
 
 const mostChecks = 10_000
+
+export interface Survey extends Pick<Situation, "state" | "site"> {
+  readonly step: Step
+}
 
 export const makeObserver = Effect.fnUntraced(function* ({
   revisionOf
@@ -68,9 +72,16 @@ export const makeObserver = Effect.fnUntraced(function* ({
 
   return Effect.fnUntraced(function* (resource: AppResource) {
     const { orgId, uid, parentUid, spec } = resource
-    const state = Option.getOrUndefined(yield* retryable(apps.find({ orgId, uid })))
-    const site = Option.getOrUndefined(yield* retryable(apps.site(orgId, parentUid ?? "")))
-    const target = yield* revisionOf(resource)
+    const [found, place, target] = yield* Effect.all(
+      [
+        retryable(apps.find({ orgId, uid })),
+        retryable(apps.site(orgId, parentUid ?? "")),
+        revisionOf(resource)
+      ],
+      { concurrency: 3 }
+    )
+    const state = Option.getOrUndefined(found)
+    const site = Option.getOrUndefined(place)
     const instances = state?.instances ?? []
     const looked = yield* Effect.result(Effect.forEach(instances, containerOf, { concurrency: 8 }))
     if (looked._tag === "Failure") {
@@ -78,7 +89,7 @@ export const makeObserver = Effect.fnUntraced(function* ({
       const startable = engineState._tag === "Down" && engineState.startable
       if (!startable) return yield* soon(Effect.fail(looked.failure))
       const step: Step = { do: "startEngine" }
-      return { state, site, step }
+      return { state, site, step } satisfies Survey
     }
     const connections = yield* connectionsTo(instances.flatMap(({ address }) => address ?? []))
     const seen = yield* Effect.forEach(
@@ -88,6 +99,7 @@ export const makeObserver = Effect.fnUntraced(function* ({
       { concurrency: 8 }
     )
     const now = yield* Clock.currentTimeMillis
-    return { state, site, step: decide({ now, spec, state, target, seen, site, options }) }
+    const step = decide({ now, spec, state, target, seen, site, options })
+    return { state, site, step } satisfies Survey
   })
 })

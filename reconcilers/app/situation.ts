@@ -64,7 +64,13 @@ export type Step =
       readonly why: string
       readonly crash: boolean
     }
-  | { readonly do: "pause" | "unpause"; readonly instances: ReadonlyArray<Instance> }
+  | { readonly do: "pause"; readonly instances: ReadonlyArray<Instance> }
+  | {
+      readonly do: "unpause"
+      readonly instances: ReadonlyArray<Instance>
+      /** Nothing else keeps requests from it. */
+      readonly wake: boolean
+    }
   | { readonly do: "reject"; readonly what: Revision; readonly error: string }
   | {
       readonly do: "serve"

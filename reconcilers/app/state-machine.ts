@@ -116,7 +116,10 @@ const awake = (
   const crashes = isKnown ? row.crashes : 0
   const current = live.filter(({ instance }) => instance.revision === wanted.revision)
   const paused = live.filter(({ container }) => container?.paused === true)
-  if (paused.length > 0) return { do: "unpause", instances: paused.map(({ instance }) => instance) }
+  if (paused.length > 0) {
+    const after = awake(situation, wanted, live.map(unpaused), isRolling, asleep)
+    return { do: "unpause", instances: paused.map(({ instance }) => instance), wake: after.do === "wake" }
+  }
 
   if (isRolling && crashes >= options.rollCrashes)
     return { do: "reject", what: wanted, error: `Its instances ended ${crashes} times in a row` }
@@ -188,6 +191,9 @@ const awake = (
   }
   return steady(situation, live)
 }
+
+const unpaused = (one: SeenInstance): SeenInstance =>
+  one.container === undefined ? one : { ...one, container: { ...one.container, paused: false } }
 
 /** Of an app that may have several instances the edge chooses one by the requests under way, and counts these. */
 const targetOf = (spec: AppSpec, taking: ReadonlyArray<SeenInstance>): Target | null => {

@@ -386,7 +386,11 @@ describe("an app", () => {
     const still = seen(instance("1", "new"), { container: container({ paused: true }) })
     const up = seen(instance("1", "new"))
     const paused = { ...serving("new"), power: "paused" as const, asleepAt: ago(60), activeAt: ago(400) }
-    does({ row: paused, at: { ...held, wakeRequested: true }, seen: [still] }, "unpause")
+    const waking = { row: paused, at: { ...held, wakeRequested: true } }
+    assert.deepInclude(does({ ...waking, seen: [still] }, "unpause"), { wake: true })
+    // Requests are to come to another version.
+    const former = seen(instance("1", "old"), { container: container({ paused: true }) })
+    assert.deepInclude(does({ ...waking, seen: [former] }, "unpause"), { wake: false })
     does({ row: paused, at: { ...held, wakeRequested: true }, seen: [up] }, "wake")
     does({ row: paused, at: { ...held, scalesToZero: false }, seen: [still] }, "unpause")
     does({ row: { ...paused, ...serving("old") }, at: held, seen: [seen(instance("1", "old"))] }, "add")

@@ -304,11 +304,20 @@ describe("rules of a firewall", () => {
       `-A CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${note} -j CNI-ISOLATION-STAGE-2`,
       `-A CNI-ISOLATION-STAGE-1 -i svcxaaaaaaaaaa ! -o svcxaaaaaaaaaa ${note} -j CNI-ISOLATION-STAGE-2`,
       `-A CNI-ISOLATION-STAGE-1 -i cni-podman1 ! -o cni-podman1 ${note} -j CNI-ISOLATION-STAGE-2`,
-      `-A CNI-ISOLATION-STAGE-1 ${note} -j RETURN`
+      `-A CNI-ISOLATION-STAGE-1 ${note} -j RETURN`,
+      "-A SVC-SERVICES -i svca0123456789 -p tcp -m tcp --dport 20001 -j DNAT --to-destination 127.0.0.1:20001",
+      "-A SVC-SERVICES -j ACCEPT"
     ].join("\n")
     const found = removalsOfGone(listing, (bridge) => bridge === "svcxaaaaaaaaaa")
     assert.deepStrictEqual(found, [
-      `-D CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${note} -j CNI-ISOLATION-STAGE-2`
+      [
+        "filter",
+        `-D CNI-ISOLATION-STAGE-1 -i svcx0123456789 ! -o svcx0123456789 ${note} -j CNI-ISOLATION-STAGE-2`
+      ],
+      [
+        "nat",
+        "-D SVC-SERVICES -i svca0123456789 -p tcp -m tcp --dport 20001 -j DNAT --to-destination 127.0.0.1:20001"
+      ]
     ])
   })
 })

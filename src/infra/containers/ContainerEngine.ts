@@ -159,7 +159,7 @@ export class ContainerEngine extends Context.Service<
       const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost(services?.address)
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
       const { create, remove, forgetNetworks } = yield* makeMaking(call, {
-        guarded,
+        guarded: recentlyGuarded,
         services,
         environmentRange,
         userNamespaces

@@ -9,7 +9,6 @@ import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring, whileItSays } from "./calls.ts"
 import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
-import { leadTo } from "./services.ts"
 import type { ContainerPlan } from "./types.ts"
 import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
 
@@ -32,7 +31,7 @@ export const makeMaking = Effect.fnUntraced(function* (
 ) {
   const tidying = yield* Semaphore.make(1)
   const usernsMode = yield* makeUsernsMode(call, userNamespaces)
-  const forgetNetworks = tidying.withPermit(forgetGoneNetworks)
+  const forgetNetworks = tidying.withPermit(forgetGoneNetworks())
 
   const hasNetwork = (name: string) =>
     call("Looking for the container's network", (docker) => docker.getNetwork(name).inspect()).pipe(
@@ -150,8 +149,8 @@ export const makeMaking = Effect.fnUntraced(function* (
     yield* call("Removing the container's network", (docker, abortSignal) =>
       docker.getNetwork(name).remove({ abortSignal })
     ).pipe(ignoring("NotFound"))
-    if (services !== undefined) yield* leadTo(new Map([[bridgeOf("environment", name), []]]))
-    yield* forgetNetworks
+    // Whether or not its bridge went with it.
+    yield* tidying.withPermit(forgetGoneNetworks(bridgeOf("environment", name)))
   })
 
   return { create, remove, forgetNetworks }

@@ -19,7 +19,7 @@ export interface Rule {
 export interface Firewall {
   /** What a program prints; undefined: it failed, or is not there. */
   readonly said: (
-    program: "iptables" | "ip6tables" | "iptables-restore" | "ip6tables-restore",
+    program: "iptables" | "ip6tables" | "iptables-restore" | "ip6tables-restore" | "iptables-save",
     args: ReadonlyArray<string>,
     input?: string
   ) => Promise<string | undefined>
@@ -29,7 +29,9 @@ export interface Firewall {
 export const firewall = (within: ReadonlyArray<string> = []): Firewall => ({
   said: (program, args, input) =>
     new Promise((resolve) => {
-      const [command = program, ...rest] = [...within, program, "-w", "5", ...args]
+      // What changes nothing waits for nobody.
+      const patience = program === "iptables-save" ? [] : ["-w", "5"]
+      const [command = program, ...rest] = [...within, program, ...patience, ...args]
       const child = execFile(
         command,
         rest,

@@ -172,14 +172,18 @@ export const unguarded = new ContainerError({
 export const hasIpv6 = (): boolean => fs.existsSync("/proc/sys/net/ipv6")
 
 const ownBridge = new RegExp(
-  `^-A (?:CNI-ISOLATION-STAGE-[12]|${serviceChain.chain}) (?:-i|-o) ((?:${kinds.isolated.prefix}|${kinds.environment.prefix})[0-9a-f]{10}) `
+  `^-A (CNI-ISOLATION-STAGE-[12]|${serviceChain.chain}) (?:-i|-o) ((?:${kinds.isolated.prefix}|${kinds.environment.prefix})[0-9a-f]{10}) `
 )
 
-/** Of the lines that `iptables -S` prints: those about a bridge of ours that is not there, as lines that remove them. */
-export const removalsOfGone = (listing: string, exists: (bridge: string) => boolean): ReadonlyArray<string> =>
+/** Of the lines that `iptables-save` prints: those about a bridge of ours that is not there, as lines that remove them. */
+export const removalsOfGone = (
+  listing: string,
+  exists: (bridge: string) => boolean
+): ReadonlyArray<readonly [Rule["table"], line: string]> =>
   listing.split("\n").flatMap((line) => {
-    const bridge = ownBridge.exec(line)?.[1]
-    return bridge === undefined || exists(bridge) ? [] : [line.replace("-A", "-D")]
+    const [, chain, bridge] = ownBridge.exec(line) ?? []
+    if (bridge === undefined || exists(bridge)) return []
+    return [[chain === serviceChain.chain ? serviceChain.table : "filter", line.replace("-A", "-D")] as const]
   })
 
 export const bridgeExists = (bridge: string) => fs.existsSync(`/sys/class/net/${bridge}`)
@@ -187,23 +191,18 @@ export const bridgeExists = (bridge: string) => fs.existsSync(`/sys/class/net/${
 /**
  * Podman's plug-in for firewalls sets two rules for each network and leaves them when it is removed; and a process may be
  * killed before it has removed what led to services. A bridge is there before its rules are used, so rules of one that is
- * not there are of no use to anybody.
+ * not there, or of the one that is named as removed, are of no use to anybody.
  */
-export const forgetGoneNetworks: Effect.Effect<void> = Effect.forEach(
-  ["filter", "nat"] as const,
-  (table) => {
-    const host = firewall()
-    const attempt = Effect.promise(async () => {
-      const listing = (await host.said("iptables", ["-t", table, "-S"])) ?? ""
-      const lines = removalsOfGone(listing, bridgeExists)
-      return restore(
-        host,
-        "iptables",
-        lines.map((line) => [table, line])
-      )
-    })
-    // Somebody else may have removed one of them meanwhile. What stays is looked for again when the next network goes.
-    return repeatedUntilDone(attempt)
-  },
-  { discard: true }
-)
+export const forgetGoneNetworks = (removed?: string): Effect.Effect<void> => {
+  const host = firewall()
+  const attempt = Effect.promise(async () => {
+    const listing = (await host.said("iptables-save", [])) ?? ""
+    return restore(
+      host,
+      "iptables",
+      removalsOfGone(listing, (bridge) => bridge !== removed && bridgeExists(bridge))
+    )
+  })
+  // Somebody else may have removed one of them meanwhile. What stays is looked for again when the next network goes.
+  return repeatedUntilDone(attempt)
+}
