@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Api } from "#src/api/definition/api.ts"
 import { Operation } from "#src/api/definition/operation.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { type StandIn, stripeStandIn } from "#test/payments/stripe/stand-in.ts"
 import { allScopes, newSecret } from "#test/payments/world.ts"
 import { Plane, testPlane } from "#test/setup/control-plane.ts"
@@ -323,8 +324,12 @@ const connectPayments = Effect.gen(function* () {
 })
 
 layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests tried again", (it) => {
-  it.effect(
-    "answer what the try made whose process was killed before its answer, and make nothing twice",
+  campaign(
+    it.effect,
+    "retries-kills",
+    "requests tried again answer what the try made whose process was killed before its answer, and make nothing twice",
+    { rounds: 0, roundMs: 300_000 },
+
     () =>
       Effect.gen(function* () {
         const { call, databaseUrl } = yield* Plane
@@ -369,8 +374,7 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
           operations.filter((id) => !tried.has(id) && !others.has(id)),
           []
         )
-      }),
-    300_000
+      })
   )
 
   it.effect("that purge a queue leave what was published since their first try", () =>

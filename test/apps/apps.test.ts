@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Ref from "effect/Ref"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
@@ -213,8 +214,12 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
     patience
   )
 
-  it.effect(
-    "have programs run in an instance, which are bound as it is and end with whoever asked for them",
+  campaign(
+    it.effect,
+    "app-programs",
+    "apps have programs run in an instance, which are bound as it is and end with whoever asked for them",
+    { rounds: 0, roundMs: patience },
+
     () =>
       Effect.gen(function* () {
         const { url, apiKey, call, sql } = yield* Plane
@@ -328,7 +333,6 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
           audited.map(({ resource }) => resource),
           ["/bin/sh", "busybox", "nothing-like-that"].map((program) => `${instance.id} ${program}`)
         )
-      }).pipe(Effect.scoped),
-    patience
+      }).pipe(Effect.scoped)
   )
 })

@@ -61,8 +61,12 @@ const healthy = (path: string, count: number) =>
   )
 
 layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("several instances", (it) => {
-  it.effect(
-    "take requests together, are replaced one by one without a lost one, and go with all that they have",
+  campaign(
+    it.effect,
+    "several-instances",
+    "several instances take requests together, are replaced one by one without a lost one, and go with all that they have",
+    { rounds: 0, roundMs: patience },
+
     () =>
       Effect.gen(function* () {
         const { call, sql, session } = yield* Plane
@@ -137,8 +141,7 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
               (select project_id from resource where uid = '${app.id}')`),
           (rows) => rows.length === 0
         )
-      }),
-    patience
+      })
   )
 
   campaign(

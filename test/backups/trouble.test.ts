@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import { Ledger } from "#src/backups/Ledger.ts"
 import { type Place, PlaceError } from "#src/backups/repository/Place.ts"
 import { Repository } from "#src/backups/repository/Repository.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import type { DatabaseResource } from "#test/setup/databases.ts"
 import { eventually } from "#test/setup/wait.ts"
 import {
@@ -177,8 +178,12 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
       )
   )
 
-  it.live(
+  campaign(
+    it.live,
+    "backup-disk-full",
     "with a full disk a backup fails with that reason and leaves nothing; with room again it is made",
+    { rounds: 0 },
+
     () =>
       Effect.scoped(
         Effect.gen(function* () {
@@ -220,8 +225,12 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
       )
   )
 
-  it.live(
+  campaign(
+    it.live,
+    "backup-no-room",
     "an orderly stop gives a backup to the next process at once; without room segments are given up, and another backup ends the gap",
+    { rounds: 0 },
+
     () =>
       Effect.scoped(
         Effect.gen(function* () {

@@ -17,6 +17,7 @@ import {
 } from "#test/apps/world.ts"
 import { file } from "#test/builds/archives.ts"
 import { buildPlane, deploySource, logOf } from "#test/builds/world.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
@@ -89,8 +90,12 @@ const shopWith = Effect.fnUntraced(function* (slug: string) {
 })
 
 layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a cancelled deployment", (it) => {
-  it.effect(
-    "that waits for its turn never begins",
+  campaign(
+    it.effect,
+    "cancel-waiting",
+    "a cancelled deployment that waits for its turn never begins",
+    { rounds: 0, roundMs: patience },
+
     () =>
       Effect.gen(function* () {
         const engine = yield* Containers
@@ -102,8 +107,7 @@ layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a cancelled d
         assert.strictEqual((yield* over(path, id)).state, "cancelled")
         yield* Effect.promise(() => engine.restart())
         yield* isGone(id)
-      }),
-    patience
+      })
   )
 
   it.effect(

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import { ExecutionOptions } from "#src/executions/options.ts"
 import { Pulls } from "#src/executions/Pulls.ts"
 import { sweepPulls } from "#src/executions/tidy.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
 import { eventually } from "#test/setup/wait.ts"
@@ -160,8 +161,12 @@ layer(
       patience
     )
 
-    it.effect(
-      "gives up fetching that comes to a halt, long before the time for starting is over, and lets go of the registry",
+    campaign(
+      it.effect,
+      "fetching-halts",
+      "an execution gives up fetching that comes to a halt, long before the time for starting is over, and lets go of the registry",
+      { rounds: 0, roundMs: patience },
+
       () =>
         Effect.gen(function* () {
           assert.isAbove((yield* ExecutionOptions).startupMs, 120_000)
@@ -171,8 +176,7 @@ layer(
           assert.deepStrictEqual([over.status, over.errorCode], ["failed", "image_pull_failed"])
           assert.include(over.error, "nothing came for 3 s")
           assert.isAtLeast(sockets.size, 1)
-        }),
-      patience
+        })
     )
   })
 })

@@ -10,6 +10,7 @@ import * as Scope from "effect/Scope"
 import { GitFetch } from "#src/git/GitFetch.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { processesNaming } from "#src/infra/host/processes-naming.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import { uuid } from "#test/setup/fixtures.ts"
 import { eventually } from "#test/setup/wait.ts"
 import { contentsOf, fetchingLayer } from "./fetching.ts"
@@ -396,34 +397,39 @@ layer(fetchingLayer({ fileBytes: 300_000, entries: 50, fetchMs: 20_000 }), { exc
 )
 
 layer(fetchingLayer({ memoryBytes: 64 * 1024 * 1024 }), { excludeTestServices: true })("memory", (it) => {
-  it.effect("is bounded: an object that unfolds to more ends git, which goes before all others", () =>
-    Effect.gen(function* () {
-      const server = yield* gitServer
-      const repo = yield* server.create("acme/swollen")
-      const small = yield* repo.commit({ "large.bin": Buffer.alloc(40 * 1024 * 1024) })
-      assert.isTrue(fs.existsSync((yield* fetched(server.url("acme/swollen"), small)).archive))
-      // What a commit says is held as a whole, and packed it is small.
-      const head = `tree ${yield* repo.git(["rev-parse", `${small}^{tree}`])}\nauthor A <a@a> 0 +0000\ncommitter A <a@a> 0 +0000\n\n`
-      const swollen = yield* repo.git(
-        ["hash-object", "-t", "commit", "-w", "--stdin"],
-        `${head}${"x".repeat(100 * 1024 * 1024)}`
-      )
-      yield* repo.git(["update-ref", "refs/heads/main", swollen])
-      const { code, message } = yield* refusal(server.url("acme/swollen"), swollen)
-      assert.deepStrictEqual([code, /memory/.test(message)], ["too_large", true], message)
+  campaign(
+    it.effect,
+    "git-memory",
+    "memory of a fetch is bounded: an object that unfolds to more ends git, which goes before all others",
+    { rounds: 0 },
+    () =>
+      Effect.gen(function* () {
+        const server = yield* gitServer
+        const repo = yield* server.create("acme/swollen")
+        const small = yield* repo.commit({ "large.bin": Buffer.alloc(40 * 1024 * 1024) })
+        assert.isTrue(fs.existsSync((yield* fetched(server.url("acme/swollen"), small)).archive))
+        // What a commit says is held as a whole, and packed it is small.
+        const head = `tree ${yield* repo.git(["rev-parse", `${small}^{tree}`])}\nauthor A <a@a> 0 +0000\ncommitter A <a@a> 0 +0000\n\n`
+        const swollen = yield* repo.git(
+          ["hash-object", "-t", "commit", "-w", "--stdin"],
+          `${head}${"x".repeat(100 * 1024 * 1024)}`
+        )
+        yield* repo.git(["update-ref", "refs/heads/main", swollen])
+        const { code, message } = yield* refusal(server.url("acme/swollen"), swollen)
+        assert.deepStrictEqual([code, /memory/.test(message)], ["too_large", true], message)
 
-      const scores: Array<string> = []
-      server.instead = () => {
-        for (const pid of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name)))
-          try {
-            if (fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(server.url("acme/swollen")))
-              scores.push(fs.readFileSync(`/proc/${pid}/oom_score_adj`, "utf8").trim())
-          } catch {}
-        return false
-      }
-      yield* resolve(server.url("acme/swollen"), "main")
-      assert.isTrue(scores.length > 0 && scores.every((score) => score === "1000"), scores.join())
-    })
+        const scores: Array<string> = []
+        server.instead = () => {
+          for (const pid of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name)))
+            try {
+              if (fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(server.url("acme/swollen")))
+                scores.push(fs.readFileSync(`/proc/${pid}/oom_score_adj`, "utf8").trim())
+            } catch {}
+          return false
+        }
+        yield* resolve(server.url("acme/swollen"), "main")
+        assert.isTrue(scores.length > 0 && scores.every((score) => score === "1000"), scores.join())
+      })
   )
 })
 

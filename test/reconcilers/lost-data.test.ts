@@ -7,6 +7,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { askRows } from "#src/infra/postgres/PostgresControl.ts"
+import { campaign } from "#test/campaigns/campaign.ts"
 import {
   asServer,
   type BranchWorld,
@@ -128,8 +129,12 @@ it.live(
   minutes(10)
 )
 
-it.live(
+campaign(
+  it.live,
+  "standby-lost-data",
   "why a standby cannot be made is told; with all folders away nothing is made anew, and the standby that comes back takes over",
+  { rounds: 0, roundMs: 720_000 },
+
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld
@@ -185,8 +190,7 @@ it.live(
         yield* engine.runUntil("a standby takes over", () => ready(engine) === "true")
         assert.strictEqual(yield* rowsIn(world, resource), 1000)
       }).pipe(Effect.provide(databaseReconciler(world)))
-    }).pipe(Effect.scoped),
-  minutes(12)
+    }).pipe(Effect.scoped)
 )
 
 it.live(
