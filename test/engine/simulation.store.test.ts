@@ -41,7 +41,7 @@ const play = ({ seed, full }: Round) =>
   })
 
 /** Most of the flaws below are found within ten of them. */
-const histories = 50
+const histories = 25
 
 describe("the engine, simulated", () => {
   campaign(
