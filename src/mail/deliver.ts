@@ -155,6 +155,6 @@ const countWaiting = Effect.gen(function* () {
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     yield* leased(yield* outboxLoop)
-    yield* periodic({ does: "count the mail that waits", every: "15 seconds" }, countWaiting)
+    yield* periodic({ does: "count the mail that waits", every: "30 seconds" }, countWaiting)
   })
 )

@@ -14,7 +14,7 @@ export interface MaintenanceOptions {
 }
 
 export const MaintenanceOptions = Context.Reference<MaintenanceOptions>("svc/maintenance/Options", {
-  defaultValue: () => ({ leaseMs: 60_000, lookMs: 15_000, planMs: 15_000, atOnce: 4, mostAttempts: 8 })
+  defaultValue: () => ({ leaseMs: 60_000, lookMs: 30_000, planMs: 30_000, atOnce: 4, mostAttempts: 8 })
 })
 
 /** What both loops listen to: there are runs or actions to begin. */

@@ -26,7 +26,7 @@ const timeoutMs = 15_000
 /** Of the answer, which nobody reads: enough to use the connection again. */
 const maxAnswerBytes = 16 * 1024
 /** Between counts of the backlog, which may be long. */
-const countEvery = "15 seconds"
+const countEvery = "30 seconds"
 /** Until the key that sealed a secret may be back, in seconds. */
 const withoutKey = 600
 
