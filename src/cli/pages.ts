@@ -13,7 +13,7 @@ interface Page<A> {
 }
 
 /** The most items that the API puts into a page. */
-const pageSize = 100
+export const pageSize = 100
 
 /**
  * The first `most` items of a list, of as many pages as they need; by default all. `goesOn` looks at the last item of a

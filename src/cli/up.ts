@@ -29,6 +29,7 @@ import { localConfig } from "./local-config.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, memberCredential, readLogin } from "./login.ts"
 import { paint, say, sayText, table } from "./output.ts"
+import { pageSize } from "./pages.ts"
 import { register, running, unregister } from "./pid-file.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
@@ -217,15 +218,19 @@ const rightsOf = Effect.fnUntraced(function* (url: string, entry: Entry) {
   return { key: yield* holds(entry.apiKey), session: yield* holds(entry.session) }
 })
 
+/** One page is enough: a start that reads every resource takes longer, and memory, the more there are. */
 const summary = Effect.gen(function* () {
-  const { login } = yield* Client
+  const { asMember, login, org } = yield* Client
   if (memberCredential(login) === undefined) return
-  const resources = yield* allResources
-  const ready = resources.filter((resource) => readyCondition(resource)?.status === "true").length
+  const query = { limit: pageSize }
+  const { items, nextCursor } = yield* call(asMember.resources.list({ params: { orgId: org }, query }))
+  const ready = items.filter((resource) => readyCondition(resource)?.status === "true").length
   yield* say(
-    resources.length === 0
+    items.length === 0
       ? `There is nothing in "${login.organization}" yet; svc apply -f FILE makes something`
-      : `Found ${resources.length} resources again, ${ready} of them ready; nothing was changed`
+      : nextCursor === null
+        ? `Found ${items.length} resources again, ${ready} of them ready; nothing was changed`
+        : `Found more than ${items.length} resources again; nothing was changed; svc status shows how they are`
   )
 })
 
