@@ -33,6 +33,7 @@ export const editorTests = (test: Test): void => {
         await page.keyboard.press("Enter")
         await editor(page).getByText("projects:").waitFor()
         await page.keyboard.type("nam: Shop")
+        await editor(page).getByText("nam: Shop").waitFor()
         const fault = editor(page).locator(".cm-lintRange-error", { hasText: "nam" })
         await fault.first().waitFor()
         await page.keyboard.press("F8")

@@ -1,5 +1,5 @@
 /** The editor of manifests as a field of a page. */
-import { useEffect, useRef } from "react"
+import { useEffect, useLayoutEffect, useRef } from "react"
 import { apiUrl } from "../api/place.ts"
 import { type ManifestEditor, openEditor } from "./editor.ts"
 import type { JsonSchema } from "./schema.ts"
@@ -56,6 +56,7 @@ export const EditorField = ({
       open.close()
     }
   }, [label, example])
-  useEffect(() => editor.current?.show(text), [text])
+  // Before the next key is heard: later, what the editor told before it would take it back.
+  useLayoutEffect(() => editor.current?.show(text), [text])
   return <div ref={host} className="mt-2 font-mono" />
 }
