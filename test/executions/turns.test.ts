@@ -169,6 +169,7 @@ layer(
 
       () =>
         Effect.gen(function* () {
+          yield* makeProject
           assert.isAbove((yield* ExecutionOptions).startupMs, 120_000)
           const { host, sockets } = yield* silentRegistry
           const id = yield* create({ image: `${host}/x/y:1`, command: sh("exit 0") })

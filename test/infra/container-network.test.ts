@@ -14,7 +14,6 @@ import * as Layer from "effect/Layer"
 import { firewall } from "#src/infra/containers/iptables.ts"
 import { guardHost, hasIpv6, networkOf } from "#src/infra/containers/network.ts"
 import { leadTo } from "#src/infra/containers/services.ts"
-import { campaign } from "#test/campaigns/campaign.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const run = (command: string, args: ReadonlyArray<string>, more: object = {}) => {
@@ -224,12 +223,8 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
     300_000
   )
 
-  campaign(
-    it.effect,
-    "app-leads",
-    "rules for containers lead an app to services of this machine that were named and to nothing else of it, and let it be called",
-    { rounds: 0, roundMs: 300_000 },
-
+  it.effect(
+    "lead an app to services of this machine that were named and to nothing else of it, and let it be called",
     () =>
       Effect.gen(function* () {
         const { host, behind, second, app, attach } = yield* World
@@ -309,7 +304,8 @@ layer(World.layer, { excludeTestServices: true, timeout: "3 minutes" })("rules f
         yield* lead()
         assert.deepStrictEqual(listed(), [])
         assert.deepStrictEqual(byItself(8_003), [])
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    300_000
   )
 
   it.effect("are told to be missing where they cannot be set", () =>
