@@ -98,8 +98,13 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
       Effect.gen(function* () {
         const { call, sql } = yield* Plane
         const ca = (yield* call("GET", "/v1/ca.pem", { token: null })).text
-        const created = yield* call("POST", base, { body: { ...input, name: "busy" } })
-        const one = `${base}/${created.body.id}`
+        const project = yield* call("POST", "/v1/orgs/main/projects", {
+          body: { name: "Busy", slug: "busy" }
+        })
+        assert.strictEqual(project.status, 201, project.text)
+        const caches = "/v1/orgs/main/projects/busy/caches"
+        const created = yield* call("POST", caches, { body: { ...input, name: "busy" } })
+        const one = `${caches}/${created.body.id}`
         const first = yield* connectionString(created, `${one}/credentials/rotate`)
         yield* Effect.forkChild(
           Effect.promise(async () => {
@@ -124,7 +129,7 @@ layer(testPlane(), { excludeTestServices: true })("caches", (it) => {
         const until = (wanted: string) =>
           eventually(`it is ${wanted}`, call("GET", one), ({ body }): boolean => body.status === wanted)
         yield* until("provisioning")
-        const listed = yield* call("GET", base)
+        const listed = yield* call("GET", caches)
         assert.deepInclude(
           listed.body.map(({ name, status }: { name: string; status: string }) => [name, status]),
           ["busy", "provisioning"]
