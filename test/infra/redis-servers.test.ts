@@ -241,6 +241,12 @@ test("turning the append-only file on keeps what was in memory, and what it hold
     )
     assert.strictEqual(yield* command(application, "GET early"), "yes", "the connection lives")
     for (let i = 0; i < 100; i++) yield* command(application, `SET key:${i} ${i}`)
+    // While the disk is busy with what came before, Redis writes nothing for up to two seconds (appendfsync everysec).
+    const folder = path.join(folderOf(world, target), "appendonlydir")
+    const written = Effect.sync(() =>
+      fs.readdirSync(folder).map((name) => fs.readFileSync(path.join(folder, name), "latin1"))
+    )
+    yield* eventually("the last one is in the file", written, (files) => files.join().includes("key:99"))
     yield* killed(world, target)
     yield* startedAgain(target)
     assert.notStrictEqual(pidOf(yield* found(target.uid)), pidOf(before))
