@@ -75,6 +75,7 @@ export const makeActions = Effect.fnUntraced(function* ({
     const now = yield* Clock.currentTimeMillis
     const afterCrash = (instance: Instance) =>
       row === undefined ? undefined : crashOf(options, row, instance, now)
+    const wake = write("wake", apps.wake(ref, new Date(now)))
     switch (step.do) {
       case "wait":
       case "rest":
@@ -178,10 +179,9 @@ export const makeActions = Effect.fnUntraced(function* ({
           discard: true,
           concurrency: 8
         })
-        if (!step.wake) return
-        return yield* write("wake", apps.wake(ref, new Date(now)))
+        return step.wake ? yield* wake : undefined
       case "wake":
-        return yield* write("wake", apps.wake(ref, new Date(now)))
+        return yield* wake
     }
   })
 

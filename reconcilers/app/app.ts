@@ -31,8 +31,8 @@ export const layer = register(
     const survey = yield* makeObserver(plans)
     const take = yield* makeActions(plans)
     const taken = takenBy(yield* EdgeNodes)
-    /** What was seen last of those that need a step, for the step that follows it. */
-    const seen = new Map<string, Survey & { readonly fence: bigint }>()
+    /** The last survey of each app that needs a step, for the step that follows it. */
+    const surveys = new Map<string, Survey & { readonly fence: bigint }>()
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
@@ -44,8 +44,8 @@ export const layer = register(
         }
         const surveyed = yield* survey(resource)
         const { state, site, step } = surveyed
-        if (step.do === "rest" || step.do === "wait") seen.delete(resource.uid)
-        else seen.set(resource.uid, { ...surveyed, fence: resource.fence })
+        if (step.do === "rest" || step.do === "wait") surveys.delete(resource.uid)
+        else surveys.set(resource.uid, { ...surveyed, fence: resource.fence })
         if (state === undefined) return absent
         const { power, servingRevision } = state.row
         const present = { _tag: "Present" as const, status: statusOf(state) }
@@ -66,15 +66,15 @@ export const layer = register(
           : { ...present, ready, differences: due, reason: "InstancesStarting" }
       }),
       converge: Effect.fnUntraced(function* (resource) {
-        const before = seen.get(resource.uid)
-        seen.delete(resource.uid)
+        const before = surveys.get(resource.uid)
+        surveys.delete(resource.uid)
         const { state, step } = before?.fence === resource.fence ? before : yield* survey(resource)
         yield* take(resource, step, state?.row)
       }),
       remove: Effect.fnUntraced(function* (resource) {
         const { orgId, uid, fence } = resource
         const ref = { orgId, uid, fence }
-        seen.delete(uid)
+        surveys.delete(uid)
         const found = Option.getOrUndefined(yield* retryable(apps.find(ref)))
         if (found === undefined) return
         // First nobody is sent there any more: the addresses may be somebody else's next.

@@ -329,7 +329,6 @@ layer(world, { excludeTestServices: true, timeout: "2 minutes" })("requests trie
     "retries-kills",
     "requests tried again answer what the try made whose process was killed before its answer, and make nothing twice",
     { rounds: 0, roundMs: 300_000 },
-
     () =>
       Effect.gen(function* () {
         const { call, databaseUrl } = yield* Plane

@@ -219,7 +219,6 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("apps", (
     "app-programs",
     "apps have programs run in an instance, which are bound as it is and end with whoever asked for them",
     { rounds: 0, roundMs: patience },
-
     () =>
       Effect.gen(function* () {
         const { url, apiKey, call, sql } = yield* Plane

@@ -66,7 +66,6 @@ layer(appPlane(times), { excludeTestServices: true, timeout: "3 minutes" })("sev
     "several-instances",
     "several instances take requests together, are replaced one by one without a lost one, and go with all that they have",
     { rounds: 0, roundMs: patience },
-
     () =>
       Effect.gen(function* () {
         const { call, sql, session } = yield* Plane

@@ -183,7 +183,6 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
     "backup-disk-full",
     "with a full disk a backup fails with that reason and leaves nothing; with room again it is made",
     { rounds: 0 },
-
     () =>
       Effect.scoped(
         Effect.gen(function* () {
@@ -230,7 +229,6 @@ describe("trouble with backups", { timeout: 900_000 }, () => {
     "backup-no-room",
     "an orderly stop gives a backup to the next process at once; without room segments are given up, and another backup ends the gap",
     { rounds: 0 },
-
     () =>
       Effect.scoped(
         Effect.gen(function* () {

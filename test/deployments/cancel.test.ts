@@ -95,7 +95,6 @@ layer(world, { excludeTestServices: true, timeout: "5 minutes" })("a cancelled d
     "cancel-waiting",
     "a cancelled deployment that waits for its turn never begins",
     { rounds: 0, roundMs: patience },
-
     () =>
       Effect.gen(function* () {
         const engine = yield* Containers

@@ -166,7 +166,6 @@ layer(
       "fetching-halts",
       "an execution gives up fetching that comes to a halt, long before the time for starting is over, and lets go of the registry",
       { rounds: 0, roundMs: patience },
-
       () =>
         Effect.gen(function* () {
           yield* makeProject

@@ -201,6 +201,7 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
         assert.deepStrictEqual(yield* engine.list(label), [])
         assert.deepStrictEqual(rulesOf(name), [])
         assert.isFalse(fs.existsSync(`/sys/class/net/${bridgeOf("environment", name)}`))
+        assert.isFalse(fs.existsSync(`/var/lib/cni/networks/${name}`))
       }).pipe(Effect.scoped),
     300_000
   )

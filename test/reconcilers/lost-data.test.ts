@@ -134,7 +134,6 @@ campaign(
   "standby-lost-data",
   "why a standby cannot be made is told; with all folders away nothing is made anew, and the standby that comes back takes over",
   { rounds: 0, roundMs: 720_000 },
-
   () =>
     Effect.gen(function* () {
       const world = yield* databaseWorld

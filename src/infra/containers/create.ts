@@ -8,7 +8,15 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
 import { type Act, type Call, ignoring, whileItSays } from "./calls.ts"
-import { bridgeOf, forgetGoneNetworks, hasIpv6, type NetworkKind, networkOf, unguarded } from "./network.ts"
+import {
+  bridgeOf,
+  forgetAddresses,
+  forgetGoneNetworks,
+  hasIpv6,
+  type NetworkKind,
+  networkOf,
+  unguarded
+} from "./network.ts"
 import type { ContainerPlan } from "./types.ts"
 import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
 
@@ -31,7 +39,7 @@ export const makeMaking = Effect.fnUntraced(function* (
 ) {
   const tidying = yield* Semaphore.make(1)
   const usernsMode = yield* makeUsernsMode(call, userNamespaces)
-  const forgetNetworks = tidying.withPermit(forgetGoneNetworks())
+  const forgetNetworks = (removed?: string) => tidying.withPermit(forgetGoneNetworks(removed))
 
   const hasNetwork = (name: string) =>
     call("Looking for the container's network", (docker) => docker.getNetwork(name).inspect()).pipe(
@@ -150,10 +158,11 @@ export const makeMaking = Effect.fnUntraced(function* (
       docker.getNetwork(name).remove({ abortSignal })
     ).pipe(ignoring("NotFound"))
     // Whether or not its bridge went with it.
-    yield* tidying.withPermit(forgetGoneNetworks(bridgeOf("environment", name)))
+    yield* forgetNetworks(bridgeOf("environment", name))
+    yield* forgetAddresses(name)
   })
 
-  return { create, remove, forgetNetworks }
+  return { create, remove, forgetNetworks: forgetNetworks() }
 })
 
 /** By which the containers of environments are found, whose services are looked at again and again. */

@@ -6,6 +6,7 @@
  */
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
+import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import { ContainerError } from "./error.ts"
 import { ensureRules, type Firewall, firewall, type Rule, repeatedUntilDone, restore } from "./iptables.ts"
@@ -206,3 +207,15 @@ export const forgetGoneNetworks = (removed?: string): Effect.Effect<void> => {
   // Somebody else may have removed one of them meanwhile. What stays is looked for again when the next network goes.
   return repeatedUntilDone(attempt)
 }
+
+/** Where the plug-ins of CNI, which older Podmans use, note the addresses that a network has given away. */
+const addressNotes = "/var/lib/cni/networks"
+
+/** Those notes stay when a network is removed. Newer engines make none. */
+export const forgetAddresses = (network: string): Effect.Effect<void> =>
+  Effect.ignore(
+    Effect.tryPromise(() =>
+      fs.promises.rm(path.join(addressNotes, network), { recursive: true, force: true })
+    ),
+    { log: "Debug" }
+  )
