@@ -34,9 +34,16 @@ const policyView = (
       return [name, accessModeOf(record === undefined ? undefined : spec, name, isPreview)]
     })
   ),
-  status: record === undefined ? null : serviceStatus(record),
+  status: record === undefined ? null : statusOf(record),
   managedBy: record?.managedBy ?? null
 })
+
+/** A mode that was said last is in force once it was acted on: whoever made a project private relies on it. */
+const statusOf = (record: ResourceRecord) => {
+  const status = serviceStatus(record)
+  const isOfBefore = record.observedGeneration !== record.generation
+  return status === "ready" && isOfBefore ? "provisioning" : status
+}
 
 const invitationView = ({ createdAt, ...invitation }: AccessInvitation) => ({
   ...invitation,

@@ -68,6 +68,8 @@ layer(testPlane(), { excludeTestServices: true })("access operations", (it) => {
         production: "invite_only",
         preview: "authenticated"
       })
+      // What was in force is not what is said now.
+      assert.strictEqual(changed.body.status, "provisioning")
       yield* untilModes(mine, { preview: "authenticated", production: "invite_only" })
 
       assert.deepStrictEqual((yield* call("DELETE", base, { token })).body, { ok: true })
