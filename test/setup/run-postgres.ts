@@ -51,7 +51,7 @@ export default async function setup({ vitest }: TestProject): Promise<(() => Pro
     } finally {
       server.stop()
       // All tests have ended, and this was the last server of the run.
-      removeOrphanedSegments(began)
+      await removeOrphanedSegments(began)
     }
   }
 }

@@ -4,6 +4,7 @@
  */
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { setTimeout as pause } from "node:timers/promises"
 
 const systemFolder = "/dev/shm"
 /** A segment that is just being made is not mapped yet. */
@@ -12,17 +13,18 @@ const youngMs = 1_000
 /**
  * Removes segments that were made after `sinceMs` (epoch milliseconds) and that no process maps, whoever left them. While
  * any server runs, such as one of another run of the tests, nothing is removed: a server keeps segments for its next
- * backends that none maps at the moment.
+ * backends that none maps at the moment. Backends of one that was just ended may need a moment to be gone.
  */
-export const removeOrphanedSegments = (
+export const removeOrphanedSegments = async (
   sinceMs: number,
-  { folder = systemFolder, serverRuns = anyServerRuns } = {}
-): void => {
+  { folder = systemFolder, serverRuns = anyServerRuns, patienceMs = 5_000 } = {}
+): Promise<void> => {
   const candidates = segmentsIn(folder).filter((file) => {
     const made = fs.statSync(file, { throwIfNoEntry: false })?.mtimeMs
     return made !== undefined && made >= sinceMs && made < Date.now() - youngMs
   })
-  if (candidates.length === 0 || serverRuns()) return
+  if (candidates.length === 0) return
+  for (const until = Date.now() + patienceMs; serverRuns(); await pause(50)) if (Date.now() >= until) return
   // Which are mapped is looked up last: what is mapped by then was not left behind.
   const maps = ofEveryProcess("maps")
   for (const file of candidates) if (!maps.includes(`${file}\n`)) fs.rmSync(file, { force: true })
