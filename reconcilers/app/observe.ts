@@ -18,6 +18,9 @@ import type { SeenInstance, Situation, Step } from "./situation.ts"
 import { decide } from "./state-machine.ts"
 
 const mostChecks = 10_000
+/** Most programs listen soon after they were started, and requests may be waiting for them. */
+const youngMs = 5_000
+const patienceMs = 300
 
 export interface Survey extends Pick<Situation, "state" | "site"> {
   readonly step: Step
@@ -58,7 +61,11 @@ export const makeObserver = Effect.fnUntraced(function* ({
       container?.state === "running" &&
       !container.paused
     if (isAsked && address !== null) {
-      const health = yield* externalCall("apps.health", "read")(healthOf({ address, port }, spec.healthCheck))
+      const isYoung = state === "starting" && now < (container.startedAt?.getTime() ?? 0) + youngMs
+      const health = yield* externalCall(
+        "apps.health",
+        "read"
+      )(healthOf({ address, port }, spec.healthCheck, isYoung ? patienceMs : 0))
       // Of apps that have gone since.
       if (checks.size >= mostChecks) checks.clear()
       checks.set(uid, { health, askedAt: now })
