@@ -137,6 +137,7 @@ export class BuildContainers extends Context.Service<
             cpus: options.cpus,
             // Below everything else: databases and apps go first.
             cpuShares: 64,
+            background: true,
             memoryMb: options.memoryMb,
             runtime: undefined,
             network: { kind: network },
@@ -148,7 +149,7 @@ export class BuildContainers extends Context.Service<
           return id ?? (yield* new BuildLost())
         }),
         run: Effect.fn("BuildContainers.run")(function* (id, printer) {
-          yield* engine.run(id, {})
+          yield* engine.run(id, { background: true })
           const { exitCode, outOfMemory } = yield* attend(id, (note) =>
             keepPrinted(engine, id, printer, note, options.logBytes)
           )

@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as net from "node:net"
+import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -13,6 +14,7 @@ import { AppConfig } from "#src/config.ts"
 import { ContainerEngine, type ContainerPlan } from "#src/infra/containers/ContainerEngine.ts"
 import { bridgeOf } from "#src/infra/containers/network.ts"
 import { leadTo } from "#src/infra/containers/services.ts"
+import { groupsOfProcess } from "#src/infra/host/control-group-place.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { containerEngineWithUserRange, sh } from "#test/setup/containers.ts"
 import { uuid } from "#test/setup/fixtures.ts"
@@ -273,6 +275,37 @@ layer(world, { excludeTestServices: true, timeout: "3 minutes" })("a container o
       assert.deepStrictEqual([first, count], [0, 65_536])
       assert.isAtLeast(outside, 2_147_483_648)
       assert.deepStrictEqual(yield* usersOf(host), [0, 0, 4_294_967_295])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("in the background has less weight than all that runs beside it", () =>
+    Effect.gen(function* () {
+      const { image } = yield* World
+      const engine = yield* ContainerEngine
+      const [front, back] = [`svc-${uuid()}`, `svc-${uuid()}`]
+      yield* Effect.addFinalizer(() =>
+        Effect.forEach([front, back], (name) => Effect.ignore(engine.remove(name)), { discard: true })
+      )
+      const plan = { command: sh("busybox sleep 60"), network: { kind: "none" } } as const
+      yield* engine.create(planOf(front, image, plan))
+      yield* engine.create(planOf(back, image, { ...plan, background: true }))
+      yield* engine.run(front, {})
+      yield* engine.run(back, { background: true })
+      /** Weights of the groups that it is in, from the top, whose own cannot be set. */
+      const weightsOf = Effect.fnUntraced(function* (name: string) {
+        const { id } = yield* found(name)
+        const running = (yield* engine.running(label)).find((one) => one.id === id)
+        const { version, folders } = yield* Effect.promise(() => groupsOfProcess(running?.pid ?? 0))
+        const [controller, file, usual] =
+          version === 1 ? ["cpu", "cpu.shares", 1024] : ["", "cpu.weight", 100]
+        const weights: Array<number> = []
+        let folder = folders.get(controller) ?? ""
+        for (; fs.existsSync(`${folder}/${file}`); folder = path.dirname(folder))
+          weights.push(Number(fs.readFileSync(`${folder}/${file}`, "utf8")) / usual)
+        return version === 1 ? weights.reverse().slice(1) : weights.reverse()
+      })
+      assert.strictEqual((yield* weightsOf(front))[0], 1)
+      assert.isBelow((yield* weightsOf(back))[0] ?? 1, 0.05)
     }).pipe(Effect.scoped)
   )
 })

@@ -253,7 +253,7 @@ export class DockerfileBuilds extends Context.Service<
               { name: container, folder: "/" },
               yield* Effect.promise(() => writableRoot)
             )
-            yield* engine.run(container, {})
+            yield* engine.run(container, { background: true })
           }
           for (const operation of operations) {
             if (operation.do === "copy") {

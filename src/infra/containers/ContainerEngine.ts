@@ -16,8 +16,10 @@ import { AppConfig } from "#src/config.ts"
 import { externalCall } from "#src/engine/external-call.ts"
 import { Host } from "../host/Host.ts"
 import { type ContainerPlace, makeArchives } from "./archives.ts"
+import { weighBackground } from "./background.ts"
 import { type Act, ignoring, makeCalls, whileItSays } from "./calls.ts"
 import { makeMaking } from "./create.ts"
+import { makeEngineInfo } from "./engine-info.ts"
 import { ContainerError } from "./error.ts"
 import { execute, type Program } from "./exec.ts"
 import { defaultsOf, type ImageDefaults } from "./image-defaults.ts"
@@ -110,6 +112,8 @@ export class ContainerEngine extends Context.Service<
       name: string,
       options: {
         readonly runtime?: string | undefined
+        /** It was made to work in the background. */
+        readonly background?: true
         /** Undefined: the container is not in the network of an environment. */
         readonly services?: Effect.Effect<ReadonlyArray<ReachableService> | undefined, E>
       }
@@ -156,13 +160,15 @@ export class ContainerEngine extends Context.Service<
       const starting = yield* Semaphore.make(1)
       const leading = yield* Semaphore.make(1)
       const { place, call, client } = makeCalls(host, containerSocket)
+      const info = makeEngineInfo(call)
       const guarded = executionFirewall === "off" ? Effect.succeed(true) : guardHost(services?.address)
       const recentlyGuarded = yield* Effect.cachedWithTTL(guarded, "10 seconds")
       const { create, remove, forgetNetworks } = yield* makeMaking(call, {
         guarded: recentlyGuarded,
         services,
         environmentRange,
-        userNamespaces
+        userNamespaces,
+        info
       })
       const { pull, load, ids, removeImage } = makeImages(call)
       const archives = makeArchives(call)
@@ -229,6 +235,7 @@ export class ContainerEngine extends Context.Service<
         name: string,
         options: {
           readonly runtime?: string | undefined
+          readonly background?: true
           readonly services?: Effect.Effect<ReadonlyArray<ReachableService> | undefined, E>
         }
       ) {
@@ -240,6 +247,15 @@ export class ContainerEngine extends Context.Service<
           (docker, abortSignal) => docker.getContainer(name).start({ abortSignal }),
           "60 seconds"
         ).pipe(Effect.retry(untilAddressIsFree), ignoring("Conflict"))
+        if (options.background === true)
+          return yield* Effect.andThen(
+            start,
+            Effect.flatMap(info, (found) => weighBackground(call, name, found)).pipe(
+              Effect.catch(({ message }) =>
+                Effect.logDebug("a container has the weight of all others", message)
+              )
+            )
+          )
         if (services === undefined || options.services === undefined) return yield* start
         const bridge = bridgeOf("environment", name)
         /** False: there is nowhere to lead to. */

@@ -7,7 +7,9 @@ import * as os from "node:os"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Semaphore from "effect/Semaphore"
+import { backgroundGroupOf } from "./background.ts"
 import { type Act, type Call, ignoring, whileItSays } from "./calls.ts"
+import type { EngineInfo } from "./engine-info.ts"
 import {
   bridgeOf,
   forgetAddresses,
@@ -18,7 +20,7 @@ import {
   unguarded
 } from "./network.ts"
 import type { ContainerPlan } from "./types.ts"
-import { makeUsernsMode, needsHostUsers, type UserNamespaces, whenUsedUp } from "./user-namespace.ts"
+import { needsHostUsers, type UserNamespaces, usernsModeOf, whenUsedUp } from "./user-namespace.ts"
 
 /** What ended a moment ago may still be mounted: Podman refuses then, and has removed nothing. */
 const whileBusy = whileItSays("device or resource busy")
@@ -31,14 +33,15 @@ export interface MakingOptions {
   /** Of networks of environments. */
   readonly environmentRange: string
   readonly userNamespaces: UserNamespaces
+  readonly info: Act<EngineInfo>
 }
 
 export const makeMaking = Effect.fnUntraced(function* (
   call: Call,
-  { guarded, services, environmentRange, userNamespaces }: MakingOptions
+  { guarded, services, environmentRange, userNamespaces, info }: MakingOptions
 ) {
   const tidying = yield* Semaphore.make(1)
-  const usernsMode = yield* makeUsernsMode(call, userNamespaces)
+  const usernsMode = usernsModeOf(userNamespaces, info)
   const forgetNetworks = (removed?: string) => tidying.withPermit(forgetGoneNetworks(removed))
 
   const hasNetwork = (name: string) =>
@@ -88,6 +91,7 @@ export const makeMaking = Effect.fnUntraced(function* (
     if (!(yield* guarded)) return yield* unguarded
     const { network, tmpMb } = plan
     const UsernsMode = yield* usernsOf(plan)
+    const CgroupParent = plan.background === true ? backgroundGroupOf(yield* info) : undefined
     if (network.kind !== "none") yield* makeNetwork(network.kind, plan.name, 0)
     const memory = plan.memoryMb * 1024 * 1024
     return yield* call(
@@ -128,6 +132,7 @@ export const makeMaking = Effect.fnUntraced(function* (
             MemorySwap: memory,
             NanoCpus: Math.round(plan.cpus * 1e9),
             CpuShares: plan.cpuShares,
+            ...(CgroupParent === undefined ? {} : { CgroupParent }),
             RestartPolicy: { Name: "no" },
             Ulimits: [...ulimits(), ...fileSize(plan.largestFileMb)],
             // More than is kept of it, so that the engine never drops what is still to be read.

@@ -52,8 +52,10 @@ export interface ContainerPlan {
   readonly command: ReadonlyArray<string> | undefined
   readonly env: Redacted.Redacted<Readonly<Record<string, string>>>
   readonly cpus: number
-  /** Weight against others when the processor is short. */
+  /** Weight against other containers when the processor is short. */
   readonly cpuShares: number
+  /** It takes what others leave of the processor, also those that are no containers. */
+  readonly background?: true
   readonly memoryMb: number
   /** Another runtime than the engine's. */
   readonly runtime: string | undefined

@@ -5,19 +5,11 @@
  */
 import * as fs from "node:fs"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
-import type { Act, Call } from "./calls.ts"
+import type { Act } from "./calls.ts"
+import type { EngineInfo } from "./engine-info.ts"
 import { ContainerError } from "./error.ts"
 
 export type UserNamespaces = "auto" | "required" | "off"
-
-const Info = Schema.Struct({
-  /** Only Podman has one. */
-  BuildahVersion: Schema.optionalKey(Schema.String),
-  Rootless: Schema.optionalKey(Schema.Boolean),
-  SecurityOptions: Schema.optionalKey(Schema.NullOr(Schema.Array(Schema.String)))
-})
-const decode = Schema.decodeUnknownSync(Info)
 
 /** Users of one container: all that images name, also `nobody` (65534). */
 const size = 65_536
@@ -67,36 +59,15 @@ export const needsHostUsers = Effect.suspend(
 )
 
 /** What `UsernsMode` of a container says; undefined: nothing, which is the engine's own way. */
-export const makeUsernsMode = (call: Call, wanted: UserNamespaces): Effect.Effect<Act<string | undefined>> =>
-  Effect.gen(function* () {
-    // To tell it, Podman looks at all that it consists of.
-    const ask = call(
-      "Asking the container engine what it is",
-      (docker) => docker.info().then(decode),
-      "20 seconds"
-    )
-    let known: typeof Info.Type | undefined
-    const info = Effect.suspend(() =>
-      known === undefined
-        ? Effect.tap(ask, (found) =>
-            Effect.sync(() => {
-              known = found
-            })
-          )
-        : Effect.succeed(known)
-    )
-    return Effect.gen(function* () {
-      if (wanted === "off" || (wanted === "auto" && !machineHasRoom())) return undefined
-      const { BuildahVersion, Rootless, SecurityOptions } = yield* info
-      const options = SecurityOptions ?? []
-      if (Rootless === true || options.some((option) => /^name=(userns|rootless)\b/.test(option)))
-        return undefined
-      if (BuildahVersion !== undefined) return `auto:size=${size}`
-      if (wanted === "auto") return undefined
-      return yield* new ContainerError({
-        reason: "Failed",
-        message:
-          "The container engine makes no user namespaces (SVC_CONTAINER_USERNS=required): set userns-remap in Docker's daemon.json"
-      })
-    })
+export const usernsModeOf = Effect.fnUntraced(function* (wanted: UserNamespaces, info: Act<EngineInfo>) {
+  if (wanted === "off" || (wanted === "auto" && !machineHasRoom())) return undefined
+  const { isPodman, mapsUsers } = yield* info
+  if (mapsUsers) return undefined
+  if (isPodman) return `auto:size=${size}`
+  if (wanted === "auto") return undefined
+  return yield* new ContainerError({
+    reason: "Failed",
+    message:
+      "The container engine makes no user namespaces (SVC_CONTAINER_USERNS=required): set userns-remap in Docker's daemon.json"
   })
+})
