@@ -4,7 +4,6 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-
 import * as Layer from "effect/Layer"
 import { makeCopies } from "#src/backups/destinations/copies.ts"
 import { Ledger } from "#src/backups/Ledger.ts"
@@ -277,8 +276,7 @@ describe("copies", { timeout: 600_000 }, () => {
               })
           }))
           const { copies, ref, ledger, names, start } = yield* given(world, [id], 1)
-          yield* copies.look
-          yield* Deferred.await(reached)
+          yield* eventually("it is sent", Effect.andThen(copies.look, Deferred.isDone(reached)))
           // Where it may be is known before it is.
           assert.strictEqual(yield* copiesWhere(world, "version = 1 and stored_at is null"), 1)
           // The backup's time has passed, and another process takes it away at the destination.
@@ -294,7 +292,7 @@ describe("copies", { timeout: 600_000 }, () => {
           )
           assert.strictEqual(keysIn(dir), 0)
           yield* Deferred.succeed(goOn, undefined)
-          yield* Deferred.await(arrived)
+          yield* eventually("it has arrived", Deferred.isDone(arrived))
           yield* eventually(
             "what has arrived is removed again",
             Effect.andThen(
@@ -330,8 +328,7 @@ describe("copies", { timeout: 600_000 }, () => {
             )
         }))
         const { copies, ref, ledger, names } = yield* given(world, [id], 1)
-        yield* copies.look
-        yield* Deferred.await(reached)
+        yield* eventually("it is sent", Effect.andThen(copies.look, Deferred.isDone(reached)))
         // The same process removes it, and so ends the upload.
         yield* ledger.removeObjects(ref, names)
         world.destinations.set(id, real)
@@ -342,7 +339,7 @@ describe("copies", { timeout: 600_000 }, () => {
         )
         assert.strictEqual(keysIn(dir), 0)
         yield* Deferred.succeed(removed, undefined)
-        yield* Deferred.await(arrived)
+        yield* eventually("it has arrived", Deferred.isDone(arrived))
         yield* eventually(
           "what has arrived is removed again",
           Effect.andThen(

@@ -19,18 +19,54 @@ import { ConnectionLine } from "./shell/connection-line.tsx"
 import { Nav } from "./shell/nav.tsx"
 import { Palette } from "./shell/palette.tsx"
 
-const ResourceTree = lazily(async () => (await import("./pages/resources.tsx")).ResourceTree)
-const ResourcePage = lazily(async () => (await import("./pages/resource.tsx")).ResourcePage)
-const PlanPage = lazily(async () => (await import("./pages/plan.tsx")).PlanPage)
-const SavedPlanPage = lazily(async () => (await import("./pages/saved-plan.tsx")).SavedPlanPage)
-const AuditPage = lazily(async () => (await import("./pages/audit.tsx")).AuditPage)
-const MembersPage = lazily(async () => (await import("./pages/members.tsx")).MembersPage)
-const ProjectPage = lazily(async () => (await import("./pages/project.tsx")).ProjectPage)
-const ProjectsPage = lazily(async () => (await import("./pages/project.tsx")).ProjectsPage)
-const WebhooksPage = lazily(async () => (await import("./pages/webhooks.tsx")).WebhooksPage)
-const KeysPage = lazily(async () => (await import("./pages/keys.tsx")).KeysPage)
-const GitPage = lazily(async () => (await import("./pages/git.tsx")).GitPage)
-const DestinationsPage = lazily(async () => (await import("./pages/destinations.tsx")).DestinationsPage)
+const ResourceTree = lazily(
+  () => import("./pages/resources.tsx"),
+  (file) => file.ResourceTree
+)
+const ResourcePage = lazily(
+  () => import("./pages/resource.tsx"),
+  (file) => file.ResourcePage
+)
+const PlanPage = lazily(
+  () => import("./pages/plan.tsx"),
+  (file) => file.PlanPage
+)
+const SavedPlanPage = lazily(
+  () => import("./pages/saved-plan.tsx"),
+  (file) => file.SavedPlanPage
+)
+const AuditPage = lazily(
+  () => import("./pages/audit.tsx"),
+  (file) => file.AuditPage
+)
+const MembersPage = lazily(
+  () => import("./pages/members.tsx"),
+  (file) => file.MembersPage
+)
+const ProjectPage = lazily(
+  () => import("./pages/project.tsx"),
+  (file) => file.ProjectPage
+)
+const ProjectsPage = lazily(
+  () => import("./pages/project.tsx"),
+  (file) => file.ProjectsPage
+)
+const WebhooksPage = lazily(
+  () => import("./pages/webhooks.tsx"),
+  (file) => file.WebhooksPage
+)
+const KeysPage = lazily(
+  () => import("./pages/keys.tsx"),
+  (file) => file.KeysPage
+)
+const GitPage = lazily(
+  () => import("./pages/git.tsx"),
+  (file) => file.GitPage
+)
+const DestinationsPage = lazily(
+  () => import("./pages/destinations.tsx"),
+  (file) => file.DestinationsPage
+)
 
 const pageOf = (parts: ReadonlyArray<string>): ReactNode => {
   const [section, id, ...more] = parts

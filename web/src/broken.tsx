@@ -42,7 +42,7 @@ export class Broken extends Component<{ readonly children: ReactNode }, State> {
               Try again
             </Button>
           )}
-          {/* Browsers may remember that a file did not come for as long as the page lives. */}
+          {/* Browsers remember that a file did not come for as long as the page lives, also one that this file imports. */}
           <Button
             onClick={() => {
               carryDraft()

@@ -20,11 +20,13 @@ const reasons: Readonly<Record<string, HaproxyError["reason"]>> = {
   ENOENT: "Closed",
   ECONNREFUSED: "Closed",
   ECONNRESET: "Cut",
-  EPIPE: "Cut"
+  EPIPE: "Cut",
+  // More connections wait to be taken than there is room for.
+  EAGAIN: "Cut"
 }
 
-/** A process that is ending may still take connections; a moment later nothing does. */
-const whileEnding = {
+/** A process that is ending, or has much to do, takes no connection for a moment. */
+const whileBusy = {
   while: ({ reason }: HaproxyError) => reason === "Cut",
   schedule: Schedule.spaced("50 millis"),
   times: 20
@@ -90,7 +92,7 @@ const batches = (texts: ReadonlyArray<string>, gap: number): ReadonlyArray<Reado
 
 /** Number of the process that serves, and its limit of connections. */
 export const readInfo = (socket: string) =>
-  Effect.flatMap(Effect.retry(ask(socket, "show info"), whileEnding), (answer) => {
+  Effect.flatMap(Effect.retry(ask(socket, "show info"), whileBusy), (answer) => {
     const pid = Number(/^Pid: (\d+)$/m.exec(answer)?.[1])
     return pid > 1 ? Effect.succeed({ pid }) : Effect.fail(refused(answer))
   })

@@ -45,7 +45,7 @@ layer(testPlane(), { excludeTestServices: true, timeout: "2 minutes" })("an edge
 
         // It does not start, and does not end what it has begun with.
         assert.isTrue(Exit.isFailure(yield* Effect.exit(machine.start(nowhere))))
-        assert.strictEqual(yield* status, 200)
+        yield* eventually("what it served is served", status, (seen) => seen === 200)
         assert.strictEqual((yield* request(host, "/meanwhile")).status, 200)
 
         yield* sql(`update edge_site set access = 'invite_only' where environment_uid = '${uid}'`)

@@ -12,7 +12,10 @@ import { Button } from "../parts/button.tsx"
 import { lazily } from "../parts/lazily.ts"
 
 /** The library of dialogs is no part of the first screen. */
-const Confirm = lazily(async () => (await import("../parts/confirm.tsx")).Confirm)
+const Confirm = lazily(
+  () => import("../parts/confirm.tsx"),
+  (file) => file.Confirm
+)
 
 export const resumeSays =
   "It is looked at at once, and whatever differs from what was asked for is changed then."

@@ -17,7 +17,10 @@ import { go, pathTo } from "../router.ts"
 import { draftKeeper, readDraft } from "./draft.ts"
 import { firstManifest } from "./first-manifest.ts"
 
-const EditorField = lazily(async () => (await import("../manifest/editor-field.tsx")).EditorField)
+const EditorField = lazily(
+  () => import("../manifest/editor-field.tsx"),
+  (file) => file.EditorField
+)
 
 /** What the operation takes at most. */
 const longestBytes = 4 * 1024 * 1024

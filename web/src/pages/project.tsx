@@ -19,16 +19,54 @@ interface TabProps {
 }
 
 const tabs: ReadonlyArray<readonly [id: string, name: string, tab: ComponentType<TabProps>]> = [
-  ["budget", "Budget", lazily(async () => (await import("../panels/budget.tsx")).BudgetPanel)],
-  ["speed", "Speed", lazily(async () => (await import("../panels/speed.tsx")).SpeedPanel)],
-  ["domains", "Domains", lazily(async () => (await import("../panels/domains.tsx")).DomainsPanel)],
-  ["access", "Access", lazily(async () => (await import("../panels/access.tsx")).AccessPanel)],
+  [
+    "budget",
+    "Budget",
+    lazily(
+      () => import("../panels/budget.tsx"),
+      (file) => file.BudgetPanel
+    )
+  ],
+  [
+    "speed",
+    "Speed",
+    lazily(
+      () => import("../panels/speed.tsx"),
+      (file) => file.SpeedPanel
+    )
+  ],
+  [
+    "domains",
+    "Domains",
+    lazily(
+      () => import("../panels/domains.tsx"),
+      (file) => file.DomainsPanel
+    )
+  ],
+  [
+    "access",
+    "Access",
+    lazily(
+      () => import("../panels/access.tsx"),
+      (file) => file.AccessPanel
+    )
+  ],
   [
     "executions",
     "Executions",
-    lazily(async () => (await import("../panels/executions.tsx")).ExecutionsPanel)
+    lazily(
+      () => import("../panels/executions.tsx"),
+      (file) => file.ExecutionsPanel
+    )
   ],
-  ["payments", "Payments", lazily(async () => (await import("../panels/payments.tsx")).ProjectPayments)]
+  [
+    "payments",
+    "Payments",
+    lazily(
+      () => import("../panels/payments.tsx"),
+      (file) => file.ProjectPayments
+    )
+  ]
 ]
 
 export const ProjectPage = ({ slug }: { readonly slug: string }) => {

@@ -22,7 +22,10 @@ import { pathTo, withQuery } from "../router.ts"
 import { Actions } from "./actions.tsx"
 import { Why } from "./overview.tsx"
 
-const Service = lazily(async () => (await import("../panels/service.tsx")).default)
+const Service = lazily(
+  () => import("../panels/service.tsx"),
+  (file) => file.default
+)
 
 export const ResourcePage = ({ uid }: { readonly uid: string }) => {
   const { byUid, complete } = useLive()

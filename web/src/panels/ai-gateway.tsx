@@ -24,7 +24,10 @@ import { useEvery } from "./every.ts"
 import type { ServiceProps } from "./service.tsx"
 import { Tile, Tiles } from "./tiles.tsx"
 
-const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
+const Chart = lazily(
+  () => import("../parts/chart.tsx"),
+  (file) => file.default
+)
 
 interface Of {
   readonly orgId: string

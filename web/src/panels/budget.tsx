@@ -23,7 +23,10 @@ import { Table } from "../parts/table.tsx"
 import { pathTo } from "../router.ts"
 import { Tile, Tiles } from "./tiles.tsx"
 
-const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
+const Chart = lazily(
+  () => import("../parts/chart.tsx"),
+  (file) => file.default
+)
 
 export const BudgetPanel = ({ project }: { readonly project: string }) => {
   const { org } = useCaller()

@@ -12,7 +12,10 @@ import { lazily } from "../parts/lazily.ts"
 import { useEvery } from "./every.ts"
 import { inUnit } from "./unit.ts"
 
-const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
+const Chart = lazily(
+  () => import("../parts/chart.tsx"),
+  (file) => file.default
+)
 
 /** What says most about each kind. The others are there on request. */
 const first: Readonly<Record<string, ReadonlyArray<string>>> = {

@@ -13,30 +13,87 @@ export interface OrganizationServiceProps {
 }
 
 const inProject: Readonly<Record<string, ComponentType<ServiceProps>>> = {
-  AccessPolicy: lazily(async () => (await import("./access.tsx")).AccessPanel),
-  AiGateway: lazily(async () => (await import("./ai-gateway.tsx")).AiGatewayPanel),
-  Alert: lazily(async () => (await import("./alert.tsx")).AlertPanel),
-  App: lazily(async () => (await import("./app.tsx")).AppPanel),
-  Budget: lazily(async () => (await import("./budget.tsx")).BudgetPanel),
-  Cache: lazily(async () => (await import("./cache.tsx")).CachePanel),
-  Cron: lazily(async () => (await import("./cron.tsx")).CronPanel),
-  CustomerPayments: lazily(async () => (await import("./payments.tsx")).PaymentsPanel),
-  Database: lazily(async () => (await import("./database.tsx")).DatabasePanel),
-  DatabaseBranch: lazily(async () => (await import("./branch.tsx")).BranchPanel),
-  Deployment: lazily(async () => (await import("./deployment.tsx")).DeploymentPanel),
-  Domain: lazily(async () => (await import("./domain.tsx")).DomainPanel),
-  EnvVariables: lazily(async () => (await import("./variables.tsx")).VariablesPanel),
-  Execution: lazily(async () => (await import("./execution.tsx")).ExecutionPanel),
-  Preview: lazily(async () => (await import("./preview.tsx")).PreviewPanel),
-  Queue: lazily(async () => (await import("./queue.tsx")).QueuePanel)
+  AccessPolicy: lazily(
+    () => import("./access.tsx"),
+    (file) => file.AccessPanel
+  ),
+  AiGateway: lazily(
+    () => import("./ai-gateway.tsx"),
+    (file) => file.AiGatewayPanel
+  ),
+  Alert: lazily(
+    () => import("./alert.tsx"),
+    (file) => file.AlertPanel
+  ),
+  App: lazily(
+    () => import("./app.tsx"),
+    (file) => file.AppPanel
+  ),
+  Budget: lazily(
+    () => import("./budget.tsx"),
+    (file) => file.BudgetPanel
+  ),
+  Cache: lazily(
+    () => import("./cache.tsx"),
+    (file) => file.CachePanel
+  ),
+  Cron: lazily(
+    () => import("./cron.tsx"),
+    (file) => file.CronPanel
+  ),
+  CustomerPayments: lazily(
+    () => import("./payments.tsx"),
+    (file) => file.PaymentsPanel
+  ),
+  Database: lazily(
+    () => import("./database.tsx"),
+    (file) => file.DatabasePanel
+  ),
+  DatabaseBranch: lazily(
+    () => import("./branch.tsx"),
+    (file) => file.BranchPanel
+  ),
+  Deployment: lazily(
+    () => import("./deployment.tsx"),
+    (file) => file.DeploymentPanel
+  ),
+  Domain: lazily(
+    () => import("./domain.tsx"),
+    (file) => file.DomainPanel
+  ),
+  EnvVariables: lazily(
+    () => import("./variables.tsx"),
+    (file) => file.VariablesPanel
+  ),
+  Execution: lazily(
+    () => import("./execution.tsx"),
+    (file) => file.ExecutionPanel
+  ),
+  Preview: lazily(
+    () => import("./preview.tsx"),
+    (file) => file.PreviewPanel
+  ),
+  Queue: lazily(
+    () => import("./queue.tsx"),
+    (file) => file.QueuePanel
+  )
 }
 
 const inOrganization: Readonly<Record<string, ComponentType<OrganizationServiceProps>>> = {
-  BackupDestination: lazily(async () => (await import("./destination.tsx")).DestinationPanel),
-  GitSource: lazily(async () => (await import("./git-source.tsx")).GitSourcePanel)
+  BackupDestination: lazily(
+    () => import("./destination.tsx"),
+    (file) => file.DestinationPanel
+  ),
+  GitSource: lazily(
+    () => import("./git-source.tsx"),
+    (file) => file.GitSourcePanel
+  )
 }
 
-const Measured = lazily(async () => (await import("./measurements.tsx")).Measurements)
+const Measured = lazily(
+  () => import("./measurements.tsx"),
+  (file) => file.Measurements
+)
 const measured: ReadonlySet<string> = new Set([
   "Cache",
   "Cron",

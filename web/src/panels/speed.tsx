@@ -20,7 +20,10 @@ import { lazily } from "../parts/lazily.ts"
 import { Code, Panel } from "../parts/panel.tsx"
 import { Table } from "../parts/table.tsx"
 
-const Chart = lazily(async () => (await import("../parts/chart.tsx")).default)
+const Chart = lazily(
+  () => import("../parts/chart.tsx"),
+  (file) => file.default
+)
 
 type Report = typeof SpeedReport.Type
 type Vital = Report["summary"]["vitals"][number]

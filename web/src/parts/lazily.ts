@@ -15,21 +15,34 @@ export const forgetFailures = (): void => {
   failed.clear()
 }
 
-export const lazily = <Props extends object>(
-  load: () => Promise<ComponentType<Props>>
+let asked = 0
+/**
+ * A browser that did not get a file remembers that for as long as the page lives (HTML, "fetch a single module script"):
+ * asked for by another address, it is fetched. What the file imports is remembered as well; then only the whole page helps.
+ */
+const anew = async <Loaded>(load: () => Promise<Loaded>, cause: unknown): Promise<Loaded> => {
+  const address = /https?:\/\/\S+?\.js/.exec(cause instanceof Error ? cause.message : "")?.[0]
+  return address !== undefined && new URL(address).origin === location.origin
+    ? import(/* @vite-ignore */ `${address}?again=${++asked}`)
+    : load()
+}
+
+export const lazily = <Loaded, Props extends object>(
+  load: () => Promise<Loaded>,
+  part: (file: Loaded) => ComponentType<Props>
 ): ((props: Props) => ReactNode) => {
   const once = () =>
     lazy(async () => {
       try {
-        return { default: await load() }
-      } catch {
-        await new Promise((resolve) => setTimeout(resolve, pauseMs))
-      }
-      try {
-        return { default: await load() }
+        return { default: part(await load()) }
       } catch (cause) {
-        failed.add(reset)
-        throw new NotLoaded("A part of the dashboard could not be loaded", { cause })
+        await new Promise((resolve) => setTimeout(resolve, pauseMs))
+        try {
+          return { default: part(await anew(load, cause)) }
+        } catch (again) {
+          failed.add(reset)
+          throw new NotLoaded("A part of the dashboard could not be loaded", { cause: again })
+        }
       }
     })
   let current: ComponentType<Props> = once()
