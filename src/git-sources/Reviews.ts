@@ -8,10 +8,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import type { Fragment } from "effect/sql/Statement"
 import { GitSource, type GitSourceSpec } from "#schemas/git-source.ts"
 import type { ProjectLook } from "#src/git/project-looks.ts"
 import { storableText } from "#src/storable.ts"
-import { Db, repeatable } from "#src/store/Db.ts"
+import { auditOf } from "#src/store/audit-cte.ts"
+import { Db, repeatable, type Sql } from "#src/store/Db.ts"
+import type { Actor } from "#src/store/records.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 
 export interface ShownPlan {
@@ -29,6 +32,8 @@ export interface Review extends ShownPlan {
   readonly mergedMs: number | null
   readonly outcome: "applied" | "not_applied" | null
   readonly message: string | null
+  /** Of a fork: the commit that somebody let be planned. */
+  readonly approvedCommit: string | null
 }
 
 export interface Decision {
@@ -81,6 +86,12 @@ export class Reviews extends Context.Service<
     /** Its pull request is merged. */
     readonly merged: (look: Look, review: ShownPlan) => Effect.Effect<void, StoreUnavailable>
     readonly forget: (look: Look, review: ShownPlan) => Effect.Effect<void, StoreUnavailable>
+    /** Lets this commit of a fork be planned by the source, and has the pull requests looked at. */
+    readonly approve: (
+      source: Ref & { readonly url: string },
+      pull: Pick<ShownPlan, "pullRequest" | "commit">,
+      actor: Actor
+    ) => Effect.Effect<void, StoreUnavailable>
     /** Of a source: those of which nothing was decided yet. */
     readonly undecided: (source: Ref) => Effect.Effect<ReadonlyArray<Review>, StoreUnavailable>
     /** Keeps decisions, and has the pull requests looked at. False: a later reconcile was here, and nothing was done. */
@@ -96,7 +107,8 @@ export class Reviews extends Context.Service<
       const { engine: sql } = yield* Db
       const columns =
         sql.literal(`source_uid as "sourceId", pull_request as "pullRequest", commit_id as commit, digest,
-        parts, (extract(epoch from clock_timestamp() - merged_at) * 1000)::float8 as "mergedMs", outcome, message`)
+        parts, (extract(epoch from clock_timestamp() - merged_at) * 1000)::float8 as "mergedMs", outcome, message,
+        approved_commit as "approvedCommit"`)
       /** A look whose lease has ended changes nothing. */
       const held = ({ orgId, projectId, lease }: Look) => sql`exists (
         select from pull_request_look l
@@ -164,6 +176,26 @@ export class Reviews extends Context.Service<
           Effect.asVoid(
             repeatable(sql`delete from git_source_review where ${one(look, review)} and ${held(look)}`)
           ),
+        approve: ({ orgId, uid, url }, { pullRequest, commit }, actor) =>
+          Effect.asVoid(
+            repeatable(sql`
+              with source as (
+                -- There is a row once it was looked at.
+                insert into git_source as s (org_id, uid)
+                select r.org_id, r.uid from resource r
+                where r.org_id = ${orgId}::uuid and r.uid = ${uid}::uuid and r.deleted_at is null
+                on conflict (org_id, uid) do update set asked = s.asked
+                returning s.org_id, s.uid
+              ), approved as (
+                insert into git_source_review as v (org_id, source_uid, pull_request, commit_id, approved_commit)
+                select org_id, uid, ${pullRequest}::int, ${commit}::text, ${commit}::text from source
+                on conflict (org_id, source_uid, pull_request) do update set approved_commit = excluded.approved_commit
+                returning v.source_uid || ' #' || v.pull_request || ' ' || v.approved_commit as id
+              ), told as (
+                ${lookNow(sql, orgId, sql`${url}::text`)} returning pg_notify('svc_pull_requests', '')
+              ), audited as (${auditOf(sql, orgId, actor, "approved")})
+              select count(*) from told`)
+          ),
         undecided: ({ orgId, uid }) =>
           repeatable(sql<Review>`
             select ${columns} from git_source_review
@@ -186,10 +218,7 @@ export class Reviews extends Context.Service<
                   and r.pull_request = d.pull_request and r.outcome is null and exists (select from mine)
                 returning 1
               ), told as (
-                update pull_request_look l set told_at = clock_timestamp(),
-                  due_at = case when lease_token is null then least(due_at, now()) else due_at end
-                where l.org_id = ${orgId}::uuid and l.repo <> '' and exists (select from decided)
-                  and right(regexp_replace(lower(${url}::text), '([.]git)?/?$', ''), length(l.repo) + 1) = '/' || l.repo
+                ${lookNow(sql, orgId, sql`${url}::text`)} and exists (select from decided)
                 returning pg_notify('svc_pull_requests', '')
               )
               select exists (select from mine) as holds, (select count(*) from told) as told`),
@@ -202,3 +231,10 @@ export class Reviews extends Context.Service<
 }
 
 const decode = Schema.decodeUnknownOption(GitSource.spec)
+
+/** An update that has the pull requests of the repository at this address looked at, and again if somebody does at this moment. */
+const lookNow = (sql: Sql, orgId: string, url: Fragment): Fragment => sql`
+  update pull_request_look l set told_at = clock_timestamp(),
+    due_at = case when lease_token is null then least(due_at, now()) else due_at end
+  where l.org_id = ${orgId}::uuid and l.repo <> ''
+    and right(regexp_replace(lower(${url}), '([.]git)?/?$', ''), length(l.repo) + 1) = '/' || l.repo`

@@ -5,9 +5,10 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { GitSource, GitSourceInput, GitSourceStatus, ManifestPath } from "#schemas/git-source.ts"
 import { Name } from "#schemas/names.ts"
+import { Commit, PullRequestNumber } from "#schemas/preview.ts"
 import { Id, idempotencyKey, Timestamp } from "#src/api/definition/fields.ts"
 import { group, operation } from "#src/api/definition/operation.ts"
-import { problems } from "#src/api/definition/problem.ts"
+import { bodyProblems, problems } from "#src/api/definition/problem.ts"
 import { inOrganization, resourceOperations } from "#src/api/definition/resource-group.ts"
 
 const { commit, lookedAt, planned, applied, drift, fault } = GitSourceStatus.fields
@@ -84,5 +85,23 @@ export const GitSources = group(
     operation("gitSources.sync", "write", "admin", "Look at the repository now, and apply what is there", {
       target
     })
+  ),
+  HttpApiEndpoint.post("approve", `${one}/approve`, {
+    params,
+    headers: idempotencyKey,
+    payload: Schema.Struct({
+      pullRequest: PullRequestNumber,
+      commit: Commit.annotate({ description: "The one that was looked at" })
+    }),
+    success: GitSourceView.pipe(HttpApiSchema.status(202)),
+    error: bodyProblems()
+  }).annotateMerge(
+    operation(
+      "gitSources.approve",
+      "write",
+      "admin",
+      "Let this commit of a fork be planned, so that its pull request shows what merging it would do",
+      { target }
+    )
   )
 )

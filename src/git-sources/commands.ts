@@ -166,6 +166,22 @@ const sync = on("sync", {}, ({ name, one }, { client, json: asJson }) =>
   })
 ).pipe(Command.withDescription("Look at the repository now, and apply what is there"))
 
+const approve = on(
+  "approve",
+  {
+    number: Argument.Int("pull-request").pipe(Argument.withDescription("Number of the pull request")),
+    commit: Flag.String("commit").pipe(Flag.withDescription("Full id of the commit that was looked at"))
+  },
+  ({ name, one }, { client, json: asJson, flags: { number, commit } }) =>
+    Effect.gen(function* () {
+      const payload = { pullRequest: number, commit }
+      const source = yield* call(client.asMember.gitSources.approve({ ...one, payload }))
+      yield* asJson
+        ? json(source)
+        : say(`pull request #${number} shows what merging ${commit.slice(0, 12)} makes of ${name}`)
+    })
+).pipe(Command.withDescription("Let this commit of a fork be planned, so that its pull request shows that"))
+
 const rm = remove({
   warning: (name) => `This deletes the git source "${name}"; what it applied stays.`,
   send: ({ asMember }, one) => asMember.gitSources.delete(one),
@@ -174,5 +190,5 @@ const rm = remove({
 
 export const gitSources = Command.make("git-sources").pipe(
   Command.withDescription("Keep the organization what a manifest in a git repository says"),
-  Command.withSubcommands([list, show, create, change, sync, suspend, resume, rm])
+  Command.withSubcommands([list, show, create, change, sync, approve, suspend, resume, rm])
 )

@@ -13,6 +13,7 @@ import type { ListedRecord } from "#src/store/records.ts"
 import { GitSourceView } from "./api.ts"
 import { GitSources } from "./GitSources.ts"
 import { nothingYet } from "./look.ts"
+import { Reviews } from "./Reviews.ts"
 
 const decode = decodeWith(GitSource)
 
@@ -39,6 +40,7 @@ export const layer = HttpApiBuilder.group(
   "gitSources",
   Effect.fnUntraced(function* (handlers) {
     const sources = yield* GitSources
+    const reviews = yield* Reviews
     const operations = yield* resourceHandlers(GitSource, {
       view: GitSourceView,
       viewer: () => Effect.succeed(sourceView)
@@ -74,6 +76,20 @@ export const layer = HttpApiBuilder.group(
               `The git source "${record.name}" is suspended; resume it first`
             )
           yield* Effect.mapError(sources.ask(record), fromStore)
+          return sourceView(record)
+        }),
+        approve: Effect.fnUntraced(function* ({ payload }) {
+          const { caller } = yield* RequestScope
+          const record = yield* targetRecord
+          const { url, connection } = decode(record).spec
+          if (connection === null)
+            return yield* problem(
+              409,
+              "no_connection",
+              `The git source "${record.name}" has no git connection, by which pull requests are read`
+            )
+          const { orgId, uid } = record
+          yield* Effect.mapError(reviews.approve({ orgId, uid, url }, payload, caller.actor), fromStore)
           return sourceView(record)
         })
       })

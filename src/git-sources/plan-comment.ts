@@ -125,12 +125,14 @@ export const noPlan = (
   state: CommitStatus["state"],
   source: string,
   why: string,
-  faults: ReadonlyArray<{ readonly pointer: string; readonly message: string; readonly line?: number }> = []
+  faults: ReadonlyArray<{ readonly pointer: string; readonly message: string; readonly line?: number }> = [],
+  /** What to run to get one. */
+  command?: string
 ): PlanWords => ({
   state,
   description: why,
   text: [
-    `**Plan** of ${code(source)}: ${code(why)}`,
+    `**Plan** of ${code(source)}: ${code(why)}${command === undefined ? "" : `: ${code(command)}`}`,
     ...(faults.length === 0 ? [] : [""]),
     ...listed(
       faults.map(

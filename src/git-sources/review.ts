@@ -126,13 +126,19 @@ export const makeReviewing = Effect.gen(function* () {
   const planOf = Effect.fnUntraced(function* (
     { look: { orgId }, isApproved }: PullRequestsOfLook,
     sources: ReadonlyArray<SourceOfRepository>,
+    known: ReadonlyArray<Review>,
     pull: PullRequest,
     end: number
   ) {
+    const isApprovedFor = ({ uid }: SourceOfRepository) =>
+      known.some(
+        ({ sourceId, pullRequest, approvedCommit }) =>
+          sourceId === uid && pullRequest === pull.number && approvedCommit === pull.head.commit
+      )
     const made = yield* Effect.forEach(sources, (source) =>
       Effect.gen(function* () {
-        if (pull.isFork && !isApproved(pull))
-          return { source, ...without(noPlan("pending", source.name, waits)) }
+        if (pull.isFork && !isApproved(pull) && !isApprovedFor(source))
+          return { source, ...without(noPlan("pending", source.name, waits, [], approval(source, pull))) }
         const standing = Option.getOrUndefined(yield* authority.of(orgId, source.spec.principal))
         if (standing === undefined || !mayAsAdmin(standing, "manifest.apply"))
           return { source, ...without(noPlan("failure", source.name, rightsLost.message)) }
@@ -217,7 +223,7 @@ export const makeReviewing = Effect.gen(function* () {
     const end = (yield* Clock.currentTimeMillis) + allMs
     for (const pull of wanted.slice(0, mostPlanned)) {
       if ((yield* Clock.currentTimeMillis) > end) break
-      const made = yield* planOf(of, sourcesOf(pull), pull, end)
+      const made = yield* planOf(of, sourcesOf(pull), known, pull, end)
       if (made !== undefined) plans.push(made)
     }
     const planned = new Set(plans.map(({ pullRequest }) => pullRequest))
@@ -242,7 +248,9 @@ export const makeReviewing = Effect.gen(function* () {
 })
 
 const waits =
-  "its commit is in somebody else's repository: it is planned once an admin has approved that commit (svc previews approve)"
+  "its commit is in somebody else's repository: it is planned once an admin has approved that commit"
+const approval = ({ name }: SourceOfRepository, { number, head }: PullRequest) =>
+  `svc git-sources approve ${name} ${number} --commit ${head.commit}`
 
 const stateOf = (tag: string) =>
   tag === "InvalidManifest" || tag === "MalformedSource" ? "failure" : "error"

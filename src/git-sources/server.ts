@@ -22,6 +22,6 @@ export const reviewing = Layer.mergeAll(
 )
 
 export const server: Server<typeof Operations> = {
-  handlers: handlers.layer.pipe(Layer.provide([GitSources.layer])),
+  handlers: handlers.layer.pipe(Layer.provide([GitSources.layer, Reviews.layer])),
   reconcilers: gitSource.layer.pipe(Layer.provide(reviewing))
 }

@@ -179,7 +179,7 @@ const others = new Set([
   // One for each pull request; its environment is made by itself, and counts as a row: test/conformance/every-kind.test.ts.
   "previews.create",
   // The same twice.
-  "previews.approve",
+  ...["previews.approve", "gitSources.approve"],
   // They choose what was ready before, which takes a container engine: test/apps/apps.test.ts.
   ...["deployments.rollback", "deployments.promote"],
   // It makes nothing, and is never done twice: test/apps/apps.test.ts.

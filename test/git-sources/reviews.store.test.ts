@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { GitSource, type GitSourceInput, GitSourceStatus } from "#schemas/git-source.ts"
 import { Registry } from "#src/engine/Reconciler.ts"
 import { GitSources } from "#src/git-sources/GitSources.ts"
+import { Reviews } from "#src/git-sources/Reviews.ts"
 import { Manifests } from "#src/manifest/Manifests.ts"
 import { followServices, followWorld } from "#test/previews/world.ts"
 import { actor, makeProject, uuid } from "#test/setup/fixtures.ts"
@@ -274,6 +275,46 @@ layer(followServices, { excludeTestServices: true })("the plan of a pull request
         [null]
       )
     })
+  )
+
+  it.effect(
+    "of a fork is made for a commit that was approved for the source, and gives its preview nothing",
+    () =>
+      Effect.gen(function* () {
+        const { textOf, open, look, shown, marks, sql, orgId, uid, previews, repo, say } =
+          yield* reviewWorld()
+        const reviews = yield* Reviews
+        const source = { orgId, uid, url: `${forge}/${repo}.git` }
+        const head = open(13, textOf(blog), { isFork: true })
+        yield* look
+        const command = `svc git-sources approve platform 13 --commit ${head}`
+        assert.include(shown(13), command)
+        // Other approvals are of something else.
+        yield* reviews.approve(source, { pullRequest: 14, commit: head }, actor)
+        yield* reviews.approve(source, { pullRequest: 13, commit: "f".repeat(40) }, actor)
+        yield* look
+        assert.notInclude(shown(13), "`Project/blog`")
+
+        yield* reviews.approve(source, { pullRequest: 13, commit: head }, actor)
+        yield* look
+        assert.include(shown(13), "`Project/blog`")
+        assert.notInclude(shown(13), command)
+        assert.deepInclude(marks(head).at(-1), { state: "success" })
+        const [preview = assert.fail("there is none")] = yield* previews
+        assert.deepInclude(preview, { fork: true, approvedCommit: null })
+        const audited = yield* sql<{ readonly resource: string }>`
+        select resource from audit_log where org_id = ${orgId}::uuid and starts_with(resource, ${uid}::text)`
+        assert.deepStrictEqual(
+          audited.map(({ resource }) => resource).filter((resource) => resource.endsWith(head)),
+          [`${uid} #14 ${head}`, `${uid} #13 ${head}`]
+        )
+
+        const next = open(13, textOf(blog, project("guides")), { isFork: true })
+        yield* look
+        assert.notInclude(shown(13), "`Project/guides`")
+        assert.deepInclude(marks(next).at(-1), { state: "pending" })
+        say(forge, repo, 13, next, "closed")
+      })
   )
 
   it.effect("names what it changes without values, in words that address nobody, and is bounded", () =>
