@@ -2,6 +2,7 @@
  * Runs a program in an instance of an app, beside the app, as the instance's own user and within its bounds. It lives as
  * long as the request: its end is the program's, as are its time, the end of the caller's access and too much output.
  */
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
@@ -29,6 +30,8 @@ const mostOutput = 16 * 1024 * 1024
 /** At once, in one process. */
 const limits = { credential: 5, organization: 10 }
 const heartbeat = "10 seconds"
+/** Longer than ending it takes: then nobody sees to it any more. */
+const endedLateMs = 60_000
 
 const decodeSpec = Schema.decodeUnknownEffect(AppSpec)
 
@@ -85,6 +88,7 @@ export const makeExec = Effect.gen(function* () {
     if (Option.isNone(container) || container.value.state !== "running") return yield* noInstance
     yield* Effect.mapError(apps.auditExec(app.orgId, instance.uid, command[0], scope.caller.actor), fromStore)
 
+    const began = yield* Clock.currentTimeMillis
     const lines = Stream.callback<ExecLine>(
       Effect.fnUntraced(function* (queue) {
         const say = (line: ExecLine) => Queue.offer(queue, line)
@@ -94,7 +98,7 @@ export const makeExec = Effect.gen(function* () {
           {
             command,
             env: {},
-            attended: true,
+            attended: { endsBy: began + timeoutSeconds * 1_000 + endedLateMs },
             ...(stdin === undefined ? {} : { stdin: Buffer.from(stdin, "base64") })
           },
           Effect.fnUntraced(function* (pieces) {

@@ -1,7 +1,9 @@
-/** Containers that no app knows, which a process left behind that was killed at the wrong moment. */
+/** What a process left behind that was killed at the wrong moment: containers that no app knows, and programs in others. */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { ContainerEngine } from "#src/infra/containers/ContainerEngine.ts"
+import { endOverduePrograms } from "#src/infra/containers/end-program.ts"
 import { Installation } from "#src/infra/containers/Installation.ts"
 import { periodic } from "#src/loops/periodic.ts"
 import { Apps } from "./Apps.ts"
@@ -28,6 +30,19 @@ export const sweep = Effect.gen(function* () {
   return removed.length
 })
 
+/** Ends programs in instances whose time is over; answers how many. */
+export const endOverdue = Effect.gen(function* () {
+  const engine = yield* ContainerEngine
+  const { label } = yield* Installation
+  const containers = (yield* engine.running(label)).filter(
+    ({ labels }) => labels["svc.instance"] !== undefined
+  )
+  return yield* endOverduePrograms(new Set(containers.map(({ id }) => id)), yield* Clock.currentTimeMillis)
+})
+
 export const layer = Layer.effectDiscard(
-  periodic({ does: "remove containers of no app", every: "5 minutes" }, sweep)
+  Effect.andThen(
+    periodic({ does: "remove containers of no app", every: "5 minutes" }, sweep),
+    periodic({ does: "end programs in instances that nobody waits for", every: "5 minutes" }, endOverdue)
+  )
 )

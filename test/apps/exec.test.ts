@@ -1,6 +1,8 @@
 /** Programs in instances of apps, with real containers: what they leave, and what is told of them. */
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { endOverduePrograms } from "#src/infra/containers/end-program.ts"
+import { marks } from "#src/infra/containers/own-processes.ts"
 import { Containers } from "#test/executions/world.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
@@ -57,6 +59,35 @@ layer(appPlane(), { excludeTestServices: true, timeout: "3 minutes" })("programs
           (yield* readInstances(path)).map(({ id, state }) => [id, state]),
           before.map(({ id, state }) => [id, state])
         )
+      }).pipe(Effect.scoped),
+    patience
+  )
+
+  it.effect(
+    "end once their time is over, also where the control plane that was to see to it was killed",
+    () =>
+      Effect.gen(function* () {
+        const { path, processes } = yield* appWith("left")
+        const { podman } = yield* Containers
+        const [instance = assert.fail("none runs")] = yield* readInstances(path)
+        const name = `svc-${instance.id}`
+        const leave = (seconds: number, endsBy: number) =>
+          podman(
+            ...["exec", "--detach", "--env", `${marks.id}=left-${seconds}`],
+            ...["--env", `${marks.endsBy}=${endsBy}`, name],
+            ...sh(`trap '' TERM; (busybox setsid busybox sleep ${seconds}) & busybox sleep ${seconds}`)
+          )
+        leave(7201, Date.now() - 1)
+        leave(7301, Date.now() + 600_000)
+        const both = (text: string) => text.split("sleep 7201").length > 2 && text.includes("sleep 7301")
+        yield* eventually("they run", processes, both)
+        const id = podman("inspect", "--format", "{{.Id}}", name).trim()
+        assert.strictEqual(yield* endOverduePrograms(new Set([id]), Date.now()), 1)
+        const after = yield* processes
+        assert.notMatch(after, /sleep 7201/)
+        assert.match(after, /sleep 7301/)
+        assert.match(after, /httpd/)
+        assert.strictEqual(yield* endOverduePrograms(new Set(["0".repeat(64)]), Date.now() + 3_600_000), 0)
       }).pipe(Effect.scoped),
     patience
   )

@@ -8,6 +8,7 @@ import { attached as attach } from "./attached.ts"
 import { endProgram } from "./end-program.ts"
 import { ContainerError, containerError } from "./error.ts"
 import { frames, type LogPiece } from "./logs.ts"
+import { marks } from "./own-processes.ts"
 
 export interface Program {
   readonly command: ReadonlyArray<string>
@@ -18,8 +19,11 @@ export interface Program {
   readonly workdir?: string
   /** What it reads; left out: nothing. */
   readonly stdin?: Uint8Array
-  /** It is ended with whoever runs it, and all that it has started is ended with it. Left out: that goes on in the container. */
-  readonly attended?: true
+  /**
+   * It is ended with whoever runs it, and all that it has started is ended with it. Left out: that goes on in the container.
+   * `endsBy`, in milliseconds since 1970, is when others may end it, where whoever runs it was killed.
+   */
+  readonly attended?: { readonly endsBy: number }
 }
 
 export const execute = <E>(
@@ -35,8 +39,11 @@ export const execute = <E>(
   })
   return Effect.gen(function* () {
     const docker = yield* engine
-    const mark = ["SVC_EXEC_ID", randomUUID()] as const
-    const variables = [...Object.entries(env), ...(attended === true ? [mark] : [])]
+    const mark = [marks.id, randomUUID()] as const
+    const variables = [
+      ...Object.entries(env),
+      ...(attended === undefined ? [] : [mark, [marks.endsBy, String(attended.endsBy)] as const])
+    ]
     const exec = yield* Effect.tryPromise({
       try: () =>
         docker.getContainer(name).exec({
@@ -53,7 +60,7 @@ export const execute = <E>(
     }).pipe(bounded)
     let over = false
     // Before it is started: whoever is interrupted meanwhile leaves nothing behind either.
-    if (attended === true)
+    if (attended !== undefined)
       yield* Effect.addFinalizer(() => Effect.suspend(() => endProgram(exec, mark.join("="), over)))
     const output = yield* Effect.acquireRelease(
       Effect.tryPromise({

@@ -32,27 +32,48 @@ const statOf = (pid: number): Process | undefined => {
   return { pid, parent: Number(field(4)), session: Number(field(6)), startedAt: field(22) }
 }
 
-/** Of the container. One that watches it has its id in the name of its group as well, and none of its processes' marks. */
-const processesIn = (containerId: string): ReadonlyArray<Process> =>
+/** Of these containers. One that watches a container has its id in the name of its group as well, and none of its processes' marks. */
+const processesIn = (
+  containerIds: ReadonlySet<string>
+): ReadonlyArray<Process & { readonly containerId: string }> =>
   fs.readdirSync("/proc").flatMap((name) => {
     const pid = Number(name)
     if (!Number.isInteger(pid) || pid <= 1) return []
     try {
-      if (!fs.readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(containerId)) return []
-      const process = statOf(pid)
-      return process === undefined ? [] : [process]
+      const ids = fs.readFileSync(`/proc/${pid}/cgroup`, "utf8").match(/[0-9a-f]{64}/g) ?? []
+      const containerId = ids.find((id) => containerIds.has(id))
+      const process = containerId === undefined ? undefined : statOf(pid)
+      return process === undefined || containerId === undefined ? [] : [{ ...process, containerId }]
     } catch {
       // It has just ended.
       return []
     }
   })
 
-const isMarked = (pid: number, mark: string): boolean => {
+/** `NAME=value` of each variable that it began with; none: it has ended. */
+const variablesOf = (pid: number): ReadonlyArray<string> => {
   try {
-    return fs.readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(mark)
+    return fs.readFileSync(`/proc/${pid}/environ`, "latin1").split("\0")
   } catch {
-    return false
+    return []
   }
+}
+
+/** The variables that tell of a program which it is, and, in milliseconds since 1970, when it is to have ended. */
+export const marks = { id: "SVC_EXEC_ID", endsBy: "SVC_EXEC_ENDS_BY" } as const
+
+/** Programs in these containers that were to have ended before `now`, by their marks. */
+export const findOverdue = (containerIds: ReadonlySet<string>, now: number): ReadonlyArray<Sought> => {
+  const found = new Map<string, Sought>()
+  for (const { pid, session, containerId } of processesIn(containerIds)) {
+    const variables = variablesOf(pid)
+    const mark = variables.find((one) => one.startsWith(`${marks.id}=`))
+    const endsBy = variables.find((one) => one.startsWith(`${marks.endsBy}=`))?.split("=")[1]
+    if (mark === undefined || !(Number(endsBy) < now)) continue
+    const first = pid === session ? pid : found.get(mark)?.first
+    found.set(mark, { containerId, mark, first })
+  }
+  return [...found.values()]
 }
 
 const keyOf = ({ pid, startedAt }: Process): string => `${pid} ${startedAt}`
@@ -60,15 +81,16 @@ const keyOf = ({ pid, startedAt }: Process): string => `${pid} ${startedAt}`
 /** Looks again with each call, and remembers what it has found: whose parent has ended since is still known. */
 export const makeOwnProcesses = ({ containerId, mark, first }: Sought): (() => ReadonlyArray<number>) => {
   const known = new Set<string>()
+  const containerIds = new Set([containerId])
   return () => {
-    const all = processesIn(containerId)
+    const all = processesIn(containerIds)
     const own = new Set<number>()
     for (const process of all) {
       const { pid, session } = process
       if (
         known.has(keyOf(process)) ||
         (first !== undefined && (pid === first || session === first)) ||
-        isMarked(pid, mark)
+        variablesOf(pid).includes(mark)
       )
         own.add(pid)
     }
