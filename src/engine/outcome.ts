@@ -122,7 +122,7 @@ export const outcomeOf = (
             reason: "PausedByUser",
             message: `Left as it is while paused: ${listed(base.differences, observation._tag === "Absent")}`
           }
-        : { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
+        : asAskedFor,
       dueIn: Math.min(interval, claimed.paused.endsIn ?? interval),
       priority: 2,
       madeNoProgress: false
@@ -141,7 +141,7 @@ export const outcomeOf = (
       outcome: "ready",
       phase: "ready",
       ready: { status: "true", ...(madeNoProgress ? withFailure(note, failure) : note) },
-      synced: { status: "true", reason: "Converged", message: "What is there matches what was asked for" },
+      synced: asAskedFor,
       dueIn,
       priority: cutShort ? 0 : 2,
       madeNoProgress,
@@ -163,12 +163,18 @@ export const outcomeOf = (
     outcome: "progressing",
     phase: underway(claimed),
     ready: { status: "false", reason, message },
-    synced: { status: open ? "false" : "true", reason: open ? reason : "Converged", message },
+    synced: open ? { status: "false", reason, message } : asAskedFor,
     dueIn: madeNoProgress ? backoff(claimed.attempt, options, random) : cutShort ? 0 : poll(1_000),
     priority: cutShort ? 0 : 1,
     madeNoProgress
   }
 }
+
+const asAskedFor = {
+  status: "true",
+  reason: "Converged",
+  message: "What is there matches what was asked for"
+} as const
 
 /** What is told of something that can be relied on, and whose maintenance fails. */
 const withFailure = (
