@@ -270,7 +270,7 @@ layer(plane, { excludeTestServices: true })("the dashboard of services", (it) =>
 
           for (const [link, empty] of [
             ["Git", "No forge is connected"],
-            ["Where backups go", "Backups are kept on this machine only"]
+            ["Backup destinations", "Backups are kept on this machine only"]
           ] as const) {
             await page.getByRole("link", { name: link, exact: true }).click()
             await said(page, empty)

@@ -88,10 +88,19 @@ export const screenshot = async (page: Page, name: string): Promise<void> => {
 /** It takes a second of the processor for each page: every time of these alone, of all where `SCREENSHOTS` is set. */
 const alwaysLookedOver: ReadonlySet<string> = new Set(["database", "webhooks"])
 
+const otherSights = [
+  [390, "light"],
+  [1280, "dark"],
+  [1920, "light"],
+  [1920, "dark"]
+] as const
+
 /** Nothing serious, and no wider than the screen: on a phone in the dark, and on a desk by daylight. */
 export const lookOver = async (page: Page, name: string): Promise<void> => {
-  if (process.env["SCREENSHOTS"] === undefined && !alwaysLookedOver.has(name)) return
+  const forPeople = process.env["SCREENSHOTS"] !== undefined
+  if (!forPeople && !alwaysLookedOver.has(name)) return
   for (const [width, colorScheme] of [
+    ...(forPeople ? otherSights : []),
     [390, "dark"],
     [1280, "light"]
   ] as const) {

@@ -2,11 +2,13 @@
 import { AuditLog } from "#src/organizations/api/audit.ts"
 import { client } from "../api/client.ts"
 import { useCaller } from "../caller.ts"
+import { useLive } from "../live/resources.ts"
 import { inputClass } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
 import { Pages } from "../parts/pages.tsx"
 import { Head, Panel } from "../parts/panel.tsx"
 import { Principal, useNames } from "../parts/principal.tsx"
+import { ResourceLink } from "../parts/resource-link.tsx"
 import { Table } from "../parts/table.tsx"
 import { At } from "../parts/time.tsx"
 import { go, pathTo, usePlace, withQuery } from "../router.ts"
@@ -16,6 +18,18 @@ const filters = [
   ["operation", "Operation, such as env.set"],
   ["resource", "Resource's id"]
 ] as const
+
+/** What it was done to, by name where that is still there. */
+const Subject = ({ of }: { readonly of: string | null }) => {
+  const { byUid } = useLive()
+  if (of === null) return null
+  const resource = byUid.get(of)
+  return resource === undefined ? (
+    <code className="font-mono text-[12.5px] text-faint">{of}</code>
+  ) : (
+    <ResourceLink resource={resource} full />
+  )
+}
 
 export const AuditPage = () => {
   const { org } = useCaller()
@@ -86,7 +100,15 @@ export const AuditPage = () => {
                       </>
                     )
                   },
-                  { head: "From", look: "soft", cell: ({ address }) => address ?? "this server" },
+                  {
+                    head: "On",
+                    look: "written",
+                    cell: ({ resource }) => <Subject of={resource} />
+                  },
+                  {
+                    head: "From",
+                    cell: ({ address }) => <span className="text-soft">{address ?? "this server"}</span>
+                  },
                   {
                     head: "Outcome",
                     cell: ({ outcome }) => (

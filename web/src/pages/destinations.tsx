@@ -40,7 +40,7 @@ export const DestinationsPage = () => {
   const { name, endpoint, bucket, prefix, region, id, secret } = given
   return (
     <>
-      <Head title="Where backups go">
+      <Head title="Backup destinations">
         <Gated by={BackupDestinations.endpoints.create} what="Adding a destination">
           <Button
             look="main"

@@ -173,7 +173,7 @@ const Projects = ({ all }: { readonly all: ReadonlyArray<Resource> }) => {
           const standings = resources.map(standingOf)
           const worst: Standing = order.find((standing) => standings.includes(standing)) ?? "ready"
           const count = standings.filter((standing) => standing === worst).length
-          const environments = new Set(resources.flatMap(({ environment }) => environment ?? [])).size
+          const environments = resources.filter(({ kind }) => kind === "Environment").length
           return (
             <li key={slug} className="rounded-lg border border-line bg-panel px-3.5 py-3">
               <div className="flex items-baseline justify-between gap-3">

@@ -41,7 +41,7 @@ export const RecentChanges = () => {
                     <span className="w-24 text-faint">
                       <At at={at} />
                     </span>
-                    <span>
+                    <span className="md:w-80">
                       <code className="font-mono text-[12.5px]">{operation}</code>
                       {count > 1 && <span className="text-faint"> on {count} resources</span>}
                     </span>

@@ -1,4 +1,4 @@
-/** Rows of one thing each, below heads. Without rows it says how the first one comes to be. */
+/** Rows of one thing each, below heads, or on a phone beside them. Without rows it says how the first one comes to be. */
 import type { ReactNode } from "react"
 import { Empty } from "./panel.tsx"
 
@@ -17,7 +17,7 @@ const looks = {
   code: "font-mono text-[12.5px] wrap-anywhere",
   number: "text-right tabular-nums whitespace-nowrap",
   /** What can be done to the row. */
-  actions: "w-px text-right whitespace-nowrap"
+  actions: "w-px text-right align-middle whitespace-nowrap"
 } as const
 
 const onTheRight = new Set<string | undefined>(["number", "actions"])
@@ -38,7 +38,7 @@ export const Table = <A,>({
 }) => {
   if (of.length === 0) return <Empty>{empty}</Empty>
   return (
-    <table className="w-full" aria-label={label}>
+    <table className="stacked w-full" aria-label={label}>
       <thead>
         <tr>
           {columns.map(({ head, says, look }) => (
@@ -54,6 +54,7 @@ export const Table = <A,>({
             {columns.map(({ head, says, cell, look }) => (
               <td
                 key={says ?? head}
+                data-head={head}
                 className={look === undefined ? undefined : looks[look]}
                 dir={look === "written" || look === "soft" ? "auto" : undefined}
               >

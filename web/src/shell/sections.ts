@@ -19,7 +19,7 @@ export const mainSections = (org: string): ReadonlyArray<Section> => [
   { name: "Webhooks", path: pathTo(org, "webhooks") },
   { name: "Keys and agents", path: pathTo(org, "keys") },
   { name: "Git", path: pathTo(org, "git") },
-  { name: "Where backups go", path: pathTo(org, "destinations") }
+  { name: "Backup destinations", path: pathTo(org, "destinations") }
 ]
 
 /** One for each kind of resource: what has no page of its own is listed all the same. */
