@@ -31,6 +31,7 @@ import { isLoopback, memberCredential, readLogin } from "./login.ts"
 import { paint, say, sayText, table } from "./output.ts"
 import { pageSize } from "./pages.ts"
 import { register, running, unregister } from "./pid-file.ts"
+import { releaseMemory } from "./release-memory.ts"
 import { waitFor } from "./wait.ts"
 import { readyCondition } from "./watch.ts"
 
@@ -134,6 +135,7 @@ const serve = Effect.fnUntraced(function* (flags: UpFlags, url: string) {
   yield* Effect.acquireRelease(register(config.dataDir, url), () => unregister(config.dataDir))
   // For the next start: by itself Node writes them when a process ends, and one that is killed has no time to.
   yield* Effect.sync(flushCompileCache)
+  yield* Effect.forkScoped(releaseMemory)
   if (!config.roles.has("api")) {
     yield* say(`${paint("green", "The engine works")}; this process serves no API (SVC_ROLES)`)
     return yield* Effect.never
