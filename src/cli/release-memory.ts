@@ -6,7 +6,6 @@ import { performance } from "node:perf_hooks"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 
 /** Nobody waits for the process then: collecting holds it up, once, for a tenth of a second or so. */
 const idleShare = 0.1
@@ -20,6 +19,7 @@ const collect = Effect.sync(() => {
 
 /** Once, in the first second after the start in which the process has little to do. */
 export const releaseMemory = Effect.gen(function* () {
+  yield* Effect.sleep("5 seconds")
   let before = performance.eventLoopUtilization()
   const busyShare = Effect.sync(() => {
     const now = performance.eventLoopUtilization()
@@ -27,10 +27,6 @@ export const releaseMemory = Effect.gen(function* () {
     before = now
     return utilization
   })
-  yield* Effect.sleep("5 seconds")
-  yield* busyShare
-  yield* Effect.delay(busyShare, "1 second").pipe(
-    Effect.repeat({ until: (share) => share < idleShare, schedule: Schedule.spaced("1 second") })
-  )
+  yield* Effect.repeat(Effect.delay(busyShare, "1 second"), { until: (share) => share < idleShare })
   yield* collect
 })

@@ -19,53 +19,19 @@ import { ConnectionLine } from "./shell/connection-line.tsx"
 import { Nav } from "./shell/nav.tsx"
 import { Palette } from "./shell/palette.tsx"
 
-const ResourceTree = lazily(
-  () => import("./pages/resources.tsx"),
-  (file) => file.ResourceTree
-)
-const ResourcePage = lazily(
-  () => import("./pages/resource.tsx"),
-  (file) => file.ResourcePage
-)
-const PlanPage = lazily(
-  () => import("./pages/plan.tsx"),
-  (file) => file.PlanPage
-)
-const SavedPlanPage = lazily(
-  () => import("./pages/saved-plan.tsx"),
-  (file) => file.SavedPlanPage
-)
-const AuditPage = lazily(
-  () => import("./pages/audit.tsx"),
-  (file) => file.AuditPage
-)
-const MembersPage = lazily(
-  () => import("./pages/members.tsx"),
-  (file) => file.MembersPage
-)
-const ProjectPage = lazily(
-  () => import("./pages/project.tsx"),
-  (file) => file.ProjectPage
-)
-const ProjectsPage = lazily(
-  () => import("./pages/project.tsx"),
-  (file) => file.ProjectsPage
-)
-const WebhooksPage = lazily(
-  () => import("./pages/webhooks.tsx"),
-  (file) => file.WebhooksPage
-)
-const KeysPage = lazily(
-  () => import("./pages/keys.tsx"),
-  (file) => file.KeysPage
-)
-const GitPage = lazily(
-  () => import("./pages/git.tsx"),
-  (file) => file.GitPage
-)
+const ResourceTree = lazily(async (get) => (await get(() => import("./pages/resources.tsx"))).ResourceTree)
+const ResourcePage = lazily(async (get) => (await get(() => import("./pages/resource.tsx"))).ResourcePage)
+const PlanPage = lazily(async (get) => (await get(() => import("./pages/plan.tsx"))).PlanPage)
+const SavedPlanPage = lazily(async (get) => (await get(() => import("./pages/saved-plan.tsx"))).SavedPlanPage)
+const AuditPage = lazily(async (get) => (await get(() => import("./pages/audit.tsx"))).AuditPage)
+const MembersPage = lazily(async (get) => (await get(() => import("./pages/members.tsx"))).MembersPage)
+const ProjectPage = lazily(async (get) => (await get(() => import("./pages/project.tsx"))).ProjectPage)
+const ProjectsPage = lazily(async (get) => (await get(() => import("./pages/project.tsx"))).ProjectsPage)
+const WebhooksPage = lazily(async (get) => (await get(() => import("./pages/webhooks.tsx"))).WebhooksPage)
+const KeysPage = lazily(async (get) => (await get(() => import("./pages/keys.tsx"))).KeysPage)
+const GitPage = lazily(async (get) => (await get(() => import("./pages/git.tsx"))).GitPage)
 const DestinationsPage = lazily(
-  () => import("./pages/destinations.tsx"),
-  (file) => file.DestinationsPage
+  async (get) => (await get(() => import("./pages/destinations.tsx"))).DestinationsPage
 )
 
 const pageOf = (parts: ReadonlyArray<string>): ReactNode => {

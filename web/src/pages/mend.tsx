@@ -12,10 +12,7 @@ import { Button } from "../parts/button.tsx"
 import { lazily } from "../parts/lazily.ts"
 
 /** The library of dialogs is no part of the first screen. */
-const Confirm = lazily(
-  () => import("../parts/confirm.tsx"),
-  (file) => file.Confirm
-)
+const Confirm = lazily(async (get) => (await get(() => import("../parts/confirm.tsx"))).Confirm)
 
 export const resumeSays =
   "It is looked at at once, and whatever differs from what was asked for is changed then."

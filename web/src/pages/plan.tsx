@@ -18,8 +18,7 @@ import { draftKeeper, readDraft } from "./draft.ts"
 import { firstManifest } from "./first-manifest.ts"
 
 const EditorField = lazily(
-  () => import("../manifest/editor-field.tsx"),
-  (file) => file.EditorField
+  async (get) => (await get(() => import("../manifest/editor-field.tsx"))).EditorField
 )
 
 /** What the operation takes at most. */

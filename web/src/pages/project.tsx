@@ -19,53 +19,23 @@ interface TabProps {
 }
 
 const tabs: ReadonlyArray<readonly [id: string, name: string, tab: ComponentType<TabProps>]> = [
-  [
-    "budget",
-    "Budget",
-    lazily(
-      () => import("../panels/budget.tsx"),
-      (file) => file.BudgetPanel
-    )
-  ],
-  [
-    "speed",
-    "Speed",
-    lazily(
-      () => import("../panels/speed.tsx"),
-      (file) => file.SpeedPanel
-    )
-  ],
+  ["budget", "Budget", lazily(async (get) => (await get(() => import("../panels/budget.tsx"))).BudgetPanel)],
+  ["speed", "Speed", lazily(async (get) => (await get(() => import("../panels/speed.tsx"))).SpeedPanel)],
   [
     "domains",
     "Domains",
-    lazily(
-      () => import("../panels/domains.tsx"),
-      (file) => file.DomainsPanel
-    )
+    lazily(async (get) => (await get(() => import("../panels/domains.tsx"))).DomainsPanel)
   ],
-  [
-    "access",
-    "Access",
-    lazily(
-      () => import("../panels/access.tsx"),
-      (file) => file.AccessPanel
-    )
-  ],
+  ["access", "Access", lazily(async (get) => (await get(() => import("../panels/access.tsx"))).AccessPanel)],
   [
     "executions",
     "Executions",
-    lazily(
-      () => import("../panels/executions.tsx"),
-      (file) => file.ExecutionsPanel
-    )
+    lazily(async (get) => (await get(() => import("../panels/executions.tsx"))).ExecutionsPanel)
   ],
   [
     "payments",
     "Payments",
-    lazily(
-      () => import("../panels/payments.tsx"),
-      (file) => file.ProjectPayments
-    )
+    lazily(async (get) => (await get(() => import("../panels/payments.tsx"))).ProjectPayments)
   ]
 ]
 

@@ -22,10 +22,7 @@ import { pathTo, withQuery } from "../router.ts"
 import { Actions } from "./actions.tsx"
 import { Why } from "./overview.tsx"
 
-const Service = lazily(
-  () => import("../panels/service.tsx"),
-  (file) => file.default
-)
+const Service = lazily(async (get) => (await get(() => import("../panels/service.tsx"))).default)
 
 export const ResourcePage = ({ uid }: { readonly uid: string }) => {
   const { byUid, complete } = useLive()

@@ -13,7 +13,7 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { lazily } from "../parts/lazily.ts"
+import { Chart } from "../parts/lazy-chart.ts"
 import { Pages } from "../parts/pages.tsx"
 import { Code, Panel } from "../parts/panel.tsx"
 import { menuColumn, RowMenu } from "../parts/row-menu.tsx"
@@ -23,11 +23,6 @@ import { Ago, At } from "../parts/time.tsx"
 import { useEvery } from "./every.ts"
 import type { ServiceProps } from "./service.tsx"
 import { Tile, Tiles } from "./tiles.tsx"
-
-const Chart = lazily(
-  () => import("../parts/chart.tsx"),
-  (file) => file.default
-)
 
 interface Of {
   readonly orgId: string

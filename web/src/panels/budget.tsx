@@ -16,17 +16,12 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { lazily } from "../parts/lazily.ts"
+import { Chart } from "../parts/lazy-chart.ts"
 import { Link } from "../parts/link.tsx"
 import { Panel } from "../parts/panel.tsx"
 import { Table } from "../parts/table.tsx"
 import { pathTo } from "../router.ts"
 import { Tile, Tiles } from "./tiles.tsx"
-
-const Chart = lazily(
-  () => import("../parts/chart.tsx"),
-  (file) => file.default
-)
 
 export const BudgetPanel = ({ project }: { readonly project: string }) => {
   const { org } = useCaller()

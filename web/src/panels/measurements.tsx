@@ -8,14 +8,9 @@ import { useCaller } from "../caller.ts"
 import type { Resource } from "../live/resources.ts"
 import { Answered } from "../parts/answered.tsx"
 import { Button } from "../parts/button.tsx"
-import { lazily } from "../parts/lazily.ts"
+import { Chart } from "../parts/lazy-chart.ts"
 import { useEvery } from "./every.ts"
 import { inUnit } from "./unit.ts"
-
-const Chart = lazily(
-  () => import("../parts/chart.tsx"),
-  (file) => file.default
-)
 
 /** What says most about each kind. The others are there on request. */
 const first: Readonly<Record<string, ReadonlyArray<string>>> = {

@@ -13,87 +13,30 @@ export interface OrganizationServiceProps {
 }
 
 const inProject: Readonly<Record<string, ComponentType<ServiceProps>>> = {
-  AccessPolicy: lazily(
-    () => import("./access.tsx"),
-    (file) => file.AccessPanel
-  ),
-  AiGateway: lazily(
-    () => import("./ai-gateway.tsx"),
-    (file) => file.AiGatewayPanel
-  ),
-  Alert: lazily(
-    () => import("./alert.tsx"),
-    (file) => file.AlertPanel
-  ),
-  App: lazily(
-    () => import("./app.tsx"),
-    (file) => file.AppPanel
-  ),
-  Budget: lazily(
-    () => import("./budget.tsx"),
-    (file) => file.BudgetPanel
-  ),
-  Cache: lazily(
-    () => import("./cache.tsx"),
-    (file) => file.CachePanel
-  ),
-  Cron: lazily(
-    () => import("./cron.tsx"),
-    (file) => file.CronPanel
-  ),
-  CustomerPayments: lazily(
-    () => import("./payments.tsx"),
-    (file) => file.PaymentsPanel
-  ),
-  Database: lazily(
-    () => import("./database.tsx"),
-    (file) => file.DatabasePanel
-  ),
-  DatabaseBranch: lazily(
-    () => import("./branch.tsx"),
-    (file) => file.BranchPanel
-  ),
-  Deployment: lazily(
-    () => import("./deployment.tsx"),
-    (file) => file.DeploymentPanel
-  ),
-  Domain: lazily(
-    () => import("./domain.tsx"),
-    (file) => file.DomainPanel
-  ),
-  EnvVariables: lazily(
-    () => import("./variables.tsx"),
-    (file) => file.VariablesPanel
-  ),
-  Execution: lazily(
-    () => import("./execution.tsx"),
-    (file) => file.ExecutionPanel
-  ),
-  Preview: lazily(
-    () => import("./preview.tsx"),
-    (file) => file.PreviewPanel
-  ),
-  Queue: lazily(
-    () => import("./queue.tsx"),
-    (file) => file.QueuePanel
-  )
+  AccessPolicy: lazily(async (get) => (await get(() => import("./access.tsx"))).AccessPanel),
+  AiGateway: lazily(async (get) => (await get(() => import("./ai-gateway.tsx"))).AiGatewayPanel),
+  Alert: lazily(async (get) => (await get(() => import("./alert.tsx"))).AlertPanel),
+  App: lazily(async (get) => (await get(() => import("./app.tsx"))).AppPanel),
+  Budget: lazily(async (get) => (await get(() => import("./budget.tsx"))).BudgetPanel),
+  Cache: lazily(async (get) => (await get(() => import("./cache.tsx"))).CachePanel),
+  Cron: lazily(async (get) => (await get(() => import("./cron.tsx"))).CronPanel),
+  CustomerPayments: lazily(async (get) => (await get(() => import("./payments.tsx"))).PaymentsPanel),
+  Database: lazily(async (get) => (await get(() => import("./database.tsx"))).DatabasePanel),
+  DatabaseBranch: lazily(async (get) => (await get(() => import("./branch.tsx"))).BranchPanel),
+  Deployment: lazily(async (get) => (await get(() => import("./deployment.tsx"))).DeploymentPanel),
+  Domain: lazily(async (get) => (await get(() => import("./domain.tsx"))).DomainPanel),
+  EnvVariables: lazily(async (get) => (await get(() => import("./variables.tsx"))).VariablesPanel),
+  Execution: lazily(async (get) => (await get(() => import("./execution.tsx"))).ExecutionPanel),
+  Preview: lazily(async (get) => (await get(() => import("./preview.tsx"))).PreviewPanel),
+  Queue: lazily(async (get) => (await get(() => import("./queue.tsx"))).QueuePanel)
 }
 
 const inOrganization: Readonly<Record<string, ComponentType<OrganizationServiceProps>>> = {
-  BackupDestination: lazily(
-    () => import("./destination.tsx"),
-    (file) => file.DestinationPanel
-  ),
-  GitSource: lazily(
-    () => import("./git-source.tsx"),
-    (file) => file.GitSourcePanel
-  )
+  BackupDestination: lazily(async (get) => (await get(() => import("./destination.tsx"))).DestinationPanel),
+  GitSource: lazily(async (get) => (await get(() => import("./git-source.tsx"))).GitSourcePanel)
 }
 
-const Measured = lazily(
-  () => import("./measurements.tsx"),
-  (file) => file.Measurements
-)
+const Measured = lazily(async (get) => (await get(() => import("./measurements.tsx"))).Measurements)
 const measured: ReadonlySet<string> = new Set([
   "Cache",
   "Cron",

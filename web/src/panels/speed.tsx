@@ -16,14 +16,9 @@ import { Confirm } from "../parts/confirm.tsx"
 import { useDecision } from "../parts/decision.tsx"
 import { Field } from "../parts/field.tsx"
 import { Gated } from "../parts/gated.tsx"
-import { lazily } from "../parts/lazily.ts"
+import { Chart } from "../parts/lazy-chart.ts"
 import { Code, Panel } from "../parts/panel.tsx"
 import { Table } from "../parts/table.tsx"
-
-const Chart = lazily(
-  () => import("../parts/chart.tsx"),
-  (file) => file.default
-)
 
 type Report = typeof SpeedReport.Type
 type Vital = Report["summary"]["vitals"][number]

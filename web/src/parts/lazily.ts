@@ -20,29 +20,34 @@ let asked = 0
  * A browser that did not get a file remembers that for as long as the page lives (HTML, "fetch a single module script"):
  * asked for by another address, it is fetched. What the file imports is remembered as well; then only the whole page helps.
  */
-const anew = async <Loaded>(load: () => Promise<Loaded>, cause: unknown): Promise<Loaded> => {
+const anew = async <Exports>(load: () => Promise<Exports>, cause: unknown): Promise<Exports> => {
   const address = /https?:\/\/\S+?\.js/.exec(cause instanceof Error ? cause.message : "")?.[0]
   return address !== undefined && new URL(address).origin === location.origin
     ? import(/* @vite-ignore */ `${address}?again=${++asked}`)
     : load()
 }
 
-export const lazily = <Loaded, Props extends object>(
-  load: () => Promise<Loaded>,
-  part: (file: Loaded) => ComponentType<Props>
+/** What a file exports, tried twice. */
+const fetched = async <Exports>(load: () => Promise<Exports>): Promise<Exports> => {
+  try {
+    return await load()
+  } catch (cause) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    return anew(load, cause)
+  }
+}
+
+/** `load` says which part of which file it is: `async (get) => (await get(() => import("./x.tsx"))).X`. */
+export const lazily = <Props extends object>(
+  load: (get: typeof fetched) => Promise<ComponentType<Props>>
 ): ((props: Props) => ReactNode) => {
   const once = () =>
     lazy(async () => {
       try {
-        return { default: part(await load()) }
+        return { default: await load(fetched) }
       } catch (cause) {
-        await new Promise((resolve) => setTimeout(resolve, pauseMs))
-        try {
-          return { default: part(await anew(load, cause)) }
-        } catch (again) {
-          failed.add(reset)
-          throw new NotLoaded("A part of the dashboard could not be loaded", { cause: again })
-        }
+        failed.add(reset)
+        throw new NotLoaded("A part of the dashboard could not be loaded", { cause })
       }
     })
   let current: ComponentType<Props> = once()
