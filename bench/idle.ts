@@ -34,8 +34,8 @@ const addReady = (sql: postgres.Sql, count: number) => sql`
     from organization o cross join generate_series(1, ${count}) where o.slug = 'main'
     returning org_id, uid, kind
   )
-  insert into work (org_id, uid, kind, due_at, rank)
-  select org_id, uid, kind, now() + interval '1 hour' * (1 + random()), 'infinity' from made`
+  insert into work (org_id, uid, kind, due_at, rank, kept)
+  select org_id, uid, kind, now() + interval '1 day' * (1 + random()), 'infinity', true from made`
 
 export const idle = async (url: string): Promise<ReadonlyArray<Figure>> => {
   const base = benchFolder()

@@ -6,6 +6,7 @@ import { type Figure, print } from "./figures.ts"
 const benches: Record<string, () => Promise<(url: string) => Promise<ReadonlyArray<Figure>>>> = {
   noop: async () => (await import("./noop.ts")).noop,
   latency: async () => (await import("./latency.ts")).latency,
+  looks: async () => (await import("./looks.ts")).looks,
   plan: async () => (await import("./plan.ts")).plan,
   api: async () => (await import("./api.ts")).api,
   idle: async () => (await import("./idle.ts")).idle,

@@ -57,7 +57,9 @@ export class DatabaseAvailability extends Context.Service<
               jsonb_path_query_first(r.conditions, '$[*] ? (@.type == "Synced")') as synced) c
           where w.kind in ('Database', 'DatabaseBranch') and r.deleted_at is null
             and r.phase not in ('pending', 'provisioning', 'deleting')
-            and greatest(w.due_at, w.lease_until) > now() - make_interval(secs => ${overdueSeconds}::int)`).pipe(
+            and greatest(w.due_at, w.lease_until) > now() - make_interval(secs => ${overdueSeconds}::int)
+            -- What is kept is looked at by the processes that are alive.
+            and (not w.kept or exists (select from engine_process p where p.lease_until > now()))`).pipe(
           Effect.withSpan("DatabaseAvailability.all")
         )
       })

@@ -73,6 +73,9 @@ export interface Claimed extends Lease {
   readonly now: number
 }
 
+/** Of what was loaded without a lease. No lease has it, so a result by it is never stored. */
+export const noLease = 0n
+
 /** A lease that comes to nothing. Late by less than nothing: it is due only then. */
 export type Returned = Pick<Claimed, keyof Lease | "lateBy">
 
@@ -122,6 +125,24 @@ export interface Recorded {
   readonly handledRetry: string | null
   /** Absent: the resource is as it was, and only its turn is over. */
   readonly change: StatusChange | undefined
+  /**
+   * It is settled, and this process looks at it next, from memory (`looks.ts`). The queue offers it only `keptForMs` after
+   * that, should nobody have looked.
+   */
+  readonly keptForMs?: number | undefined
+}
+
+/** A settled resource whose next look is kept in the memory of a process. */
+export interface Kept {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+}
+
+/** A process that runs reconciles, and is alive as far as the store knows. */
+export interface Member {
+  readonly id: string
+  readonly region: string
 }
 
 export interface StatusChange {
@@ -192,6 +213,24 @@ export class WorkStore extends Context.Service<
      * due only later is due at once all the same when it was changed meanwhile.
      */
     readonly release: (claimed: ReadonlyArray<Returned>) => Effect.Effect<void, StoreUnavailable>
+    /** Says that this process is alive for as long as that; answers all that are, this one among them. */
+    readonly join: (member: Member, leaseMs: number) => Effect.Effect<ReadonlyArray<Member>, StoreUnavailable>
+    /** This process is going: what it looked at is for the others. */
+    readonly leave: (id: string) => Effect.Effect<void, StoreUnavailable>
+    /** What is kept, in these slots of a pool. */
+    readonly kept: (
+      pool: string,
+      slots: ReadonlyArray<number>
+    ) => Effect.Effect<ReadonlyArray<Kept>, StoreUnavailable>
+    /**
+     * Loads resources for a look without a lease. Left out are those that are kept no more: somebody has one under lease,
+     * or has asked for something.
+     */
+    readonly look: (kept: ReadonlyArray<Kept>) => Effect.Effect<ReadonlyArray<Claimed>, StoreUnavailable>
+    /** Looks found something: what is still kept is due, like another try. */
+    readonly wake: (
+      found: ReadonlyArray<Pick<Kept, "orgId" | "uid">>
+    ) => Effect.Effect<void, StoreUnavailable>
     /** Asks for the deletion of what a deleting resource still contains. */
     readonly cascade: (orgId: string, uid: string) => Effect.Effect<void, StoreUnavailable>
     /** Milliseconds until something of these kinds and pools is due, if anything is scheduled. */

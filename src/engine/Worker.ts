@@ -18,22 +18,28 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
-import { anyPool } from "#schemas/placement.ts"
 import { boundedStore } from "./bounded-store.ts"
 import { LeaseGuard } from "./external-call.ts"
 import { type ClockReading, readClocks } from "./lease-clock.ts"
-import { makeLeases, type Running } from "./leases.ts"
+import { isLook, makeLeases, type Running } from "./leases.ts"
+import { makeLooks } from "./looks.ts"
 import * as metrics from "./metrics.ts"
-import { EngineOptions, ServedRegion } from "./options.ts"
-import { Registry } from "./Reconciler.ts"
-import { reconcile } from "./reconcile.ts"
+import { EngineOptions, NewProcessId, ServedRegion } from "./options.ts"
+import { type Registration, Registry } from "./Reconciler.ts"
+import { look, reconcile } from "./reconcile.ts"
 import { makeRecorder } from "./recorder.ts"
+import { batchSize, makeRooms, sliceSize } from "./rooms.ts"
 import { supervise } from "./supervise.ts"
 import { type Claimed, type KindRoom, WorkStore } from "./WorkStore.ts"
 
 /** Announcements of work: each element means "something may be due". */
 export class WorkSignal extends Context.Service<WorkSignal, Stream.Stream<unknown>>()(
   "svc/engine/WorkSignal"
+) {}
+
+/** Announcements of processes that come and go. */
+export class MemberSignal extends Context.Service<MemberSignal, Stream.Stream<unknown>>()(
+  "svc/engine/MemberSignal"
 ) {}
 
 /** Runs reconciles in this process. Everything but `runOne` happens by itself. */
@@ -48,12 +54,11 @@ export class Worker extends Context.Service<
   }
 >()("svc/engine/Worker") {}
 
-/** A claim takes at most this many of a kind. */
-const batchSize = 500
-/** Reconciles started without letting anything else run: more would make announcements wait. */
-const sliceSize = 32
-/** What somebody asked for may take this share of a kind's room beyond what routine work filled. */
-const urgentShare = 1 / 8
+/** Milliseconds that routine looks may be late, so that many begin together and are loaded by one statement. */
+const lookTickMs = 100
+
+/** Ends a look that begins to change something: a reconcile under a lease is to do that. */
+const touchedByLook = Effect.die(new Error("a look must not change anything"))
 
 export const layer = Layer.effect(
   Worker,
@@ -62,13 +67,18 @@ export const layer = Layer.effect(
     const store = boundedStore(yield* WorkStore, options)
     const { registrations } = yield* Registry
     const region = yield* ServedRegion
+    const member = { id: yield* yield* NewProcessId, region }
     const signal = yield* WorkSignal
     const clock = yield* Clock.Clock
     const runFork = Effect.runForkWith(yield* Effect.context<never>())
 
     /** Every lease this process holds, until its result is stored. */
     const running = new Map<string, Running>()
+    const members = yield* MemberSignal
     const wake = yield* Queue.sliding<void>(1)
+    const lookAgain = yield* Queue.sliding<void>(1)
+    const lookFound = yield* Queue.sliding<void>(1)
+    const comings = yield* Queue.sliding<void>(1)
     const alarm = yield* Queue.sliding<void>(1)
     const poke = Effect.sync(() => {
       Queue.offerUnsafe(alarm, undefined)
@@ -91,10 +101,21 @@ export const layer = Layer.effect(
       entry.busy = false
       busy--
       Queue.offerUnsafe(wake, undefined)
+      Queue.offerUnsafe(lookAgain, undefined)
     }
+    const looks = makeLooks(registrations, store, options, member, clock, {
+      found: () => Queue.offerUnsafe(lookFound, undefined),
+      sooner: () => Queue.offerUnsafe(lookAgain, undefined)
+    })
 
-    const { drop, heartbeat, gate } = makeLeases(running, { finished, forget }, store, options, clock)
-    const recorder = yield* makeRecorder(running, forget, registrations, store, options)
+    const { drop, heartbeat, gate } = makeLeases(
+      running,
+      { finished, forget, lookLost: looks.found },
+      store,
+      options,
+      clock
+    )
+    const recorder = yield* makeRecorder(running, { forget, keep: looks.keep }, registrations, store, options)
 
     /** Takes a lease into account; from here on heartbeats keep it. */
     const admit = (claimed: Claimed, heldSince: ClockReading): Running => {
@@ -108,9 +129,13 @@ export const layer = Layer.effect(
     const start = (entry: Running): void => {
       // Lost while it waited for its turn.
       if (!entry.busy) return
+      metrics.started(entry.claimed)
+      const registration = registrations.get(entry.claimed.kind)!
+      if (isLook(entry)) startLook(entry, registration)
+      else startRun(entry, registration)
+    }
+    const startRun = (entry: Running, registration: Registration): void => {
       const { claimed } = entry
-      const registration = registrations.get(claimed.kind)!
-      metrics.started(claimed)
       const startedAt = performance.now()
       entry.fiber = runFork(
         Effect.matchCause(
@@ -121,7 +146,7 @@ export const layer = Layer.effect(
               finished(entry)
               // Its lease is lost: whatever it found out, it was too late.
               if (running.get(claimed.uid) !== entry) return
-              recorder.add(result.recorded)
+              recorder.add(looks.keeping(claimed.kind, result.recorded))
             },
             // Does not run when the fiber is interrupted: whoever does that sees to the rest.
             onFailure: (cause) => {
@@ -139,69 +164,42 @@ export const layer = Layer.effect(
       )
     }
 
-    /** How many reconciles of one organization, or of one kind, run here. */
-    const held = (kind: string) => {
-      const orgs = new Map<string, number>()
-      let sum = 0
-      for (const { claimed, busy: counts } of running.values()) {
-        if (!counts || claimed.kind !== kind) continue
-        orgs.set(claimed.orgId, (orgs.get(claimed.orgId) ?? 0) + 1)
-        sum++
-      }
-      return { orgs, sum }
-    }
-    const limit = (room: number, urgent: boolean) => (urgent ? Math.ceil(room * (1 + urgentShare)) : room)
-    const orgShare = (concurrency: number) => Math.max(1, Math.ceil(concurrency * options.orgShare))
-
-    const rooms = (urgent: boolean): ReadonlyArray<KindRoom> => {
-      const free = limit(options.concurrency, urgent) - busy
-      const list: Array<KindRoom> = []
-      for (const { kind, concurrency } of registrations.values()) {
-        const { orgs, sum } = held(kind.name)
-        const room = Math.min(free, urgent ? sliceSize : batchSize, limit(concurrency, urgent) - sum)
-        const share = orgShare(limit(concurrency, urgent))
-        const fullOrgs = [...orgs].filter(([, n]) => n >= share).map(([org]) => org)
-        const pool = kind.placement === "host" ? region : anyPool
-        if (room > 0) list.push({ kind: kind.name, pool, room, fullOrgs, ...(urgent ? { urgent } : {}) })
-      }
-      return list
+    const startLook = (entry: Running, registration: Registration): void => {
+      const { claimed } = entry
+      const startedAt = performance.now()
+      entry.fiber = runFork(
+        Effect.map(
+          Effect.provideService(look(registration, claimed, options), LeaseGuard, touchedByLook),
+          (result) => {
+            finished(entry)
+            if (running.get(claimed.uid) !== entry) return
+            forget(entry)
+            if (result === undefined) return looks.found(claimed)
+            metrics.ended(claimed.kind, result, performance.now() - startedAt)
+            looks.keep(claimed, result.recorded.dueIn)
+          }
+        )
+      )
     }
 
-    /**
-     * Splits a claim: what is over an organization's share, or over the room that another lane filled meanwhile,
-     * goes back, so that others find room next time.
-     */
-    const withinRoom = (claimed: ReadonlyArray<Claimed>, urgent: boolean) => {
-      const kinds = new Map([...new Set(claimed.map((one) => one.kind))].map((kind) => [kind, held(kind)]))
-      let free = limit(options.concurrency, urgent) - busy
-      const mine: Array<Claimed> = []
-      const surplus: Array<Claimed> = []
-      for (const one of claimed) {
-        const concurrency = registrations.get(one.kind)?.concurrency ?? 1
-        const now = kinds.get(one.kind)!
-        const n = now.orgs.get(one.orgId) ?? 0
-        // A lease that ended and came back to this very process: the old run may write no more, and ends first.
-        const before = running.get(one.uid)
-        if (before !== undefined) drop(before)
-        const full =
-          free <= 0 || now.sum >= limit(concurrency, urgent) || n >= orgShare(limit(concurrency, urgent))
-        if (before !== undefined || full) surplus.push(one)
-        else {
-          now.orgs.set(one.orgId, n + 1)
-          now.sum++
-          free--
-          mine.push(one)
-        }
-      }
-      return { mine, surplus }
+    const rooms = makeRooms(running, () => busy, registrations, options, region)
+
+    /** Ends what runs of a resource whose lease this process has got, and says whether that had a lease. */
+    const supersede = (uid: string): boolean => {
+      const before = running.get(uid)
+      if (before !== undefined) drop(before)
+      return before !== undefined && !isLook(before)
     }
 
     const claimSome = (urgent: boolean) =>
       Effect.gen(function* () {
-        const wanted = recorder.isBehind() ? [] : rooms(urgent)
+        const wanted = recorder.isBehind() ? [] : rooms.free(urgent)
         const asked = readClocks(clock)
         const claimed = wanted.length === 0 ? [] : yield* store.claim(wanted, options.leaseMs)
-        const { mine, surplus } = withinRoom(claimed, urgent)
+        // A lease that ended and came back to this very process: the old run may write no more, and ends first.
+        const came = Map.groupBy(claimed, (one) => supersede(one.uid))
+        const { mine, surplus } = rooms.within(came.get(false) ?? [], urgent)
+        surplus.push(...(came.get(true) ?? []))
         return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
       })
     // Not to be interrupted between taking a lease and starting what holds it.
@@ -231,10 +229,13 @@ export const layer = Layer.effect(
         const asked = readClocks(clock)
         const claimed = Option.getOrUndefined(yield* store.claimOne(orgId, uid, options.leaseMs, region))
         if (claimed === undefined) return undefined
-        if (!accepting || !registrations.has(claimed.kind) || running.has(uid)) {
+        const before = running.get(uid)
+        const isRunning = before !== undefined && !isLook(before)
+        if (!accepting || !registrations.has(claimed.kind) || isRunning) {
           yield* store.release([claimed])
           return undefined
         }
+        supersede(uid)
         const entry = admit(claimed, asked)
         start(entry)
         return entry
@@ -245,6 +246,39 @@ export const layer = Layer.effect(
     )
     // What somebody asked for does not queue behind a large claim of routine looks.
     const urgentRound = Effect.andThen(Queue.take(alarm), startSome(claimSome(true)))
+
+    /** Begins looks that are due, as far as there is room. */
+    const lookRound = Effect.gen(function* () {
+      const begun = yield* Effect.uninterruptible(beginLooks)
+      if (begun > 0) return
+      const next = looks.schedule.nextAt
+      const pause = next === undefined ? options.pollMs : Math.min(options.pollMs, next - looks.now())
+      yield* Effect.timeoutOption(Queue.take(lookAgain), Math.max(lookTickMs, pause))
+    })
+    const beginLooks = Effect.gen(function* () {
+      if (!looks.schedule.hasDue(looks.now())) return 0
+      const taken = looks.schedule.take(rooms.forLooks(), looks.now())
+      if (taken.length === 0) return 0
+      const asked = readClocks(clock)
+      const loaded = yield* Effect.onError(store.look(taken), () =>
+        Effect.sync(() => {
+          for (const one of taken) looks.keep(one, options.backoffMs[0])
+        })
+      )
+      const lateBy = new Map(taken.map(({ uid, dueAt }): [string, number] => [uid, looks.now() - dueAt]))
+      // What runs under a lease is looked at by that.
+      const { mine, surplus } = rooms.within(
+        loaded.flatMap((one) => (running.has(one.uid) ? [] : [{ ...one, lateBy: lateBy.get(one.uid) ?? 0 }])),
+        false
+      )
+      for (const one of surplus) looks.keep(one, 0)
+      const entries = mine.map((one) => admit(one, asked))
+      for (let from = 0; from < entries.length; from += sliceSize) {
+        yield* Effect.yieldNow
+        for (const entry of entries.slice(from, from + sliceSize)) start(entry)
+      }
+      return taken.length
+    })
 
     /** Waits for an announcement, for the next thing to become due, or for the safety net. */
     const rest = Effect.fnUntraced(function* (rooms: ReadonlyArray<KindRoom>) {
@@ -267,7 +301,9 @@ export const layer = Layer.effect(
 
     const releaseAll = Effect.suspend(() => {
       // What could not be interrupted keeps its lease until that ends: it may still be at something.
-      const ended = [...running.values()].filter(({ fiber }) => fiber?.pollUnsafe() !== undefined)
+      const ended = [...running.values()].filter(
+        (entry) => !isLook(entry) && entry.fiber?.pollUnsafe() !== undefined
+      )
       return Effect.timeoutOption(store.release(ended.map((entry) => entry.claimed)), "5 seconds").pipe(
         Effect.catchCause((cause) =>
           Effect.logWarning("leases could not be given back; they end by themselves", cause)
@@ -275,11 +311,21 @@ export const layer = Layer.effect(
       )
     })
 
+    const refreshRound = Effect.andThen(
+      looks.refresh,
+      Effect.timeoutOption(Queue.take(comings), options.heartbeatMs)
+    )
+    const wakeRound = Effect.gen(function* () {
+      if (!looks.anyFound()) yield* Queue.take(lookFound)
+      yield* looks.wakeFound
+    })
+
     // Finalizers run in reverse: claiming stops first, then the drain runs while heartbeat and recorder live.
     yield* Effect.forkScoped(
       Effect.repeat(supervise("extend its leases", heartbeat), Schedule.spaced(options.heartbeatMs))
     )
     yield* Effect.forkScoped(Effect.forever(supervise("record results", recordRound)))
+    yield* Effect.forkScoped(Effect.forever(supervise("make due what looks found", wakeRound)))
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         accepting = false
@@ -295,6 +341,20 @@ export const layer = Layer.effect(
         yield* releaseAll
       })
     )
+    yield* Effect.addFinalizer(() =>
+      Effect.timeoutOption(looks.leave, "5 seconds").pipe(
+        Effect.catchCause((cause) =>
+          Effect.logWarning("the other processes learn only by and by that this one has gone", cause)
+        )
+      )
+    )
+    yield* Effect.forkScoped(Effect.forever(supervise("tell that this process is alive", refreshRound)))
+    yield* Effect.forkScoped(
+      supervise(
+        "hear of processes",
+        Stream.runForEach(members, () => Effect.sync(() => Queue.offerUnsafe(comings, undefined)))
+      )
+    )
     yield* Effect.forkScoped(
       supervise(
         "hear of work",
@@ -303,6 +363,8 @@ export const layer = Layer.effect(
     )
     for (const _lane of [1, 2]) yield* Effect.forkScoped(Effect.forever(supervise("claim work", claimRound)))
     yield* Effect.forkScoped(Effect.forever(supervise("claim urgent work", urgentRound)))
+    for (const _lane of [1, 2])
+      yield* Effect.forkScoped(Effect.forever(supervise("look at what is settled", lookRound)))
 
     return Worker.of({
       runOne: (orgId, uid) =>

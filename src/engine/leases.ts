@@ -10,7 +10,7 @@ import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type ClockReading, readClocks, runningMs, sinceMs } from "./lease-clock.ts"
 import * as metrics from "./metrics.ts"
 import type { EngineOptions } from "./options.ts"
-import type { Claimed, WorkStore } from "./WorkStore.ts"
+import { type Claimed, noLease, type WorkStore } from "./WorkStore.ts"
 
 export interface Running {
   readonly claimed: Claimed
@@ -22,6 +22,9 @@ export interface Running {
   busy: boolean
   readonly done: Deferred.Deferred<void>
 }
+
+/** It has no lease, and needs none: it changes nothing. */
+export const isLook = ({ claimed }: Running): boolean => claimed.token === noLease
 
 export interface Leases {
   /** Ends the run: whatever it still does is not recorded. */
@@ -37,8 +40,13 @@ export const makeLeases = (
   running: ReadonlyMap<string, Running>,
   {
     finished,
-    forget
-  }: { readonly finished: (entry: Running) => void; readonly forget: (entry: Running) => void },
+    forget,
+    lookLost
+  }: {
+    readonly finished: (entry: Running) => void
+    readonly forget: (entry: Running) => void
+    readonly lookLost: (claimed: Claimed) => void
+  },
   store: WorkStore["Service"],
   options: EngineOptions,
   clock: Clock.Clock
@@ -80,13 +88,15 @@ export const makeLeases = (
         uid
       })
       lose(entry)
+      if (isLook(entry)) lookLost(entry.claimed)
     }
-    yield* extend([...running.values()])
+    yield* extend([...running.values()].filter((entry) => !isLook(entry)))
   }).pipe(
     // Without the store nobody extends the leases: after their time this process must not act any more.
     Effect.tapError(() =>
       Effect.sync(() => {
-        for (const entry of [...running.values()]) if (entry.busy && inDoubt(entry)) drop(entry)
+        for (const entry of [...running.values()])
+          if (entry.busy && !isLook(entry) && inDoubt(entry)) drop(entry)
       })
     )
   )

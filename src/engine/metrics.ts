@@ -39,6 +39,10 @@ const oldest = Metric.gauge("svc_queue_oldest_due_seconds", {
   description: "How long the oldest due resource has waited, by kind"
 })
 
+const kept = Metric.gauge("svc_looks_kept", {
+  description: "Settled resources that this process looks at, from memory and without a lease"
+})
+
 /** Metrics with their attributes bound, so that the hot path builds no objects. */
 const bound = <Input, State>(metric: Metric.Metric<Input, State>) => {
   const cache = new Map<string, Metric.Metric<Input, State>>()
@@ -70,6 +74,7 @@ export const ended = (kind: string, result: RunResult, ms: number): void => {
 }
 export const recorded = (count: number): void => run(stored, count)
 export const fenced = (): void => run(refused, 1)
+export const looksKept = (count: number): void => run(kept, count)
 export const leaseLost = (): void => run(lost, 1)
 export const queue = (stats: ReadonlyArray<QueueStats>): void => {
   for (const one of stats) {

@@ -1,5 +1,7 @@
 /** The engine's times and bounds. Each says which trouble it prevents. */
+import { randomUUID } from "node:crypto"
 import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
 import { localRegion } from "#schemas/catalog.ts"
 
 export interface EngineOptions {
@@ -23,6 +25,11 @@ export interface EngineOptions {
   readonly stalledRetryMs: number
   /** Milliseconds until a waiting resource looks again even if nobody woke it. */
   readonly waitMs: number
+  /**
+   * Milliseconds after a look was due in memory that the queue offers the resource: should every process have lost sight
+   * of it, it is looked at all the same.
+   */
+  readonly keptForMs: number
   /** Steps in one reconcile: a reconciler that never ends must not hold its room for ever. */
   readonly maxSteps: number
   /** Milliseconds one reconcile may take before it is interrupted and counted as failed. */
@@ -40,6 +47,7 @@ export const defaults: EngineOptions = {
   stallAfter: 8,
   stalledRetryMs: 900_000,
   waitMs: 15_000,
+  keptForMs: 86_400_000,
   maxSteps: 20,
   runMs: 120_000
 }
@@ -47,6 +55,11 @@ export const defaults: EngineOptions = {
 /** The region that this process serves: work on what lies on a machine of another region is left to processes there. */
 export const ServedRegion = Context.Reference<string>("svc/engine/ServedRegion", {
   defaultValue: () => localRegion
+})
+
+/** By which the others know a process that runs reconciles: a UUID of its own for every start. */
+export const NewProcessId = Context.Reference<Effect.Effect<string>>("svc/engine/NewProcessId", {
+  defaultValue: () => Effect.sync(() => randomUUID())
 })
 
 export const EngineOptions = Context.Reference<EngineOptions>("svc/engine/EngineOptions", {

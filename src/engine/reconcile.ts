@@ -27,28 +27,56 @@ export const reconcile = (
   options: EngineOptions
 ): Effect.Effect<RunResult> => {
   const { observe } = registration.reconciler
-  if (!claimed.settled || claimed.paused !== null || claimed.retryToken !== null)
-    return full(registration, claimed, options)
+  if (!canBeQuiet(claimed)) return full(registration, claimed, options)
   // The common case, and the one that must be cheap: it is as it should be and as it was.
-  const resource = toResource(claimed)
-  return Effect.matchCauseEffect(bounded(observe(resource), options), {
+  return Effect.matchCauseEffect(bounded(observe(toResource(claimed)), options), {
     onSuccess: (observation) =>
-      observation._tag === "Present" &&
-      observation.ready &&
-      observation.differences.length === 0 &&
-      (observation.maintenance ?? []).length === 0 &&
-      observation.note === undefined &&
-      newFacts(claimed.facts, observation) === undefined &&
-      isDeepStrictEqual(observation.status, claimed.status)
-        ? Effect.map(Random.next, (random) => ({
-            outcome: "ready" as const,
-            driftFound: false,
-            recorded: { ...quiet(claimed), dueIn: pollDelay(observation, driftDelay(registration, random)) }
-          }))
+      isAsItWas(claimed, observation)
+        ? quietly(registration, claimed, observation)
         : full(registration, claimed, options, Exit.succeed(observation)),
     onFailure: (cause) => full(registration, claimed, options, Exit.failCause(cause))
   })
 }
+
+/**
+ * A look without a lease: nothing is written, neither out there nor in the store. Nothing comes of it where there is
+ * anything to do or to tell; that is for a reconcile.
+ */
+export const look = (
+  registration: Registration,
+  claimed: Claimed,
+  options: EngineOptions
+): Effect.Effect<RunResult | undefined> => {
+  if (!canBeQuiet(claimed)) return Effect.undefined
+  return Effect.matchCauseEffect(bounded(registration.reconciler.observe(toResource(claimed)), options), {
+    onSuccess: (observation) =>
+      isAsItWas(claimed, observation) ? quietly(registration, claimed, observation) : Effect.undefined,
+    onFailure: () => Effect.undefined
+  })
+}
+
+const canBeQuiet = (claimed: Claimed): boolean =>
+  claimed.settled && claimed.paused === null && claimed.retryToken === null
+
+const isAsItWas = (claimed: Claimed, observation: Observation<unknown>): boolean =>
+  observation._tag === "Present" &&
+  observation.ready &&
+  observation.differences.length === 0 &&
+  (observation.maintenance ?? []).length === 0 &&
+  observation.note === undefined &&
+  newFacts(claimed.facts, observation) === undefined &&
+  isDeepStrictEqual(observation.status, claimed.status)
+
+const quietly = (
+  registration: Registration,
+  claimed: Claimed,
+  observation: Observation<unknown>
+): Effect.Effect<RunResult> =>
+  Effect.map(Random.next, (random) => ({
+    outcome: "ready",
+    driftFound: false,
+    recorded: { ...quiet(claimed), dueIn: pollDelay(observation, driftDelay(registration, random)) }
+  }))
 
 /** What hangs must not keep its resource, and its room, for ever: not even the first look. */
 const bounded = <A>(self: Effect.Effect<A, ReconcileError>, options: EngineOptions) =>

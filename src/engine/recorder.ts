@@ -15,7 +15,7 @@ import * as metrics from "./metrics.ts"
 import type { EngineOptions } from "./options.ts"
 import { type Registration, Retryable } from "./Reconciler.ts"
 import { report } from "./report.ts"
-import { type Lease, type Recorded, ResultsRefused, type WorkStore } from "./WorkStore.ts"
+import { type Claimed, type Lease, type Recorded, ResultsRefused, type WorkStore } from "./WorkStore.ts"
 
 /** A record statement takes at most this many results. */
 const batchSize = 500
@@ -33,7 +33,14 @@ export interface Recorder {
 export const makeRecorder = Effect.fnUntraced(function* (
   /** Every lease this process holds, until its result is stored. */
   running: ReadonlyMap<string, Running>,
-  forget: (entry: Running) => void,
+  {
+    forget,
+    keep
+  }: {
+    readonly forget: (entry: Running) => void
+    /** Stored: this process looks at it next. */
+    readonly keep: (claimed: Claimed, dueIn: number) => void
+  },
   registrations: ReadonlyMap<string, Registration>,
   store: WorkStore["Service"],
   options: EngineOptions
@@ -48,10 +55,13 @@ export const makeRecorder = Effect.fnUntraced(function* (
   /** The oldest `count` results need no storing any more. */
   const settle = (count: number, kept: ReadonlyArray<Lease>): void => {
     const tokens = new Set(kept.map((lease) => lease.token))
-    for (const { lease } of results.splice(0, count)) {
-      if (!tokens.has(lease.token)) metrics.fenced()
+    for (const { lease, dueIn, keptForMs } of results.splice(0, count)) {
+      const isStored = tokens.has(lease.token)
+      if (!isStored) metrics.fenced()
       const entry = holderOf(lease)
-      if (entry !== undefined) forget(entry)
+      if (entry === undefined) continue
+      forget(entry)
+      if (isStored && keptForMs !== undefined) keep(entry.claimed, dueIn)
     }
     metrics.recorded(count)
   }

@@ -268,7 +268,7 @@ export const columns = (sql: Sql) => sql`
   r.observed_generation as "observedGeneration", r.phase, r.phase_since as "phaseSince", r.conditions, r.differences,
   r.revision::text as revision, r.protected, r.managed_by as "managedBy",
   r.deletion_requested_at as "deletionRequestedAt", r.created_at as "createdAt", r.updated_at as "updatedAt",
-  coalesce(w.attempt, 0) as attempt, w.due_at as "nextAttemptAt", w.last_error as "lastError",
+  coalesce(w.attempt, 0) as attempt, case when not w.kept or w.due_at <= now() then w.due_at end as "nextAttemptAt", w.last_error as "lastError",
   w.handled_retry as "handledRetry",
   case when w.waiting_on is not null then coalesce(
     (select jsonb_build_object('kind', d.kind, 'project', dp.name, 'environment', d.environment, 'name', d.name)

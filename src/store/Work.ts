@@ -6,24 +6,29 @@
  * priority, so work whose holder died comes back with the priority it had. Sets travel as JSON or as joined text, one
  * parameter each.
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type * as SqlError from "effect/sql/SqlError"
 import { anyPool } from "#schemas/placement.ts"
-import { WorkSignal } from "#src/engine/Worker.ts"
+import { MemberSignal, WorkSignal } from "#src/engine/Worker.ts"
 import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engine/WorkStore.ts"
 import { Db, isRefused, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
+import { lookStore } from "./look-rows.ts"
 import { wakeLate } from "./wake-dependents.ts"
 import { type LeasedRow, loader } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
 import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 
 /** Announcements by NOTIFY. Every reconnection announces as well, for what was missed meanwhile. */
-export const signal = Layer.effect(
-  WorkSignal,
-  Effect.map(Db, ({ notifications }) => notifications("svc_work"))
+export const signal = Layer.effectContext(
+  Effect.map(Db, ({ notifications }) =>
+    Context.make(WorkSignal, notifications("svc_work")).pipe(
+      Context.add(MemberSignal, notifications("svc_engine_process"))
+    )
+  )
 )
 
 export const layer = Layer.effect(
@@ -61,6 +66,7 @@ export const layer = Layer.effect(
 
     return WorkStore.of({
       release,
+      ...lookStore(sql),
 
       // Index: work_claim_pool, one short scan for each kind and pool.
       claim: Effect.fnUntraced(function* (rooms, leaseMs) {
@@ -176,7 +182,7 @@ const take = (sql: Sql, leaseMs: number) => sql`
     lease_until = now() + ${leaseMs}::float8 * interval '1 millisecond',
     due_at = now() + ${leaseMs}::float8 * interval '1 millisecond',
     rank = now() + ${leaseMs}::float8 * interval '1 millisecond' + (w.rank - w.due_at),
-    again = false, waiting_on = null`
+    again = false, waiting_on = null, kept = false`
 
 const leased = (sql: Sql) => sql`
   w.org_id as "orgId", w.uid, w.kind, w.lease_token::text as token, w.attempt, w.retry_token as "retryToken"`

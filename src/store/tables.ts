@@ -51,6 +51,7 @@ export const tables: ReadonlyArray<TableRule> = [
     }
   },
   { name: "resource_reference", onOrganizationDeletion: "cascade" },
+  { name: "engine_process", onOrganizationDeletion: "none" },
   { name: "work", onOrganizationDeletion: { action: "drain" } },
   {
     name: "resource",

@@ -1,5 +1,6 @@
 /** Loading what was leased: a resource with all that one reconcile of it needs to know. */
 import * as Effect from "effect/Effect"
+import type { Fragment } from "effect/sql/Statement"
 import type { Phase } from "#schemas/condition.ts"
 import type { Json } from "#schemas/kind.ts"
 import { fromStored } from "#schemas/stored-spec.ts"
@@ -53,9 +54,9 @@ const reportedIn = ({ conditions, differences }: ReportedColumns): Reported => (
 
 /**
  * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
- * so a change that was folded into the claim is never overlooked.
+ * so a change that was folded into the claim is never overlooked. `only`: a join that leaves some out.
  */
-export const loader = (sql: Sql) => {
+export const loader = (sql: Sql, only: Fragment = sql``) => {
   const reportedNow = (orgId: string, uid: string) =>
     Effect.map(
       repeatable(sql<ReportedColumns>`
@@ -93,12 +94,13 @@ export const loader = (sql: Sql) => {
         string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
         string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[]
       ) as l(org_id, uid)
-      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null`)
+      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null
+      ${only}`)
     const byUid = new Map(rows.map((row): [string, LoadedRow] => [row.uid, row]))
     const claimed: Array<Claimed> = []
     for (const lease of leases) {
       const row = byUid.get(lease.uid)
-      // Abandoned between the two statements: its queue entry is gone as well.
+      // Left out, or abandoned between the two statements: then its queue entry is gone as well.
       if (row === undefined) continue
       // One row that nobody understands must not keep the others from their turn. It rests until its lease ends.
       if (!hasPhase(row)) {

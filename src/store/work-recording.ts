@@ -8,15 +8,17 @@ import { dueNow } from "./work-rows.ts"
 export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
   update work w set
     lease_token = null, lease_until = null, again = false, attempt = 0, last_error = null, waiting_on = null,
-    due_at = case when w.again then now() else now() + l.due_in * interval '1 millisecond' end,
-    rank = case when w.again then now() else now() + l.ranked * interval '1 millisecond' end
+    due_at = case when w.again then now() else now() + (l.due_in + coalesce(l.kept, 0)) * interval '1 millisecond' end,
+    rank = case when w.again then now() else now() + (l.ranked + coalesce(l.kept, 0)) * interval '1 millisecond' end,
+    kept = l.kept is not null and not w.again
   from unnest(
     string_to_array(${results.map((result) => result.lease.orgId).join()}, ',')::uuid[],
     string_to_array(${results.map((result) => result.lease.uid).join()}, ',')::uuid[],
     string_to_array(${results.map((result) => result.lease.token).join()}, ',')::bigint[],
     string_to_array(${results.map((result) => Math.round(result.dueIn)).join()}, ',')::float8[],
-    string_to_array(${results.map((result) => Math.round(result.dueIn) + priorityPenalty[result.priority]).join()}, ',')::float8[]
-  ) as l(org_id, uid, token, due_in, ranked)
+    string_to_array(${results.map((result) => Math.round(result.dueIn) + priorityPenalty[result.priority]).join()}, ',')::float8[],
+    string_to_array(${results.map((result) => result.keptForMs ?? "").join()}, ',', '')::float8[]
+  ) as l(org_id, uid, token, due_in, ranked, kept)
   where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
   returning w.uid`
 
@@ -37,6 +39,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     seen: result.waitingOn === null ? null : result.seen,
     last_error: result.lastError,
     handled: result.handledRetry,
+    kept: result.keptForMs,
     status: result.change?.status ?? null,
     facts: result.change?.facts,
     phase: result.change?.phase,
@@ -54,7 +57,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
     with input as materialized (
       select i.*, ${waitingOn(sql)} as waiting_on from jsonb_to_recordset(${sql.json(input)}::jsonb) as i(
         ord int, org_id uuid, uid uuid, token bigint, due_in float8, penalty float8, attempt int, ${waitTypes(sql)},
-        seen pg_snapshot, last_error text, handled text, status jsonb, facts jsonb, phase text, conditions jsonb, differences jsonb,
+        seen pg_snapshot, last_error text, handled text, kept float8, status jsonb, facts jsonb, phase text, conditions jsonb, differences jsonb,
         observed int, settled boolean, deleting boolean, gone boolean)
     ),
     -- What the results are of, once for the statement: asked for each of them it would be asked for each pair.
@@ -70,9 +73,11 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         waiting_on = i.waiting_on,
         waiting_for = case when i.waits_kind is not null then jsonb_build_object('kind', i.waits_kind,
           'projectId', i.waits_project, 'environment', i.waits_environment, 'name', i.waits_name) end,
-        due_at = case when w.again or i.soon then now() else now() + i.due_in * interval '1 millisecond' end,
+        due_at = case when w.again or i.soon then now()
+          else now() + (i.due_in + coalesce(i.kept, 0)) * interval '1 millisecond' end,
         rank = case when w.again or i.soon then now()
-          else now() + (i.due_in + i.penalty) * interval '1 millisecond' end
+          else now() + (i.due_in + coalesce(i.kept, 0) + i.penalty) * interval '1 millisecond' end,
+        kept = i.kept is not null and not w.again and not i.soon
       from (
         select i.*,
           -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.

@@ -34,7 +34,7 @@ layer(appPlane({ lookMs: 500 }), { excludeTestServices: true, timeout: "3 minute
             yield* sql(`update edge_request_minute set minute = minute - interval '2 hours'
             where environment_uid = (select environment_uid from app where uid = '${app.id}')`)
             yield* sql(`update app set active_at = now() - interval '2 hours' where uid = '${app.id}'`)
-            yield* sql(`update work set due_at = now() where uid = '${app.id}'`)
+            yield* sql(`update work set due_at = now(), rank = now() where uid = '${app.id}'`)
           })
           const asleep = (power: string) =>
             eventually(`it is ${power}`, Effect.andThen(longAgo, readApp(path)), (now) => now.power === power)

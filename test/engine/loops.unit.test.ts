@@ -58,6 +58,12 @@ const start = (world: World, store: WorkStore["Service"], logs: Array<string> = 
           Effect.map(Queue.unbounded<void>(), (queue) => Stream.fromQueue(queue))
         )
       ),
+      Layer.provide(
+        Layer.effect(
+          Worker.MemberSignal,
+          Effect.map(Queue.unbounded<void>(), (queue) => Stream.fromQueue(queue))
+        )
+      ),
       Layer.provide(Layer.succeed(EngineOptions, options)),
       Layer.provide(Logger.layer([logger]))
     )

@@ -51,6 +51,7 @@ export class DesiredRows {
       pool: poolOf(findKind(resource.kind), resource.spec),
       dueAt: now,
       rank: now,
+      kept: false,
       attempt: 0,
       again: false,
       leaseToken: null,

@@ -29,6 +29,10 @@ export type Flaw =
   | "priorities ignored"
   /** Work of a low priority waits until there is none of a higher one. */
   | "age ignored"
+  /** What looks find makes nothing due. */
+  | "finds ignored"
+  /** What a process kept is nobody's when it goes. */
+  | "kept ones forgotten"
   /** A "retry now" is never acknowledged. */
   | "retries unacknowledged"
 
@@ -66,6 +70,7 @@ export interface WorkRow {
   pool: string
   dueAt: number
   rank: number
+  kept: boolean
   attempt: number
   again: boolean
   leaseToken: bigint | null

@@ -9,10 +9,14 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { anyPool } from "#schemas/placement.ts"
+import { slotOf } from "#src/engine/members.ts"
 import {
   type Claimed,
+  type Kept,
   type KindRoom,
   type Lease,
+  type Member,
+  noLease,
   priorityPenalty,
   type QueueStats,
   type Recorded,
@@ -32,6 +36,9 @@ export class MemoryStore extends DesiredRows {
   /** Revisions of rows that are gone: what waits for one of them must learn of it. */
   readonly tombstones = new Map<string, bigint>()
   readonly events: Array<{ readonly uid: string; readonly reason: string; readonly message: string }> = []
+  /** Called when a process comes or goes. */
+  announceMembers: () => void = () => undefined
+  readonly #members = new Map<string, Member & { readonly until: number }>()
   private token = 0n
   readonly #flaws: ReadonlySet<Flaw>
 
@@ -103,6 +110,46 @@ export class MemoryStore extends DesiredRows {
     }
   }
 
+  join(member: Member, leaseMs: number): ReadonlyArray<Member> {
+    const now = this.now()
+    const ended = [...this.#members.values()].filter((one) => one.until < now && one.id !== member.id)
+    for (const one of ended) this.#members.delete(one.id)
+    const isNew = !this.#members.has(member.id)
+    this.#members.set(member.id, { ...member, until: now + leaseMs })
+    if (isNew || ended.length > 0) this.announceMembers()
+    return [...this.#members.values()].map(({ id, region }) => ({ id, region }))
+  }
+
+  leave(id: string): void {
+    if (this.#members.delete(id)) this.announceMembers()
+  }
+
+  kept(pool: string, slots: ReadonlyArray<number>): ReadonlyArray<Kept> {
+    if (this.#flaws.has("kept ones forgotten")) return []
+    return [...this.work.values()]
+      .filter((row) => row.kept && row.pool === pool && slots.includes(slotOf(row.uid)))
+      .map(({ orgId, uid, kind }) => ({ orgId, uid, kind }))
+  }
+
+  look(kept: ReadonlyArray<Kept>): ReadonlyArray<Claimed> {
+    return kept.flatMap((one) => {
+      const row = this.#queued(one)
+      return row !== undefined && this.#isKept(row) ? [this.#load(row, noLease, 0)] : []
+    })
+  }
+
+  wake(found: ReadonlyArray<Pick<Kept, "orgId" | "uid">>): void {
+    if (this.#flaws.has("finds ignored")) return
+    for (const one of found) {
+      const row = this.#queued(one)
+      if (row === undefined || !this.#isKept(row)) continue
+      row.kept = false
+      row.dueAt = this.now()
+      row.rank = row.dueAt + priorityPenalty[1]
+      this.announce()
+    }
+  }
+
   cascade(orgId: string, uid: string): void {
     for (const child of this.children(orgId, uid)) {
       if (child.deleting) continue
@@ -142,6 +189,11 @@ export class MemoryStore extends DesiredRows {
   }
 
   // Steps ------------------------------------------------------------------------------------------------------
+
+  #isKept(row: WorkRow): boolean {
+    const isSettled = this.resources.get(row.uid)?.settled === true
+    return row.kept && isSettled && row.dueAt > this.now() && !this.#isLeased(row) && row.retryToken === null
+  }
 
   #isLeased(row: WorkRow): boolean {
     if (row.leaseUntil === null || this.#flaws.has("leases ignored")) return false
@@ -192,6 +244,11 @@ export class MemoryStore extends DesiredRows {
     this.#hide(row, leaseMs)
     row.again = false
     row.waitingOn = null
+    row.kept = false
+    return this.#load(row, this.token, lateBy)
+  }
+
+  #load(row: WorkRow, token: bigint, lateBy: number): Claimed {
     const resource = this.resources.get(row.uid)!
     const now = this.now()
     const inside = resource.deleting ? this.children(row.orgId, row.uid) : []
@@ -205,7 +262,7 @@ export class MemoryStore extends DesiredRows {
       orgId: row.orgId,
       uid: row.uid,
       kind: row.kind,
-      token: this.token,
+      token,
       attempt: row.attempt,
       retryToken: row.retryToken,
       lateBy,
@@ -246,7 +303,8 @@ export class MemoryStore extends DesiredRows {
     row.attempt = result.attempt
     row.lastError = result.lastError
     row.waitingOn = result.waitingOn === null ? null : keyOf(result.waitingOn)
-    row.dueAt = soon ? now : now + result.dueIn
+    row.kept = result.keptForMs !== undefined && !soon
+    row.dueAt = soon ? now : now + result.dueIn + (result.keptForMs ?? 0)
     row.rank = soon ? now : row.dueAt + priorityPenalty[result.priority]
     if (result.change === undefined || this.#flaws.has("retries unacknowledged")) return
     row.handledRetry = result.handledRetry ?? row.handledRetry
@@ -321,6 +379,11 @@ export const workStore = (store: MemoryStore): WorkStore["Service"] => ({
         : Effect.succeed(store.record(results))
     ),
   release: (leases) => Effect.sync(() => store.release(leases)),
+  join: (member, leaseMs) => Effect.sync(() => store.join(member, leaseMs)),
+  leave: (id) => Effect.sync(() => store.leave(id)),
+  kept: (pool, slots) => Effect.sync(() => store.kept(pool, slots)),
+  look: (kept) => Effect.sync(() => store.look(kept)),
+  wake: (found) => Effect.sync(() => store.wake(found)),
   cascade: (orgId, uid) => Effect.sync(() => store.cascade(orgId, uid)),
   nextDueIn: (work) => Effect.sync(() => store.nextDueIn(work)),
   stats: Effect.sync(() => store.stats())

@@ -25,6 +25,8 @@ export const times: EngineOptions = {
   stallAfter: 5,
   stalledRetryMs: 10_000,
   waitMs: 3_600_000,
+  // Longer than a history: whatever all processes lose sight of, stays so.
+  keptForMs: 7_200_000,
   maxSteps: 10,
   runMs: 14_000
 }

@@ -27,6 +27,7 @@ export class Connection {
   readonly #watcher: Watcher
   readonly #weather: Weather
   #announcements: Queue.Queue<void> | undefined
+  #members: Queue.Queue<void> | undefined
 
   constructor(machine: Machine, store: MemoryStore, watcher: Watcher, weather: Weather) {
     this.#machine = machine
@@ -108,6 +109,24 @@ export class Connection {
     )
   }
 
+  announceMembers(): void {
+    if (this.#timeline.random.chance(this.#weather.loss * 3)) return
+    this.#timeline.after(this.#latency(), () =>
+      this.#machine.deliver(() => {
+        if (this.#members !== undefined) Queue.offerUnsafe(this.#members, undefined)
+      })
+    )
+  }
+
+  get memberSignal(): Stream.Stream<void> {
+    return Stream.unwrap(
+      Effect.map(Queue.sliding<void>(16), (queue) => {
+        this.#members = queue
+        return Stream.fromQueue(queue)
+      })
+    )
+  }
+
   get signal(): Stream.Stream<void> {
     return Stream.unwrap(
       Effect.map(Queue.sliding<void>(16), (queue) => {
@@ -121,13 +140,15 @@ export class Connection {
     const { name } = this.#machine
     const store = this.#store
     const watcher = this.#watcher
-    const arrived = (claimed: ReadonlyArray<Claimed>, leaseMs: number) => {
-      watcher.claimed(name, claimed, leaseMs)
-      // What is settled is read again when it is needed, and that may fail like any other call.
-      return claimed.map((one) => {
+    // What is settled is read again when it is needed, and that may fail like any other call.
+    const readLater = (claimed: ReadonlyArray<Claimed>) =>
+      claimed.map((one) => {
         const reported = one.settled ? Effect.orDie(this.#ask(() => store.reported(one.uid))) : one.reported
         return { ...one, reported }
       })
+    const arrived = (claimed: ReadonlyArray<Claimed>, leaseMs: number) => {
+      watcher.claimed(name, claimed, leaseMs)
+      return readLater(claimed)
     }
     return {
       claim: (rooms, leaseMs) => this.#ask(() => arrived(store.claim(rooms, leaseMs), leaseMs)),
@@ -154,6 +175,16 @@ export class Connection {
           store.release(leases)
           watcher.released(name, leases)
         }),
+      join: (member, leaseMs) => this.#ask(() => store.join(member, leaseMs)),
+      leave: (id) => this.#ask(() => store.leave(id)),
+      kept: (pool, slots) => this.#ask(() => store.kept(pool, slots)),
+      look: (kept) =>
+        this.#ask(() => {
+          const loaded = store.look(kept)
+          watcher.looked(name, loaded)
+          return readLater(loaded)
+        }),
+      wake: (found) => this.#ask(() => store.wake(found)),
       cascade: (orgId, uid) => this.#ask(() => store.cascade(orgId, uid)),
       nextDueIn: (work) => this.#ask(() => store.nextDueIn(work)),
       stats: this.#ask(() => store.stats())

@@ -20,6 +20,7 @@ import {
   Terminal,
   Waiting
 } from "#src/engine/Reconciler.ts"
+import { noLease } from "#src/engine/WorkStore.ts"
 import type { Connection } from "./connection.ts"
 import type { Timeline } from "./machines.ts"
 import type { Watcher } from "./watcher.ts"
@@ -120,6 +121,8 @@ export class FarEnd {
   #admit({ uid, fence }: ThingResource, effect: ExternalEffect): boolean {
     const { fenced } = this.#options
     if (effect === "read" && fenced !== "looks and writes") return true
+    // A look without a lease.
+    if (effect === "read" && fence === noLease) return true
     const before = this.#fences.get(uid) ?? 0n
     if (fence < before && fenced !== "nothing") {
       this.#watcher.counts.fenced++

@@ -8,13 +8,15 @@ import { specOf } from "./settled.ts"
 import { Violation } from "./watcher.ts"
 
 const orgId = "org-a"
+/** Ends in the two digits that its slot is made of. */
+const nameOf = (n: number): string => `thing${String(n).padStart(2, "0")}`
 
 /** A store full of things that are ready, and processes with little room for slow looks. */
 const crowd = (seed: number, engine: EngineOptions, count: number, options: ClusterOptions): Cluster => {
   const cluster = new Cluster(seed, options)
   const { timeline, store, farEnd } = cluster
   for (let i = 1; i <= count; i++) {
-    const uid = `thing${i}`
+    const uid = nameOf(i)
     const spec = { size: 1, needs: null, nature: "plain" }
     store.create({
       orgId,
@@ -76,12 +78,12 @@ export const endlessChanges = (seed: number, engine: EngineOptions, options: Clu
   store.makeRoutineDue()
   let size = 2
   // Far more than there is room for; the last twenty are left alone.
-  const changeOne = () => change(cluster, `thing${random.int(1, 40)}`, ++size)
+  const changeOne = () => change(cluster, nameOf(random.int(1, 40)), ++size)
   for (let i = 0; i < 100; i++) changeOne()
   cluster.every(() => 50, Number.POSITIVE_INFINITY, changeOne)
   timeline.runUntil(timeline.now + 110_000)
   for (let i = 41; i <= 60; i++) {
-    const uid = `thing${i}`
+    const uid = nameOf(i)
     if (watcher.lastTurn(uid) < began)
       throw new Violation("nobody waits long", `the routine look at ${uid} never gets its turn`)
   }

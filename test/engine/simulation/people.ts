@@ -52,7 +52,8 @@ export class People {
     parent: ResourceRow | undefined,
     spec: (uid: string) => ThingSpec | object
   ) {
-    const uid = `${kind.toLowerCase()}${++this.#made}`
+    // Ends in the two digits that its slot is made of.
+    const uid = `${kind.toLowerCase()}${String(++this.#made).padStart(2, "0")}`
     const wanted = spec(uid)
     const created = this.#cluster.store.create({
       orgId,

@@ -73,7 +73,16 @@ export class Watcher {
   /** Until when a fault may still be the reason for a delay. */
   #excusedUntil: number
   readonly #trace: Array<string> = []
-  readonly counts = { claims: 0, records: 0, refused: 0, writes: 0, fenced: 0, faults: 0, actions: 0 }
+  readonly counts = {
+    claims: 0,
+    looks: 0,
+    records: 0,
+    refused: 0,
+    writes: 0,
+    fenced: 0,
+    faults: 0,
+    actions: 0
+  }
 
   constructor(timeline: Timeline, store: MemoryStore) {
     this.#timeline = timeline
@@ -101,6 +110,9 @@ export class Watcher {
     this.counts.faults++
     this.note(what)
     this.excuse(forMs)
+  }
+  get isExcused(): boolean {
+    return this.#excusedUntil > this.#timeline.now
   }
   excuse(forMs: number): void {
     this.#excusedUntil = Math.max(this.#excusedUntil, this.#timeline.now + forMs)
@@ -133,6 +145,16 @@ export class Watcher {
       this.#countTurn(uid)
       this.#asked.delete(uid)
       this.note(`${machine} claims ${uid} #${token} attempt ${attempt}${paused ? " (paused)" : ""}`)
+    }
+  }
+
+  /** Loaded for a look without a lease, which may write nothing out there: its fence is known to nobody. */
+  looked(machine: string, loaded: ReadonlyArray<Claimed>): void {
+    for (const { uid } of loaded) {
+      this.counts.looks++
+      this.#countTurn(uid)
+      this.#claimedAt.set(uid, this.#timeline.now)
+      this.note(`${machine} looks at ${uid}`)
     }
   }
 

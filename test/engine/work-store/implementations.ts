@@ -124,7 +124,8 @@ const postgresUnderTest = Layer.effect(
             [
               sql`update work set due_at = due_at - ${step}, rank = rank - ${step}, lease_until = lease_until - ${step}`,
               sql`update resource set phase_since = phase_since - ${step}`,
-              sql`update pause set until = until - ${step}`
+              sql`update pause set until = until - ${step}`,
+              sql`update engine_process set lease_until = lease_until - ${step}`
             ],
             { discard: true }
           )

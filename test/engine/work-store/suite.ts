@@ -10,6 +10,7 @@ import type * as Layer from "effect/Layer"
 import type { WorkStore } from "#src/engine/WorkStore.ts"
 import { claimingTests } from "./claiming.ts"
 import { interventionTests } from "./interventions.ts"
+import { lookTests } from "./looks.ts"
 import { resultTests } from "./results.ts"
 import type { StoreUnderTest } from "./setting.ts"
 import { waitingTests } from "./waiting.ts"
@@ -23,4 +24,5 @@ export const workStoreSuite = <E>(
     resultTests(it)
     waitingTests(it)
     interventionTests(it)
+    lookTests(it)
   })

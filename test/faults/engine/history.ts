@@ -1,10 +1,16 @@
 /** What must hold of everything that happened to one thing, in the order in which it happened. */
 import { assert } from "@effect/vitest"
+import { noLease } from "#src/engine/WorkStore.ts"
 import type { Line } from "./place.ts"
 
+/** Without a lease, at any time. */
+const isLook = ({ fence }: Line): boolean => fence === Number(noLease)
+
 /** `killed`: processes that were ended without warning. */
-export const checkHistory = (lines: ReadonlyArray<Line>, killed: ReadonlySet<string> = new Set()): void => {
-  const uid = lines[0]?.uid ?? ""
+export const checkHistory = (all: ReadonlyArray<Line>, killed: ReadonlySet<string> = new Set()): void => {
+  const uid = all[0]?.uid ?? ""
+  const [looks, lines] = [all.filter(isLook), all.filter((line) => !isLook(line))]
+  for (const { call } of looks) assert.strictEqual(call, "observe", `${uid}: a look changes nothing`)
   let open: Line | undefined
   let newest: Line | undefined
   for (const line of lines) {

@@ -1,0 +1,65 @@
+/** What the store does for looks without a lease (`engine/looks.ts`): who is alive, what is kept, and what they found. */
+import * as Effect from "effect/Effect"
+import { type Kept, type Member, noLease, priorityPenalty, type WorkStore } from "#src/engine/WorkStore.ts"
+import { orUnavailable, repeatable, type Sql } from "./Db.ts"
+import { loader } from "./work-loading.ts"
+
+type LookStore = Pick<WorkStore["Service"], "join" | "leave" | "kept" | "look" | "wake">
+
+export const lookStore = (sql: Sql): LookStore => {
+  const load = loader(
+    sql,
+    sql`join work w on w.org_id = l.org_id and w.uid = l.uid and w.kept and w.due_at > now()
+      and (w.lease_until is null or w.lease_until < now()) and w.retry_token is null and r.settled`
+  )
+  return {
+    // A process that joins is announced, and so is one whose lease has ended: the others share its slots from then on.
+    join: Effect.fnUntraced(function* ({ id, region }, leaseMs) {
+      const rows = yield* repeatable(sql<Member>`
+        with ended as (
+          delete from engine_process where lease_until < now() and id <> ${id}::uuid returning id
+        ),
+        own as (
+          insert into engine_process (id, region, lease_until)
+          values (${id}::uuid, ${region}::text, now() + ${leaseMs}::float8 * interval '1 millisecond')
+          on conflict (id) do update set lease_until = excluded.lease_until
+          returning id, xmax = 0 as is_new
+        ),
+        told as (
+          select count(pg_notify('svc_engine_process', '')) from (
+            select id from ended union all select id from own where is_new) changed
+        )
+        select p.id, p.region from engine_process p, told where p.lease_until >= now() and p.id <> ${id}::uuid
+        union all select own.id, ${region}::text from own`)
+      return rows
+    }),
+    leave: (id) =>
+      Effect.asVoid(
+        repeatable(sql`
+          with gone as (delete from engine_process where id = ${id}::uuid returning id)
+          select pg_notify('svc_engine_process', '') from gone`)
+      ),
+    // Index: work_kept.
+    kept: (pool, slots) =>
+      orUnavailable(sql<Kept>`
+        select org_id as "orgId", uid, kind from work
+        where kept and pool = ${pool}::text and svc_slot(uid) = any(string_to_array(${slots.join()}, ',')::int[])`),
+    look: (kept) =>
+      load(kept.map((one) => ({ ...one, token: String(noLease), attempt: 0, retryToken: null, lateBy: 0 }))),
+    wake: (found) =>
+      Effect.asVoid(
+        repeatable(sql`
+          with woken as (
+            update work w set kept = false, due_at = now(), rank = now() + ${priorityPenalty[1]}::float8 * interval '1 millisecond'
+            from unnest(
+              string_to_array(${found.map((one) => one.orgId).join()}, ',')::uuid[],
+              string_to_array(${found.map((one) => one.uid).join()}, ',')::uuid[]
+            ) as l(org_id, uid)
+            where w.org_id = l.org_id and w.uid = l.uid and w.kept and w.due_at > now()
+              and (w.lease_until is null or w.lease_until < now())
+            returning w.uid
+          )
+          select pg_notify('svc_work', '') from woken limit 1`)
+      )
+  }
+}
