@@ -88,7 +88,7 @@ const counting = async (url: string, sql: postgres.Sql, driftInterval: Duration.
 }
 
 /** Of what is settled, due again as soon as it has been looked at. */
-const lookRate = async (url: string, sql: postgres.Sql): Promise<number> => {
+export const lookRate = async (url: string, sql: postgres.Sql): Promise<number> => {
   await sql`update work set due_at = 'infinity', rank = 'infinity', kept = true, lease_token = null, lease_until = null`
   const { count, during } = await counting(url, sql, "1 milli")
   let rate = 0
@@ -102,7 +102,7 @@ const lookRate = async (url: string, sql: postgres.Sql): Promise<number> => {
 }
 
 /** Each result differs from what is stored. */
-const changeRate = async (url: string, sql: postgres.Sql): Promise<number> => {
+export const changeRate = async (url: string, sql: postgres.Sql): Promise<number> => {
   const chosen = sql`uid in (select uid from work order by uid limit ${changes})`
   await sql`update resource set status = '{"size": 0}' where ${chosen}`
   await sql`vacuum resource`

@@ -56,8 +56,8 @@ export interface Claimed extends Lease {
    * the same status, nothing needs to be written but the time of the look after it.
    */
   readonly settled: boolean
-  /** What was last reported; only needed when something has to be reported again. */
-  readonly reported: Effect.Effect<Reported>
+  /** What was last reported. Empty for a look, which reports nothing. */
+  readonly reported: Reported
   readonly deleting: boolean
   /** Consecutive tries without success before this one. */
   readonly attempt: number

@@ -115,7 +115,13 @@ export const layer = Layer.effect(
       options,
       clock
     )
-    const recorder = yield* makeRecorder(running, { forget, keep: looks.keep }, registrations, store, options)
+    const recorder = yield* makeRecorder(
+      running,
+      { forget, keep: looks.keep, found: looks.found },
+      registrations,
+      store,
+      options
+    )
 
     /** Takes a lease into account; from here on heartbeats keep it. */
     const admit = (claimed: Claimed, heldSince: ClockReading): Running => {
@@ -152,8 +158,8 @@ export const layer = Layer.effect(
             onFailure: (cause) => {
               finished(entry)
               if (running.get(claimed.uid) !== entry) return
-              // There is nothing to record, such as when the store did not say what was reported before. Kept alive,
-              // the lease would hold the resource for ever; let go, it ends, and that is pause enough.
+              // There is nothing to record, as after a defect of the engine itself. Kept alive, the lease would hold the
+              // resource for ever; let go, it ends, and that is pause enough.
               runFork(
                 Effect.logWarning("a reconcile came to no result; tried again when its lease ends", cause)
               )
@@ -295,9 +301,7 @@ export const layer = Layer.effect(
     })
 
     // Some may be due again at once: changed while they ran, or woken by what was just stored.
-    const recordRound = Effect.map(recorder.round, (stored) => {
-      if (stored) Queue.offerUnsafe(wake, undefined)
-    })
+    const recordRound = Effect.map(recorder.round, () => Queue.offerUnsafe(wake, undefined))
 
     const releaseAll = Effect.suspend(() => {
       // What could not be interrupted keeps its lease until that ends: it may still be at something.
@@ -324,7 +328,8 @@ export const layer = Layer.effect(
     yield* Effect.forkScoped(
       Effect.repeat(supervise("extend its leases", heartbeat), Schedule.spaced(options.heartbeatMs))
     )
-    yield* Effect.forkScoped(Effect.forever(supervise("record results", recordRound)))
+    for (const _lane of [1, 2])
+      yield* Effect.forkScoped(Effect.forever(supervise("record results", recordRound)))
     yield* Effect.forkScoped(Effect.forever(supervise("make due what looks found", wakeRound)))
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {

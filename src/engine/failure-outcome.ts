@@ -18,7 +18,7 @@ export const failureOutcome = Effect.fnUntraced(function* (
   const error = cause.reasons.find((reason) => reason._tag === "Fail")?.error
   const base = {
     status: undefined,
-    differences: yield* Effect.map(claimed.reported, (reported) => reported.differences),
+    differences: claimed.reported.differences,
     drift: undefined,
     driftEvents: [],
     waitingOn: null

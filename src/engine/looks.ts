@@ -45,7 +45,7 @@ export interface Looks {
   readonly wakeFound: Effect.Effect<void, StoreUnavailable>
   readonly anyFound: () => boolean
   /** Something was found: a reconcile must see to it. */
-  readonly found: (kept: Kept) => void
+  readonly found: (resource: Pick<Kept, "orgId" | "uid">) => void
   readonly leave: Effect.Effect<void, StoreUnavailable>
 }
 
@@ -72,7 +72,7 @@ export const makeLooks = (
   let left = false
   /** To be loaded, from some time on. */
   const gained: Array<Gained> = []
-  const found = new Map<string, Kept>()
+  const found = new Map<string, Pick<Kept, "orgId" | "uid">>()
 
   const poolOf = (kind: string) => (registrations.get(kind)?.kind.placement === "host" ? region : anyPool)
   const isCurrent = () =>
@@ -101,15 +101,18 @@ export const makeLooks = (
   const refresh = Effect.gen(function* () {
     const asked = readClocks(clock)
     const alive = yield* store.join(member, options.leaseMs)
-    const before = slots
+    // Whoever slept for so long was not among the living: others kept what was settled meanwhile, in its slots as well.
+    const wasAway = !isCurrent()
+    const before: typeof slots = wasAway ? new Map() : slots
     const serving = new Map([
       [anyPool, alive],
       [region, alive.filter((one) => one.region === region)]
     ])
     slots = new Map([...serving].map(([pool, members]) => [pool, slotsOf(member.id, members)]))
     refreshedAt = asked
-    if ([...before].some(([pool, mine]) => [...mine].some((slot) => slots.get(pool)?.has(slot) !== true)))
-      schedule.dropUnless(isOwn)
+    const hasLost = ([pool, mine]: [string, ReadonlySet<number>]) =>
+      [...mine].some((slot) => slots.get(pool)?.has(slot) !== true)
+    if (wasAway || [...before].some(hasLost)) schedule.dropUnless(isOwn)
     for (const [pool, mine] of slots) {
       const more = [...mine].filter((slot) => before.get(pool)?.has(slot) !== true)
       if (more.length === 0) continue
@@ -126,8 +129,8 @@ export const makeLooks = (
     metrics.looksKept(schedule.size)
   })
 
-  const note = (kept: Kept) => {
-    found.set(kept.uid, kept)
+  const note = (resource: Pick<Kept, "orgId" | "uid">) => {
+    found.set(resource.uid, resource)
     signals.found()
   }
 

@@ -26,8 +26,8 @@ export interface Recorder {
   readonly add: (result: Recorded) => void
   /** So much is waiting to be stored that nothing more should be begun. */
   readonly isBehind: () => boolean
-  /** Waits for results and stores some of them. False: they were stored already. */
-  readonly round: Effect.Effect<boolean, StoreUnavailable>
+  /** Waits for results and stores some of them. Several may run: one begins beside another when it has a full batch. */
+  readonly round: Effect.Effect<void, StoreUnavailable>
 }
 
 export const makeRecorder = Effect.fnUntraced(function* (
@@ -35,56 +35,63 @@ export const makeRecorder = Effect.fnUntraced(function* (
   running: ReadonlyMap<string, Running>,
   {
     forget,
-    keep
+    keep,
+    found
   }: {
     readonly forget: (entry: Running) => void
     /** Stored: this process looks at it next. */
     readonly keep: (claimed: Claimed, dueIn: number) => void
+    /** Perhaps stored, and nobody looks at it: the queue has to offer it again. */
+    readonly found: (resource: Pick<Lease, "orgId" | "uid">) => void
   },
   registrations: ReadonlyMap<string, Registration>,
   store: WorkStore["Service"],
   options: EngineOptions
 ) {
   const results: Array<Recorded> = []
+  /** How many are being stored. */
+  let underWay = 0
   const added = yield* Queue.sliding<void>(1)
   const holderOf = (lease: Lease): Running | undefined => {
     const entry = running.get(lease.uid)
     return entry?.claimed.token === lease.token ? entry : undefined
   }
 
-  /** The oldest `count` results need no storing any more. */
-  const settle = (count: number, kept: ReadonlyArray<Lease>): void => {
+  /** The oldest `count` results of a batch need no storing any more. */
+  const settle = (batch: Array<Recorded>, count: number, kept: ReadonlyArray<Lease>): void => {
     const tokens = new Set(kept.map((lease) => lease.token))
-    for (const { lease, dueIn, keptForMs } of results.splice(0, count)) {
+    for (const { lease, dueIn, keptForMs } of batch.splice(0, count)) {
       const isStored = tokens.has(lease.token)
       if (!isStored) metrics.fenced()
       const entry = holderOf(lease)
-      if (entry === undefined) continue
-      forget(entry)
-      if (isStored && keptForMs !== undefined) keep(entry.claimed, dueIn)
+      if (entry !== undefined) forget(entry)
+      if (keptForMs === undefined) continue
+      if (isStored && entry !== undefined) keep(entry.claimed, dueIn)
+      // It may have been stored by a try whose answer was lost, or a heartbeat missed the lease that storing had ended.
+      else found(lease)
     }
     metrics.recorded(count)
   }
 
-  const storeOldest = (count: number): Effect.Effect<void, StoreUnavailable> =>
+  const storeOldest = (batch: Array<Recorded>, count: number): Effect.Effect<void, StoreUnavailable> =>
     Effect.suspend(() =>
-      orRefused(store.record(results.slice(0, count))).pipe(
-        Effect.map((kept) => settle(count, kept)),
+      orRefused(store.record(batch.slice(0, count))).pipe(
+        Effect.map((kept) => settle(batch, count, kept)),
         Effect.catchTag("ResultsRefused", (refused) => {
-          if (count === 1) return failOldest(refused)
+          if (count === 1) return failOldest(batch, refused)
           const half = Math.ceil(count / 2)
-          return Effect.andThen(storeOldest(half), storeOldest(count - half))
+          return Effect.andThen(storeOldest(batch, half), storeOldest(batch, count - half))
         })
       )
     )
 
-  /** Stores, instead of what the oldest result says, that it could not be stored. */
-  const failOldest = Effect.fnUntraced(function* (refused: ResultsRefused) {
-    const [{ lease } = { lease: undefined }] = results
+  /** Stores, instead of what the oldest result of a batch says, that it could not be stored. */
+  const failOldest = Effect.fnUntraced(function* (batch: Array<Recorded>, refused: ResultsRefused) {
+    const [{ lease } = { lease: undefined }] = batch
     const entry = lease === undefined ? undefined : holderOf(lease)
     const registration = entry === undefined ? undefined : registrations.get(entry.claimed.kind)
     // Its lease was lost meanwhile: nothing of this run is to be stored.
-    if (entry === undefined || registration === undefined) return settle(1, [])
+    if (entry === undefined || registration === undefined) return settle(batch, 1, [])
     const { claimed } = entry
     const about = { kind: claimed.kind, uid: claimed.uid }
     yield* Effect.logError(
@@ -109,7 +116,7 @@ export const makeRecorder = Effect.fnUntraced(function* (
           Effect.as([claimed])
         )
       ),
-      Effect.map((kept) => settle(1, kept))
+      Effect.map((kept) => settle(batch, 1, kept))
     )
   })
 
@@ -118,12 +125,20 @@ export const makeRecorder = Effect.fnUntraced(function* (
       results.push(result)
       Queue.offerUnsafe(added, undefined)
     },
-    isBehind: () => results.length >= 4 * batchSize,
+    isBehind: () => results.length + underWay >= 4 * batchSize,
     round: Effect.gen(function* () {
-      if (results.length === 0) yield* Queue.take(added)
-      if (results.length === 0) return false
-      yield* storeOldest(Math.min(results.length, batchSize))
-      return true
+      while (results.length === 0 || (underWay > 0 && results.length < batchSize)) yield* Queue.take(added)
+      const batch = results.splice(0, batchSize)
+      const size = batch.length
+      underWay += size
+      yield* Effect.ensuring(
+        storeOldest(batch, size),
+        Effect.sync(() => {
+          underWay -= size
+          // What the store did not answer for is stored next.
+          results.unshift(...batch)
+        })
+      )
     })
   }
   return recorder

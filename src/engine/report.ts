@@ -69,7 +69,7 @@ export const report = Effect.fnUntraced(function* (
   lookWithin: number
 ) {
   const outcome = storable(judged)
-  const { conditions: previous } = yield* claimed.reported
+  const { conditions: previous } = claimed.reported
   const before = findCondition(previous, "Ready")
   const attempt = outcome.madeNoProgress ? claimed.attempt + 1 : 0
   const deadline = registration.kind.deadlineSeconds * 1000

@@ -4,8 +4,8 @@ import type { Fragment } from "effect/sql/Statement"
 import type { Phase } from "#schemas/condition.ts"
 import type { Json } from "#schemas/kind.ts"
 import { fromStored } from "#schemas/stored-spec.ts"
-import type { Claimed, Reported } from "#src/engine/WorkStore.ts"
-import { orUnavailable, repeatable, type Sql } from "./Db.ts"
+import type { Claimed } from "#src/engine/WorkStore.ts"
+import { orUnavailable, type Sql } from "./Db.ts"
 import { coversNow } from "./pauses.ts"
 import { conditionsIn, differencesIn, isPhase } from "./status-columns.ts"
 
@@ -17,11 +17,6 @@ export interface LeasedRow {
   readonly attempt: number
   readonly retryToken: string | null
   readonly lateBy: number
-}
-
-interface ReportedColumns {
-  readonly conditions: unknown
-  readonly differences: unknown
 }
 
 interface LoadedRow {
@@ -38,7 +33,8 @@ interface LoadedRow {
   readonly phase: string
   readonly phaseAge: number
   readonly settled: boolean
-  readonly reported: ReportedColumns | null
+  readonly conditions: unknown
+  readonly differences: unknown
   readonly deleting: boolean
   readonly paused: Claimed["paused"]
   readonly children: Claimed["children"]
@@ -47,23 +43,14 @@ interface LoadedRow {
 }
 
 const hasPhase = (row: LoadedRow): row is LoadedRow & { readonly phase: Phase } => isPhase(row.phase)
-const reportedIn = ({ conditions, differences }: ReportedColumns): Reported => ({
-  conditions: conditionsIn(conditions),
-  differences: differencesIn(differences)
-})
 
 /**
  * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
- * so a change that was folded into the claim is never overlooked. `only`: a join that leaves some out.
+ * so a change that was folded into the claim is never overlooked. `looks`: they are to be looked at only, and this join leaves
+ * out the others.
  */
-export const loader = (sql: Sql, only: Fragment = sql``) => {
-  const reportedNow = (orgId: string, uid: string) =>
-    Effect.map(
-      repeatable(sql<ReportedColumns>`
-        select conditions, differences from resource where org_id = ${orgId}::uuid and uid = ${uid}::uuid`),
-      ([row]) => reportedIn(row ?? { conditions: [], differences: [] })
-    ).pipe(Effect.orDie)
-  return Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
+export const loader = (sql: Sql, looks?: Fragment) =>
+  Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
     if (leases.length === 0) return []
     const rows = yield* orUnavailable(sql<LoadedRow>`
       select r.uid, r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
@@ -71,8 +58,7 @@ export const loader = (sql: Sql, only: Fragment = sql``) => {
         (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
         r.settled and r.phase = 'ready' and r.observed_generation = r.generation
           and r.deletion_requested_at is null as settled,
-        case when not r.settled then
-          jsonb_build_object('conditions', r.conditions, 'differences', r.differences) end as reported,
+        ${looks === undefined ? sql`r.conditions, r.differences` : sql`'[]'::jsonb as conditions, '[]'::jsonb as differences`},
         r.deletion_requested_at is not null as deleting,
         -- Asked once for the whole statement: usually nothing is paused anywhere.
         case when (select exists (select from pause)) then
@@ -95,7 +81,7 @@ export const loader = (sql: Sql, only: Fragment = sql``) => {
         string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[]
       ) as l(org_id, uid)
       join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null
-      ${only}`)
+      ${looks ?? sql``}`)
     const byUid = new Map(rows.map((row): [string, LoadedRow] => [row.uid, row]))
     const claimed: Array<Claimed> = []
     for (const lease of leases) {
@@ -107,19 +93,15 @@ export const loader = (sql: Sql, only: Fragment = sql``) => {
         yield* Effect.logError(`the store holds an unknown phase "${row.phase}"`, { uid: row.uid })
         continue
       }
+      const { conditions, differences, ...rest } = row
       claimed.push({
-        ...row,
+        ...rest,
         ...lease,
         spec: fromStored(lease.kind, row.spec),
         token: BigInt(lease.token),
         phase: row.phase,
-        // What is settled is reported again only when something is found: it is read then.
-        reported:
-          row.reported === null
-            ? reportedNow(lease.orgId, lease.uid)
-            : Effect.succeed(reportedIn(row.reported))
+        reported: { conditions: conditionsIn(conditions), differences: differencesIn(differences) }
       })
     }
     return claimed
   })
-}

@@ -65,6 +65,16 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
       select c.org_id, c.uid, c.parent_uid, i.gone, ${named(sql, "c")} as named
       from input i join resource c on c.org_id = i.org_id and c.uid = i.uid
     ),
+    -- Materialized, or each use of "soon" would judge again.
+    judged as materialized (
+      select i.*,
+        -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
+        coalesce(${targetChanged(sql)}
+          or (i.org_id, i.waiting_on) in (select org_id, uid from own)
+          or (i.org_id, i.waiting_on) in (select org_id, named from own)
+          or (i.org_id, i.uid) in (select org_id, parent_uid from own where gone and parent_uid is not null), false) as soon
+      from input i where not gone
+    ),
     kept as (
       update work w set
         lease_token = null, lease_until = null, again = false, attempt = i.attempt, last_error = i.last_error,
@@ -78,15 +88,7 @@ export const recordChanged = (sql: Sql, results: ReadonlyArray<Recorded>) => {
         rank = case when w.again or i.soon then now()
           else now() + (i.due_in + coalesce(i.kept, 0) + i.penalty) * interval '1 millisecond' end,
         kept = i.kept is not null and not w.again and not i.soon
-      from (
-        select i.*,
-          -- What it waits for changed since it was looked at, here or elsewhere, or a child of it is going.
-          ${targetChanged(sql)}
-          or exists (select from own o where o.org_id = i.org_id and o.uid = i.waiting_on)
-          or exists (select from own o where o.org_id = i.org_id and o.named = i.waiting_on)
-          or exists (select from own o where o.gone and o.parent_uid = i.uid) as soon
-        from input i where not gone
-      ) i
+      from judged i
       where w.org_id = i.org_id and w.uid = i.uid and w.lease_token = i.token
       returning w.org_id, w.uid
     ),

@@ -183,11 +183,6 @@ export class MemoryStore extends DesiredRows {
     this.announce()
   }
 
-  reported(uid: string) {
-    const row = this.resources.get(uid)
-    return { conditions: row?.conditions ?? [], differences: row?.differences ?? [] }
-  }
-
   // Steps ------------------------------------------------------------------------------------------------------
 
   #isKept(row: WorkRow): boolean {
@@ -278,9 +273,7 @@ export class MemoryStore extends DesiredRows {
       phase: resource.phase,
       phaseAge: now - resource.phaseSince,
       settled,
-      reported: resource.settled
-        ? Effect.sync(() => this.reported(row.uid))
-        : Effect.succeed({ conditions, differences }),
+      reported: { conditions, differences },
       deleting: resource.deleting,
       paused: this.#flaws.has("pauses invisible") ? null : this.pausedNow(resource),
       children: resource.deleting

@@ -28,7 +28,7 @@ const claimedOf = (values: Partial<Claimed>): Claimed => ({
   phase: "ready",
   phaseAge: 0,
   settled: false,
-  reported: Effect.succeed({ conditions: [], differences: [] }),
+  reported: { conditions: [], differences: [] },
   deleting: false,
   attempt: 0,
   lateBy: 0,

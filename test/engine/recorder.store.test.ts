@@ -1,5 +1,6 @@
 /** What the engine does with results that the store cannot hold. The store is Postgres; the results are spoilt on their way. */
 import { assert, it } from "@effect/vitest"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -12,24 +13,37 @@ import { Interventions } from "#src/store/Interventions.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { Resources } from "#src/store/Resources.ts"
 import * as Work from "#src/store/Work.ts"
+import { StoreUnavailable } from "#src/store-unavailable.ts"
 import { testDb } from "#test/setup/database.ts"
 import { actor, cacheChange, makeOrganization, makeProject } from "#test/setup/fixtures.ts"
 import { makeWorld, toyLayer, type World } from "#test/setup/toy-kind.ts"
 import { eventually } from "#test/setup/wait.ts"
 
-const options: EngineOptions = { ...defaults, pollMs: 200, backoffMs: [20, 600_000], stalledRetryMs: 300 }
+const options: EngineOptions = {
+  ...defaults,
+  pollMs: 200,
+  leaseMs: 600_000,
+  backoffMs: [20, 600_000],
+  stalledRetryMs: 300
+}
 
-/** Results pass `spoil` before they are stored. */
-const engine = (world: World, spoil: (result: Recorded) => Recorded = (result) => result) =>
+/** Results pass `spoil` before they are stored, and the store's answer passes `answer`. */
+const engine = (
+  world: World,
+  spoil: (result: Recorded) => Recorded = (result) => result,
+  answer: <A>(kept: A) => Effect.Effect<A, StoreUnavailable> = Effect.succeed,
+  driftInterval: Duration.Input = "1 hour"
+) =>
   Worker.layer.pipe(
-    Layer.provide(toyLayer(world)),
+    Layer.provide(toyLayer(world, { driftInterval, concurrency: 64 })),
     Layer.provide(Registry.layer),
     Layer.provide(
       Layer.effect(
         WorkStore,
         Effect.map(WorkStore, (store) => ({
           ...store,
-          record: (results: ReadonlyArray<Recorded>) => store.record(results.map(spoil))
+          record: (results: ReadonlyArray<Recorded>) =>
+            Effect.flatMap(store.record(results.map(spoil)), answer)
         }))
       )
     ),
@@ -118,5 +132,31 @@ it.live("what a far end says is stored without the characters that the store ref
       const events = yield* (yield* Resources).events(orgId, uid, 50)
       assert.isTrue(events.some((event) => event.message === failed.lastError))
     }).pipe(Effect.provide(engine(world)))
+  }).pipe(Effect.provide(store))
+)
+
+it.live("what was stored without the process hearing of it is looked at all the same", () =>
+  Effect.gen(function* () {
+    const { changes, find, write } = yield* makeSome(3)
+    const world = makeWorld()
+    let lost = false
+    const answer = <A>(kept: A) => {
+      if (lost || world.things.size < changes.length) return Effect.succeed(kept)
+      lost = true
+      return Effect.fail(new StoreUnavailable({ message: "The answer was lost" }))
+    }
+    yield* write
+    yield* Effect.gen(function* () {
+      for (const { uid } of changes) yield* until(find(uid), (row) => row.phase === "ready")
+      yield* until(
+        Effect.sync(() => lost),
+        (isLost) => isLost
+      )
+      for (const { uid } of changes) world.things.set(uid, 9)
+      yield* until(
+        Effect.sync(() => changes.map(({ uid }) => world.things.get(uid))),
+        (sizes) => sizes.every((size) => size === 1)
+      )
+    }).pipe(Effect.provide(engine(world, undefined, answer, "500 millis")))
   }).pipe(Effect.provide(store))
 )

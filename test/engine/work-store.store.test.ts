@@ -253,7 +253,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
           differences = ${sql.json([{ path: "/size" }, difference])}::jsonb where uid = ${uid}`
           const claimed = yield* take
           assert.strictEqual(claimed.settled, settled)
-          assert.deepStrictEqual(yield* claimed.reported, {
+          assert.deepStrictEqual(claimed.reported, {
             conditions: [condition],
             differences: [difference]
           })
@@ -323,7 +323,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       const second = yield* take
       assert.deepStrictEqual(second.status, status)
       assert.isTrue(second.settled)
-      assert.deepStrictEqual(yield* second.reported, { conditions, differences })
+      assert.deepStrictEqual(second.reported, { conditions, differences })
     })
   )
 })

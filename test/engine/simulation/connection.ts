@@ -140,15 +140,9 @@ export class Connection {
     const { name } = this.#machine
     const store = this.#store
     const watcher = this.#watcher
-    // What is settled is read again when it is needed, and that may fail like any other call.
-    const readLater = (claimed: ReadonlyArray<Claimed>) =>
-      claimed.map((one) => {
-        const reported = one.settled ? Effect.orDie(this.#ask(() => store.reported(one.uid))) : one.reported
-        return { ...one, reported }
-      })
     const arrived = (claimed: ReadonlyArray<Claimed>, leaseMs: number) => {
       watcher.claimed(name, claimed, leaseMs)
-      return readLater(claimed)
+      return claimed
     }
     return {
       claim: (rooms, leaseMs) => this.#ask(() => arrived(store.claim(rooms, leaseMs), leaseMs)),
@@ -182,7 +176,7 @@ export class Connection {
         this.#ask(() => {
           const loaded = store.look(kept)
           watcher.looked(name, loaded)
-          return readLater(loaded)
+          return loaded
         }),
       wake: (found) => this.#ask(() => store.wake(found)),
       cascade: (orgId, uid) => this.#ask(() => store.cascade(orgId, uid)),

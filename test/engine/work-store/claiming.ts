@@ -41,7 +41,7 @@ export const claimingTests = (it: It): void => {
       assert.isAbove(now, 0)
       assert.isAtLeast(lateBy, 0)
       assert.isAtLeast(phaseAge, 0)
-      assert.deepStrictEqual(yield* reported, { conditions: [], differences: [] })
+      assert.deepStrictEqual(reported, { conditions: [], differences: [] })
     })
   )
 

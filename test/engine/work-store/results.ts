@@ -118,7 +118,7 @@ export const resultTests = (it: It): void => {
       const before = yield* stored(uid)
       const settled = only(yield* claim())
       assert.isTrue(settled.settled)
-      assert.deepStrictEqual(yield* settled.reported, { conditions: [], differences: [] })
+      assert.deepStrictEqual(settled.reported, { conditions: [], differences: [] })
       assert.lengthOf(yield* work.record([result(settled, { dueIn: slack, change: undefined })]), 1)
       const after = yield* stored(uid)
       assert.deepStrictEqual(after.resource, before.resource)
