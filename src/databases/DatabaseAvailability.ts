@@ -42,7 +42,7 @@ export class DatabaseAvailability extends Context.Service<
     DatabaseAvailability,
     Effect.map(Db, ({ engine: sql }) =>
       DatabaseAvailability.of({
-        // From the rows of work, which are found by kind (index: work_claim), to the resources by their keys.
+        // From the rows of work, which are found by kind (index: work_claim_pool), to the resources by their keys.
         all: repeatable(sql<Availability>`
           select r.org_id as "orgId", r.uid,
             case when ready ->> 'status' = 'true' then true

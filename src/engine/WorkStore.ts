@@ -174,6 +174,8 @@ export interface KindRoom {
   readonly fullOrgs: ReadonlyArray<string>
   /** Only what somebody asked for, or what is so late that it counts like that. */
   readonly urgent?: boolean
+  /** What somebody asked for within so many milliseconds is left to others, who claim only that and start it sooner. */
+  readonly leaveMs?: number
 }
 
 export interface QueueStats {
@@ -186,7 +188,10 @@ export interface QueueStats {
 export class WorkStore extends Context.Service<
   WorkStore,
   {
-    /** Leases what is due, in the order of rank within each kind, and loads it. */
+    /**
+     * Leases what is due, in the order of rank within each kind, and loads it. A crash of the store may take these leases
+     * back, without repeating their tokens, until they have been extended.
+     */
     readonly claim: (
       rooms: ReadonlyArray<KindRoom>,
       leaseMs: number
@@ -199,7 +204,7 @@ export class WorkStore extends Context.Service<
       /** The pool that this process serves, beside that of all. */
       pool: string
     ) => Effect.Effect<Option.Option<Claimed>, StoreUnavailable>
-    /** Extends leases; answers the ones that still hold. */
+    /** Extends leases, also over a crash of the store; answers the ones that still hold. */
     readonly heartbeat: (
       leases: ReadonlyArray<Lease>,
       leaseMs: number

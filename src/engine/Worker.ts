@@ -12,6 +12,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
@@ -57,6 +58,9 @@ export class Worker extends Context.Service<
 /** Milliseconds that routine looks may be late, so that many begin together and are loaded by one statement. */
 const lookTickMs = 100
 
+/** Milliseconds for which one part of routine work lets others go first, at most. */
+const giveWayMs = 25
+
 /** Ends a look that begins to change something: a reconcile under a lease is to do that. */
 const touchedByLook = Effect.die(new Error("a look must not change anything"))
 
@@ -80,7 +84,14 @@ export const layer = Layer.effect(
     const lookFound = yield* Queue.sliding<void>(1)
     const comings = yield* Queue.sliding<void>(1)
     const alarm = yield* Queue.sliding<void>(1)
+    /** Closed while something that may have been asked for is not begun yet. */
+    const calm = Latch.makeUnsafe(true)
+    /** Between parts of routine work: whoever asked for something goes first, and does not keep the rest for long. */
+    const giveWay = Effect.suspend(() =>
+      calm.isOpen() ? Effect.yieldNow : Effect.asVoid(Effect.timeoutOption(calm.await, giveWayMs))
+    )
     const poke = Effect.sync(() => {
+      calm.closeUnsafe()
       Queue.offerUnsafe(alarm, undefined)
       Queue.offerUnsafe(wake, undefined)
     })
@@ -127,7 +138,15 @@ export const layer = Layer.effect(
     const admit = (claimed: Claimed, heldSince: ClockReading): Running => {
       const startedAt = readClocks(clock)
       const done = Deferred.makeUnsafe<void>()
-      const entry: Running = { claimed, startedAt, heldSince, fiber: undefined, busy: true, done }
+      const entry: Running = {
+        claimed,
+        startedAt,
+        heldSince,
+        lasting: false,
+        fiber: undefined,
+        busy: true,
+        done
+      }
       running.set(claimed.uid, entry)
       busy++
       return entry
@@ -208,15 +227,21 @@ export const layer = Layer.effect(
         surplus.push(...(came.get(true) ?? []))
         return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
       })
+    const startAll = Effect.fnUntraced(function* (
+      entries: ReadonlyArray<Running>,
+      pause: Effect.Effect<void>
+    ) {
+      for (let from = 0; from < entries.length; from += sliceSize) {
+        yield* pause
+        for (const entry of entries.slice(from, from + sliceSize)) start(entry)
+      }
+    })
     // Not to be interrupted between taking a lease and starting what holds it.
-    const startSome = (claiming: ReturnType<typeof claimSome>) =>
+    const startSome = (claiming: ReturnType<typeof claimSome>, pause: Effect.Effect<void>) =>
       Effect.uninterruptible(
         Effect.gen(function* () {
           const { wanted, claimed, entries, surplus } = yield* claiming
-          for (let from = 0; from < entries.length; from += sliceSize) {
-            yield* Effect.yieldNow
-            for (const entry of entries.slice(from, from + sliceSize)) start(entry)
-          }
+          yield* startAll(entries, pause)
           // First: these leases are nobody's, and a store that fails below must not keep them.
           if (surplus.length > 0) yield* store.release(surplus)
           for (const { claimed: one } of entries) {
@@ -247,11 +272,18 @@ export const layer = Layer.effect(
         return entry
       }).pipe(requests.withPermit, Effect.uninterruptible)
     // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
-    const claimRound = Effect.flatMap(startSome(turn.withPermit(claimSome(false))), ({ wanted, more }) =>
-      more ? Effect.void : idle.withPermit(rest(wanted))
+    const claimRound = Effect.flatMap(
+      startSome(turn.withPermit(Effect.andThen(giveWay, claimSome(false))), giveWay),
+      ({ wanted, more }) => (more ? Effect.void : idle.withPermit(rest(wanted)))
     )
     // What somebody asked for does not queue behind a large claim of routine looks.
-    const urgentRound = Effect.andThen(Queue.take(alarm), startSome(claimSome(true)))
+    const urgentRound = Effect.andThen(
+      Queue.take(alarm),
+      startSome(claimSome(true), Effect.yieldNow).pipe(
+        Effect.map(({ more }) => more && Queue.offerUnsafe(alarm, undefined)),
+        Effect.ensuring(calm.open)
+      )
+    )
 
     /** Begins looks that are due, as far as there is room. */
     const lookRound = Effect.gen(function* () {
@@ -265,6 +297,7 @@ export const layer = Layer.effect(
       if (!looks.schedule.hasDue(looks.now())) return 0
       const taken = looks.schedule.take(rooms.forLooks(), looks.now())
       if (taken.length === 0) return 0
+      yield* giveWay
       const asked = readClocks(clock)
       const loaded = yield* Effect.onError(store.look(taken), () =>
         Effect.sync(() => {
@@ -279,10 +312,7 @@ export const layer = Layer.effect(
       )
       for (const one of surplus) looks.keep(one, 0)
       const entries = mine.map((one) => admit(one, asked))
-      for (let from = 0; from < entries.length; from += sliceSize) {
-        yield* Effect.yieldNow
-        for (const entry of entries.slice(from, from + sliceSize)) start(entry)
-      }
+      yield* startAll(entries, giveWay)
       return taken.length
     })
 
@@ -297,7 +327,9 @@ export const layer = Layer.effect(
           Option.getOrElse(next, () => options.pollMs)
         )
       )
-      yield* Effect.timeoutOption(Queue.take(wake), rooms.length === 0 ? options.pollMs : pause)
+      const woken = yield* Effect.timeoutOption(Queue.take(wake), rooms.length === 0 ? options.pollMs : pause)
+      // Nobody said so, and something may be due all the same that routine claims leave to urgent ones.
+      if (Option.isNone(woken)) Queue.offerUnsafe(alarm, undefined)
     })
 
     // Some may be due again at once: changed while they ran, or woken by what was just stored.

@@ -1,11 +1,13 @@
 /**
  * The leases of what runs in this process: kept alive together, given up where a run hangs for good, and asked about
- * before a run that may have lost its lease changes anything out there.
+ * before a run changes anything out there. The first time they always are: a lease that was just given may be gone with a
+ * crash of the store, and whoever only looks need not wait until it cannot.
  */
 import type * as Clock from "effect/Clock"
 import type * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
+import * as Semaphore from "effect/Semaphore"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type ClockReading, readClocks, runningMs, sinceMs } from "./lease-clock.ts"
 import * as metrics from "./metrics.ts"
@@ -17,6 +19,8 @@ export interface Running {
   readonly startedAt: ClockReading
   /** When the store was last asked for the lease, and gave it. */
   heldSince: ClockReading
+  /** It has been extended: a crash of the store does not take it back. */
+  lasting: boolean
   fiber: Fiber.Fiber<void> | undefined
   /** Counts against the room of its kind until the reconcile has ended. */
   busy: boolean
@@ -51,6 +55,7 @@ export const makeLeases = (
   options: EngineOptions,
   clock: Clock.Clock
 ): Leases => {
+  const turn = Semaphore.makeUnsafe(1)
   const drop = (entry: Running) => {
     entry.fiber?.interruptUnsafe()
     finished(entry)
@@ -74,7 +79,10 @@ export const makeLeases = (
     )
     const tokens = new Set(kept.map((lease) => lease.token))
     for (const entry of entries) {
-      if (tokens.has(entry.claimed.token)) entry.heldSince = asked
+      if (tokens.has(entry.claimed.token)) {
+        entry.heldSince = asked
+        entry.lasting = true
+      }
       // Recorded meanwhile, or lost: in the second case whatever it still does must not be recorded.
       else if (running.get(entry.claimed.uid) === entry && entry.busy) lose(entry)
     }
@@ -100,11 +108,21 @@ export const makeLeases = (
       })
     )
   )
+  /** Runs that wait until theirs is extended. What comes while one statement is under way goes with the next. */
+  const asking = new Set<Running>()
+  const confirm = (entry: Running) =>
+    Effect.suspend(() => {
+      asking.add(entry)
+      const since = entry.heldSince
+      return turn.withPermit(
+        Effect.suspend(() => (entry.heldSince === since ? extend([...asking]) : Effect.void))
+      )
+    }).pipe(Effect.ensuring(Effect.sync(() => asking.delete(entry))))
   const gate = (entry: Running): Effect.Effect<void> =>
     Effect.gen(function* () {
       const holds = () => running.get(entry.claimed.uid) === entry
-      if (holds() && inDoubt(entry))
-        yield* Effect.catch(extend([entry]), () => Effect.sync(() => drop(entry)))
+      if (holds() && (!entry.lasting || inDoubt(entry)))
+        yield* Effect.catch(confirm(entry), () => Effect.sync(() => drop(entry)))
       if (!holds()) return yield* Effect.interrupt
     })
 

@@ -7,9 +7,11 @@ import type { Registration } from "./Reconciler.ts"
 import type { Claimed, KindRoom } from "./WorkStore.ts"
 
 /** A claim takes at most this many of a kind. */
-export const batchSize = 500
+export const batchSize = 250
 /** Reconciles started without letting anything else run: more would make announcements wait. */
 export const sliceSize = 32
+/** Milliseconds for which routine claims leave what was asked for to urgent ones, which are smaller and answered sooner. */
+const leaveMs = 100
 /** What somebody asked for may take this share of a kind's room beyond what routine work filled. */
 const urgentShare = 1 / 8
 
@@ -63,7 +65,8 @@ export const makeRooms = (
         const share = orgShare(limit(concurrency, urgent))
         const fullOrgs = [...orgs].filter(([, n]) => n >= share).map(([org]) => org)
         const pool = kind.placement === "host" ? region : anyPool
-        if (room > 0) list.push({ kind: kind.name, pool, room, fullOrgs, ...(urgent ? { urgent } : {}) })
+        if (room > 0)
+          list.push({ kind: kind.name, pool, room, fullOrgs, ...(urgent ? { urgent } : { leaveMs }) })
       }
       return list
     },

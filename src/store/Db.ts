@@ -57,6 +57,8 @@ const make = Effect.fnUntraced(function* (options: DbOptions) {
       lock_timeout: "10s",
       idle_in_transaction_session_timeout: "60s",
       timezone: "UTC",
+      // Statements here are short, and compiling one takes longer than it runs.
+      jit: "off",
       // Hot rows are in memory: the default, made for spinning disks, makes the planner read whole tables instead.
       random_page_cost: "1.1"
     }

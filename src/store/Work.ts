@@ -10,7 +10,6 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import type * as SqlError from "effect/sql/SqlError"
 import { anyPool } from "#schemas/placement.ts"
 import { MemberSignal, WorkSignal } from "#src/engine/Worker.ts"
@@ -18,7 +17,7 @@ import { type Lease, ResultsRefused, type Returned, WorkStore } from "#src/engin
 import { Db, isRefused, orUnavailable, repeatable, type Sql, saidBy } from "./Db.ts"
 import { lookStore } from "./look-rows.ts"
 import { wakeLate } from "./wake-dependents.ts"
-import { type LeasedRow, loader } from "./work-loading.ts"
+import { load, loaded } from "./work-loading.ts"
 import { recordChanged, recordQuiet } from "./work-recording.ts"
 import { afterLock, dueNow, lockWork } from "./work-rows.ts"
 
@@ -35,8 +34,6 @@ export const layer = Layer.effect(
   WorkStore,
   Effect.gen(function* () {
     const { engine: sql } = yield* Db
-    const loadOnce = loader(sql)
-    const scope = yield* Effect.scope
     const release = Effect.fnUntraced(function* (leases: ReadonlyArray<Returned>) {
       if (leases.length === 0) return
       yield* repeatable(sql`
@@ -54,54 +51,48 @@ export const layer = Layer.effect(
           )
           select pg_notify('svc_work', '') from released limit 1`)
     })
-    /** What is leased and cannot be loaded is given back as soon as the store answers: nobody else knows of these leases. */
-    const load = (rows: ReadonlyArray<LeasedRow>) =>
-      Effect.tapError(loadOnce(rows), () =>
-        release(rows.map((row) => ({ ...row, token: BigInt(row.token) }))).pipe(
-          Effect.retry({ times: 60, schedule: Schedule.spaced("500 millis") }),
-          Effect.ignore,
-          Effect.forkIn(scope)
-        )
-      )
-
     return WorkStore.of({
       release,
       ...lookStore(sql),
 
       // Index: work_claim_pool, one short scan for each kind and pool.
       claim: Effect.fnUntraced(function* (rooms, leaseMs) {
-        const rows = yield* orUnavailable(sql<LeasedRow>`
+        return yield* load(sql`
           with due as (
             select w.tuple, w.due_at, k.pool
             from jsonb_to_recordset(${sql.json(rooms)}::jsonb)
-              as k(kind text, pool text, room int, "fullOrgs" uuid[], urgent boolean)
+              as k(kind text, pool text, room int, "fullOrgs" uuid[], urgent boolean, "leaveMs" float8)
             ${pools(sql)}
             cross join lateral (
               select ctid as tuple, due_at from work
               where kind = k.kind and pool = p.pool and due_at <= now()
                 and rank <= now() + case when k.urgent then interval '0' else interval '60 seconds' end
+                and case when k."leaveMs" is null then true
+                  else rank > now() or rank <= now() - k."leaveMs" * interval '1 millisecond' end
                 and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
             ) w
             -- Bounds one claim, and tells the planner that it is few rows among many.
             limit 1000
+          ),
+          taken as (
+            ${take(sql, leaseMs)}, pool = due.pool
+            -- Locked above, a row stays where it is: no second search for it.
+            from due where w.ctid = due.tuple
+            returning ${leased(sql)}, (extract(epoch from now() - due.due_at) * 1000)::float8 as "lateBy"
           )
-          ${take(sql, leaseMs)}, pool = due.pool
-          -- Locked above, a row stays where it is: no second search for it.
-          from due where w.ctid = due.tuple
-          returning ${leased(sql)},
-            (extract(epoch from now() - due.due_at) * 1000)::float8 as "lateBy"`)
-        return yield* load(rows)
+          ${ofTaken(sql)}`)
       }),
 
-      claimOne: Effect.fnUntraced(function* (orgId, uid, leaseMs, pool) {
-        const rows = yield* orUnavailable(sql<LeasedRow>`
-          ${take(sql, leaseMs)}
-          where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and w.pool in (${pool}::text, ${anyPool}::text)
-            and (w.lease_until is null or w.lease_until < now())
-          returning ${leased(sql)}, 0::float8 as "lateBy"`)
-        return Option.fromUndefinedOr((yield* load(rows))[0])
-      }),
+      claimOne: (orgId, uid, leaseMs, pool) =>
+        load(sql`
+          with taken as (
+            ${take(sql, leaseMs)}
+            where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and w.pool in (${pool}::text, ${anyPool}::text)
+              and (w.lease_until is null or w.lease_until < now())
+            returning ${leased(sql)}, 0::float8 as "lateBy"
+          )
+          ${ofTaken(sql)}`).pipe(Effect.map(([claimed]) => Option.fromUndefinedOr(claimed))),
 
       heartbeat: Effect.fnUntraced(function* (leases, leaseMs) {
         if (leases.length === 0) return []
@@ -176,9 +167,14 @@ export const layer = Layer.effect(
 const pools = (sql: Sql) => sql`
   cross join lateral (select distinct pool from unnest(array[k.pool, ${anyPool}::text]) as both_pools(pool)) p`
 
+/**
+ * Nobody waits until the disk has it: a lease that a crash of Postgres takes back was none, and before anything is changed
+ * out there it is extended, which waits. Its token would be handed out again by a sequence; so tokens rise by the clock
+ * (`svc_lease_token`).
+ */
 const take = (sql: Sql, leaseMs: number) => sql`
   update work w set
-    lease_token = nextval('lease_token'),
+    (lease_token, last_token) = (select t, t from svc_lease_token(w.last_token) as t),
     lease_until = now() + ${leaseMs}::float8 * interval '1 millisecond',
     due_at = now() + ${leaseMs}::float8 * interval '1 millisecond',
     rank = now() + ${leaseMs}::float8 * interval '1 millisecond' + (w.rank - w.due_at),
@@ -186,6 +182,19 @@ const take = (sql: Sql, leaseMs: number) => sql`
 
 const leased = (sql: Sql) => sql`
   w.org_id as "orgId", w.uid, w.kind, w.lease_token::text as token, w.attempt, w.retry_token as "retryToken"`
+
+/**
+ * What is leased, as it is now. A row that was changed after this statement began is not leased by it, so what is read is
+ * as new as the lease: a change that comes later finds the lease, and marks the row.
+ */
+const ofTaken = (sql: Sql) => sql`
+  select t.*, ${loaded(sql, { reported: true })}
+  from taken t
+  -- The planner expects many; one by one is right for few, and no worse for many.
+  cross join lateral (
+    select * from resource r where r.org_id = t."orgId" and r.uid = t.uid and r.deleted_at is null limit 1
+  ) r
+  where (select set_config('synchronous_commit', 'off', true)) is not null`
 
 /** Of a lease that is given back. What was changed meanwhile is due at once, whatever its holder says. */
 const lateness = (sql: Sql) => sql`

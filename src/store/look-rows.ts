@@ -2,16 +2,11 @@
 import * as Effect from "effect/Effect"
 import { type Kept, type Member, noLease, priorityPenalty, type WorkStore } from "#src/engine/WorkStore.ts"
 import { orUnavailable, repeatable, type Sql } from "./Db.ts"
-import { loader } from "./work-loading.ts"
+import { load, loaded } from "./work-loading.ts"
 
 type LookStore = Pick<WorkStore["Service"], "join" | "leave" | "kept" | "look" | "wake">
 
 export const lookStore = (sql: Sql): LookStore => {
-  const load = loader(
-    sql,
-    sql`join work w on w.org_id = l.org_id and w.uid = l.uid and w.kept and w.due_at > now()
-      and (w.lease_until is null or w.lease_until < now()) and w.retry_token is null and r.settled`
-  )
   return {
     // A process that joins is announced, and so is one whose lease has ended: the others share its slots from then on.
     join: Effect.fnUntraced(function* ({ id, region }, leaseMs) {
@@ -45,7 +40,16 @@ export const lookStore = (sql: Sql): LookStore => {
         select org_id as "orgId", uid, kind from work
         where kept and pool = ${pool}::text and svc_slot(uid) = any(string_to_array(${slots.join()}, ',')::int[])`),
     look: (kept) =>
-      load(kept.map((one) => ({ ...one, token: String(noLease), attempt: 0, retryToken: null, lateBy: 0 }))),
+      load(sql`
+        select r.org_id as "orgId", r.uid, r.kind, ${String(noLease)}::text as token, 0 as attempt,
+          null::text as "retryToken", 0::float8 as "lateBy", ${loaded(sql, { reported: false })}
+        from unnest(
+          string_to_array(${kept.map((one) => one.orgId).join()}, ',')::uuid[],
+          string_to_array(${kept.map((one) => one.uid).join()}, ',')::uuid[]
+        ) as l(org_id, uid)
+        join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null and r.settled
+        join work w on w.org_id = l.org_id and w.uid = l.uid and w.kept and w.due_at > now()
+          and (w.lease_until is null or w.lease_until < now()) and w.retry_token is null`),
     wake: (found) =>
       Effect.asVoid(
         repeatable(sql`

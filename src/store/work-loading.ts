@@ -1,6 +1,6 @@
-/** Loading what was leased: a resource with all that one reconcile of it needs to know. */
+/** Reading a resource with all that one reconcile, or one look, of it needs to know. */
 import * as Effect from "effect/Effect"
-import type { Fragment } from "effect/sql/Statement"
+import type { Fragment, Statement } from "effect/sql/Statement"
 import type { Phase } from "#schemas/condition.ts"
 import type { Json } from "#schemas/kind.ts"
 import { fromStored } from "#schemas/stored-spec.ts"
@@ -9,7 +9,7 @@ import { orUnavailable, type Sql } from "./Db.ts"
 import { coversNow } from "./pauses.ts"
 import { conditionsIn, differencesIn, isPhase } from "./status-columns.ts"
 
-export interface LeasedRow {
+interface LeasedRow {
   readonly orgId: string
   readonly uid: string
   readonly kind: string
@@ -20,7 +20,6 @@ export interface LeasedRow {
 }
 
 interface LoadedRow {
-  readonly uid: string
   readonly projectId: string | null
   readonly environment: string | null
   readonly name: string
@@ -42,66 +41,52 @@ interface LoadedRow {
   readonly now: number
 }
 
-const hasPhase = (row: LoadedRow): row is LoadedRow & { readonly phase: Phase } => isPhase(row.phase)
+type Row = LeasedRow & LoadedRow
 
-/**
- * Loads leased resources in a statement of its own, after the claim: what it reads is at least as new as the claim,
- * so a change that was folded into the claim is never overlooked. `looks`: they are to be looked at only, and this join leaves
- * out the others.
- */
-export const loader = (sql: Sql, looks?: Fragment) =>
-  Effect.fnUntraced(function* (leases: ReadonlyArray<LeasedRow>) {
-    if (leases.length === 0) return []
-    const rows = yield* orUnavailable(sql<LoadedRow>`
-      select r.uid, r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
-        r.generation, r.status, r.facts, r.observed_generation as "observedGeneration", r.phase,
-        (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
-        r.settled and r.phase = 'ready' and r.observed_generation = r.generation
-          and r.deletion_requested_at is null as settled,
-        ${looks === undefined ? sql`r.conditions, r.differences` : sql`'[]'::jsonb as conditions, '[]'::jsonb as differences`},
-        r.deletion_requested_at is not null as deleting,
-        -- Asked once for the whole statement: usually nothing is paused anywhere.
-        case when (select exists (select from pause)) then
-          (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
-              'endsIn', extract(epoch from p.until - now()) * 1000)
-            from pause p
-            where ${coversNow(sql)}
-            limit 1)
-        end as paused,
-        case when r.deletion_requested_at is not null then
-          (select jsonb_build_object('count', count(*),
-              'notDeleting', count(*) filter (where c.deletion_requested_at is null),
-              'first', coalesce(min(c.kind || ' "' || c.name || '"'), ''))
-            from resource c where c.org_id = r.org_id and c.parent_uid = r.uid and c.deleted_at is null)
-        end as children,
-        (select pg_current_snapshot())::text as seen,
-        (extract(epoch from now()) * 1000)::float8 as now
-      from unnest(
-        string_to_array(${leases.map((lease) => lease.orgId).join()}, ',')::uuid[],
-        string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[]
-      ) as l(org_id, uid)
-      join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null
-      ${looks ?? sql``}`)
-    const byUid = new Map(rows.map((row): [string, LoadedRow] => [row.uid, row]))
-    const claimed: Array<Claimed> = []
-    for (const lease of leases) {
-      const row = byUid.get(lease.uid)
-      // Left out, or abandoned between the two statements: then its queue entry is gone as well.
-      if (row === undefined) continue
-      // One row that nobody understands must not keep the others from their turn. It rests until its lease ends.
-      if (!hasPhase(row)) {
-        yield* Effect.logError(`the store holds an unknown phase "${row.phase}"`, { uid: row.uid })
-        continue
-      }
-      const { conditions, differences, ...rest } = row
-      claimed.push({
-        ...rest,
-        ...lease,
-        spec: fromStored(lease.kind, row.spec),
-        token: BigInt(lease.token),
-        phase: row.phase,
-        reported: { conditions: conditionsIn(conditions), differences: differencesIn(differences) }
-      })
+const hasPhase = (row: Row): row is Row & { readonly phase: Phase } => isPhase(row.phase)
+
+/** What is read of the resource in the row `r`. A look reports nothing, and so needs nothing of what was reported before. */
+export const loaded = (sql: Sql, options: { readonly reported: boolean }): Fragment => sql`
+  r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
+  r.generation, r.status, r.facts, r.observed_generation as "observedGeneration", r.phase,
+  (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
+  r.settled and r.phase = 'ready' and r.observed_generation = r.generation
+    and r.deletion_requested_at is null as settled,
+  ${options.reported ? sql`r.conditions, r.differences` : sql`'[]'::jsonb as conditions, '[]'::jsonb as differences`},
+  r.deletion_requested_at is not null as deleting,
+  -- Asked once for the whole statement: usually nothing is paused anywhere.
+  case when (select exists (select from pause)) then
+    (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
+        'endsIn', extract(epoch from p.until - now()) * 1000)
+      from pause p
+      where ${coversNow(sql)}
+      limit 1)
+  end as paused,
+  case when r.deletion_requested_at is not null then
+    (select jsonb_build_object('count', count(*),
+        'notDeleting', count(*) filter (where c.deletion_requested_at is null),
+        'first', coalesce(min(c.kind || ' "' || c.name || '"'), ''))
+      from resource c where c.org_id = r.org_id and c.parent_uid = r.uid and c.deleted_at is null)
+  end as children,
+  (select pg_current_snapshot())::text as seen,
+  (extract(epoch from now()) * 1000)::float8 as now`
+
+/** Runs a statement that answers what was leased with what is {@link loaded} of it. */
+export const load = Effect.fnUntraced(function* (statement: Statement<Row>) {
+  const claimed: Array<Claimed> = []
+  for (const row of yield* orUnavailable(statement)) {
+    // One row that nobody understands must not keep the others from their turn. It rests until its lease ends.
+    if (!hasPhase(row)) {
+      yield* Effect.logError(`the store holds an unknown phase "${row.phase}"`, { uid: row.uid })
+      continue
     }
-    return claimed
-  })
+    const { conditions, differences, ...rest } = row
+    claimed.push({
+      ...rest,
+      spec: fromStored(row.kind, row.spec),
+      token: BigInt(row.token),
+      reported: { conditions: conditionsIn(conditions), differences: differencesIn(differences) }
+    })
+  }
+  return claimed
+})

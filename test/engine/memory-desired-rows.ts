@@ -56,6 +56,7 @@ export class DesiredRows {
       again: false,
       leaseToken: null,
       leaseUntil: null,
+      lastToken: 0n,
       waitingOn: null,
       lastError: null,
       retryToken: null,
@@ -116,8 +117,12 @@ export class DesiredRows {
 
   // Steps ------------------------------------------------------------------------------------------------------
 
+  /** What has happened so far is on the disk. */
+  protected flush(): void {}
+
   /** Makes it due now, or once the run that is under way has ended. */
   protected touch(uid: string, { keepWaiting } = { keepWaiting: true }): void {
+    this.flush()
     const row = this.work.get(uid)
     if (row === undefined) return
     row.again = true

@@ -35,6 +35,8 @@ export type Flaw =
   | "kept ones forgotten"
   /** A "retry now" is never acknowledged. */
   | "retries unacknowledged"
+  /** Tokens that a crash took back are handed out again. */
+  | "tokens repeated"
 
 export interface NewResource {
   readonly orgId: string
@@ -75,6 +77,7 @@ export interface WorkRow {
   again: boolean
   leaseToken: bigint | null
   leaseUntil: number | null
+  lastToken: bigint
   waitingOn: string | null
   lastError: string | null
   retryToken: string | null

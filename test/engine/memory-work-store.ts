@@ -39,7 +39,10 @@ export class MemoryStore extends DesiredRows {
   /** Called when a process comes or goes. */
   announceMembers: () => void = () => undefined
   readonly #members = new Map<string, Member & { readonly until: number }>()
-  private token = 0n
+  /** Rows as they were before they were leased, as long as only memory has these leases. */
+  readonly #unflushed = new Map<string, WorkRow>()
+  /** A number for each lease, and the last one that is on the disk. */
+  readonly #numbers = { last: 0n, flushed: 0n }
   readonly #flaws: ReadonlySet<Flaw>
 
   constructor(now: () => number, flaws: ReadonlySet<Flaw> = new Set()) {
@@ -47,13 +50,33 @@ export class MemoryStore extends DesiredRows {
     this.#flaws = flaws
   }
 
+  /** Takes back the leases that are not on the disk, and answers them. */
+  crash(): ReadonlyArray<Lease> {
+    const lost: Array<Lease> = []
+    for (const [uid, before] of this.#unflushed) {
+      const row = this.work.get(uid)
+      if (row?.leaseToken == null) continue
+      lost.push({ orgId: row.orgId, uid, token: row.leaseToken })
+      Object.assign(row, before)
+    }
+    this.#numbers.last = this.#numbers.flushed
+    this.#unflushed.clear()
+    return lost
+  }
+
+  protected override flush(): void {
+    this.#unflushed.clear()
+    this.#numbers.flushed = this.#numbers.last
+  }
+
   claim(rooms: ReadonlyArray<KindRoom>, leaseMs: number): ReadonlyArray<Claimed> {
     const now = this.now()
-    return rooms.flatMap(({ kind, pool, room, fullOrgs, urgent = false }) =>
+    return rooms.flatMap(({ kind, pool, room, fullOrgs, urgent = false, leaveMs = 0 }) =>
       [...this.work.values()]
         .filter((row) => row.kind === kind && isOffered(row, pool))
         .filter((row) => this.#isDue(row, now) && !fullOrgs.includes(row.orgId))
         .filter((row) => !urgent || row.rank <= now || this.#flaws.has("priorities ignored"))
+        .filter((row) => row.rank > now || row.rank <= now - leaveMs)
         .sort((a, b) => this.#before(a, b))
         .slice(0, room)
         .map((row) => {
@@ -71,11 +94,13 @@ export class MemoryStore extends DesiredRows {
   }
 
   heartbeat(leases: ReadonlyArray<Lease>, leaseMs: number): ReadonlyArray<Lease> {
-    return leases.filter((lease) => {
+    const kept = leases.filter((lease) => {
       const row = this.#held(lease)
       if (row !== undefined) this.#hide(row, leaseMs)
       return row !== undefined
     })
+    if (kept.length > 0) this.flush()
+    return kept
   }
 
   /** What Postgres has no form for: the NUL character, and surrogates without their other half. */
@@ -91,6 +116,7 @@ export class MemoryStore extends DesiredRows {
     const now = this.now()
     const kept = results.filter((result) => this.#held(result.lease) !== undefined)
     const written = new Set(kept.map((result) => result.lease.uid))
+    if (kept.length > 0) this.flush()
     for (const result of kept) {
       if (result.change?.gone === true) this.work.delete(result.lease.uid)
       else this.#requeue(this.work.get(result.lease.uid)!, result, results, now)
@@ -104,6 +130,7 @@ export class MemoryStore extends DesiredRows {
     for (const lease of leases) {
       const row = this.#held(lease)
       if (row === undefined) continue
+      this.flush()
       this.#give(row)
       this.#reschedule(row, this.now() - (row.again ? Math.max(lease.lateBy, 0) : lease.lateBy))
       this.announce()
@@ -115,6 +142,7 @@ export class MemoryStore extends DesiredRows {
     const ended = [...this.#members.values()].filter((one) => one.until < now && one.id !== member.id)
     for (const one of ended) this.#members.delete(one.id)
     const isNew = !this.#members.has(member.id)
+    this.flush()
     this.#members.set(member.id, { ...member, until: now + leaseMs })
     if (isNew || ended.length > 0) this.announceMembers()
     return [...this.#members.values()].map(({ id, region }) => ({ id, region }))
@@ -143,6 +171,7 @@ export class MemoryStore extends DesiredRows {
     for (const one of found) {
       const row = this.#queued(one)
       if (row === undefined || !this.#isKept(row)) continue
+      this.flush()
       row.kept = false
       row.dueAt = this.now()
       row.rank = row.dueAt + priorityPenalty[1]
@@ -235,12 +264,22 @@ export class MemoryStore extends DesiredRows {
   }
 
   #take(row: WorkRow, leaseMs: number, lateBy: number): Claimed {
-    row.leaseToken = ++this.token
+    if (!this.#unflushed.has(row.uid)) this.#unflushed.set(row.uid, { ...row })
+    row.lastToken = this.#nextToken(row)
+    row.leaseToken = row.lastToken
     this.#hide(row, leaseMs)
     row.again = false
     row.waitingOn = null
     row.kept = false
-    return this.#load(row, this.token, lateBy)
+    return this.#load(row, row.lastToken, lateBy)
+  }
+
+  /** Rises over crashes, which take back the numbers that nobody has on the disk: time goes on meanwhile. */
+  #nextToken({ lastToken }: WorkRow): bigint {
+    const number = ++this.#numbers.last
+    if (this.#flaws.has("tokens repeated")) return number
+    const byClock = BigInt(Math.floor(this.now()) - Date.UTC(2020, 0)) * 4096n + (number % 4096n)
+    return byClock > lastToken ? byClock : lastToken + 1n
   }
 
   #load(row: WorkRow, token: bigint, lateBy: number): Claimed {

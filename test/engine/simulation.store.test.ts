@@ -53,13 +53,14 @@ describe("the engine, simulated", () => {
       roundMs: 120_000,
       // The histories are about something: faults struck, and late processes were turned away at both ends.
       after: (counts) => {
-        const sum = (key: "faults" | "looks" | "refused" | "fenced") =>
+        const sum = (key: "faults" | "looks" | "takenBack" | "refused" | "fenced") =>
           counts.reduce((total, one) => total + one[key], 0)
         assert.isAbove(sum("faults"), 4 * counts.length)
         assert.isAbove(sum("looks"), counts.length)
         if (counts.length < histories) return
         assert.isAbove(sum("refused"), counts.length / 10)
         assert.isAbove(sum("fenced"), 0)
+        assert.isAbove(sum("takenBack"), 0)
       }
     },
     play
@@ -107,7 +108,8 @@ describe("the simulation notices", () => {
     ["kept ones forgotten", ["everything settles"]],
     ["finds ignored", ["everything settles"]],
     ["pauses invisible", ["paused is not touched"], 7],
-    ["retries unacknowledged", ["everything settles"]]
+    ["retries unacknowledged", ["everything settles"]],
+    ["tokens repeated", ["one at a time"]]
   ]
   for (const [flaw, breaks, from = 1] of expected) {
     it(`a store with ${flaw}`, () => {

@@ -93,6 +93,8 @@ export class Simulation {
     watcher.note("faults stop")
     weather.loss = 0
     weather.outageUntil = 0
+    weather.downUntil = 0
+    weather.afterClaim = undefined
     farEnd.trouble = 0
     farEnd.clinging = 0
     if (farEnd.slownessMs > 0) watcher.excuse(slowPatienceMs / 4)

@@ -232,6 +232,16 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     })
   )
 
+  it.effect("a clock that is set back makes no lower token", () =>
+    Effect.gen(function* () {
+      const { take, uid } = yield* makeOne
+      const { engine: sql } = yield* Db
+      const later = 8_000_000_000_000_000_000n
+      yield* sql`update work set last_token = ${String(later)}::bigint where uid = ${uid}`
+      assert.strictEqual((yield* take).token, later + 1n)
+    })
+  )
+
   it.effect(
     "what a newer version reported in a form of its own is reported anew, as far as it is understood",
     () =>

@@ -18,6 +18,16 @@ export class Weather {
   loss = 0
   /** Nothing answers until then. */
   outageUntil = 0
+  /** The store has crashed and is not back until then: no call reaches it. */
+  downUntil = 0
+  /** What happens to the store once it has given leases, which nobody has heard of yet. */
+  afterClaim: (() => void) | undefined
+
+  strike(): void {
+    const strike = this.afterClaim
+    this.afterClaim = undefined
+    strike?.()
+  }
 }
 
 export class Connection {
@@ -52,6 +62,7 @@ export class Connection {
           this.#machine.deliver(() => resume(Effect.succeed(value)))
         )
       this.#timeline.after(this.#latency(), () => {
+        if (this.#weather.downUntil > this.#timeline.now) return answer(failure())
         const undone = !wanted || this.#machine.state === "dead"
         if (undone && random.chance(0.5)) return
         const lost = this.#weather.outageUntil > this.#timeline.now || random.chance(this.#weather.loss)
@@ -142,6 +153,7 @@ export class Connection {
     const watcher = this.#watcher
     const arrived = (claimed: ReadonlyArray<Claimed>, leaseMs: number) => {
       watcher.claimed(name, claimed, leaseMs)
+      if (claimed.length > 0) this.#weather.strike()
       return claimed
     }
     return {

@@ -28,6 +28,8 @@ export class Faults {
       [4, (one) => this.#freeze(one)],
       [2, (one) => this.#stop(one)],
       [2, () => this.#outage()],
+      [1, () => this.#storeCrash()],
+      [1, () => this.#storeCrashAfterClaim()],
       [1, () => processes.length < 4 && this.#start()],
       [4, () => this.#drift()]
     ])
@@ -45,10 +47,12 @@ export class Faults {
   }
 
   #freeze(process: Process): void {
-    const { leaseMs } = this.#times
+    const { leaseMs, callMs } = this.#times
     const { random } = this.#cluster.timeline
     const ms = random.pick([random.between(10, 2_000), random.between(leaseMs, 3 * leaseMs)])!
-    this.#cluster.watcher.fault(`${process.machine.name} freezes for ${Math.round(ms)} ms`, ms + leaseMs)
+    // A heartbeat that is under way when it goes on extends what it gives up for want of an answer.
+    const felt = ms + leaseMs + callMs
+    this.#cluster.watcher.fault(`${process.machine.name} freezes for ${Math.round(ms)} ms`, felt)
     this.#cluster.freeze(process, ms)
   }
 
@@ -67,6 +71,20 @@ export class Faults {
     const ms = random.pick([random.between(100, 3_000), random.between(leaseMs, 2 * leaseMs)])!
     watcher.fault(`the store is out for ${Math.round(ms)} ms`, ms + leaseMs + callMs)
     weather.outageUntil = Math.max(weather.outageUntil, timeline.now + ms)
+  }
+
+  /** What it had not on the disk is gone. Processes go on with leases that are none. */
+  #storeCrash(): void {
+    const { timeline, watcher, weather, store } = this.#cluster
+    const { leaseMs, callMs } = this.#times
+    const ms = timeline.random.between(2, 2_000)
+    watcher.fault(`the store crashes, and is back in ${Math.round(ms)} ms`, ms + leaseMs + callMs)
+    weather.downUntil = Math.max(weather.downUntil, timeline.now + ms)
+    watcher.tookBack(store.crash())
+  }
+
+  #storeCrashAfterClaim(): void {
+    this.#cluster.weather.afterClaim = () => this.#storeCrash()
   }
 
   #drift(): void {

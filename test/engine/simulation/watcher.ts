@@ -48,6 +48,8 @@ interface Held {
   until: number
   /** Whether it was paused when the run began, so that the run may not touch anything. */
   readonly paused: boolean
+  /** Whose lease had ended when this one began. */
+  readonly before: Held | undefined
 }
 
 export class Watcher {
@@ -57,6 +59,8 @@ export class Watcher {
   readonly #held = new Map<string, Held>()
   /** Every lease there ever was, by token. */
   readonly #runs = new Map<bigint, Held & { readonly uid: string }>()
+  /** Leases that a crash of the store took back. */
+  readonly #takenBack = new Set<bigint>()
   #newestToken = 0n
   /** Highest fence that wrote, out there. */
   readonly #wrote = new Map<string, bigint>()
@@ -81,6 +85,7 @@ export class Watcher {
     writes: 0,
     fenced: 0,
     faults: 0,
+    takenBack: 0,
     actions: 0
   }
 
@@ -137,7 +142,7 @@ export class Watcher {
         throw new Violation("one at a time", `the token ${token} of ${uid} is not new`)
       this.#newestToken = token
       const paused = this.#store.pausedNow(this.#store.resources.get(uid)!) !== null
-      const held = { token, machine, until: now + leaseMs, paused }
+      const held = { token, machine, until: now + leaseMs, paused, before }
       this.#held.set(uid, held)
       this.#runs.set(token, { ...held, uid })
       this.#claimedAt.set(uid, now)
@@ -221,6 +226,19 @@ export class Watcher {
     }
   }
 
+  /** A crash of the store took these leases back: nobody has them, and they were never more than looks. */
+  tookBack(leases: ReadonlyArray<Lease>): void {
+    for (const { uid, token } of leases) {
+      this.note(`the store has forgotten #${token} of ${uid}`)
+      this.counts.takenBack++
+      this.#takenBack.add(token)
+      const held = this.#held.get(uid)
+      if (held?.token !== token) continue
+      if (held.before === undefined) this.#held.delete(uid)
+      else this.#held.set(uid, held.before)
+    }
+  }
+
   // The far end --------------------------------------------------------------------------------------------------
 
   wrote(machine: string, uid: string, fence: bigint, what: string): void {
@@ -232,6 +250,11 @@ export class Watcher {
       throw new Violation(
         "one writer out there",
         `${machine} wrote ${uid} with the fence ${fence} of another run`
+      )
+    if (this.#takenBack.has(fence))
+      throw new Violation(
+        "one writer out there",
+        `${machine} wrote ${uid} by #${fence}, which a crash took back`
       )
     const before = this.#wrote.get(uid) ?? 0n
     if (fence < before)

@@ -63,6 +63,27 @@ export const claimingTests = (it: It): void => {
     })
   )
 
+  it.effect("what was asked for a moment ago can be left to claims of nothing else", () =>
+    Effect.gen(function* () {
+      const { work, store, orgId, kind, make, claim } = yield* setting
+      const routine = yield* make()
+      const changed = yield* make()
+      yield* work.record((yield* claim()).map((one) => result(one, { dueIn: 0 })))
+      yield* store.advance(1)
+      yield* store.update(orgId, changed, { size: 2 })
+      const room: KindRoom = { kind, pool: anyPool, room: 10, fullOrgs: [] }
+      const leaving = { ...room, leaveMs: slack }
+      assert.deepStrictEqual(uidsOf(yield* work.claim([leaving], leaseMs)), [routine])
+      assert.deepStrictEqual(uidsOf(yield* work.claim([leaving], leaseMs)), [])
+      const urgent = yield* work.claim([{ ...room, urgent: true }], leaseMs)
+      assert.deepStrictEqual(uidsOf(urgent), [changed])
+      // Not left for ever, should nobody claim it like that.
+      yield* work.release(urgent)
+      yield* store.advance(slack + 1)
+      assert.deepStrictEqual(uidsOf(yield* work.claim([leaving], leaseMs)), [changed])
+    })
+  )
+
   it.effect("age lifts a routine look above a fresh change", () =>
     Effect.gen(function* () {
       const { work, store, orgId, make, claim, claimUids } = yield* setting

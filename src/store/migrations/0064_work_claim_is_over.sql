@@ -1,0 +1,2 @@
+-- concurrently
+drop index concurrently if exists work_claim;
