@@ -194,7 +194,7 @@ export const layer = Layer.effect(
       const startedAt = performance.now()
       entry.fiber = runFork(
         Effect.map(
-          Effect.provideService(look(registration, claimed, options), LeaseGuard, touchedByLook),
+          Effect.provideService(look(registration, claimed), LeaseGuard, touchedByLook),
           (result) => {
             finished(entry)
             if (running.get(claimed.uid) !== entry) return

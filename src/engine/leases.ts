@@ -70,6 +70,7 @@ export const makeLeases = (
   /** A run is a look and what follows from it, and each has its time: one that takes longer cannot be interrupted. */
   const clings = (entry: Running) =>
     entry.busy && runningMs(clock, entry.startedAt) > 2 * options.runMs + options.heartbeatMs
+  const hangs = (entry: Running) => entry.busy && runningMs(clock, entry.startedAt) > options.runMs
 
   const extend = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>) {
     const asked = readClocks(clock)
@@ -89,6 +90,12 @@ export const makeLeases = (
   })
   const heartbeat = Effect.gen(function* () {
     for (const entry of [...running.values()]) {
+      if (isLook(entry)) {
+        if (!hangs(entry)) continue
+        drop(entry)
+        lookLost(entry.claimed)
+        continue
+      }
       if (!clings(entry)) continue
       const { kind, uid } = entry.claimed
       yield* Effect.logError(`a reconcile does not end; its lease does, and another one begins`, {
@@ -96,7 +103,6 @@ export const makeLeases = (
         uid
       })
       lose(entry)
-      if (isLook(entry)) lookLost(entry.claimed)
     }
     yield* extend([...running.values()].filter((entry) => !isLook(entry)))
   }).pipe(

@@ -40,15 +40,15 @@ export const reconcile = (
 
 /**
  * A look without a lease: nothing is written, neither out there nor in the store. Nothing comes of it where there is
- * anything to do or to tell; that is for a reconcile.
+ * anything to do or to tell; that is for a reconcile. Whoever calls it sees that it ends: a timer for each would cost as
+ * much as the look.
  */
 export const look = (
   registration: Registration,
-  claimed: Claimed,
-  options: EngineOptions
+  claimed: Claimed
 ): Effect.Effect<RunResult | undefined> => {
   if (!canBeQuiet(claimed)) return Effect.undefined
-  return Effect.matchCauseEffect(bounded(registration.reconciler.observe(toResource(claimed)), options), {
+  return Effect.matchCauseEffect(registration.reconciler.observe(toResource(claimed)), {
     onSuccess: (observation) =>
       isAsItWas(claimed, observation) ? quietly(registration, claimed, observation) : Effect.undefined,
     onFailure: () => Effect.undefined

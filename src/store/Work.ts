@@ -188,7 +188,7 @@ const leased = (sql: Sql) => sql`
  * as new as the lease: a change that comes later finds the lease, and marks the row.
  */
 const ofTaken = (sql: Sql) => sql`
-  select t.*, ${loaded(sql, { reported: true })}
+  select t.*, ${loaded(sql)}
   from taken t
   -- The planner expects many; one by one is right for few, and no worse for many.
   cross join lateral (

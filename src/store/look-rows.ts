@@ -1,10 +1,49 @@
 /** What the store does for looks without a lease (`engine/looks.ts`): who is alive, what is kept, and what they found. */
 import * as Effect from "effect/Effect"
-import { type Kept, type Member, noLease, priorityPenalty, type WorkStore } from "#src/engine/WorkStore.ts"
+import { fromStored } from "#schemas/stored-spec.ts"
+import {
+  type Claimed,
+  type Kept,
+  type Member,
+  noLease,
+  priorityPenalty,
+  type WorkStore
+} from "#src/engine/WorkStore.ts"
 import { orUnavailable, repeatable, type Sql } from "./Db.ts"
-import { load, loaded } from "./work-loading.ts"
+import { isSettled, pausedBy } from "./work-loading.ts"
 
 type LookStore = Pick<WorkStore["Service"], "join" | "leave" | "kept" | "look" | "wake">
+
+type LookRow = Pick<
+  Claimed,
+  | "orgId"
+  | "uid"
+  | "kind"
+  | "projectId"
+  | "environment"
+  | "name"
+  | "parentUid"
+  | "spec"
+  | "generation"
+  | "status"
+  | "facts"
+  | "settled"
+  | "paused"
+>
+/** What a look of something settled need not be told: it is so, or it matters only when something is reported. */
+const untold = {
+  token: noLease,
+  attempt: 0,
+  retryToken: null,
+  lateBy: 0,
+  phase: "ready",
+  phaseAge: 0,
+  reported: { conditions: [], differences: [] },
+  deleting: false,
+  children: null,
+  seen: "",
+  now: 0
+} as const
 
 export const lookStore = (sql: Sql): LookStore => {
   return {
@@ -39,17 +78,27 @@ export const lookStore = (sql: Sql): LookStore => {
       orUnavailable(sql<Kept>`
         select org_id as "orgId", uid, kind from work
         where kept and pool = ${pool}::text and svc_slot(uid) = any(string_to_array(${slots.join()}, ',')::int[])`),
-    look: (kept) =>
-      load(sql`
-        select r.org_id as "orgId", r.uid, r.kind, ${String(noLease)}::text as token, 0 as attempt,
-          null::text as "retryToken", 0::float8 as "lateBy", ${loaded(sql, { reported: false })}
+    look: Effect.fnUntraced(function* (kept) {
+      const rows = yield* orUnavailable(sql<LookRow>`
+        select r.org_id as "orgId", r.uid, r.kind, r.project_id as "projectId", r.environment, r.name,
+          r.parent_uid as "parentUid", r.spec, r.generation, r.status, r.facts,
+          ${isSettled(sql)} as settled, ${pausedBy(sql)} as paused
         from unnest(
           string_to_array(${kept.map((one) => one.orgId).join()}, ',')::uuid[],
           string_to_array(${kept.map((one) => one.uid).join()}, ',')::uuid[]
         ) as l(org_id, uid)
         join resource r on r.org_id = l.org_id and r.uid = l.uid and r.deleted_at is null and r.settled
         join work w on w.org_id = l.org_id and w.uid = l.uid and w.kept and w.due_at > now()
-          and (w.lease_until is null or w.lease_until < now()) and w.retry_token is null`),
+          and (w.lease_until is null or w.lease_until < now()) and w.retry_token is null`)
+      return rows.map(
+        (row): Claimed => ({
+          ...untold,
+          ...row,
+          observedGeneration: row.generation,
+          spec: fromStored(row.kind, row.spec)
+        })
+      )
+    }),
     wake: (found) =>
       Effect.asVoid(
         repeatable(sql`

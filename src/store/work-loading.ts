@@ -45,23 +45,28 @@ type Row = LeasedRow & LoadedRow
 
 const hasPhase = (row: Row): row is Row & { readonly phase: Phase } => isPhase(row.phase)
 
-/** What is read of the resource in the row `r`. A look reports nothing, and so needs nothing of what was reported before. */
-export const loaded = (sql: Sql, options: { readonly reported: boolean }): Fragment => sql`
-  r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
-  r.generation, r.status, r.facts, r.observed_generation as "observedGeneration", r.phase,
-  (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
-  r.settled and r.phase = 'ready' and r.observed_generation = r.generation
-    and r.deletion_requested_at is null as settled,
-  ${options.reported ? sql`r.conditions, r.differences` : sql`'[]'::jsonb as conditions, '[]'::jsonb as differences`},
-  r.deletion_requested_at is not null as deleting,
-  -- Asked once for the whole statement: usually nothing is paused anywhere.
+/** Whether there is nothing to do about the resource in the row `r`, and nothing to tell. */
+export const isSettled = (sql: Sql): Fragment => sql`
+  r.settled and r.phase = 'ready' and r.observed_generation = r.generation and r.deletion_requested_at is null`
+
+/** Who has paused the resource in the row `r`. Asked once for the whole statement: usually nothing is paused anywhere. */
+export const pausedBy = (sql: Sql): Fragment => sql`
   case when (select exists (select from pause)) then
     (select jsonb_build_object('by', p.paused_by, 'reason', p.reason,
         'endsIn', extract(epoch from p.until - now()) * 1000)
       from pause p
       where ${coversNow(sql)}
       limit 1)
-  end as paused,
+  end`
+
+/** What is read of the resource in the row `r`. */
+export const loaded = (sql: Sql): Fragment => sql`
+  r.project_id as "projectId", r.environment, r.name, r.parent_uid as "parentUid", r.spec,
+  r.generation, r.status, r.facts, r.observed_generation as "observedGeneration", r.phase,
+  (extract(epoch from now() - r.phase_since) * 1000)::float8 as "phaseAge",
+  ${isSettled(sql)} as settled, r.conditions, r.differences,
+  r.deletion_requested_at is not null as deleting,
+  ${pausedBy(sql)} as paused,
   case when r.deletion_requested_at is not null then
     (select jsonb_build_object('count', count(*),
         'notDeleting', count(*) filter (where c.deletion_requested_at is null),
