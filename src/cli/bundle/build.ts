@@ -60,12 +60,20 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
     [...modules].flatMap(([id, { dynamicImporters }]) =>
       names.test(id) && dynamicImporters.some((by) => importer.test(by)) ? [id] : []
     )
+  const only = (all: ReadonlySet<string>, chosen: (id: string) => boolean) => new Set([...all].filter(chosen))
   const [main = "", ...threads] = entries
+  const commands = loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)])
+  const ofThreads = threads
+    .map((thread) => ({ name: path.basename(thread, ".ts"), all: loadedWith(modules, [thread]) }))
+    .sort((a, b) => a.all.size - b.all.size)
   const layers = [
-    ...threads
-      .map((thread) => ({ name: path.basename(thread, ".ts"), holds: loadedWith(modules, [thread]) }))
-      .sort((a, b) => a.holds.size - b.holds.size),
-    { name: "commands", holds: loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)]) },
+    // Commands do without what threads alone need.
+    ...ofThreads.map(({ name, all }) => ({
+      name: `${name}-shared`,
+      holds: only(all, (id) => commands.has(id))
+    })),
+    ...ofThreads.map(({ name, all }) => ({ name, holds: only(all, (id) => !commands.has(id)) })),
+    { name: "commands", holds: commands },
     {
       name: "server",
       holds: loadedWith(modules, [
