@@ -62,7 +62,12 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
     )
   const only = (all: ReadonlySet<string>, chosen: (id: string) => boolean) => new Set([...all].filter(chosen))
   const [main = "", ...threads] = entries
+  const program = loadedWith(modules, [main])
   const commands = loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)])
+  const server = loadedWith(modules, [
+    ...loadedBy(/\/src\/cli\/commands\.ts$/, /\/up\.ts$/),
+    ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
+  ])
   const ofThreads = threads
     .map((thread) => ({ name: path.basename(thread, ".ts"), all: loadedWith(modules, [thread]) }))
     .sort((a, b) => a.all.size - b.all.size)
@@ -73,14 +78,10 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
       holds: only(all, (id) => commands.has(id))
     })),
     ...ofThreads.map(({ name, all }) => ({ name, holds: only(all, (id) => !commands.has(id)) })),
+    // A control plane does without what is for the commands of features.
+    { name: "program", holds: only(commands, (id) => program.has(id) || server.has(id)) },
     { name: "commands", holds: commands },
-    {
-      name: "server",
-      holds: loadedWith(modules, [
-        ...loadedBy(/\/src\/cli\/commands\.ts$/, /\/up\.ts$/),
-        ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
-      ])
-    }
+    { name: "server", holds: server }
   ]
   for (const { holds } of layers) for (const entry of entries) holds.delete(entry)
   return layers
