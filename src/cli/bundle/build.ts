@@ -65,7 +65,7 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
   const program = loadedWith(modules, [main])
   const commands = loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)])
   const server = loadedWith(modules, [
-    ...loadedBy(/\/src\/cli\/commands\.ts$/, /\/up\.ts$/),
+    ...loadedBy(/\/src\/cli\/(commands|engine-thread)\.ts$/, /\/(up|run-engine)\.ts$/),
     ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
   ])
   const ofThreads = threads
