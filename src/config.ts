@@ -38,6 +38,8 @@ export interface Settings {
   readonly billing: "open" | "required"
   readonly outboundAllow: ReadonlyArray<string>
   readonly roles: ReadonlySet<Role>
+  /** Of a process that has the roles `api` and `engine`: whether the engine has a thread of its own. */
+  readonly engineThread: "own" | "shared"
   /** The region of the machine that this process runs on: what is placed there is this process's to work on. */
   readonly region: string
   /** Host that connection strings of managed servers name, and the address they listen on. */
@@ -245,6 +247,9 @@ const settings: Config.Config<Settings> = Config.all({
             new ConfigProvider.SourceError({ message: `SVC_ROLES must be some of "api,engine,edge"` })
           )
     })
+  ),
+  engineThread: Config.schema(Schema.Literals(["own", "shared"]), "SVC_ENGINE_THREAD").pipe(
+    Config.withDefault("shared" as const)
   ),
   region: Config.schema(Region, "SVC_REGION").pipe(Config.withDefault(localRegion)),
   managedHost: Config.String("SVC_MANAGED_HOST").pipe(Config.withDefault("127.0.0.1")),

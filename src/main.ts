@@ -11,7 +11,7 @@ import { ReconcileNow } from "./api/ReconcileNow.ts"
 import * as server from "./api/server.ts"
 import * as appOrigins from "./apps/app-origins.ts"
 import { checkServedRegion } from "./catalog/regions.ts"
-import { AppConfig } from "./config.ts"
+import { AppConfig, type Role } from "./config.ts"
 import { ServedRegion } from "./engine/options.ts"
 import { Registry } from "./engine/Reconciler.ts"
 import * as Worker from "./engine/Worker.ts"
@@ -113,28 +113,41 @@ export class FirstStart extends Context.Service<FirstStart, { readonly made: Boo
   )
 }
 
+/** A control plane with these roles, and with something that tells what it has counted. */
+const planeOf = <E, R>(roles: ReadonlySet<Role>, counted: Layer.Layer<never, E, R>) => {
+  const engine = roles.has("engine")
+    ? Layer.mergeAll(ReconcileNow.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
+    : ReconcileNow.layer
+  const serving = roles.has("api") ? Layer.mergeAll(server.layer, counted) : counted
+  const working = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, loops) : Housekeeping.layer
+  return Layer.mergeAll(serving, working, roles.has("edge") ? edge : Layer.empty).pipe(
+    Layer.provide(engine),
+    Layer.provide(Outbound.layer),
+    Layer.provideMerge(FirstStart.layer),
+    Layer.provide(CertificateAuthority.layer),
+    Layer.provide(Work.layer),
+    Layer.provide(store),
+    // Nothing of the above is there before it has been built.
+    Layer.provide(roles.has("edge") ? edgeBeforeStore : Layer.empty),
+    Layer.provide(machine),
+    Layer.provide(servedRegion)
+  )
+}
+
 /** Everything, by the roles of this process. Building it is starting; closing its scope is stopping. */
 export const controlPlane = Layer.unwrap(
-  Effect.map(AppConfig, ({ roles }) => {
-    const engine = roles.has("engine")
-      ? Layer.mergeAll(ReconcileNow.layer.pipe(Layer.provide(worker)), Departures.layer, Revivals.layer)
-      : ReconcileNow.layer
-    const serving = roles.has("api") ? Layer.mergeAll(server.layer, server.metricsLayer) : server.metricsLayer
-    const working = roles.has("engine") ? Layer.mergeAll(Housekeeping.layer, loops) : Housekeeping.layer
-    return Layer.mergeAll(serving, working, roles.has("edge") ? edge : Layer.empty).pipe(
-      Layer.provide(engine),
-      Layer.provide(Outbound.layer),
-      Layer.provideMerge(FirstStart.layer),
-      Layer.provide(CertificateAuthority.layer),
-      Layer.provide(Work.layer),
-      Layer.provide(store),
-      // Nothing of the above is there before it has been built.
-      Layer.provide(roles.has("edge") ? edgeBeforeStore : Layer.empty),
-      Layer.provide(machine),
-      Layer.provide(servedRegion)
-    )
-  })
+  Effect.map(AppConfig, ({ roles }) => planeOf(roles, server.metricsLayer))
 )
+
+/** The same without the engine, which has a thread of its own: {@link engineApart}. */
+export const controlPlaneBeside = Layer.unwrap(
+  Effect.map(AppConfig, ({ roles }) =>
+    planeOf(new Set([...roles].filter((role) => role !== "engine")), server.metricsLayer)
+  )
+)
+
+/** The engine for a thread of its own. What it has counted is asked for by {@link controlPlaneBeside}. */
+export const engineApart = planeOf(new Set(["engine"]), Layer.empty)
 
 /** Logs as lines for people or as JSON; logs, traces and metrics to a collector when one is configured. */
 export const telemetry = Layer.unwrap(

@@ -7,10 +7,8 @@ import { promisify } from "node:util"
 import { brotliCompress, constants, gzip } from "node:zlib"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
-import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
-import * as Layer from "effect/Layer"
 import { acceptedEncoding, type Encoding } from "./accepted-encoding.ts"
 import { Api } from "./definition/api.ts"
 
@@ -59,20 +57,30 @@ const formsOf = async (page: Uint8Array) => {
   return { forms, policy: policyOf(html.toString("utf8")) }
 }
 
-/** Compressing takes half a second; it is done when somebody asks first. */
-const dressed = HttpRouter.middleware(
-  Effect.sync(() => {
-    let page: ReturnType<typeof formsOf> | undefined
-    return (http) =>
-      Effect.gen(function* () {
-        const response = yield* http
-        const { body } = response
-        if (body._tag !== "Uint8Array") return response
-        const request = yield* HttpServerRequest.HttpServerRequest
-        const { forms, policy } = yield* Effect.promise(() => (page ??= formsOf(body.body)))
-        const { etag, encoding, body: bytes } = forms[acceptedEncoding(request.headers["accept-encoding"])]
-        return HttpServerResponse.uint8Array(bytes, {
-          contentType: body.contentType,
+const page = HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } })
+
+/** Whoever asks first has it made: its script is as long as a third of the program, and compressing takes half a second. */
+export const layer = HttpRouter.use(
+  Effect.fnUntraced(function* (router) {
+    const made = yield* Effect.flatten(HttpRouter.toHttpEffect(page)).pipe(
+      Effect.flatMap(({ body }) =>
+        body._tag === "Uint8Array"
+          ? Effect.promise(async () => ({ ...(await formsOf(body.body)), contentType: body.contentType }))
+          : Effect.die(new Error("The page of the documentation is no text"))
+      ),
+      Effect.orDie,
+      Effect.scoped,
+      Effect.uninterruptible,
+      Effect.cached
+    )
+    yield* router.add(
+      "GET",
+      "/docs",
+      Effect.fnUntraced(function* (request) {
+        const { forms, policy, contentType } = yield* made
+        const { etag, encoding, body } = forms[acceptedEncoding(request.headers["accept-encoding"])]
+        return HttpServerResponse.uint8Array(body, {
+          contentType,
           headers: {
             etag,
             vary: "accept-encoding",
@@ -83,9 +91,6 @@ const dressed = HttpRouter.middleware(
           }
         })
       })
+    )
   })
-)
-
-export const layer = HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFonts: false } }).pipe(
-  Layer.provide(dressed.layer)
 )

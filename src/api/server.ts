@@ -27,6 +27,7 @@ import { Api } from "./definition/api.ts"
 import { Operation } from "./definition/operation.ts"
 import * as docs from "./docs.ts"
 import { listener } from "./listener.ts"
+import { mergePages, OtherMetrics } from "./other-metrics.ts"
 import * as publicHandler from "./public-handler.ts"
 import { Replay } from "./replay.ts"
 import * as routing from "./routing.ts"
@@ -117,7 +118,8 @@ const metricsRoute = HttpRouter.add(
     const store = yield* WorkStore
     const stats = yield* Effect.option(store.stats)
     if (stats._tag === "Some") metrics.queue(stats.value)
-    const text = yield* PrometheusMetrics.format()
+    const others = yield* OtherMetrics
+    const text = mergePages([yield* PrometheusMetrics.format(), ...(yield* others)])
     return HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4" })
   })
 )

@@ -5,6 +5,7 @@ import * as Completions from "effect/cli/Completions"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { AnyCommand } from "#src/feature.ts"
 import { features } from "#src/features.ts"
 import { api } from "#src/identity/api-command.ts"
 import { exitCodes, failure } from "./failure.ts"
@@ -137,3 +138,16 @@ export const loadCommands = Effect.promise(async () => {
   ).pipe(Command.withDescription("Print a completion script for a shell"))
   return base.pipe(Command.withSubcommands([...commands, completion]))
 })
+
+/** Loading those of all features is a tenth of what starting a control plane takes, and these need none of them. */
+const ofNoFeature = new Map<string | undefined, AnyCommand>([
+  ["up", up],
+  ["down", down],
+  ["doctor", doctor]
+])
+
+/** `svc` with the command that the arguments name, at least. */
+export const loadCommandsFor = (args: ReadonlyArray<string>) => {
+  const alone = ofNoFeature.get(args[0])
+  return alone === undefined ? loadCommands : Effect.succeed(base.pipe(Command.withSubcommands([alone])))
+}

@@ -10,7 +10,6 @@ import * as path from "node:path"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { parse } from "yaml"
 import { looksLikeUid } from "#schemas/names.ts"
 import type { ClientId } from "./authorization-server.ts"
 import type { Credential } from "./bearer.ts"
@@ -69,6 +68,7 @@ export const projectFile = (from: string) =>
         const file = path.join(dir, "svc.yaml")
         const text = await readText(file)
         if (text !== undefined) {
+          const { parse } = await import("yaml")
           const found = Schema.decodeUnknownOption(ProjectFile)(parse(text))
           if (found._tag === "Some") return { file, dir, ...found.value }
         }

@@ -9,7 +9,7 @@ import * as Command from "effect/cli/Command"
 import * as GlobalFlag from "effect/cli/GlobalFlag"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { loadCommands, stopping } from "./commands.ts"
+import { loadCommandsFor, stopping } from "./commands.ts"
 import { CliFailure, exitCodes } from "./failure.ts"
 import { Invocation, withFolderSettings } from "./invocation.ts"
 import { paint, say, sayText } from "./output.ts"
@@ -58,7 +58,7 @@ const config = CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version]
 export const runCommand = Effect.fnUntraced(function* (args: ReadonlyArray<string>) {
   const invocation = yield* withFolderSettings
   const { stdout, stderr } = invocation
-  return yield* loadCommands.pipe(
+  return yield* loadCommandsFor(args).pipe(
     Effect.flatMap((svc) => Command.runWith(svc, { version: "0.1.0" })(args)),
     Effect.provide(Layer.mergeAll(NodeServices.layer, presenter, config)),
     Effect.as(0),

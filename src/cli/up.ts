@@ -10,21 +10,24 @@ import { ServeError } from "effect/http/HttpServerError"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { CredentialsNotKept, Keeper } from "#src/access/bootstrap.ts"
+import { OtherMetrics } from "#src/api/other-metrics.ts"
 import { AppConfig } from "#src/config.ts"
 import { isBuilt } from "#src/dashboard/build-inputs.ts"
 import { checkSettings } from "#src/features.ts"
 import { endedAs } from "#src/infra/host/oom-score.ts"
 import { oomScores } from "#src/infra/host/server-limits.ts"
 import { setUpHost } from "#src/infra/host/setup.ts"
-import { controlPlane, FirstStart, telemetry } from "#src/main.ts"
+import { controlPlane, controlPlaneBeside, FirstStart, telemetry } from "#src/main.ts"
 import { applyPlan, goalsOf, makePlan } from "#src/manifest/commands.ts"
 import { effects } from "#src/manifest/plan-text.ts"
 import { entryOf, localUrl } from "./admin.ts"
 import { Client, call } from "./client.ts"
 import { credentialsFile, type Entry, readEntries, useEntry } from "./credentials.ts"
 import { limitsOfServers } from "./doctor-limits.ts"
+import { makeEngineApart } from "./engine-apart.ts"
 import { CliFailure, failure } from "./failure.ts"
 import { allResources } from "./flags.ts"
+import { Invocation } from "./invocation.ts"
 import { localConfig } from "./local-config.ts"
 import { refuseForeign } from "./local-store.ts"
 import { isLoopback, memberCredential, readLogin } from "./login.ts"
@@ -66,10 +69,17 @@ export const up = (flags: UpFlags) =>
     const keep = Layer.succeed(Keeper, (made) =>
       Effect.mapError(useEntry(entryOf(url, made)), ({ message }) => new CredentialsNotKept({ message }))
     )
+    const apart =
+      config.engineThread === "own" && config.roles.has("api") && config.roles.has("engine")
+        ? makeEngineApart(yield* settingsOfEngine)
+        : undefined
     yield* Effect.provide(
-      serve(flags, url),
+      apart === undefined ? serve(flags, url) : Effect.raceFirst(serve(flags, url), apart.run),
       // Under the control plane, not beside it: what it logs and traces goes there.
-      controlPlane.pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
+      (apart === undefined
+        ? controlPlane
+        : controlPlaneBeside.pipe(Layer.provide(Layer.succeed(OtherMetrics, apart.metrics)))
+      ).pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
     )
   }).pipe(
     Effect.provide(localConfig),
@@ -107,6 +117,14 @@ const builtDashboard = Effect.callback<string>((resume) => {
   // Starting a process only to look would be a sixth of a start.
   Effect.when(Effect.map(Effect.promise(isBuilt), (built) => !built))
 )
+
+/** Of the engine's thread: those of this process, and that the API is here. */
+const settingsOfEngine = Effect.gen(function* () {
+  const { host, port } = yield* AppConfig
+  const { env } = yield* Invocation
+  const address = net.isIPv6(host) ? `[${host}]` : host
+  return { ...process.env, ...env, SVC_ROLES: "engine", SVC_LOCAL_API: `${address}:${port}` }
+})
 
 const said = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
 

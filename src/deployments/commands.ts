@@ -20,7 +20,9 @@ import {
 import { visible } from "#src/cli/visible.ts"
 import type { Waiting } from "#src/cli/wait.ts"
 import type { DeploymentView } from "./api.ts"
-import { lookAt, showPlan, upload } from "./upload-folder.ts"
+
+/** What it stands on is as much as all commands together. */
+const uploading = Effect.promise(() => import("./upload-folder.ts"))
 
 const id = Argument.String("id").pipe(Argument.withDescription("Id of the deployment"))
 
@@ -157,6 +159,7 @@ export const deploy = commandIn(inEnvironment)(
           `Say --registry as well, and give the password with --password-stdin or in ${passwordVariable}`,
           exitCodes.usage
         )
+      const { lookAt, showPlan, upload } = yield* uploading
       const looked = elsewhere ? undefined : yield* lookAt(folder)
       if (looked !== undefined && flags.plan) return yield* asJson ? json(looked.plan) : showPlan(looked.plan)
       const made = yield* call(

@@ -5,7 +5,6 @@ import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
-import { Document, isMap, parseDocument } from "yaml"
 import type { BuildPlan } from "#schemas/build-plan.ts"
 import { settingsFile } from "#src/builds/facts.ts"
 import { call } from "#src/cli/client.ts"
@@ -14,12 +13,15 @@ import { asJson } from "#src/cli/flags.ts"
 import { Invocation } from "#src/cli/invocation.ts"
 import { json, say } from "#src/cli/output.ts"
 import { commandIn, inProject } from "#src/cli/resource-commands.ts"
-import { lookAt, showPlan } from "./upload-folder.ts"
 
 const folder = Argument.String("folder").pipe(
   Argument.withDescription("The folder of the app (default: this one)"),
   Argument.withDefault(".")
 )
+
+/** What these stand on is as much as all commands together. */
+const loadYaml = Effect.promise(() => import("yaml"))
+const looking = Effect.promise(() => import("./upload-folder.ts"))
 
 const said = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
@@ -42,7 +44,8 @@ const read = (file: string) =>
   })
 
 /** What a `svc.yaml` says of a plan without changing it: what is started or served, and the steps before it as comments. */
-const textOf = (plan: BuildPlan): string => {
+const textOf = Effect.fnUntraced(function* (plan: BuildPlan) {
+  const { Document } = yield* loadYaml
   const comments = [
     " How this folder is built and run, found out from its files. What is left out is found out anew each time.",
     ...plan.steps
@@ -58,7 +61,7 @@ const textOf = (plan: BuildPlan): string => {
   return Object.keys(build).length === 0
     ? `${comments.map((line) => `#${line}`).join("\n")}\n`
     : document.toString()
-}
+})
 
 export const init = Command.make(
   "init",
@@ -77,8 +80,9 @@ export const init = Command.make(
       if (!flags.force && fs.existsSync(file))
         return yield* failure(`${file} is there already; --force replaces it`, exitCodes.conflict)
       // What it says itself is what is to be replaced.
+      const { lookAt, showPlan } = yield* looking
       const { plan } = yield* lookAt(flags.folder, { withSettings: false })
-      yield* write(file, textOf(plan), !flags.force)
+      yield* write(file, yield* textOf(plan), !flags.force)
       if (flags.json) return yield* json({ file, plan })
       yield* say(`Wrote ${file}`)
       yield* showPlan(plan)
@@ -98,6 +102,7 @@ export const link = commandIn(inProject)(
       const { slug: project } = (yield* call(client.asMember.projects.get(place))).body
       const file = path.join(path.resolve(cwd, flags.folder), settingsFile)
       const before = yield* read(file)
+      const { isMap, parseDocument } = yield* loadYaml
       const document = parseDocument(before)
       const { contents } = document
       if (document.errors.length > 0 || (contents !== null && !isMap(contents)))

@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import * as client from "openid-client"
+import type { Configuration } from "openid-client"
 import { AppConfig, type OidcProvider } from "#src/config.ts"
 import { KeyRing } from "#src/store/KeyRing.ts"
 import { ProviderFailed } from "./errors.ts"
@@ -44,6 +44,9 @@ const IdClaims = Schema.Struct({
 })
 const decodeClaims = Schema.decodeUnknownEffect(IdClaims)
 
+/** Much to load, and nothing where there are no providers. */
+const library = Effect.promise(() => import("openid-client"))
+
 const restart = new ProviderFailed({
   message: "Signing in took too long or was begun in another browser. Begin again."
 })
@@ -71,7 +74,7 @@ export class Oidc extends Context.Service<
       const { oidcProviders, publicUrl } = yield* AppConfig
       const ring = yield* KeyRing
       const byId = new Map(oidcProviders.map((one) => [one.id, one]))
-      const found = new Map<string, { readonly at: number; readonly config: client.Configuration }>()
+      const found = new Map<string, { readonly at: number; readonly config: Configuration }>()
       const place = (provider: string) => ["oidc", provider]
       const callback = (id: string) => `${publicUrl}/v1/auth/oidc/${id}/callback`
 
@@ -95,6 +98,7 @@ export class Oidc extends Context.Service<
         if (known !== undefined && now - known.at < discoveryMinutes * 60_000) {
           return { provider, config: known.config }
         }
+        const client = yield* library
         const issuer = new URL(provider.issuer)
         const config = yield* ask(provider, "reading its configuration", () =>
           client.discovery(issuer, provider.clientId, Redacted.value(provider.clientSecret), undefined, {
@@ -127,6 +131,7 @@ export class Oidc extends Context.Service<
       return Oidc.of({
         providers: oidcProviders.map(({ id, name }) => ({ id, name })),
         leave: Effect.fn("Oidc.leave")(function* (id, next) {
+          const client = yield* library
           const { config } = yield* discover(id)
           const verifier = client.randomPKCECodeVerifier()
           const [state, nonce] = [client.randomState(), client.randomNonce()]
@@ -144,6 +149,7 @@ export class Oidc extends Context.Service<
           return { url: url.href, cookie }
         }),
         comeBack: Effect.fn("Oidc.comeBack")(function* (id, query, cookie) {
+          const client = yield* library
           const { provider, config } = yield* discover(id)
           const flow = yield* Effect.mapError(open(id, cookie), () => restart)
           const parameters = new URLSearchParams(query)

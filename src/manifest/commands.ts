@@ -3,7 +3,6 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { stringify } from "yaml"
 import { Client, call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { asJson, confirmName, connection, online, readStdin, waiting, yes } from "#src/cli/flags.ts"
@@ -191,9 +190,9 @@ export const exportCommand = Command.make("export", { ...connection, json: asJso
       const { asMember, org } = yield* Client
       const manifest = yield* call(asMember.manifest.get({ params: { orgId: org } }))
       const value: unknown = typeof manifest === "string" ? JSON.parse(manifest) : manifest
-      yield* flags.json
-        ? json(value)
-        : exact(stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).trimEnd())
+      if (flags.json) return yield* json(value)
+      const { stringify } = yield* Effect.promise(() => import("yaml"))
+      yield* exact(stringify(value, { lineWidth: 0, aliasDuplicateObjects: false }).trimEnd())
     })
   )
 ).pipe(Command.withDescription("Print the current state as a manifest; secret values are masked"))

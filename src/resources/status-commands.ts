@@ -4,7 +4,6 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { stringify } from "yaml"
 import { Client, call } from "#src/cli/client.ts"
 import { exitCodes, failure } from "#src/cli/failure.ts"
 import { address, allResources, asJson, connection, online, resolve, waiting } from "#src/cli/flags.ts"
@@ -103,6 +102,7 @@ export const show = Command.make("show", { ...connection, json: asJson, address 
         message
       ])
       yield* out(`\n${table(["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"], conditions)}`)
+      const { stringify } = yield* Effect.promise(() => import("yaml"))
       yield* out(`\n${stringify({ spec: body.spec, status: body.status }, { lineWidth: 0 }).trimEnd()}`)
     })
   )

@@ -11,7 +11,7 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Redacted from "effect/Redacted"
-import { buildConnector, type Dispatcher, Pool } from "undici"
+import type { buildConnector, Dispatcher } from "undici"
 import type { AiModel } from "#schemas/ai-gateway.ts"
 import { Outbound } from "#src/outbound/Outbound.ts"
 import { ModelUpstreams } from "../ModelUpstreams.ts"
@@ -71,13 +71,15 @@ export class Upstreams extends Context.Service<
         const live: Array<LiveUpstream> = []
         for (const upstream of list) {
           yield* outbound.checkAddress(upstream.address)
+          // Much to load, and nothing where there are no upstreams.
+          const { buildConnector, Pool } = yield* Effect.promise(() => import("undici"))
           const { origin, pathname } = new URL(upstream.address)
           const base = pathname.replace(/\/+$/, "")
           const pool: Dispatcher = yield* Effect.acquireRelease(
             Effect.sync(
               () =>
                 new Pool(origin, {
-                  connect: connectorTo(origin, outbound, run),
+                  connect: connectorTo(buildConnector, origin, outbound, run),
                   connections: upstream.limits.concurrency,
                   pipelining: 1,
                   allowH2: false,
@@ -133,6 +135,7 @@ export const showBreaker = (upstream: LiveUpstream, now: number) =>
 
 /** Connects to an address that was judged, and to no other that the name may have a moment later. */
 const connectorTo = (
+  build: typeof buildConnector,
   origin: string,
   outbound: Outbound["Service"],
   run: (effect: Effect.Effect<unknown>) => unknown
@@ -161,7 +164,7 @@ const connectorTo = (
       Effect.map(Effect.exit(outbound.reach(origin)), (found) => {
         if (Exit.isFailure(found)) return callback(new Error("The address may not be reached"), null)
         const { addresses, secureContext } = found.value
-        connector ??= buildConnector({
+        connector ??= build({
           allowH2: false,
           timeout: connectMs,
           ...(secureContext === undefined ? {} : { secureContext })

@@ -2,12 +2,9 @@
  * A Dockerfile (Dockerfile reference of Docker, frontend 1) as data: stages with the instructions that are carried out
  * here. What is not is refused by its name and line; nothing is left out in silence.
  */
-import {
-  DockerfileParser,
-  type Instruction,
-  ModifiableInstruction,
-  PropertyInstruction
-} from "dockerfile-ast"
+import { createRequire } from "node:module"
+import type * as DockerfileAst from "dockerfile-ast"
+import type { Instruction } from "dockerfile-ast"
 import * as Result from "effect/Result"
 import type { DockerfileStage } from "#schemas/build-plan.ts"
 import { parseImage } from "#src/executions/image.ts"
@@ -15,6 +12,13 @@ import { PlanRefused } from "../plan-refused.ts"
 import { expand, TooLong } from "./expand.ts"
 
 type Done = DockerfileStage["instructions"][number]
+
+/** 37 files, for those who have a Dockerfile. */
+let loaded: typeof DockerfileAst | undefined
+const library = (): typeof DockerfileAst => {
+  loaded ??= createRequire(import.meta.url)("dockerfile-ast") as typeof DockerfileAst
+  return loaded
+}
 
 class Refused extends Error {}
 const refuse = (line: number, why: string): never => {
@@ -49,7 +53,7 @@ export const parseDockerfile = (text: string): Result.Result<ReadonlyArray<Docke
 }
 
 const stagesOf = (text: string): ReadonlyArray<DockerfileStage> => {
-  const all = DockerfileParser.parse(text).getInstructions()
+  const all = library().DockerfileParser.parse(text).getInstructions()
   if (all.length > mostInstructions) refuse(1, `has more than ${mostInstructions} instructions`)
   const stages: Array<Stage> = []
   const defaults = new Map<string, string>()
@@ -83,7 +87,7 @@ const stagesOf = (text: string): ReadonlyArray<DockerfileStage> => {
 
 const wordsOf = (instruction: Instruction) => instruction.getArguments().map((one) => one.getValue())
 const flagsOf = (instruction: Instruction) =>
-  instruction instanceof ModifiableInstruction
+  instruction instanceof library().ModifiableInstruction
     ? instruction.getFlags().map((flag) => [flag.getName(), flag.getValue() ?? ""] as const)
     : []
 /** Its arguments without the flags, with continued lines joined. */
@@ -93,7 +97,7 @@ const textOf = (instruction: Instruction) => {
   return text
 }
 const pairsOf = (instruction: Instruction): ReadonlyArray<readonly [string, string | null]> =>
-  instruction instanceof PropertyInstruction
+  instruction instanceof library().PropertyInstruction
     ? instruction.getProperties().map((one) => [one.getName(), one.getValue()])
     : []
 

@@ -60,19 +60,28 @@ const layersOf = (modules: ReadonlyMap<string, Module>, entries: ReadonlyArray<s
     [...modules].flatMap(([id, { dynamicImporters }]) =>
       names.test(id) && dynamicImporters.some((by) => importer.test(by)) ? [id] : []
     )
+  const only = (all: ReadonlySet<string>, chosen: (id: string) => boolean) => new Set([...all].filter(chosen))
   const [main = "", ...threads] = entries
+  const program = loadedWith(modules, [main])
+  const commands = loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)])
+  const server = loadedWith(modules, [
+    ...loadedBy(/\/src\/cli\/(commands|engine-thread)\.ts$/, /\/(up|run-engine)\.ts$/),
+    ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
+  ])
+  const ofThreads = threads
+    .map((thread) => ({ name: path.basename(thread, ".ts"), all: loadedWith(modules, [thread]) }))
+    .sort((a, b) => a.all.size - b.all.size)
   const layers = [
-    ...threads
-      .map((thread) => ({ name: path.basename(thread, ".ts"), holds: loadedWith(modules, [thread]) }))
-      .sort((a, b) => a.holds.size - b.holds.size),
-    { name: "commands", holds: loadedWith(modules, [main, ...loadedBy(/\/feature\.ts$/, /commands/)]) },
-    {
-      name: "server",
-      holds: loadedWith(modules, [
-        ...loadedBy(/\/src\/cli\/commands\.ts$/, /\/up\.ts$/),
-        ...loadedBy(/\/src\/([\w-]+\/feature|features)\.ts$/, /\/(server|settings|tables)\.ts$/)
-      ])
-    }
+    // Commands do without what threads alone need.
+    ...ofThreads.map(({ name, all }) => ({
+      name: `${name}-shared`,
+      holds: only(all, (id) => commands.has(id))
+    })),
+    ...ofThreads.map(({ name, all }) => ({ name, holds: only(all, (id) => !commands.has(id)) })),
+    // A control plane does without what is for the commands of features.
+    { name: "program", holds: only(commands, (id) => program.has(id) || server.has(id)) },
+    { name: "commands", holds: commands },
+    { name: "server", holds: server }
   ]
   for (const { holds } of layers) for (const entry of entries) holds.delete(entry)
   return layers

@@ -116,7 +116,9 @@ const run = (job: CopyJob, tell: (report: CopyReport) => void) => {
   }
 }
 
-if (parentPort !== null) {
+/** Undefined in threads that do something else and load this file with what starts it. */
+const job: CopyJob | undefined = workerData ?? undefined
+if (parentPort !== null && job !== undefined) {
   const port = parentPort
-  run(workerData, (report) => port.postMessage(report))
+  run(job, (report) => port.postMessage(report))
 }

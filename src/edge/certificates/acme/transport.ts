@@ -5,7 +5,6 @@
 import * as tls from "node:tls"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Agent, request } from "undici"
 import { AcmeError } from "./errors.ts"
 
 export interface AcmeRequest {
@@ -35,6 +34,7 @@ const longestWait = 7 * 86_400
 
 /** `extraCa`: authorities to trust beside those of the system, in PEM. */
 export const makeTransport = Effect.fnUntraced(function* (extraCa: string | undefined) {
+  const { Agent, request } = yield* Effect.promise(() => import("undici"))
   const agent = yield* Effect.acquireRelease(
     Effect.sync(
       () =>
