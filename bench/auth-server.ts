@@ -4,7 +4,6 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import { Access } from "#src/access/Access.ts"
 import { RateLimits } from "#src/access/RateLimits.ts"
@@ -37,12 +36,10 @@ if (process.env["BENCH_AUTH"] === "off") {
 }
 
 // Loaded now, so that it finds what was put in place above.
-const { controlPlane } = await import("#src/main.ts")
+const { controlPlane, telemetry } = await import("#src/main.ts")
 const stop = new AbortController()
 process.once("SIGTERM", () => stop.abort())
 await Effect.runPromiseExit(
-  Layer.launch(
-    controlPlane.pipe(Layer.provide(AppConfig.layer), Layer.provide(Logger.layer([Logger.consoleLogFmt])))
-  ),
+  Layer.launch(controlPlane.pipe(Layer.provide(telemetry), Layer.provide(AppConfig.layer))),
   { signal: stop.signal }
 )

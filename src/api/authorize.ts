@@ -176,11 +176,11 @@ export const layer = Layer.effect(
       return ++written <= strangersAuditedPerSecond
     }
 
-    return (http, { endpoint }) =>
-      Effect.gen(function* () {
-        const operation = Context.get(endpoint.annotations, Operation)
-        if (operation === undefined)
-          return yield* Effect.die(new Error(`${endpoint.identifier} has no operation`))
+    return (http, { endpoint }) => {
+      const operation = Context.get(endpoint.annotations, Operation)
+      if (operation === undefined) return Effect.die(new Error(`${endpoint.identifier} has no operation`))
+      const longestBody = ByteSize.bytes(operation.longestBody)
+      return Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
         const params = yield* HttpRouter.params
         const addressed = operation.target === null ? null : (params["orgId"] ?? "")
@@ -235,7 +235,7 @@ export const layer = Layer.effect(
           Effect.andThen(
             request.method === "POST" ? replay(scope, request, handled) : handled(newReservation(false))
           ),
-          Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(operation.longestBody))
+          Effect.provideService(HttpIncomingMessage.MaxBodySize, longestBody)
         )
         if (response.status === 403) deny(403)
         return HttpServerResponse.setHeaders(response, {
@@ -248,6 +248,7 @@ export const layer = Layer.effect(
         Effect.catchTag("Problem", toResponse),
         Effect.catchTag("StoreUnavailable", (error: StoreUnavailable) => toResponse(fromStore(error)))
       )
+    }
   })
 )
 

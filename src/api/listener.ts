@@ -1,5 +1,5 @@
 /** The HTTP server under the API: what it bounds before a request reaches any code of ours. */
-import { createServer, type Server } from "node:http"
+import { createServer, type Server, ServerResponse } from "node:http"
 
 export interface Bounds {
   /** For a whole request, its body included, from its first byte on. A body of 4 MiB needs 70 kB/s. */
@@ -13,6 +13,17 @@ export interface Bounds {
 export const bounds: Bounds = { requestMs: 60_000, headersMs: 15_000, checkMs: 5_000 }
 
 /**
+ * An answer that is a text leaves in one write with its header fields. The framework asks Node to count what is written,
+ * because of streams of a length that was told before, and Node then writes twice; how long a text is was counted already.
+ */
+class Answer extends ServerResponse {
+  override end(...written: Array<unknown>): this {
+    if (typeof written[0] === "string") this.strictContentLength = false
+    return Reflect.apply(super.end, this, written)
+  }
+}
+
+/**
  * A request that trickles in is answered with 408 after a time, and its connection ends. Answers may take as long as
  * they need.
  *
@@ -21,6 +32,7 @@ export const bounds: Bounds = { requestMs: 60_000, headersMs: 15_000, checkMs: 5
  */
 export const listener = ({ requestMs, headersMs, checkMs }: Bounds = bounds): Server => {
   const server = createServer({
+    ServerResponse: Answer,
     requestTimeout: requestMs,
     headersTimeout: headersMs,
     connectionsCheckingInterval: checkMs

@@ -37,7 +37,7 @@ const overloaded = Effect.flatMap(Random.nextIntBetween(1, 5), (seconds) =>
   )
 )
 
-const always = new Set(["/v1/health"])
+const always = /^\/v1\/health(\?|$)/
 /** What apps and their pages send by themselves. */
 const byApps = /^\/v1\/(runtime|speed-insights\/collect)\//
 
@@ -78,9 +78,9 @@ export const admission = Effect.map(RequestLimit, (limit) => {
 
   return <E, R>(request: Arriving, self: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>) =>
     Effect.suspend((): typeof self => {
-      const path = request.url?.split("?", 1)[0] ?? ""
-      if (always.has(path)) return self
-      const place = { request, ofApp: byApps.test(path) }
+      const { url = "" } = request
+      if (always.test(url)) return self
+      const place = { request, ofApp: byApps.test(url) }
       if (isFull(place)) return overloaded
       underWay.add(place)
       if (place.ofApp) ofApps++

@@ -4,12 +4,14 @@
  */
 import { IncomingMessage } from "node:http"
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerError from "effect/http/HttpServerError"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Option from "effect/Option"
+import { CurrentLogAnnotations } from "effect/References"
 import type * as Types from "effect/Types"
 import { CurrentRequest, requestId } from "#src/access/CurrentRequest.ts"
 import { callerAddress } from "#src/access/caller-address.ts"
@@ -78,52 +80,64 @@ export const layer = HttpRouter.middleware(
     const routes = methodsByPath()
     const admitted = yield* admission
 
-    const answer = Effect.fnUntraced(function* (
+    const hasOneHost = ({ rawHeaders }: IncomingMessage): boolean => {
+      let fields = 0
+      for (let index = 0; index < rawHeaders.length; index += 2) {
+        const name = rawHeaders[index]
+        if (name?.length === 4 && name.toLowerCase() === "host") fields++
+      }
+      return fields <= 1
+    }
+    const isOurs = (host: string | undefined): boolean =>
+      host === undefined || hosts.has(host) || hosts.has(host.toLowerCase().replace(/:\d+$/, ""))
+
+    const answer = (
       http: Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled>,
       request: HttpServerRequest.HttpServerRequest
-    ) {
-      if (!isReadable(request.url)) return yield* toResponse(unknownPath)
+    ): Effect.Effect<HttpServerResponse.HttpServerResponse, Types.unhandled> => {
+      if (!isReadable(request.url)) return toResponse(unknownPath)
       // Which of them a proxy on the way went by, nobody can tell. What comes from within this process has none.
       const source = request.source instanceof IncomingMessage ? request.source : undefined
-      const rawHeaders = source?.rawHeaders ?? []
-      const hostFields = rawHeaders.filter((part, index) => index % 2 === 0 && part.toLowerCase() === "host")
-      if (hostFields.length > 1) return yield* toResponse(malformed)
-      const named = request.headers["host"]?.toLowerCase().replace(/:\d+$/, "")
-      if (named !== undefined && !hosts.has(named)) return yield* toResponse(unknownHost)
-      const response = yield* Effect.catchCause(
-        source === undefined ? http : admitted(source, http),
-        (cause) =>
-          Cause.hasInterruptsOnly(cause)
-            ? Effect.interrupt
-            : Effect.flatMap(HttpServerError.causeResponse(cause), ([made]) =>
-                made.status < 500
-                  ? Effect.succeed(made)
-                  : Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
-              )
+      if (source !== undefined && !hasOneHost(source)) return toResponse(malformed)
+      if (!isOurs(request.headers["host"])) return toResponse(unknownHost)
+      return Effect.catchCause(source === undefined ? http : admitted(source, http), (cause) =>
+        Cause.hasInterruptsOnly(cause)
+          ? Effect.interrupt
+          : Effect.flatMap(HttpServerError.causeResponse(cause), ([made]) =>
+              made.status < 500
+                ? Effect.succeed(made)
+                : Effect.andThen(Effect.logError("a request failed unexpectedly", cause), internalResponse)
+            )
       )
-      if (!isBare(response)) return response
+    }
+
+    /** What the router and the framework answer by themselves, as a problem. */
+    const explained = (
+      response: HttpServerResponse.HttpServerResponse,
+      request: HttpServerRequest.HttpServerRequest
+    ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
       switch (response.status) {
         case 404: {
           const path = request.url.split("?", 1)[0] ?? ""
           const route = routes.find(({ pattern }) => pattern.test(path))
-          if (route === undefined) return yield* toResponse(unknownPath)
+          if (route === undefined) return toResponse(unknownPath)
           const allow = route.methods.join(", ")
           if (request.method === "OPTIONS")
-            return HttpServerResponse.empty({ status: 204, headers: { allow } })
+            return Effect.succeed(HttpServerResponse.empty({ status: 204, headers: { allow } }))
           // The router reads paths a little more strictly than the pattern.
-          if (route.methods.includes(request.method)) return yield* toResponse(unknownPath)
-          return yield* toResponse(
+          if (route.methods.includes(request.method)) return toResponse(unknownPath)
+          return toResponse(
             problem(405, "method_not_allowed", `This path takes ${allow}`, { headers: { allow } })
           )
         }
         case 413:
-          return yield* toResponse(tooLarge)
+          return toResponse(tooLarge)
         case 415:
-          return yield* toResponse(mediaType)
+          return toResponse(mediaType)
         default:
-          return yield* response.status >= 500 ? internalResponse : toResponse(malformed)
+          return response.status >= 500 ? internalResponse : toResponse(malformed)
       }
-    })
+    }
 
     // The annotation gives back the error that everything above swallows: the router wants to see it handled.
     return (
@@ -141,13 +155,25 @@ export const layer = HttpRouter.middleware(
           proxies,
           environmentRange
         )
+        const sent = (response: HttpServerResponse.HttpServerResponse) =>
+          HttpServerResponse.setHeaders(unlessModified(request, response), {
+            "x-request-id": id,
+            "x-content-type-options": "nosniff"
+          })
         return answer(http, request).pipe(
-          Effect.map((response) => unlessModified(request, response)),
-          Effect.map(
-            HttpServerResponse.setHeaders({ "x-request-id": id, "x-content-type-options": "nosniff" })
+          Effect.flatMap((response) =>
+            isBare(response) ? Effect.map(explained(response, request), sent) : Effect.succeed(sent(response))
           ),
-          Effect.provideService(CurrentRequest, { id, address }),
-          Effect.annotateLogs("requestId", id)
+          // Both at once: each change of what surrounds a request is paid for by every request.
+          Effect.updateContext((context: Context.Context<never>) =>
+            context.pipe(
+              Context.add(CurrentRequest, { id, address }),
+              Context.add(CurrentLogAnnotations, {
+                ...Context.get(context, CurrentLogAnnotations),
+                requestId: id
+              })
+            )
+          )
         )
       })
   }),

@@ -73,6 +73,21 @@ const handlersOf = (parts: ReadonlyArray<Server>) =>
     HttpRouter.Request.Without<ApiCore>
   >
 
+/**
+ * The handlers of all groups as one service. Whatever surrounds the server is copied for every request, and the groups are
+ * more than all the rest; nothing but the routes of the API asks for them.
+ */
+class AllHandlers extends Context.Service<AllHandlers, Context.Context<Handlers>>()("svc/api/AllHandlers") {
+  static readonly layer = Layer.effect(
+    AllHandlers,
+    Effect.map(Effect.context<Handlers>(), ({ mapUnsafe }) =>
+      Context.makeUnsafe<Handlers>(
+        new Map(Object.values(Api.groups).map(({ key }) => [key, mapUnsafe.get(key)]))
+      )
+    )
+  )
+}
+
 /** Traces hold addresses of requests, and some addresses hold a secret. */
 const secretPaths = features.flatMap((feature) => feature.untraced)
 const untraced = Layer.succeed(
@@ -88,7 +103,7 @@ export const layer = Layer.unwrap(
     const { host, port } = yield* AppConfig
     const parts = yield* loadServers
     const routes = Layer.mergeAll(
-      HttpApiBuilder.layer(Api),
+      HttpApiBuilder.layer(Api).pipe(Layer.provide(Layer.effectContext(AllHandlers))),
       mergeLayers(parts.flatMap(({ routes }) => routes ?? [])),
       docs.layer,
       routing.layer
@@ -101,7 +116,7 @@ export const layer = Layer.unwrap(
       routerConfig: { caseSensitive: true, ignoreDuplicateSlashes: false }
     }).pipe(
       // Around the router: what is built within it is shared with nothing else in the process.
-      Layer.provide(handlersOf(parts)),
+      Layer.provide(AllHandlers.layer.pipe(Layer.provide(handlersOf(parts)))),
       Layer.provide(services),
       Layer.provide(untraced),
       Layer.provide(

@@ -159,14 +159,22 @@ export const orUnavailable = <A, E, R>(
 /** Like {@link orUnavailable}, and tries again a few times when trying again may help: for what may be repeated. */
 export const repeatable = <A, E, R>(
   self: Effect.Effect<A, E | SqlError.SqlError, R>
-): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StoreUnavailable, R> =>
-  orUnavailable(
-    Effect.retry(asError(self), {
-      times: 4,
-      schedule: backoff,
-      while: (error) => SqlError.isSqlError(error) && isTransient(error)
+): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StoreUnavailable, R> => {
+  const attempt = asError(self)
+  const deservesAnother = (error: E | SqlError.SqlError) => SqlError.isSqlError(error) && isTransient(error)
+  return orUnavailable(
+    Effect.catchIf(attempt, deservesAnother, (error) => {
+      // Nothing is prepared for further tries before there is a failure. The one there was counts as the first.
+      let failed = false
+      const next = Effect.suspend(() => {
+        if (failed) return attempt
+        failed = true
+        return Effect.fail(error)
+      })
+      return Effect.retry(next, { times: 4, schedule: backoff, while: deservesAnother })
     })
   )
+}
 
 /** Runs `self` in a transaction of `sql`. Not repeated by itself: the caller knows whether it may be. */
 export const transaction = <A, E, R>(

@@ -10,6 +10,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
+import * as RcRef from "effect/RcRef"
 import * as Stream from "effect/Stream"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { Db, inOrg, repeatable } from "./Db.ts"
@@ -45,11 +46,18 @@ export class Feed extends Context.Service<
     Feed,
     Effect.gen(function* () {
       const { api: sql, notifications } = yield* Db
-      // One subscription for the process; what it hears is passed on as the organization, or undefined for "anything".
-      const heard = yield* PubSub.sliding<string | undefined>(1024)
-      yield* Effect.forkScoped(
-        Stream.runForEach(notifications("svc_change"), (orgId) => PubSub.publish(heard, orgId))
-      )
+      // One subscription for all who follow, and none while nobody does: hearing of a change takes a twentieth of the time
+      // of making it. What is heard is passed on as the organization, or undefined for "anything".
+      const shared = yield* RcRef.make({
+        acquire: Effect.gen(function* () {
+          const heard = yield* PubSub.sliding<string | undefined>(1024)
+          yield* Effect.forkScoped(
+            Stream.runForEach(notifications("svc_change"), (orgId) => PubSub.publish(heard, orgId))
+          )
+          return heard
+        }),
+        idleTimeToLive: "10 seconds"
+      })
 
       const page = Effect.fn("Feed.page")(function* (orgId: string, after?: string) {
         const [txid, revision] = parseCursor(after)
@@ -81,7 +89,7 @@ export class Feed extends Context.Service<
         follow: (orgId, after) =>
           Stream.unwrap(
             Effect.gen(function* () {
-              const wake = yield* PubSub.subscribe(heard)
+              const wake = yield* PubSub.subscribe(yield* RcRef.get(shared))
               let cursor = after
               const forOrg = Effect.repeat(PubSub.take(wake), {
                 until: (orgHeard) => orgHeard === undefined || orgHeard === orgId

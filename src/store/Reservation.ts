@@ -17,12 +17,23 @@ export interface Reservation {
   readonly again: boolean
 }
 
-export const newReservation = (keyed: boolean): Reservation => ({
-  uid: randomUUIDv7(),
-  seed: Redacted.make(randomBytes(32).toString("base64url")),
-  keyed,
-  again: false
-})
+/** Made when it is asked for: most requests make nothing, and random bits cost as much as a look for their credential. */
+export const newReservation = (keyed: boolean): Reservation => {
+  let uid: string | undefined
+  let seed: Redacted.Redacted | undefined
+  return {
+    get uid() {
+      uid ??= randomUUIDv7()
+      return uid
+    },
+    get seed() {
+      seed ??= Redacted.make(randomBytes(32).toString("base64url"))
+      return seed
+    },
+    keyed,
+    again: false
+  }
+}
 
 /** When the first try began, by the clock of its process. */
 export const reservedAt = ({ uid }: Reservation): Date =>

@@ -3,7 +3,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type { Phase } from "#schemas/condition.ts"
+import type { Condition, Phase } from "#schemas/condition.ts"
+import type { Json } from "#schemas/kind.ts"
 import { looksLikeUid } from "#schemas/names.ts"
 import { fromStored } from "#schemas/stored-spec.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
@@ -168,7 +169,7 @@ export class Resources extends Context.Service<
               ${environment === undefined ? sql`` : sql`and r.environment = ${environment}::text`}
               and r.deleted_at is null and ${inOrg(sql, orgId)}
             order by r.name, r.environment`)
-          return rows.map((row) => toListed(orgId, row))
+          return rows.map((row) => new Listed(orgId, row))
         }),
         // Index: resource_by_place.
         find: Effect.fn("Resources.find")(function* (orgId, kind, projectId, environment, name) {
@@ -312,17 +313,42 @@ export const toRecord = (row: Row): ResourceRecord => {
   }
 }
 
-const toListed = (orgId: string, row: ListedRow): ListedRecord => {
-  const conditions = once(() => conditionsIn(row.conditions))
-  return {
-    orgId,
-    ...row,
-    spec: fromStored(row.kind, row.spec),
-    get phase() {
-      return phaseIn(row.phase, row.deletionRequestedAt !== null, conditions)
-    },
-    get conditions() {
-      return conditions()
-    }
+/** A class, since there are many: getters of objects each by itself take ten times the memory. */
+class Listed implements ListedRecord {
+  readonly orgId: string
+  readonly uid: string
+  readonly kind: string
+  readonly environment: string | null
+  readonly name: string
+  readonly parentUid: string | null
+  readonly spec: Json
+  readonly status: Json | null
+  readonly deletionRequestedAt: Date | null
+  readonly createdAt: Date
+  readonly updatedAt: Date
+  readonly lastError: string | null
+  readonly #stored: Pick<ListedRow, "phase" | "conditions">
+  #conditions: ReadonlyArray<Condition> | undefined
+  constructor(orgId: string, row: ListedRow) {
+    this.orgId = orgId
+    this.uid = row.uid
+    this.kind = row.kind
+    this.environment = row.environment
+    this.name = row.name
+    this.parentUid = row.parentUid
+    this.spec = fromStored(row.kind, row.spec)
+    this.status = row.status
+    this.deletionRequestedAt = row.deletionRequestedAt
+    this.createdAt = row.createdAt
+    this.updatedAt = row.updatedAt
+    this.lastError = row.lastError
+    this.#stored = row
+  }
+  get phase() {
+    return phaseIn(this.#stored.phase, this.deletionRequestedAt !== null, () => this.conditions)
+  }
+  get conditions() {
+    this.#conditions ??= conditionsIn(this.#stored.conditions)
+    return this.#conditions
   }
 }
