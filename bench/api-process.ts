@@ -57,7 +57,7 @@ export const apiProcess = async (
 export const seedProjects = async (sql: postgres.Sql, org: string): Promise<void> => {
   await sql`
     insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
-    select ${org}, gen_random_uuid(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
+    select ${org}, uuidv7(), 'Project', 'project-' || i, '{"name": "P", "runtimeClass": "always-on"}', '{}',
       'ready', 1, true, 'api'
     from generate_series(1, 20) i`
   await sql`analyze`

@@ -29,7 +29,7 @@ const timed = async (args: ReadonlyArray<string>, env: NodeJS.ProcessEnv): Promi
 const addReady = (sql: postgres.Sql, count: number) => sql`
   with made as (
     insert into resource (org_id, uid, kind, name, spec, status, phase, observed_generation, settled, managed_by)
-    select o.id, gen_random_uuid(), 'Project', 'idle-' || gen_random_uuid(), '{"name": "I", "runtimeClass": "always-on"}',
+    select o.id, uuidv7(), 'Project', 'idle-' || gen_random_uuid(), '{"name": "I", "runtimeClass": "always-on"}',
       '{}', 'ready', 1, true, 'api'
     from organization o cross join generate_series(1, ${count}) where o.slug = 'main'
     returning org_id, uid, kind

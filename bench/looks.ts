@@ -32,7 +32,7 @@ const fill = async (sql: postgres.Sql, organizations: number, count: number) => 
   await sql`
     with orgs as (select id, row_number() over () - 1 as n from organization),
     ids as (
-      select gen_random_uuid() as uid, o.id as org_id, i
+      select uuidv7() as uid, o.id as org_id, i
       from generate_series(1, ${count}) i join orgs o on o.n = i % ${organizations}
     ),
     made as (

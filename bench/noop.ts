@@ -34,7 +34,7 @@ export const seed = async (sql: postgres.Sql, resources: number): Promise<string
   const parent = randomUUIDv7()
   await sql`
     with ids as (
-      select gen_random_uuid() as uid, i from generate_series(1, ${resources}) i
+      select uuidv7() as uid, i from generate_series(1, ${resources}) i
     ), made as (
       insert into resource (org_id, uid, kind, project_id, environment, name, parent_uid, spec, status, phase,
         observed_generation, settled, managed_by, conditions)

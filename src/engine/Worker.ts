@@ -29,7 +29,7 @@ import { EngineOptions, NewProcessId, ServedRegion } from "./options.ts"
 import { type Registration, Registry } from "./Reconciler.ts"
 import { look, reconcile } from "./reconcile.ts"
 import { makeRecorder } from "./recorder.ts"
-import { batchSize, makeRooms, sliceSize } from "./rooms.ts"
+import { makeRooms, sliceSize } from "./rooms.ts"
 import { supervise } from "./supervise.ts"
 import { type Claimed, type KindRoom, WorkStore } from "./WorkStore.ts"
 
@@ -58,8 +58,12 @@ export class Worker extends Context.Service<
 /** Milliseconds that routine looks may be late, so that many begin together and are loaded by one statement. */
 const lookTickMs = 100
 
+/** Reconciles on request that claim at once. */
+const requestsAtOnce = 500
 /** Milliseconds for which one part of routine work lets others go first, at most. */
 const giveWayMs = 25
+/** Milliseconds after an announcement for which another is expected. */
+const askedMs = 1_000
 
 /** Ends a look that begins to change something: a reconcile under a lease is to do that. */
 const touchedByLook = Effect.die(new Error("a look must not change anything"))
@@ -90,7 +94,10 @@ export const layer = Layer.effect(
     const giveWay = Effect.suspend(() =>
       calm.isOpen() ? Effect.yieldNow : Effect.asVoid(Effect.timeoutOption(calm.await, giveWayMs))
     )
+    let askedAt = Number.NEGATIVE_INFINITY
+    const isAsked = () => clock.currentTimeMillisUnsafe() - askedAt < askedMs
     const poke = Effect.sync(() => {
+      askedAt = clock.currentTimeMillisUnsafe()
       calm.closeUnsafe()
       Queue.offerUnsafe(alarm, undefined)
       Queue.offerUnsafe(wake, undefined)
@@ -100,7 +107,7 @@ export const layer = Layer.effect(
     let busy = 0
     let accepting = true
     /** One permit for each claim on request that is under way; stopping takes them all. */
-    const requests = yield* Semaphore.make(batchSize)
+    const requests = yield* Semaphore.make(requestsAtOnce)
 
     const forget = (entry: Running) => {
       if (running.get(entry.claimed.uid) !== entry) return
@@ -207,7 +214,7 @@ export const layer = Layer.effect(
       )
     }
 
-    const rooms = makeRooms(running, () => busy, registrations, options, region)
+    const rooms = makeRooms(running, () => busy, isAsked, registrations, options, region)
 
     /** Ends what runs of a resource whose lease this process has got, and says whether that had a lease. */
     const supersede = (uid: string): boolean => {
@@ -369,7 +376,7 @@ export const layer = Layer.effect(
         const ends = Effect.suspend(() =>
           Effect.forEach([...running.values()], (entry) => Deferred.await(entry.done), { discard: true })
         )
-        const asked = requests.withPermits(batchSize)(Effect.void)
+        const asked = requests.withPermits(requestsAtOnce)(Effect.void)
         yield* Effect.timeoutOption(Effect.andThen(asked, ends), options.drainMs)
         const fibers = [...running.values()].flatMap((entry) =>
           entry.fiber === undefined ? [] : [entry.fiber]

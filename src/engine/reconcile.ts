@@ -43,10 +43,7 @@ export const reconcile = (
  * anything to do or to tell; that is for a reconcile. Whoever calls it sees that it ends: a timer for each would cost as
  * much as the look.
  */
-export const look = (
-  registration: Registration,
-  claimed: Claimed
-): Effect.Effect<RunResult | undefined> => {
+export const look = (registration: Registration, claimed: Claimed): Effect.Effect<RunResult | undefined> => {
   if (!canBeQuiet(claimed)) return Effect.undefined
   return Effect.matchCauseEffect(registration.reconciler.observe(toResource(claimed)), {
     onSuccess: (observation) =>

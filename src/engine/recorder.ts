@@ -18,7 +18,7 @@ import { report } from "./report.ts"
 import { type Claimed, type Lease, type Recorded, ResultsRefused, type WorkStore } from "./WorkStore.ts"
 
 /** A record statement takes at most this many results. */
-const batchSize = 500
+const batchSize = 128
 /** The next look is by the backoff alone: to look again at once would find what the store refuses again. */
 const never = Number.POSITIVE_INFINITY
 

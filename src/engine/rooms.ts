@@ -6,8 +6,10 @@ import type { EngineOptions } from "./options.ts"
 import type { Registration } from "./Reconciler.ts"
 import type { Claimed, KindRoom } from "./WorkStore.ts"
 
-/** A claim takes at most this many of a kind. */
-export const batchSize = 250
+/** A claim takes at most this many of a kind, */
+const batchSize = 250
+/** and this many while people ask for things: what is under way for one statement is in the way of theirs. */
+const smallBatchSize = 64
 /** Reconciles started without letting anything else run: more would make announcements wait. */
 export const sliceSize = 32
 /** Milliseconds for which routine claims leave what was asked for to urgent ones, which are smaller and answered sooner. */
@@ -34,6 +36,8 @@ export const makeRooms = (
   running: ReadonlyMap<string, Running>,
   /** How many of them count. */
   busy: () => number,
+  /** Whether somebody has asked for something just now. */
+  isAsked: () => boolean,
   registrations: ReadonlyMap<string, Registration>,
   options: EngineOptions,
   region: string
@@ -53,7 +57,11 @@ export const makeRooms = (
   const orgShare = (concurrency: number) => Math.max(1, Math.ceil(concurrency * options.orgShare))
   const freeInAll = (urgent: boolean) => limit(options.concurrency, urgent) - busy()
   const freeOf = ({ concurrency }: Registration, sum: number, urgent: boolean) =>
-    Math.min(freeInAll(urgent), urgent ? sliceSize : batchSize, limit(concurrency, urgent) - sum)
+    Math.min(
+      freeInAll(urgent),
+      urgent ? sliceSize : isAsked() ? smallBatchSize : batchSize,
+      limit(concurrency, urgent) - sum
+    )
 
   return {
     free: (urgent) => {

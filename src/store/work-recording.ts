@@ -4,7 +4,10 @@ import type { Sql } from "./Db.ts"
 import { named, targetChanged, waitColumns, waitingOn, waitTypes } from "./wake-dependents.ts"
 import { dueNow } from "./work-rows.ts"
 
-/** Nothing changed: only the queue entry is written. */
+/**
+ * Nothing changed: only the queue entry is written, and nobody waits until the disk has it. Should a crash take it back, the
+ * lease is there again until it ends, and then somebody looks once more.
+ */
 export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{ readonly uid: string }>`
   update work w set
     lease_token = null, lease_until = null, again = false, attempt = 0, last_error = null, waiting_on = null,
@@ -20,6 +23,7 @@ export const recordQuiet = (sql: Sql, results: ReadonlyArray<Recorded>) => sql<{
     string_to_array(${results.map((result) => result.keptForMs ?? "").join()}, ',', '')::float8[]
   ) as l(org_id, uid, token, due_in, ranked, kept)
   where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
+    and (select set_config('synchronous_commit', 'off', true)) is not null
   returning w.uid`
 
 /**
