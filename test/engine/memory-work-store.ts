@@ -39,7 +39,7 @@ export class MemoryStore extends DesiredRows {
   /** Called when a process comes or goes. */
   announceMembers: () => void = () => undefined
   readonly #members = new Map<string, Member & { readonly until: number }>()
-  /** Rows as they were before they were leased, as long as only memory has these leases. */
+  /** Rows as they were before what only memory has of them. */
   readonly #unflushed = new Map<string, WorkRow>()
   /** A number for each lease, and the last one that is on the disk. */
   readonly #numbers = { last: 0n, flushed: 0n }
@@ -50,13 +50,13 @@ export class MemoryStore extends DesiredRows {
     this.#flaws = flaws
   }
 
-  /** Takes back the leases that are not on the disk, and answers them. */
+  /** Takes back what is not on the disk: results that changed nothing, and leases, which it answers. */
   crash(): ReadonlyArray<Lease> {
     const lost: Array<Lease> = []
     for (const [uid, before] of this.#unflushed) {
       const row = this.work.get(uid)
-      if (row?.leaseToken == null) continue
-      lost.push({ orgId: row.orgId, uid, token: row.leaseToken })
+      if (row === undefined) continue
+      if (row.leaseToken !== null) lost.push({ orgId: row.orgId, uid, token: row.leaseToken })
       Object.assign(row, before)
     }
     this.#numbers.last = this.#numbers.flushed
@@ -116,7 +116,9 @@ export class MemoryStore extends DesiredRows {
     const now = this.now()
     const kept = results.filter((result) => this.#held(result.lease) !== undefined)
     const written = new Set(kept.map((result) => result.lease.uid))
-    if (kept.length > 0) this.flush()
+    if (kept.some(({ change }) => change !== undefined)) this.flush()
+    for (const { lease, change } of kept)
+      if (change === undefined) this.#changeInMemory(this.work.get(lease.uid)!)
     for (const result of kept) {
       if (result.change?.gone === true) this.work.delete(result.lease.uid)
       else this.#requeue(this.work.get(result.lease.uid)!, result, results, now)
@@ -264,7 +266,7 @@ export class MemoryStore extends DesiredRows {
   }
 
   #take(row: WorkRow, leaseMs: number, lateBy: number): Claimed {
-    if (!this.#unflushed.has(row.uid)) this.#unflushed.set(row.uid, { ...row })
+    this.#changeInMemory(row)
     row.lastToken = this.#nextToken(row)
     row.leaseToken = row.lastToken
     this.#hide(row, leaseMs)
@@ -272,6 +274,11 @@ export class MemoryStore extends DesiredRows {
     row.waitingOn = null
     row.kept = false
     return this.#load(row, row.lastToken, lateBy)
+  }
+
+  /** What comes now goes to the disk with whatever somebody waits for next. */
+  #changeInMemory(row: WorkRow): void {
+    if (!this.#unflushed.has(row.uid)) this.#unflushed.set(row.uid, { ...row })
   }
 
   /** Rises over crashes, which take back the numbers that nobody has on the disk: time goes on meanwhile. */
